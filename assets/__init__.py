@@ -1,0 +1,1 @@
+"""The embedded model pair and the recipe that made it."""

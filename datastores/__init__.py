@@ -1,0 +1,1 @@
+"""What is kept on disk. Knows files, rows and arrays; not models, chats on a screen or commands."""

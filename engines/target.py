@@ -1,0 +1,125 @@
+"""The target protocol: what the decode loop asks of a loaded model.
+
+A target knows tokens, logits and hidden states; not chats, files or screens. Two implementations:
+`engines.llama` (llama.cpp, the default) and `engines.transformers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engines.tree import DraftTree
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What one forward pass gave for each of its rows. Views: valid until the target's next call.
+
+    Attributes:
+        logits: float32 [rows, vocabulary].
+        hidden: float32 [rows, width], the last hidden state after the final norm (W_out · h = logits).
+    """
+
+    logits: Floats
+    hidden: Floats
+
+
+class Target(Protocol):
+    """A loaded model with one KV cache, which holds `tokens` and nothing else."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Stable identity of the weights: what hidden states and statistics are filed under."""
+        ...
+
+    @property
+    def vocabulary_size(self) -> int: ...
+
+    @property
+    def width(self) -> int:
+        """Length of a hidden state."""
+        ...
+
+    @property
+    def context_length(self) -> int:
+        """The most tokens the KV cache holds."""
+        ...
+
+    @property
+    def max_rows(self) -> int:
+        """The widest tree one `verify` takes, the root included; 1 where rewinding is impossible."""
+        ...
+
+    @property
+    def chains_only(self) -> bool:
+        """Whether only unbranched drafts may be verified (exact mode, recurrent models)."""
+        ...
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """The token ids standing in the KV cache, in order."""
+        ...
+
+    def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
+        """Make the cache hold exactly `tokens`, evaluating only what follows the common prefix.
+
+        Yields the number of tokens standing in the cache after each chunk; a caller that stops
+        iterating leaves a valid, shorter cache. At least the last token is always evaluated, so that
+        `tail` is fresh at the end.
+
+        Raises:
+            ContextOverflowError: `tokens` is longer than the context.
+        """
+        ...
+
+    @property
+    def tail(self) -> Rows:
+        """The row of the last prefilled token (one row); valid until the next call."""
+        ...
+
+    def verify(self, tree: DraftTree) -> Rows:
+        """Evaluate every row of `tree` after the cached tokens in one forward pass.
+
+        Row 0 is the root, at position len(self.tokens). The cache holds the tree until `commit`.
+        """
+        ...
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Keep the rows of the last verified tree that stand on `path` (root first), drop the rest."""
+        ...
+
+    def rewind(self, length: int) -> None:
+        """Cut the cache down to its first `length` tokens."""
+        ...
+
+
+class Vocabulary(Protocol):
+    """Text to token ids and back, for one tokenizer."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Stable identity of the tokenizer: what stores of token ids are filed under."""
+        ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def stops(self) -> frozenset[int]:
+        """Token ids that end an answer."""
+        ...
+
+    def encode(self, text: str, *, special: bool = False) -> list[int]:
+        """Token ids of `text`, without BOS. With `special`, control tokens written out are parsed."""
+        ...
+
+    def piece(self, token: int) -> bytes:
+        """The bytes a token stands for; empty for control tokens. May be a part of a character."""
+        ...
