@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ ASSET = Path(__file__).parents[2] / "assets" / "target-f16.gguf"
 def tiny(*, sliding: bool = False) -> TransformersTarget:
     """Random weights, two layers; with `sliding`, one of them sees four tokens back only."""
     torch.manual_seed(7)
-    shape = {
+    shape: dict[str, Any] = {
         "vocab_size": VOCABULARY,
         "hidden_size": 32,
         "intermediate_size": 64,
@@ -65,9 +66,8 @@ def trees(draw: st.DrawFn) -> DraftTree:
     tree = root_only(draw(st.integers(0, VOCABULARY - 1)))
     for _ in range(draw(st.integers(0, 12))):
         parent = draw(st.integers(0, len(tree) - 1))
-        taken = set(tree.children()[parent])
-        token = draw(st.integers(0, VOCABULARY - 1).filter(lambda t: t not in taken))
-        tree.add(parent, token, 1, 0.5)
+        free = sorted(set(range(VOCABULARY)) - set(tree.children()[parent]))
+        tree.add(parent, draw(st.sampled_from(free)), 1, 0.5)
     return tree
 
 
