@@ -15,8 +15,8 @@ class Outlook:
         plain_measured: false while `plain_seconds` is only an estimate (shown with `~`).
         paused: whether drafting is not worth it just now.
         loss: while paused, by what share drafting would slow this step, e.g. 0.09.
-        would_accept: while paused or not, hindsight: for each source name, the share of the answer's
-            tokens so far that its proposals, verified or not, would have had accepted.
+        would_accept: while paused or not, hindsight: for each source name, the share of the
+            answer's tokens so far that its proposals, verified or not, would have had accepted.
     """
 
     plain_seconds: float

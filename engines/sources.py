@@ -1,8 +1,8 @@
 """Where a drafted token may come from: one bit for each source, in the order credit is given.
 
-A drafter has one source or several (CREST tells past chats from notes and code). An accepted token is
-credited to the first source, in this order, whose draft proposed it, so that rows add up. How sources
-are called, coloured and lettered on a screen is the app's business.
+A drafter has one source or several (CREST tells past chats from notes and code). An accepted token
+is credited to the first source, in this order, whose draft proposed it, so that rows add up. How
+sources are called, coloured and lettered on a screen is the app's business.
 """
 
 from __future__ import annotations
@@ -35,5 +35,5 @@ NAMES: dict[int, str] = {
 
 
 def credited(sources: int) -> int:
-    """The one source an accepted token is credited to: the lowest bit set; 0 if nobody drafted it."""
+    """The one source credited for an accepted token: the lowest bit; 0 if nobody drafted it."""
     return sources & -sources

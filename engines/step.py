@@ -1,7 +1,8 @@
 """The step: all that one forward pass of the target brought, for every observer alike.
 
-The screen, the statistics, the CREST store, the dense index and the replay buffer see generation only
-through this. A step is immutable and owns its arrays (nothing in it is a view into the target).
+The screen, the statistics, the CREST store, the dense index and the replay buffer see generation
+only through this. A step is immutable and owns its arrays (nothing in it is a view into the
+target).
 """
 
 from __future__ import annotations
@@ -45,18 +46,20 @@ class Step:
 
     Attributes:
         position: index, in the whole context, of the first token of `tokens`.
-        tokens: the k ≥ 1 tokens emitted, in order; the last is the next root. The token that ends an
-            answer is included.
+        tokens: the k ≥ 1 tokens emitted, in order; the last is the next root. The token that ends
+            an answer is included.
         sources: for each emitted token, the bit set of sources whose *verified* draft carried it; 0
             where the target alone spoke (the last token of every step).
         gaps: for each emitted token, by how much it won: the difference of the two largest values
             compared in the draw (logits at T = 0, perturbed logits else).
         tree: what was verified; the root alone in plain decoding.
-        path: rows of `tree` that were accepted, root first (k rows).
+        path: rows of `tree` whose logits gave `tokens`, root first (k rows); they stand in the KV
+            cache after the step.
         proposals: what every consulted drafter proposed.
         hidden: float32 [k, width]; row i is the state that produced tokens[i].
-        top_tokens: token ids, k rows of the likeliest tokens at each emitted position, best first.
-        top_logits: their logits, float32 [k, 8].
+        top_tokens: k rows of the likeliest token ids at each emitted position, best first; as many
+            as the loop was asked to keep.
+        top_logits: their logits, float32 [k, kept].
         timings: see `Timings`.
         prefill: true for the step whose token came out of prefill: no target call of its own.
         finish: why the answer ended with this step; empty while it goes on.
@@ -83,5 +86,5 @@ class Step:
 
     @property
     def accepted(self) -> int:
-        """Draft tokens accepted."""
-        return len(self.path) - 1 if not self.prefill else 0
+        """Draft tokens emitted, a stop token that was drafted included."""
+        return sum(1 for sources in self.sources if sources)

@@ -24,7 +24,8 @@ class Rows:
 
     Attributes:
         logits: float32 [rows, vocabulary].
-        hidden: float32 [rows, width], the last hidden state after the final norm (W_out · h = logits).
+        hidden: float32 [rows, width], the last hidden state after the final norm (W_out · h =
+            logits).
     """
 
     logits: Floats
@@ -54,7 +55,7 @@ class Target(Protocol):
 
     @property
     def max_rows(self) -> int:
-        """The widest tree one `verify` takes, the root included; 1 where rewinding is impossible."""
+        """The widest tree `verify` takes, the root included; 1 where rewinding is impossible."""
         ...
 
     @property
@@ -71,8 +72,8 @@ class Target(Protocol):
         """Make the cache hold exactly `tokens`, evaluating only what follows the common prefix.
 
         Yields the number of tokens standing in the cache after each chunk; a caller that stops
-        iterating leaves a valid, shorter cache. At least the last token is always evaluated, so that
-        `tail` is fresh at the end.
+        iterating leaves a valid, shorter cache. At least the last token is always evaluated, so
+        that `tail` is fresh at the end.
 
         Raises:
             ContextOverflowError: `tokens` is longer than the context.
@@ -92,7 +93,7 @@ class Target(Protocol):
         ...
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keep the rows of the last verified tree that stand on `path` (root first), drop the rest."""
+        """Keep the last verified tree's rows on `path` (root first), drop the rest."""
         ...
 
     def rewind(self, length: int) -> None:
@@ -117,7 +118,7 @@ class Vocabulary(Protocol):
         ...
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """Token ids of `text`, without BOS. With `special`, control tokens written out are parsed."""
+        """Token ids of `text`, without BOS; with `special`, control tokens in it are parsed."""
         ...
 
     def piece(self, token: int) -> bytes:

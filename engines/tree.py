@@ -1,6 +1,7 @@
 """The draft tree: what drafters propose, the budget prunes and the target verifies.
 
-Owns the flat representation and its invariants. Refuses to know who drafted or how rows are evaluated.
+Owns the flat representation and its invariants. Refuses to know who drafted or how rows are
+evaluated.
 
 Columns are plain lists: a tree has at most a few dozen rows, and at that size Python lists cost a
 tenth of what NumPy's small-array calls do (a cycle has half a millisecond for everything).
@@ -22,9 +23,10 @@ class DraftTree:
         tokens: token id of each row.
         parents: row of each row's parent; -1 for the root.
         sources: bit set of `engines.sources` that proposed the row; 0 for the root.
-        probabilities: estimated P(token is drawn | its parent was emitted), in [0, 1]; 1 for the root.
-        supports: the drafter's evidence behind the estimate, in its own unit (match length in tokens,
-            ln(1 + count), similarity); a feature for calibration. 0 for the root.
+        probabilities: estimated P(token is drawn | its parent was emitted), in [0, 1]; 1 for the
+            root.
+        supports: the drafter's evidence behind the estimate, in its own unit (match length in
+            tokens, ln(1 + count), similarity); a feature for calibration. 0 for the root.
     """
 
     tokens: list[int]

@@ -1,7 +1,7 @@
 """The drafter protocol: one method that proposes, one that observes.
 
-A drafter sees tokens and states, proposes a tree and never forks the loop: whatever it proposes, the
-answer is the target's own.
+A drafter sees tokens and states, proposes a tree and never forks the loop: whatever it proposes,
+the answer is the target's own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Drafter(Protocol):
         ...
 
     def begin(self, context: Context) -> None:
-        """A new answer starts on `context`, which may share a prefix with the last one or nothing."""
+        """A new answer starts on `context`, which may or may not share a prefix with the last."""
         ...
 
     def propose(self, context: Context, limit: int) -> DraftTree:

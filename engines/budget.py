@@ -1,0 +1,327 @@
+"""The budget: how many draft tokens are worth verifying, zero included.
+
+Rows are added in order of P, the probability that the text passes through them. With τ(n) = 1 + Σ P
+of the first n, it takes the n that maximises τ(n) − λ·(V(n + 1, L) + t_draft), where λ is the
+long-run rate in tokens per second. (Maximising τ per second in each step by itself overspends where
+the context is poor.) All n are looked at, since V has plateaus. A drafter is consulted only if what
+it adds is worth its own time, cheapest first, and is asked again now and then: never switched off
+for good.
+
+Owns λ and the gates. Costs come from `engines.costs`, probabilities from `engines.calibration`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Protocol
+
+from engines.calibration import Calibration
+from engines.costs import WIDTHS, Costs
+from engines.drafters.protocol import Context, Drafter
+from engines.gate import Gate
+from engines.merge import merge
+from engines.outlook import Outlook
+from engines.step import Proposal, Step
+from engines.target import Target
+from engines.tree import DraftTree, root_only
+
+Draft = tuple[DraftTree, tuple[Proposal, ...]]
+"""What is to be verified, and everything that was proposed."""
+
+MOST_ROWS = WIDTHS[-1]
+"""Widest tree ever considered."""
+MOST_GAIN = 8.0
+"""Tokens a call can hope to add at best: rows beyond this worth of time are not asked for."""
+RESAMPLE = 96
+"""Steps between plain calls made only to measure what plain costs."""
+PROBE_SHARE = 0.01
+"""Share of decoding time that may go into measuring unknown widths."""
+MEMORY = 0.995
+"""Decay of λ's sums at each step."""
+RECENT = 12
+"""Steps without a draft after which drafting counts as paused."""
+
+
+class Budget(Protocol):
+    """Decides what each forward pass verifies."""
+
+    def begin(self, context: Context) -> None: ...
+
+    def draft(
+        self, drafters: Sequence[Drafter], context: Context, target: Target, room: int
+    ) -> Draft:
+        """The tree to verify, at most `room` rows, the root included."""
+        ...
+
+    def observe(self, step: Step) -> None: ...
+
+    def outlook(self, length: int) -> Outlook:
+        """How drafting fares at context length `length`."""
+        ...
+
+
+@dataclass(slots=True)
+class Plan:
+    """A merged draft, its rows in order of P, and the budget's choice among them."""
+
+    tree: DraftTree
+    order: list[int]
+    paths: list[float]
+    chosen: int
+    loss: float
+
+
+class FixedBudget:
+    """Verifies the `count` likeliest draft tokens at every step, whatever they cost; 0 is plain."""
+
+    def __init__(self, count: int, costs: Costs, calibration: Calibration) -> None:
+        self._count = count
+        self._costs = costs
+        self._calibration = calibration
+
+    def begin(self, context: Context) -> None:
+        """A new answer: old proposals are not scored against its text."""
+        self._calibration.forget_waiting()
+
+    def draft(
+        self, drafters: Sequence[Drafter], context: Context, target: Target, room: int
+    ) -> Draft:
+        """The `count` likeliest rows, fewer where `room` or the drafters give fewer."""
+        count = min(self._count, room - 1)
+        if count < 1 or not drafters:
+            return root_only(context.root), ()
+        proposals = [consult(drafter, context, count) for drafter in drafters]
+        merged = merge(context.root, proposals, context.temperature)
+        paths = self._calibration.estimate(merged)
+        self._calibration.expect(merged)
+        order = in_order(merged.tree, paths, target.chains_only)
+        return prune(merged.tree, order[:count]), tuple(proposals)
+
+    def observe(self, step: Step) -> None:
+        """Learn from what came."""
+        self._calibration.learn(step.tokens)
+        record(self._costs, step)
+
+    def outlook(self, length: int) -> Outlook:
+        """Never paused: the length is forced."""
+        return Outlook(
+            self._costs.plain(length),
+            self._costs.measured(length),
+            False,
+            0.0,
+            self._calibration.would_accept(),
+        )
+
+
+class AutoBudget:
+    """Verifies as many draft tokens as pay on this machine, at this point of this text."""
+
+    def __init__(self, costs: Costs, calibration: Calibration) -> None:
+        self._costs = costs
+        self._calibration = calibration
+        self._gates: dict[str, Gate] = {}
+        self._tokens = 0.0
+        self._seconds = 0.0
+        self._spent_probing = 0.0
+        self._decoded = 0.0
+        self._since_plain = RESAMPLE
+        self._since_draft = 0
+        self._loss = 0.0
+
+    def begin(self, context: Context) -> None:
+        """A new answer: old proposals are not scored against its text."""
+        self._calibration.forget_waiting()
+
+    def draft(
+        self, drafters: Sequence[Drafter], context: Context, target: Target, room: int
+    ) -> Draft:
+        """The rows that pay, or the root alone."""
+        length = len(context.tokens)
+        if room <= 1 or not drafters or self._due_plain(length):
+            self._since_plain = 0
+            return root_only(context.root), ()
+        self._since_plain += 1
+        table = self._costs.table(length)
+        limit = min(room - 1, self._limit(table))
+        proposals, seconds = self._consult(drafters, context, limit)
+        if not any(len(proposal.tree) > 1 for proposal in proposals):
+            for proposal in proposals:
+                self._gates[proposal.drafter].settle(0.0, proposal.seconds, self._rate(table[1]))
+            return root_only(context.root), tuple(proposals)
+        started = perf_counter()
+        plan = self._plan(context, proposals, table, limit, seconds, target.chains_only)
+        self._settle(plan, proposals, table, perf_counter() - started)
+        return prune(plan.tree, plan.order[: plan.chosen]), tuple(proposals)
+
+    def observe(self, step: Step) -> None:
+        """Learn costs, λ and calibration from what came."""
+        if step.prefill:
+            return
+        self._calibration.learn(step.tokens)
+        record(self._costs, step)
+        self._tokens = self._tokens * MEMORY + len(step.tokens)
+        self._seconds = self._seconds * MEMORY + step.timings.total
+        self._decoded += step.timings.total
+        self._since_draft = 0 if step.drafted else self._since_draft + 1
+
+    def outlook(self, length: int) -> Outlook:
+        """How drafting fares at context length `length`."""
+        paused = self._since_draft >= RECENT and bool(self._gates)
+        return Outlook(
+            self._costs.plain(length),
+            self._costs.measured(length),
+            paused,
+            self._loss if paused else 0.0,
+            self._calibration.would_accept(),
+        )
+
+    def _rate(self, plain: float) -> float:
+        """λ, tokens per second over the long run; at least what plain decoding reaches."""
+        live = self._tokens / self._seconds if self._seconds > 0 else 0.0
+        return max(live, 1.0 / plain)
+
+    def _due_plain(self, length: int) -> bool:
+        return self._since_plain >= (RESAMPLE if self._costs.measured(length) else 2)
+
+    def _limit(self, table: list[float]) -> int:
+        """The most rows beside the root that could pay if nearly all were accepted."""
+        allowed = table[1] + MOST_GAIN / self._rate(table[1])
+        rows = 2
+        while rows < MOST_ROWS and table[rows + 1] <= allowed:
+            rows += 1
+        return rows - 1
+
+    def _consult(
+        self, drafters: Sequence[Drafter], context: Context, limit: int
+    ) -> tuple[list[Proposal], float]:
+        """Ask the drafters with open gates, cheapest first; proposals and the time they took."""
+        proposals = []
+        for drafter in sorted(drafters, key=lambda drafter: self._gate(drafter).seconds):
+            if self._gate(drafter).opens():
+                proposals.append(consult(drafter, context, limit))
+        return proposals, sum(proposal.seconds for proposal in proposals)
+
+    def _gate(self, drafter: Drafter) -> Gate:
+        return self._gates.setdefault(drafter.name, Gate())
+
+    def _plan(
+        self,
+        context: Context,
+        proposals: list[Proposal],
+        table: list[float],
+        limit: int,
+        seconds: float,
+        chains_only: bool,
+    ) -> Plan:
+        merged = merge(context.root, proposals, context.temperature)
+        paths = self._calibration.estimate(merged)
+        self._calibration.expect(merged)
+        order = in_order(merged.tree, paths, chains_only)[:limit]
+        rate = self._rate(table[1])
+        chosen, loss = choose([paths[row] for row in order], table, rate, seconds)
+        probe = self._probe_width(table, len(order))
+        return Plan(merged.tree, order, paths, max(chosen, probe), loss)
+
+    def _probe_width(self, table: list[float], available: int) -> int:
+        """Rows to verify only to learn their cost, within `PROBE_SHARE`; else 0."""
+        for rows in self._costs.unmeasured():
+            extra = table[rows] - table[1]
+            if rows - 1 > available:
+                return 0
+            if self._spent_probing + extra <= PROBE_SHARE * self._decoded:
+                self._spent_probing += extra
+                return rows - 1
+            return 0
+        return 0
+
+    def _settle(
+        self, plan: Plan, proposals: list[Proposal], table: list[float], planning: float
+    ) -> None:
+        """Tell each gate its drafter's worth; rows count for the cheapest that proposed them."""
+        self._loss = plan.loss
+        rate = self._rate(table[1])
+        rows = plan.order[: plan.chosen]
+        price = rate * (table[len(rows) + 1] - table[1]) / max(len(rows), 1)
+        worth = [plan.paths[row] - price for row in rows]
+        share = planning / len(proposals)
+        seen = 0
+        for proposal in proposals:
+            bits = _bits(proposal.tree) & ~seen
+            seen |= bits
+            gain = sum(
+                value
+                for row, value in zip(rows, worth, strict=True)
+                if plan.tree.sources[row] & bits and not plan.tree.sources[row] & seen & ~bits
+            )
+            self._gates[proposal.drafter].settle(gain, proposal.seconds + share, rate)
+
+
+def choose(
+    gains: Sequence[float], table: Sequence[float], rate: float, seconds: float
+) -> tuple[int, float]:
+    """The n that maximises τ(n) − λ·(V(n + 1) + t_draft), and what drafting would lose if n is 0.
+
+    Args:
+        gains: P of the rows in order.
+        table: V by number of rows, in seconds.
+        rate: λ, tokens per second.
+        seconds: t_draft, spent already: it weighs in the loss only.
+    """
+    tau, chosen, best_value, best_speed = 1.0, 0, 1.0 - rate * table[1], 0.0
+    for count, gain in enumerate(gains, 1):
+        tau += gain
+        value = tau - rate * table[count + 1]
+        if value > best_value:
+            chosen, best_value = count, value
+        best_speed = max(best_speed, tau / (table[count + 1] + seconds))
+    loss = 0.0 if chosen else max(0.0, 1.0 - best_speed * table[1])
+    return chosen, loss
+
+
+def consult(drafter: Drafter, context: Context, limit: int) -> Proposal:
+    """Ask one drafter, on the clock."""
+    started = perf_counter()
+    tree = drafter.propose(context, limit)
+    return Proposal(drafter.name, tree, perf_counter() - started)
+
+
+def in_order(tree: DraftTree, paths: list[float], chains_only: bool) -> list[int]:
+    """Rows beside the root by falling P, parents before children; one path if `chains_only`."""
+    # P never grows along a path and the sort is stable, so a parent comes before its children.
+    order = sorted(range(1, len(tree)), key=lambda row: -paths[row])
+    if not chains_only:
+        return order
+    path, last = [], 0
+    for row in order:
+        if tree.parents[row] == last:
+            path.append(row)
+            last = row
+    return path
+
+
+def prune(tree: DraftTree, rows: Sequence[int]) -> DraftTree:
+    """The tree of the root and `rows` alone, in their order."""
+    kept = DraftTree([tree.tokens[0]])
+    place = {0: 0}
+    for row in rows:
+        parent = place[tree.parents[row]]
+        place[row] = kept.add(
+            parent, tree.tokens[row], tree.sources[row], tree.probabilities[row], tree.supports[row]
+        )
+    return kept
+
+
+def record(costs: Costs, step: Step) -> None:
+    """Learn the cost of a cycle, the drafters' own time aside."""
+    if not step.prefill:
+        seconds = step.timings.total - step.timings.draft
+        costs.observe(len(step.tree), step.position, seconds)
+
+
+def _bits(tree: DraftTree) -> int:
+    bits = 0
+    for sources in tree.sources:
+        bits |= sources
+    return bits

@@ -1,0 +1,149 @@
+"""Calibration: from what drafters claim to what the target will accept, learnt from hindsight.
+
+q(row) = P(the row's token is drawn | its parent was emitted): an online logistic over the features
+of `engines.merge`, with AdaGrad steps and forgetting. The output does not depend on the drafts, so
+every proposal, verified or not, is scored against the text that came; only children of emitted
+tokens are labelled, since q is conditional on that.
+
+Owns the weights and the proposals that still wait for their labels. Knows no costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engines.merge import BASE, COMMON, FEATURES, PER_DRAFTER, Matrix, Merged
+from engines.sources import NAMES, credited
+
+RATE = 0.15
+"""AdaGrad's step."""
+FORGET = 0.999
+"""Decay of the squared gradients at each update, so that the weights keep following the text."""
+DECAY = 0.9995
+"""Decay of the hindsight counts at each consulted step (a memory of some 2,000 steps)."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A proposal whose labels are still to come: `row` is as far as the text has followed it."""
+
+    merged: Merged
+    children: list[dict[int, int]]
+    row: int
+    accepted: list[int]
+
+
+class Calibration:
+    """Estimates q for merged drafts and learns from what came."""
+
+    def __init__(self) -> None:
+        self._weights = _prior()
+        self._squares = np.full(FEATURES, 1.0)
+        self._waiting: list[Waiting] = []
+        self._hindsight = 0.0
+        self._credited: dict[int, float] = {}
+
+    def estimate(self, merged: Merged) -> list[float]:
+        """Fill in the tree's probabilities (siblings sum to at most 1); returns P of each path."""
+        tree = merged.tree
+        odds = np.exp(-(merged.features @ self._weights))
+        chances = 1.0 / (1.0 + odds)
+        parents = np.array(tree.parents[1:], dtype=np.intp)
+        sums = np.bincount(parents, weights=chances[1:], minlength=len(tree))
+        chances[1:] /= np.maximum(sums[parents], 1.0)
+        chances[0] = 1.0
+        tree.probabilities = chances.tolist()
+        paths = tree.probabilities.copy()
+        for row in range(1, len(tree)):
+            paths[row] *= paths[tree.parents[row]]
+        return paths
+
+    def expect(self, merged: Merged) -> None:
+        """Remember a proposal until the text has come that labels it."""
+        self._waiting.append(Waiting(merged, merged.tree.children(), 0, []))
+
+    def learn(self, tokens: Sequence[int]) -> None:
+        """Score every waiting proposal against the `tokens` that came, and update the weights."""
+        features: list[Matrix] = []
+        labels: list[NDArray[np.float64]] = []
+        waiting = []
+        for proposal in self._waiting:
+            if self._follow(proposal, tokens, features, labels):
+                waiting.append(proposal)
+            else:
+                self._count(proposal)
+        self._waiting = waiting
+        if features:
+            self._update(np.concatenate(features), np.concatenate(labels))
+
+    def forget_waiting(self) -> None:
+        """The answer ended or another begins: what still waits for its label never gets one."""
+        self._waiting = []
+
+    def would_accept(self) -> dict[str, float]:
+        """By source, the share of tokens that proposals, verified or not, would have had accepted.
+
+        A call that accepts a tokens yields a + 1; shares are of the tokens of such calls.
+        """
+        if not self._hindsight:
+            return {}
+        return {NAMES[bit]: count / self._hindsight for bit, count in self._credited.items()}
+
+    def _follow(
+        self,
+        proposal: Waiting,
+        tokens: Sequence[int],
+        features: list[Matrix],
+        labels: list[NDArray[np.float64]],
+    ) -> bool:
+        """Walk the proposal along `tokens`; whether it still waits for more."""
+        for token in tokens:
+            children = proposal.children[proposal.row]
+            if not children:
+                return False
+            rows = list(children.values())
+            features.append(proposal.merged.features[rows])
+            labels.append(np.array([1.0 if key == token else 0.0 for key in children]))
+            proposal.row = children.get(token, 0)
+            if not proposal.row:
+                return False
+            proposal.accepted.append(credited(proposal.merged.tree.sources[proposal.row]))
+        return bool(proposal.children[proposal.row])
+
+    def _count(self, proposal: Waiting) -> None:
+        self._hindsight = self._hindsight * DECAY + len(proposal.accepted) + 1
+        for bit in self._credited:
+            self._credited[bit] *= DECAY
+        for bit in proposal.accepted:
+            self._credited[bit] = self._credited.get(bit, 0.0) + 1
+
+    def _update(self, features: Matrix, labels: NDArray[np.float64]) -> None:
+        chances = 1.0 / (1.0 + np.exp(-(features @ self._weights)))
+        gradient = (chances - labels) @ features
+        self._squares *= FORGET
+        self._squares += gradient * gradient
+        self._weights -= RATE * gradient / np.sqrt(self._squares)
+
+    def state(self) -> dict[str, list[float]]:
+        """What was learnt, as plain JSON values."""
+        return {"weights": self._weights.tolist(), "squares": self._squares.tolist()}
+
+    def restore(self, state: Mapping[str, Sequence[float]]) -> None:
+        """Go on from a saved `state`; one of another shape (an older version's) is left aside."""
+        if all(len(state.get(name, ())) == FEATURES for name in ("weights", "squares")):
+            self._weights = np.array(state["weights"], dtype=np.float64)
+            self._squares = np.array(state["squares"], dtype=np.float64)
+
+
+def _prior() -> NDArray[np.float64]:
+    """Before anything is learnt: believe a drafter's own odds, a little less at depth."""
+    weights = np.zeros(FEATURES)
+    weights[COMMON.index("depth")] = -0.5
+    for base in BASE.values():
+        weights[base + PER_DRAFTER.index("logit")] = 0.7
+        weights[base + PER_DRAFTER.index("passed")] = -0.5
+    return weights

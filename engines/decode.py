@@ -1,0 +1,189 @@
+"""The decode loop: the one place where tokens are generated.
+
+    decode(target, drafters, budget, draw, …) -> Generator[Step]
+
+It asks the budget for a draft, has the target verify it in one forward pass, walks the tree with
+the sampler, commits what was accepted and yields a `Step`. Plain decoding is the empty draft; every
+drafter, temperature and engine goes through here. It refuses to know text, chats, stores and
+screens.
+
+Lossless: at each node of the walk the next token is drawn from the target's own distribution, once
+for each emitted token; if a child carries that token the walk steps into it, else it stops. Drafts
+decide only how many tokens a pass yields, never which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from engines.budget import Budget
+from engines.drafters.protocol import Context, Drafter
+from engines.logits import best
+from engines.sampler import Draw
+from engines.step import (
+    FINISH_CONTEXT,
+    FINISH_LENGTH,
+    FINISH_STOP,
+    Proposal,
+    Step,
+    Timings,
+)
+from engines.target import Floats, Rows, Target
+from engines.tree import DraftTree, root_only
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """When an answer ends: at one of the `stops` tokens, or after `limit` tokens."""
+
+    stops: frozenset[int]
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """One walk through a verified tree: rows stepped on, tokens drawn, their sources and gaps."""
+
+    path: list[int]
+    tokens: list[int]
+    sources: list[int]
+    gaps: list[float]
+
+
+def decode(
+    target: Target,
+    drafters: Sequence[Drafter],
+    budget: Budget,
+    draw: Draw,
+    ending: Ending,
+    *,
+    temperature: float = 0.0,
+    keep: int = 8,
+) -> Generator[Step]:
+    """Generate from a prefilled `target` until the ending, one step for each forward pass.
+
+    The first step holds the token that came out of prefill. The generator may be closed at any
+    yield: the KV cache then holds all emitted tokens but the last.
+
+    Args:
+        keep: likeliest tokens kept for each emitted position (0: none, and nothing spent on it).
+    """
+    context = Context(list(target.tokens), target.tail.hidden[0].copy(), temperature)
+    step = _first_step(target, context, draw, ending, keep)
+    for drafter in drafters:
+        drafter.begin(context)
+    budget.begin(context)
+    left = ending.limit - 1
+    yield step
+    while not step.finish:
+        started = perf_counter()
+        for drafter in drafters:
+            drafter.observe(step)
+        budget.observe(step)
+        room = min(target.context_length - len(target.tokens), target.max_rows, left)
+        tree, proposals = budget.draft(drafters, context, target, room)
+        drafted = perf_counter()
+        rows = target.verify(tree)
+        verified = perf_counter()
+        walk = walk_tree(tree, rows, draw, context, ending, left)
+        position = len(context.tokens) - len(walk.tokens)
+        kept = _keep(rows, walk.path, keep)
+        context.hidden = kept[0][-1]
+        committing = perf_counter()
+        target.commit(walk.path)
+        committed = perf_counter()
+        left -= len(walk.tokens)
+        full = len(target.tokens) >= target.context_length
+        inside = verified - drafted + committed - committing
+        timings = Timings(inside, drafted - started, perf_counter() - started)
+        finish = _finish(walk.tokens[-1], ending, left, full)
+        step = _step(position, walk, tree, proposals, kept, timings, finish)
+        yield step
+    for drafter in drafters:
+        drafter.observe(step)
+    budget.observe(step)
+
+
+def walk_tree(
+    tree: DraftTree, rows: Rows, draw: Draw, context: Context, ending: Ending, left: int
+) -> Walk:
+    """Draw token after token along `tree`; `context.tokens` grows with them.
+
+    Ends where no child carries the token drawn, at a stop token, or after `left` tokens.
+    """
+    children = tree.children() if len(tree) > 1 else [{}]
+    walk = Walk([], [], [], [])
+    row = 0
+    while True:
+        token, gap = draw(rows.logits[row], len(context.tokens), context.tokens)
+        child = children[row].get(token, 0)
+        walk.path.append(row)
+        walk.tokens.append(token)
+        walk.sources.append(tree.sources[child])
+        walk.gaps.append(gap)
+        context.tokens.append(token)
+        if not child or token in ending.stops or len(walk.tokens) == left:
+            return walk
+        row = child
+
+
+def _keep(rows: Rows, path: Sequence[int], keep: int) -> tuple[Floats, list[list[int]], Floats]:
+    """Own copies of the states, and the `keep` likeliest tokens with their logits, along `path`."""
+    hidden = rows.hidden[path, :]
+    if not keep:
+        return hidden, [[] for _ in path], np.empty((len(path), 0), np.float32)
+    chosen = [best(rows.logits[row], keep) for row in path]
+    logits = np.stack([rows.logits[row][top] for row, top in zip(path, chosen, strict=True)])
+    return hidden, [top.tolist() for top in chosen], logits
+
+
+def _finish(token: int, ending: Ending, left: int, full: bool) -> str:
+    if token in ending.stops:
+        return FINISH_STOP
+    if left <= 0:
+        return FINISH_LENGTH
+    return FINISH_CONTEXT if full else ""
+
+
+def _first_step(target: Target, context: Context, draw: Draw, ending: Ending, keep: int) -> Step:
+    """The step whose token came out of prefill: a walk through the empty draft after the prompt."""
+    tree = root_only(context.tokens[-1])
+    position = len(context.tokens)
+    tail = target.tail
+    kept = _keep(tail, [0], keep)
+    walk = walk_tree(tree, tail, draw, context, ending, 1)
+    full = len(target.tokens) >= target.context_length
+    finish = _finish(walk.tokens[-1], ending, ending.limit - 1, full)
+    return _step(position, walk, tree, (), kept, Timings(0.0, 0.0, 0.0), finish, prefill=True)
+
+
+def _step(
+    position: int,
+    walk: Walk,
+    tree: DraftTree,
+    proposals: tuple[Proposal, ...],
+    kept: tuple[Floats, list[list[int]], Floats],
+    timings: Timings,
+    finish: str,
+    *,
+    prefill: bool = False,
+) -> Step:
+    return Step(
+        position=position,
+        tokens=tuple(walk.tokens),
+        sources=tuple(walk.sources),
+        gaps=tuple(walk.gaps),
+        tree=tree,
+        path=tuple(walk.path),
+        proposals=proposals,
+        hidden=kept[0],
+        top_tokens=kept[1],
+        top_logits=kept[2],
+        timings=timings,
+        prefill=prefill,
+        finish=finish,
+    )

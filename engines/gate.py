@@ -1,0 +1,51 @@
+"""A drafter's gate: whether asking it is worth its time just now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+MEMORY = 0.9
+"""Decay of the averages at each consultation."""
+LONGEST_PAUSE = 64
+"""Steps between two questions to a drafter that has not paid for long."""
+TOLERATED = 0.005
+"""Share of the speed that asking in vain may cost: a cheap drafter is asked more often."""
+
+
+@dataclass(slots=True)
+class Gate:
+    """Open while a drafter adds more than λ times its own time; else asked now and then.
+
+    Attributes:
+        seconds: average time of a consultation, planning included.
+        worth: average tokens it adds to a step, less the verification they cost, less λ · seconds.
+        pause: steps to skip between consultations; doubled each time the answer disappoints.
+        skipped: steps skipped since the last one.
+    """
+
+    seconds: float = 0.0
+    worth: float = 0.0
+    asked: int = 0
+    pause: int = 0
+    skipped: int = 0
+
+    def opens(self) -> bool:
+        """Whether to ask at this step."""
+        if self.skipped < self.pause:
+            self.skipped += 1
+            return False
+        self.skipped = 0
+        return True
+
+    def settle(self, gain: float, seconds: float, rate: float) -> None:
+        """A consultation of `seconds` added `gain` tokens; `rate` is λ in tokens per second."""
+        self.asked += 1
+        blend = max(1.0 - MEMORY, 1.0 / self.asked)
+        self.seconds += blend * (seconds - self.seconds)
+        self.worth += blend * (gain - rate * seconds - self.worth)
+        if self.worth >= 0.0:
+            self.pause = 0
+        elif self.asked >= 1.0 / (1.0 - MEMORY):
+            longest = min(LONGEST_PAUSE, ceil(rate * self.seconds / TOLERATED) - 1)
+            self.pause = min(2 * self.pause + 1, longest)

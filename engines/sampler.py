@@ -1,0 +1,136 @@
+"""Drawing the next token: a pure function of (logits, settings, seed, position).
+
+Every emitted token is drawn from the target's own distribution exactly once, so speculative
+decoding has the target's distribution at any temperature. The draw perturbs the scaled logits with
+Gumbel noise keyed by hash(seed, position, token) and takes the largest sum (the Gumbel-max trick).
+Nothing has to be rewound, a regenerate with the same seed repeats itself, and a draft model that
+shares the noise agrees more often at T > 0.
+
+Knows one row of logits at a time; not trees, drafters or the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engines.logits import Indices, best
+from engines.target import Floats
+
+Draw = Callable[[Floats, int, Sequence[int]], tuple[int, float]]
+"""(row of logits [V], position, context so far) → (token, gap to the runner-up in the draw)."""
+
+MASK = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """The person's sampling settings, applied in llama.cpp's order.
+
+    Attributes:
+        temperature: 0 is greedy; then nothing else but the penalty matters.
+        top_k: keep the k likeliest; 0 keeps all.
+        top_p: keep the smallest set whose probability reaches this; 1 keeps all.
+        min_p: drop what is less likely than this share of the likeliest; 0 drops nothing.
+        repeat_penalty: divides positive and multiplies negative logits of recent tokens; 1 is off.
+        repeat_window: how many of the last tokens the penalty looks at.
+        seed: of the noise.
+    """
+
+    temperature: float = 0.7
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    repeat_window: int = 64
+    seed: int = 0
+
+
+def make_sampler(sampling: Sampling) -> Draw:
+    """The draw for these settings."""
+    pick = _greedy if sampling.temperature <= 0 else _make_stochastic(sampling)
+    if sampling.repeat_penalty == 1.0:
+        return lambda row, position, context: pick(row, position)
+
+    def penalised(row: Floats, position: int, context: Sequence[int]) -> tuple[int, float]:
+        recent = np.unique(np.asarray(context[-sampling.repeat_window :], dtype=np.intp))
+        row = row.copy()
+        kept = row[recent]
+        penalty = np.float32(sampling.repeat_penalty)
+        row[recent] = np.where(kept > 0, kept / penalty, kept * penalty)
+        return pick(row, position)
+
+    return penalised
+
+
+def noise(seed: int, position: int, tokens: Indices) -> NDArray[np.float64]:
+    """Standard Gumbel noise for each of `tokens`, keyed by (seed, position, token).
+
+    Two rounds of the splitmix64 finaliser over a key of its own for each (seed, position).
+    """
+    key = _mix(_mix(seed & MASK) ^ (position * GOLDEN & MASK))
+    words = tokens.astype(np.uint64)
+    words += np.uint64(key)
+    words *= np.uint64(GOLDEN)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        words ^= words >> np.uint64(shift)
+        words *= np.uint64(factor)
+    words ^= words >> np.uint64(31)
+    uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    result: NDArray[np.float64] = -np.log(-np.log(uniform))
+    return result
+
+
+def _mix(word: int) -> int:
+    word = ((word ^ word >> 30) * 0xBF58476D1CE4E5B9) & MASK
+    word = ((word ^ word >> 27) * 0x94D049BB133111EB) & MASK
+    return word ^ word >> 31
+
+
+def _greedy(row: Floats, position: int) -> tuple[int, float]:
+    token = int(row.argmax())
+    largest = row[token]
+    row[token] = -np.inf
+    gap = float(largest - row.max())
+    row[token] = largest
+    return token, gap
+
+
+def _make_stochastic(sampling: Sampling) -> Callable[[Floats, int], tuple[int, float]]:
+    scale = 1.0 / sampling.temperature
+
+    def pick(row: Floats, position: int) -> tuple[int, float]:
+        tokens = candidates(row, sampling)
+        sums = row[tokens].astype(np.float64) * scale
+        sums += noise(sampling.seed, position, tokens)
+        winner = int(sums.argmax())
+        token, largest = int(tokens[winner]), float(sums[winner])
+        sums[winner] = -np.inf
+        return token, largest - float(sums.max())
+
+    return pick
+
+
+def candidates(row: Floats, sampling: Sampling) -> Indices:
+    """Token ids of `row` [V] that survive top-k, top-p and min-p, in that order."""
+    truncated = sampling.top_p < 1.0 or sampling.min_p > 0.0
+    if sampling.top_k:
+        tokens = best(row, sampling.top_k)
+    elif truncated:
+        tokens = np.argsort(-row, kind="stable")
+    else:
+        return np.arange(row.shape[0])
+    if not truncated:
+        return tokens
+    weights = np.exp(row[tokens] - row[tokens[0]], dtype=np.float64)
+    keep = weights.shape[0]
+    if sampling.top_p < 1.0:
+        mass = np.cumsum(weights)
+        keep = int(np.searchsorted(mass, sampling.top_p * mass[-1])) + 1
+    if sampling.min_p > 0.0:
+        keep = min(keep, int(np.searchsorted(-weights, -sampling.min_p, side="right")))
+    return tokens[: max(keep, 1)]

@@ -1,0 +1,176 @@
+"""The loop: speculative decoding equals plain decoding, whatever the drafts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.budget import AutoBudget, Budget, FixedBudget
+from engines.calibration import Calibration
+from engines.costs import Costs
+from engines.decode import Ending, decode
+from engines.drafters.prompt import PromptLookup
+from engines.drafters.protocol import Context, Drafter
+from engines.drafters.recycle import TokenRecycling
+from engines.sampler import Sampling, make_sampler
+from engines.sources import STUDENT
+from engines.step import Step
+from engines.tree import DraftTree, root_only
+from tests.engines.scripted import VOCABULARY, ScriptedTarget
+
+NEVER = frozenset({-1})
+LONG = Ending(NEVER, 80)
+
+
+class RandomDrafter:
+    """Proposes arbitrary trees: the worst a drafter may do without breaking the protocol."""
+
+    name = "student"
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def begin(self, context: Context) -> None:
+        """Nothing."""
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """A random tree of at most `limit` rows."""
+        tree = root_only(context.root)
+        taken: set[tuple[int, int]] = set()
+        for _ in range(self._random.randint(0, limit)):
+            place = (self._random.randrange(len(tree)), self._random.randrange(VOCABULARY))
+            if place not in taken:
+                taken.add(place)
+                tree.add(*place, STUDENT, self._random.random())
+        return tree
+
+    def observe(self, step: Step) -> None:
+        """Nothing."""
+
+
+def run(
+    prompt: Sequence[int],
+    drafters: Sequence[Drafter],
+    budget: Budget,
+    sampling: Sampling,
+    ending: Ending = LONG,
+    target: ScriptedTarget | None = None,
+) -> list[Step]:
+    target = target or ScriptedTarget()
+    for _ in target.prefill(prompt):
+        pass
+    draw = make_sampler(sampling)
+    return list(decode(target, drafters, budget, draw, ending, temperature=sampling.temperature))
+
+
+def tokens(steps: Sequence[Step]) -> list[int]:
+    return [token for step in steps for token in step.tokens]
+
+
+def fixed(count: int) -> FixedBudget:
+    return FixedBudget(count, Costs(), Calibration())
+
+
+def every_drafter() -> list[Drafter]:
+    return [PromptLookup(), TokenRecycling(), RandomDrafter(3)]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8, 1.5])
+@pytest.mark.parametrize("chains_only", [False, True])
+def test_drafts_never_change_the_answer(temperature: float, chains_only: bool) -> None:
+    sampling = Sampling(temperature=temperature, seed=5)
+    plain = run([1, 2, 3], [], fixed(0), sampling)
+    drafted = run(
+        [1, 2, 3],
+        every_drafter(),
+        fixed(12),
+        sampling,
+        target=ScriptedTarget(chains_only=chains_only),
+    )
+    assert tokens(drafted) == tokens(plain)
+    assert len(plain) == 80
+    assert sum(step.accepted for step in drafted) > 10
+
+
+@given(
+    prompt=st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=20),
+    seed=st.integers(0, 2**64 - 1),
+    temperature=st.sampled_from([0.0, 0.7, 1.5]),
+    penalty=st.sampled_from([1.0, 1.3]),
+    count=st.integers(0, 40),
+    limit=st.integers(1, 60),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_random_tree_is_lossless(
+    prompt: list[int], seed: int, temperature: float, penalty: float, count: int, limit: int
+) -> None:
+    sampling = Sampling(temperature, seed=seed, repeat_penalty=penalty)
+    ending = Ending(frozenset({9}), limit)
+    plain = run(prompt, [], fixed(0), sampling, ending)
+    drafted = run(prompt, [RandomDrafter(seed), PromptLookup()], fixed(count), sampling, ending)
+    assert tokens(drafted) == tokens(plain)
+    assert drafted[-1].finish == plain[-1].finish
+
+
+def test_the_auto_budget_is_lossless_too() -> None:
+    sampling = Sampling(temperature=0.0)
+    plain = run([4, 5], [], fixed(0), sampling, Ending(NEVER, 300))
+    budget = AutoBudget(Costs(), Calibration())
+    drafted = run([4, 5], every_drafter(), budget, sampling, Ending(NEVER, 300))
+    assert tokens(drafted) == tokens(plain)
+
+
+def test_the_cache_holds_everything_but_the_last_token() -> None:
+    target = ScriptedTarget()
+    steps = run([1, 2, 3], every_drafter(), fixed(6), Sampling(0.0), target=target)
+    assert target.tokens == [1, 2, 3, *tokens(steps)[:-1]]
+
+
+def test_a_full_context_ends_the_answer() -> None:
+    target = ScriptedTarget(context_length=20)
+    steps = run([1] * 10, every_drafter(), fixed(6), Sampling(0.0), target=target)
+    assert steps[-1].finish == "context"
+    assert len(target.tokens) <= 20
+    assert len(tokens(steps)) == 11
+
+
+def test_a_stop_token_ends_the_answer_and_is_included() -> None:
+    plain = tokens(run([1, 2, 3], [], fixed(0), Sampling(0.0)))
+    stop = plain[30]
+    first = plain.index(stop)
+    steps = run([1, 2, 3], every_drafter(), fixed(9), Sampling(0.0), Ending(frozenset({stop}), 80))
+    assert tokens(steps) == plain[: first + 1]
+    assert steps[-1].finish == "stop"
+
+
+def test_steps_account_for_every_token() -> None:
+    steps = run([1, 2, 3], every_drafter(), fixed(8), Sampling(0.0))
+    position = 3
+    for step in steps:
+        assert step.position == position
+        assert len(step.tokens) == len(step.path) == len(step.sources) == len(step.gaps)
+        assert step.hidden.shape == (len(step.tokens), 8)
+        assert len(step.top_tokens) == len(step.tokens)
+        assert all(top[0] == token for top, token in zip(step.top_tokens, step.tokens, strict=True))
+        assert step.sources[-1] == 0 or step.finish
+        position += len(step.tokens)
+    assert steps[0].prefill
+    assert not any(step.prefill for step in steps[1:])
+
+
+def test_closing_the_generator_leaves_a_cache_that_can_go_on() -> None:
+    target = ScriptedTarget()
+    for _ in target.prefill([1, 2, 3]):
+        pass
+    draw = make_sampler(Sampling(0.0))
+    stream = decode(target, every_drafter(), fixed(8), draw, Ending(NEVER, 80))
+    seen = [token for _ in range(5) for token in next(stream).tokens]
+    stream.close()
+    assert target.tokens == [1, 2, 3, *seen[:-1]]
+    rest = run([1, 2, 3, *seen], [], fixed(0), Sampling(0.0), target=target)
+    undisturbed = tokens(run([1, 2, 3], [], fixed(0), Sampling(0.0)))
+    assert seen + tokens(rest)[: 80 - len(seen)] == undisturbed
