@@ -119,8 +119,10 @@ class History:
         self._set(chat, sampling=json.dumps(dict(sampling)))
 
     def set_active(self, chat: int, message: int) -> None:
-        """Read the chat at the newest leaf below `message` (which may be the leaf itself)."""
-        self._set(chat, active=self.leaf_below(message))
+        """Read the chat up to `message`; `leaf_below` finds where another version ends."""
+        if self.message(message).chat != chat:
+            raise _no_message(message)
+        self._set(chat, active=message)
 
     def add_message(
         self,
@@ -183,19 +185,22 @@ class History:
         return rows[0]
 
     def thread(self, chat: int) -> list[Message]:
-        """The path from the root to the active leaf, oldest first."""
+        """The path from the root to the chat's active leaf, oldest first; empty in an empty chat."""
+        active = self.chat(chat).active
+        return [] if active is None else self.path(active)
+
+    def path(self, message: int) -> list[Message]:
+        """The path from the root to `message`, oldest first."""
         return self._messages(
             """
             WITH RECURSIVE path AS (
-                SELECT messages.* , 0 AS depth FROM messages
-                JOIN chats ON chats.active = messages.id WHERE chats.id = :chat
+                SELECT messages.*, 0 AS depth FROM messages WHERE id = ?
                 UNION ALL
-                SELECT messages.*, depth + 1 FROM messages
-                JOIN path ON messages.chat = :chat AND messages.id = path.parent
+                SELECT messages.*, depth + 1 FROM messages JOIN path ON messages.id = path.parent
             )
             SELECT * FROM path ORDER BY depth DESC
             """,
-            {"chat": chat},
+            (message,),
         )
 
     def siblings(self, message: int) -> list[Message]:

@@ -1,0 +1,5 @@
+"""`python -m app` is `specchat`."""
+
+from app.cli import main
+
+main()

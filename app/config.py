@@ -1,0 +1,87 @@
+"""The few settings a person may want to keep, read from config.toml.
+
+Owns their names, meanings and defaults, and refuses a file it does not fully understand: a setting
+that is misspelt must not be ignored in silence. What can be measured or derived is no setting.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from datastores.errors import InputError
+from engines.sampler import Sampling
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Settings = TypeVar("Settings", bound="DataclassInstance")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings. In the file, `sampling` is a table and the others stand at the top."""
+
+    model: str = ""
+    """Path of the GGUF file to open; empty for the embedded model."""
+
+    context: int = 8192
+    """The most tokens the model looks back on; less where the model itself allows less."""
+
+    max_tokens: int = 2048
+    """The longest answer, in tokens."""
+
+    threads: int = 0
+    """Threads for the model; 0 takes one for each physical core."""
+
+    theme: str = "textual-dark"
+    """Colours of the interface: the name of a Textual theme."""
+
+    sampling: Sampling = field(default_factory=Sampling)
+    """How the next token is drawn: temperature, top_k, top_p, min_p, repeat_penalty, seed."""
+
+
+def load_config(path: Path) -> Config:
+    """The settings in `path`; the defaults where there is no such file.
+
+    Raises:
+        InputError: not TOML, an unknown setting, or a value of the wrong kind.
+    """
+    try:
+        with path.open("rb") as file:
+            table = tomllib.load(file)
+    except FileNotFoundError:
+        return Config()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}; check its permissions") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}; correct or remove it") from error
+    return _filled(Config(), table, path, "")
+
+
+def _filled(defaults: Settings, table: Mapping[str, Any], path: Path, prefix: str) -> Settings:
+    """`defaults` with the values of `table`, section by section."""
+    known = {entry.name: getattr(defaults, entry.name) for entry in fields(defaults)}
+    changed = {}
+    for name, value in table.items():
+        if name not in known:
+            raise InputError(
+                f"{path}: unknown setting {prefix + name!r}; there are {', '.join(sorted(known))}"
+            )
+        changed[name] = _value(known[name], value, path, prefix + name)
+    return replace(defaults, **changed)
+
+
+def _value(default: object, value: Any, path: Path, name: str) -> object:
+    """`value`, if it is of the kind of `default`; a whole number also stands for a float."""
+    if is_dataclass(default) and not isinstance(default, type) and isinstance(value, dict):
+        return _filled(default, value, path, f"{name}.")
+    if isinstance(default, float) and type(value) is int:
+        return float(value)
+    if type(value) is not type(default):
+        kind = "a table" if is_dataclass(default) else f"of type {type(default).__name__}"
+        raise InputError(f"{path}: {name} must be {kind}, not {value!r}")
+    return value

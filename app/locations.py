@@ -1,0 +1,110 @@
+"""Where everything lies. The only module that knows directories; all others are handed paths.
+
+With --data-dir (or SPECCHAT_DATA_DIR) one directory holds everything, configuration included;
+without, the platform's own places do. Asking for a path creates nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import platformdirs
+
+from datastores.errors import StoreError
+
+NAME = "specchat"
+VARIABLE = "SPECCHAT_DATA_DIR"
+
+
+@dataclass(frozen=True, slots=True)
+class Locations:
+    """The directories, and the paths within them.
+
+    Attributes:
+        data: what cannot be made again: the history, imported texts.
+        cache: what can: indexes and measurements, rebuilt when missing.
+        config: the person's settings.
+    """
+
+    data: Path
+    cache: Path
+    config: Path
+
+    @property
+    def settings(self) -> Path:
+        """The configuration file; it need not exist."""
+        return self.config / "config.toml"
+
+    @property
+    def history(self) -> Path:
+        """Every chat."""
+        return self.data / "history.db"
+
+    @property
+    def work_lock(self) -> Path:
+        """Held by the one process that does idle and index work."""
+        return self.data / "work.lock"
+
+    @property
+    def models(self) -> Path:
+        """Models fetched by specchat itself."""
+        return self.data / "models"
+
+    @property
+    def costs(self) -> Path:
+        """Measured costs V(n) of each model on this machine."""
+        return self.cache / "costs.json"
+
+    @property
+    def log(self) -> Path:
+        """What llama.cpp reports, which must not reach the screen."""
+        return self.cache / "llama.log"
+
+    def named(self) -> dict[str, Path]:
+        """Every path by its name."""
+        properties = [
+            name for name, value in vars(Locations).items() if isinstance(value, property)
+        ]
+        return {name: getattr(self, name) for name in [*_field_names(), *properties]}
+
+    def create(self) -> None:
+        """Make the directories, readable by their owner only.
+
+        Raises:
+            StoreError: one of them cannot be made, read or written.
+        """
+        for directory in (self.data, self.cache, self.config):
+            _create(directory)
+
+
+def locate(data_dir: Path | None = None) -> Locations:
+    """The places for `data_dir`, else for SPECCHAT_DATA_DIR, else the platform's."""
+    chosen = data_dir or os.environ.get(VARIABLE)
+    if chosen:
+        root = Path(chosen).expanduser().absolute()
+        return Locations(data=root, cache=root / "cache", config=root)
+    return Locations(
+        data=platformdirs.user_data_path(NAME, appauthor=False),
+        cache=platformdirs.user_cache_path(NAME, appauthor=False),
+        config=platformdirs.user_config_path(NAME, appauthor=False),
+    )
+
+
+def _field_names() -> list[str]:
+    return [field.name for field in fields(Locations)]
+
+
+def _create(directory: Path) -> None:
+    try:
+        # Parents get the usual mode: they are not ours. Nor is a directory that is already there.
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(directory, error.strerror or str(error)) from error
+    if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+        raise _unusable(directory, "Permission denied")
+
+
+def _unusable(directory: Path, reason: str) -> StoreError:
+    return StoreError(f"cannot use {directory}: {reason}; choose another place with --data-dir")

@@ -1,0 +1,65 @@
+"""The one boundary between hostile text and the terminal.
+
+Text from models, documents, files, titles and errors may carry escape sequences, or characters
+that reorder or hide what stands beside them. Whoever shows such text passes it through here, once,
+and shows the result as plain text (never as markup: brackets are left as they are). What is stored
+stays as it came.
+
+The policy looks at one character at a time, and this is what makes it safe in a stream: a sequence
+needs its introducer (ESC, or a C1 control such as U+009B), no introducer survives, so it does not
+matter how fragments split it, and clean(a) + clean(b) == clean(a + b). What followed the introducer
+stays, as the harmless letters it is.
+
+Zero-width joiners go too, everywhere: an emoji family falls apart into its members, and Persian
+loses some non-joining letters. Keeping them where a script needs them would mean looking at the
+neighbours, and would cost the property above.
+"""
+
+from __future__ import annotations
+
+import re
+
+TITLE_LENGTH = 200
+"""Characters of a line made by `one_line`, where the caller does not say."""
+
+_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
+_REPLACED = "\ud800-\udfff\ufdd0-\ufdef" + "".join(
+    f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000)
+)
+_BREAKS = "\u2028\u2029"
+_HIDDEN = (
+    "\u00ad\u061c\u180e"  # soft hyphen, Arabic letter mark, Mongolian vowel separator
+    "\u200b-\u200f\u202a-\u202e"  # zero width, marks and embeddings of direction
+    "\u2060-\u206f\ufeff\ufff9-\ufffb"  # joiners, isolates, byte order mark, annotations
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # shorthand and musical format controls
+    "\U000e0000-\U000e0fff"  # tags and everything else that is ignorable by default
+)
+_HOSTILE = re.compile(f"[{_CONTROLS}{_REPLACED}{_BREAKS}{_HIDDEN}]")
+_HIDDEN_ONE = re.compile(f"[\r{_HIDDEN}]")
+
+
+def clean(text: str) -> str:
+    """`text` with nothing in it that a terminal obeys or that hides from the reader.
+
+    Newline and tab stay. Other C0 controls and DEL become their pictures (ESC is shown as U+241B),
+    C1 controls, lone surrogates and noncharacters U+FFFD, the separators U+2028/9 a newline.
+    Carriage returns and invisible characters are dropped.
+    """
+    return _HOSTILE.sub(_harmless, text)
+
+
+def one_line(text: str, limit: int = TITLE_LENGTH) -> str:
+    """`clean(text)` on one line of at most `limit` characters: for titles, names and errors."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _harmless(match: re.Match[str]) -> str:
+    character = match[0]
+    if _HIDDEN_ONE.match(character):
+        return ""
+    if character in _BREAKS:
+        return "\n"
+    if character < " ":
+        return chr(0x2400 + ord(character))
+    return "\u2421" if character == "\x7f" else "\ufffd"
