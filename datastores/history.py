@@ -185,7 +185,7 @@ class History:
         return rows[0]
 
     def thread(self, chat: int) -> list[Message]:
-        """The path from the root to the chat's active leaf, oldest first; empty in an empty chat."""
+        """The path from the root to the active leaf, oldest first; empty in an empty chat."""
         active = self.chat(chat).active
         return [] if active is None else self.path(active)
 
