@@ -276,7 +276,7 @@ def choose(
         if value > best_value:
             chosen, best_value = count, value
         best_speed = max(best_speed, tau / (table[count + 1] + seconds))
-    loss = 0.0 if chosen else max(0.0, 1.0 - best_speed * table[1])
+    loss = max(0.0, 1.0 - best_speed * table[1]) if gains and not chosen else 0.0
     return chosen, loss
 
 

@@ -23,7 +23,7 @@ PER_DRAFTER = ("present", "logit", "support", "passed")
 COMMON = ("bias", "depth", "heat")
 FEATURES = len(COMMON) + len(PER_DRAFTER) * len(DRAFTERS)
 """Columns of the feature matrix: bias, depth, temperature; then, for each drafter: whether it
-proposed the row, its own log odds, its evidence, and whether it proposed only siblings of the row."""
+proposed the row, its own log odds, its evidence, and if it proposed only siblings of the row."""
 
 BASE = {name: len(COMMON) + len(PER_DRAFTER) * index for index, name in enumerate(DRAFTERS)}
 

@@ -33,8 +33,8 @@ class PromptLookup:
 
     def begin(self, context: Context) -> None:
         """Rewind the index to what this context shares with the last one."""
-        shared = _common_prefix(self._tokens, context.tokens, self._indexed)
-        self._rewind(shared)
+        limit = min(self._indexed, len(context.tokens) - 1)
+        self._rewind(_common_prefix(self._tokens, context.tokens, limit))
         self._tokens = context.tokens
 
     def propose(self, context: Context, limit: int) -> DraftTree:
@@ -105,8 +105,8 @@ def _match_length(tokens: list[int], end: int, last: int) -> int:
 
 
 def _common_prefix(old: list[int], new: list[int], length: int) -> int:
-    """Leading tokens, at most `length`, in which both lists agree (found by bisection)."""
-    low, high = 0, min(length, len(new))
+    """Leading tokens, of the first `length`, in which both lists agree (found by bisection)."""
+    low, high = 0, length
     if old[:high] == new[:high]:
         return high
     while low < high:

@@ -1,0 +1,222 @@
+"""Merging, calibration, costs and the budget's choice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.budget import AutoBudget, choose, in_order, prune
+from engines.calibration import Calibration
+from engines.costs import Costs, prior_ratio
+from engines.drafters.protocol import Context
+from engines.gate import LONGEST_PAUSE, Gate
+from engines.merge import BASE, merge
+from engines.sources import PROMPT, RECYCLE, STUDENT
+from engines.step import Proposal, Step, Timings
+from engines.tree import DraftTree, chain, root_only
+from tests.engines.scripted import ScriptedTarget
+
+HIDDEN = np.zeros(4, np.float32)
+
+
+@st.composite
+def trees(draw: st.DrawFn, source: int = STUDENT, rows: int = 12) -> DraftTree:
+    """Valid trees over a tiny vocabulary, so that they overlap."""
+    tree = root_only(0)
+    for _ in range(draw(st.integers(0, rows))):
+        parent = draw(st.integers(0, len(tree) - 1))
+        token = draw(st.integers(0, 4))
+        if token not in tree.children()[parent]:
+            tree.add(parent, token, source, draw(st.floats(0, 1)), draw(st.floats(0, 9)))
+    return tree
+
+
+def paths(tree: DraftTree) -> dict[tuple[int, ...], int]:
+    """Every path of the tree with the sources of its last row."""
+    found: dict[int, tuple[int, ...]] = {0: ()}
+    for row in range(1, len(tree)):
+        found[row] = (*found[tree.parents[row]], tree.tokens[row])
+    return {found[row]: tree.sources[row] for row in range(1, len(tree))}
+
+
+@given(trees(PROMPT), trees(RECYCLE))
+def test_a_merged_tree_is_the_union_of_its_parts(one: DraftTree, other: DraftTree) -> None:
+    proposals = [Proposal("prompt", one, 0.0), Proposal("recycle", other, 0.0)]
+    merged = merge(0, proposals, 0.0)
+    union = dict(paths(one))
+    for path, sources in paths(other).items():
+        union[path] = union.get(path, 0) | sources
+    assert paths(merged.tree) == union
+    assert merged.features[1:, BASE["prompt"]].sum() == one.drafted
+    assert merged.features[1:, BASE["recycle"]].sum() == other.drafted
+
+
+@given(trees(PROMPT), trees(RECYCLE), st.integers(0, 24))
+def test_estimates_are_probabilities_and_prune_keeps_a_tree(
+    one: DraftTree, other: DraftTree, count: int
+) -> None:
+    merged = merge(0, [Proposal("prompt", one, 0.0), Proposal("recycle", other, 0.0)], 0.0)
+    chances = Calibration().estimate(merged)
+    tree = merged.tree
+    for row, children in enumerate(tree.children()):
+        assert sum(tree.probabilities[child] for child in children.values()) <= 1.0 + 1e-9
+        assert all(chances[child] <= chances[row] + 1e-12 for child in children.values())
+    order = in_order(tree, chances, chains_only=False)
+    kept = prune(tree, order[:count])
+    assert paths(kept).items() <= paths(tree).items()
+    assert kept.drafted == min(count, tree.drafted)
+    single = prune(tree, in_order(tree, chances, chains_only=True))
+    assert single.is_chain()
+
+
+def test_calibration_learns_whom_to_believe() -> None:
+    random = np.random.default_rng(0)
+    calibration = Calibration()
+    for _ in range(3000):
+        truth = int(random.integers(1, 50))
+        liar = chain(0, [int(random.integers(1, 50))], PROMPT, 0.9)
+        honest = chain(0, [truth if random.random() < 0.7 else 99], RECYCLE, 0.3)
+        merged = merge(0, [Proposal("prompt", liar, 0.0), Proposal("recycle", honest, 0.0)], 0.0)
+        calibration.expect(merged)
+        calibration.learn([truth])
+    merged = merge(
+        0,
+        [
+            Proposal("prompt", chain(0, [1], PROMPT, 0.9), 0.0),
+            Proposal("recycle", chain(0, [2], RECYCLE, 0.3), 0.0),
+        ],
+        0.0,
+    )
+    calibration.estimate(merged)
+    assert merged.tree.probabilities[1] < 0.1
+    assert merged.tree.probabilities[2] == pytest.approx(0.7, abs=0.12)
+    restored = Calibration()
+    restored.restore(calibration.state())
+    restored.estimate(merged)
+    assert merged.tree.probabilities[2] == pytest.approx(0.7, abs=0.12)
+
+
+def test_hindsight_scores_proposals_that_were_never_verified() -> None:
+    calibration = Calibration()
+    merged = merge(0, [Proposal("prompt", chain(0, [1, 2, 3], PROMPT), 0.0)], 0.0)
+    calibration.expect(merged)
+    calibration.learn([1])
+    assert calibration.would_accept() == {}
+    calibration.learn([2])
+    calibration.learn([9])
+    assert calibration.would_accept() == {"prompt": pytest.approx(2 / 3)}
+
+
+@given(
+    st.lists(st.floats(0, 1), max_size=30),
+    st.lists(st.floats(0, 1e-2), min_size=31, max_size=31),
+    st.floats(1, 2000),
+)
+def test_choose_equals_looking_at_every_length(
+    gains: list[float], steps: list[float], rate: float
+) -> None:
+    gains = sorted(gains, reverse=True)
+    table = [0.0, *np.cumsum([1e-3, *steps]).tolist()]
+    values = [1 + sum(gains[:count]) - rate * table[count + 1] for count in range(len(gains) + 1)]
+    chosen, loss = choose(gains, table, rate, 0.0)
+    assert values[chosen] == pytest.approx(max(values))
+    assert 0.0 <= loss < 1.0
+
+
+def test_costs_are_learned_and_stay_monotone() -> None:
+    costs = Costs()
+    assert costs.table(10)[8] == pytest.approx(costs.plain(10) * prior_ratio(8))
+    for _ in range(5):
+        costs.observe(1, 100, 0.010)
+        costs.observe(4, 100, 0.012)
+        costs.observe(8, 100, 0.011)
+        costs.observe(16, 100, 0.030)
+    table = costs.table(100)
+    assert costs.measured(100)
+    assert not costs.measured(5000)
+    assert table[1] == pytest.approx(0.010)
+    assert table[4] == table[8] == pytest.approx(0.012)
+    assert table[16] == pytest.approx(0.030)
+    assert table[1:] == sorted(table[1:])
+    again = Costs()
+    again.restore(costs.state())
+    assert again.table(100) == pytest.approx(table)
+    assert not again.measured(100)
+
+
+def test_an_outlier_does_not_move_the_costs() -> None:
+    costs = Costs()
+    for _ in range(9):
+        costs.observe(1, 100, 0.010)
+    costs.observe(1, 100, 5.0)
+    assert costs.plain(100) == pytest.approx(0.010)
+
+
+def test_a_gate_closes_on_a_bad_drafter_and_never_for_good() -> None:
+    gate = Gate()
+    rate = 100.0
+    opened = 0
+    for _ in range(1000):
+        if gate.opens():
+            opened += 1
+            gate.settle(0.0, 0.01, rate)
+    assert 1000 / (LONGEST_PAUSE + 1) < opened < 60
+    for _ in range(LONGEST_PAUSE + 1):
+        if gate.opens():
+            gate.settle(60.0, 0.01, rate)
+    assert gate.opens()
+
+
+def step_of(tree: DraftTree, seconds: float) -> Step:
+    return Step(
+        position=50,
+        tokens=(1,),
+        sources=(0,),
+        gaps=(1.0,),
+        tree=tree,
+        path=(0,),
+        proposals=(),
+        hidden=HIDDEN[None],
+        top_tokens=[[]],
+        top_logits=np.zeros((1, 0), np.float32),
+        timings=Timings(seconds, 0.0, seconds),
+        prefill=False,
+        finish="",
+    )
+
+
+class Hopeless:
+    """A drafter that is always wrong."""
+
+    name = "student"
+
+    def begin(self, context: Context) -> None:
+        """Nothing."""
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """A token that never comes, said with conviction."""
+        return chain(context.root, [63] * min(limit, 4), STUDENT, 0.9)
+
+    def observe(self, step: Step) -> None:
+        """Nothing."""
+
+
+def test_the_budget_pauses_a_hopeless_drafter_and_says_so() -> None:
+    budget = AutoBudget(Costs(), Calibration())
+    context = Context([1] * 50, HIDDEN, 0.0)
+    target = ScriptedTarget()
+    budget.begin(context)
+    verified = []
+    for _ in range(400):
+        tree, _ = budget.draft([Hopeless()], context, target, 60)
+        verified.append(tree.drafted)
+        budget.observe(step_of(tree, 0.010 * prior_ratio(len(tree))))
+    assert sum(verified[:50]) > 0
+    assert sum(verified[-200:]) <= 0.05 * 200
+    outlook = budget.outlook(50)
+    assert outlook.paused
+    assert outlook.loss > 0.0
+    assert outlook.plain_measured
+    assert outlook.plain_seconds == pytest.approx(0.010)

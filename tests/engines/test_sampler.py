@@ -1,0 +1,93 @@
+"""The draw: right distribution, keyed noise, and truncation in llama.cpp's order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from engines.logits import best
+from engines.sampler import Sampling, candidates, make_sampler, noise
+from engines.target import Floats
+
+OPEN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+
+
+def row(size: int = 12, seed: int = 1) -> Floats:
+    return np.random.default_rng(seed).standard_normal(size).astype(np.float32) * 2
+
+
+@given(
+    st.sampled_from([5, 63, 2048, 4096, 5003]),
+    st.sampled_from([1, 2, 8, 40]),
+    st.integers(0, 10_000),
+)
+def test_best_equals_a_full_sort(size: int, count: int, seed: int) -> None:
+    values = row(size, seed)
+    expected = np.argsort(-values, kind="stable")[:count]
+    assert best(values, count).tolist() == expected.tolist()
+
+
+@given(arrays(np.float32, 4096, elements=st.sampled_from([0.0, 1.0, 2.0])))
+def test_best_survives_ties(values: Floats) -> None:
+    chosen = best(values, 8)
+    assert len(set(chosen.tolist())) == 8
+    assert sorted(values[chosen]) == sorted(np.sort(values)[-8:])
+
+
+def test_draws_follow_the_distribution() -> None:
+    logits = row()
+    draw = make_sampler(OPEN)
+    count = 40_000
+    drawn = np.bincount([draw(logits, position, ())[0] for position in range(count)], minlength=12)
+    expected = np.exp(logits - logits.max())
+    expected /= expected.sum()
+    deviation = np.abs(drawn - count * expected) / np.sqrt(count * expected * (1 - expected))
+    assert deviation.max() < 4.5
+
+
+def test_the_draw_depends_on_nothing_but_seed_position_and_logits() -> None:
+    logits = row(4096)
+    first = make_sampler(Sampling(0.8, seed=3))
+    again = make_sampler(Sampling(0.8, seed=3))
+    other = make_sampler(Sampling(0.8, seed=4, top_k=0, top_p=1, min_p=0))
+    one = [first(logits, position, ())[0] for position in range(200)]
+    assert [again(logits, position, ())[0] for position in reversed(range(200))][::-1] == one
+    assert [other(logits, position, ())[0] for position in range(200)] != one
+
+
+def test_noise_is_standard_gumbel_and_independent_of_the_set() -> None:
+    tokens = np.arange(200_000)
+    values = noise(11, 5, tokens)
+    assert values.mean() == pytest.approx(0.5772, abs=0.01)
+    assert values.var() == pytest.approx(np.pi**2 / 6, abs=0.03)
+    assert noise(11, 5, tokens[100:105]).tolist() == values[100:105].tolist()
+    assert abs(np.corrcoef(values, noise(11, 6, tokens))[0, 1]) < 0.01
+
+
+def test_greedy_takes_the_largest_and_tells_the_gap() -> None:
+    logits = np.array([1.0, 4.0, 3.5, -2.0], np.float32)
+    assert make_sampler(Sampling(0.0))(logits, 0, ()) == (1, 0.5)
+    assert logits.tolist() == [1.0, 4.0, 3.5, -2.0]
+
+
+def test_truncation_keeps_what_llama_cpp_would() -> None:
+    probabilities = np.array([0.5, 0.25, 0.15, 0.06, 0.04])
+    logits = np.log(probabilities).astype(np.float32)
+    assert candidates(logits, Sampling(top_k=3, top_p=1.0, min_p=0.0)).tolist() == [0, 1, 2]
+    assert candidates(logits, Sampling(top_k=0, top_p=0.7, min_p=0.0)).tolist() == [0, 1]
+    assert candidates(logits, Sampling(top_k=0, top_p=0.76, min_p=0.0)).tolist() == [0, 1, 2]
+    assert candidates(logits, Sampling(top_k=0, top_p=1.0, min_p=0.2)).tolist() == [0, 1, 2]
+    # top-p counts over what top-k left: 0.5 / 0.75 is short of 0.8, so both stay.
+    assert candidates(logits, Sampling(top_k=2, top_p=0.8, min_p=0.0)).tolist() == [0, 1]
+    assert candidates(logits, Sampling(top_k=1, top_p=0.1, min_p=0.9)).tolist() == [0]
+
+
+def test_the_penalty_speaks_against_recent_tokens_only() -> None:
+    logits = np.array([2.0, 1.9, -1.0], np.float32)
+    draw = make_sampler(Sampling(0.0, repeat_penalty=1.5, repeat_window=2))
+    assert draw(logits, 0, [0, 1, 2])[0] == 0
+    assert draw(logits, 0, [1, 2, 0])[0] == 1
+    assert logits.tolist() == pytest.approx([2.0, 1.9, -1.0])
