@@ -1,0 +1,64 @@
+"""The settings file: read whole, or refused in one line."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from app.config import Config, load_config
+from datastores.errors import InputError
+from engines.sampler import Sampling
+
+
+def _loaded(directory: Path, text: str) -> Config:
+    path = directory / "config.toml"
+    path.write_text(text)
+    return load_config(path)
+
+
+def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
+    assert load_config(tmp_path / "config.toml") == Config()
+
+
+def test_what_is_set_replaces_the_default(tmp_path: Path) -> None:
+    text = 'max_tokens = 5\nmodel = "a.gguf"\n[sampling]\ntemperature = 1\ntop_k = 3'
+    config = _loaded(tmp_path, text)
+    assert (config.max_tokens, config.model, config.context) == (5, "a.gguf", Config().context)
+    assert config.sampling == Sampling(temperature=1.0, top_k=3)
+    assert isinstance(config.sampling.temperature, float)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("max_token = 5", "unknown setting 'max_token'; there are .*max_tokens"),
+        ("[sampling]\ntop = 3", r"unknown setting 'sampling\.top'; there are .*top_k"),
+        ("max_tokens = '5'", "max_tokens must be of type int, not '5'"),
+        ("max_tokens = true", "max_tokens must be of type int, not True"),
+        ("sampling = 3", "sampling must be a table, not 3"),
+        ("[model]\nx = 1", "model must be of type str"),
+        ("max_tokens =", "not valid TOML: .*; correct or remove it"),
+    ],
+)
+def test_what_is_not_understood_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint) as caught:
+        _loaded(tmp_path, text)
+    assert str(tmp_path / "config.toml") in str(caught.value)
+
+
+def test_a_directory_in_its_place_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        load_config(tmp_path)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary())
+def test_any_file_is_read_or_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(content)
+    with suppress(InputError):
+        load_config(path)

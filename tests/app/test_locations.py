@@ -1,0 +1,61 @@
+"""Where things lie, and that nobody else can read them."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from app.locations import VARIABLE, locate
+from datastores.errors import StoreError
+
+
+def test_the_platform_decides_without_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    places = locate()
+    assert places.data == platformdirs.user_data_path("specchat", appauthor=False)
+    assert places.config == platformdirs.user_config_path("specchat", appauthor=False)
+    assert places.cache == platformdirs.user_cache_path("specchat", appauthor=False)
+
+
+def test_one_directory_holds_everything(tmp_path: Path) -> None:
+    for name, path in locate(tmp_path / "all").named().items():
+        assert path.is_relative_to(tmp_path / "all"), name
+
+
+def test_the_option_wins_over_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "variable"))
+    assert locate().data == tmp_path / "variable"
+    assert locate(tmp_path / "option").data == tmp_path / "option"
+
+
+def test_a_home_and_a_relative_path_are_made_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert locate(Path("~/x")).data == tmp_path / "x"
+    assert locate(Path("y")).data == tmp_path / "y"
+
+
+def test_asking_creates_nothing_and_creating_keeps_others_out(tmp_path: Path) -> None:
+    places = locate(tmp_path / "all")
+    places.named()
+    assert not list(tmp_path.iterdir())
+    places.create()
+    for directory in (places.data, places.cache, places.config):
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+def test_a_directory_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    locate(tmp_path).create()
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"cannot use .*file/x: .*; choose another place with --d"):
+        locate(tmp_path / "file" / "x").create()
