@@ -47,10 +47,14 @@ class Wrote:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The answer ended: `finish` is stop, length, context or interrupted."""
+    """The answer ended: `finish` is stop, length, context or interrupted.
+
+    The same `seed`, settings and messages give the same answer again.
+    """
 
     finish: str
     statistics: Statistics
+    seed: int
 
 
 Event = Dropped | Prefilling | Wrote | Finished

@@ -5,7 +5,7 @@ An observer of `Step`. Counts; does not time anything itself and formats nothing
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from engines.sources import NAMES, credited
 from engines.step import Step
@@ -54,6 +54,13 @@ class Statistics:
         self.decode_seconds += step.timings.total
         self.target_seconds += step.timings.target
 
+    def add(self, other: Statistics) -> None:
+        """Count everything `other` counted."""
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name, tokens in other.by_source.items():
+            self.by_source[name] = self.by_source.get(name, 0) + tokens
+
     @property
     def tokens_per_call(self) -> float:
         """Tokens emitted by target calls ÷ target calls; 0 before the first call."""
@@ -73,3 +80,7 @@ class Statistics:
     def tokens_per_second(self) -> float:
         """Speed of decoding, prefill excluded; 0 before the first call."""
         return self.call_tokens / self.decode_seconds if self.decode_seconds else 0.0
+
+
+COUNTS = tuple(entry.name for entry in fields(Statistics) if entry.name != "by_source")
+"""The attributes that add up."""

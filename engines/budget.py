@@ -55,6 +55,10 @@ class Budget(Protocol):
         """The tree to verify, at most `room` rows, the root included."""
         ...
 
+    def keep(self, drafters: Sequence[Drafter]) -> int:
+        """How many of the likeliest tokens the loop should keep for the drafters listened to."""
+        ...
+
     def observe(self, step: Step) -> None: ...
 
     def outlook(self, length: int) -> Outlook:
@@ -98,6 +102,10 @@ class FixedBudget:
         self._calibration.expect(merged)
         order = in_order(merged.tree, paths, target.chains_only)
         return prune(merged.tree, order[:count]), tuple(proposals)
+
+    def keep(self, drafters: Sequence[Drafter]) -> int:
+        """As many as any drafter learns from."""
+        return max((drafter.learns_from for drafter in drafters), default=0)
 
     def observe(self, step: Step) -> None:
         """Learn from what came."""
@@ -143,9 +151,12 @@ class AutoBudget:
             self._since_plain = 0
             return root_only(context.root), ()
         self._since_plain += 1
+        opened = [drafter for drafter in drafters if self._gate(drafter).opens()]
+        if not opened:
+            return root_only(context.root), ()
         table = self._costs.table(length)
         limit = min(room - 1, self._limit(table))
-        proposals, seconds = self._consult(drafters, context, limit)
+        proposals, seconds = self._consult(opened, context, limit)
         if not any(len(proposal.tree) > 1 for proposal in proposals):
             for proposal in proposals:
                 self._gates[proposal.drafter].settle(0.0, proposal.seconds, self._rate(table[1]))
@@ -154,6 +165,13 @@ class AutoBudget:
         plan = self._plan(context, proposals, table, limit, seconds, target.chains_only)
         self._settle(plan, proposals, table, perf_counter() - started)
         return prune(plan.tree, plan.order[: plan.chosen]), tuple(proposals)
+
+    def keep(self, drafters: Sequence[Drafter]) -> int:
+        """As many as any drafter learns from that is not paused for long."""
+        return max(
+            (drafter.learns_from for drafter in drafters if self._gate(drafter).listens),
+            default=0,
+        )
 
     def observe(self, step: Step) -> None:
         """Learn costs, λ and calibration from what came."""
@@ -196,11 +214,9 @@ class AutoBudget:
     def _consult(
         self, drafters: Sequence[Drafter], context: Context, limit: int
     ) -> tuple[list[Proposal], float]:
-        """Ask the drafters with open gates, cheapest first; proposals and the time they took."""
-        proposals = []
-        for drafter in sorted(drafters, key=lambda drafter: self._gate(drafter).seconds):
-            if self._gate(drafter).opens():
-                proposals.append(consult(drafter, context, limit))
+        """Ask the drafters, cheapest first; their proposals and the time they took."""
+        ranked = sorted(drafters, key=lambda drafter: self._gate(drafter).seconds)
+        proposals = [consult(drafter, context, limit) for drafter in ranked]
         return proposals, sum(proposal.seconds for proposal in proposals)
 
     def _gate(self, drafter: Drafter) -> Gate:

@@ -34,6 +34,7 @@ class Costs:
 
     def __init__(self) -> None:
         self._plain: dict[int, deque[float]] = {}
+        self._medians: dict[int, float] = {}
         self._live: set[int] = set()
         self._ratios: dict[int, deque[float]] = {}
         self._curve = [prior_ratio(max(rows, 1)) for rows in range(WIDTHS[-1] + 1)]
@@ -44,6 +45,7 @@ class Costs:
         if rows == 1:
             octave = _octave(length)
             self._plain.setdefault(octave, deque(maxlen=SAMPLES)).append(seconds)
+            self._medians.pop(octave, None)
             self._live.add(octave)
         elif self._plain:
             ratio = seconds / self.plain(length)
@@ -57,8 +59,11 @@ class Costs:
         if not self._plain:
             return 0.02
         octave = _octave(length)
-        nearest = min(self._plain, key=lambda known: abs(known - octave))
-        return median(self._plain[nearest])
+        if octave not in self._plain:
+            octave = min(self._plain, key=lambda known: abs(known - octave))
+        if octave not in self._medians:
+            self._medians[octave] = median(self._plain[octave])
+        return self._medians[octave]
 
     def measured(self, length: int) -> bool:
         """Whether `plain(length)` rests on calls of this session at this length."""

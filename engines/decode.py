@@ -22,7 +22,7 @@ import numpy as np
 
 from engines.budget import Budget
 from engines.drafters.protocol import Context, Drafter
-from engines.logits import best
+from engines.logits import best_rows
 from engines.sampler import Draw
 from engines.step import (
     FINISH_CONTEXT,
@@ -34,6 +34,10 @@ from engines.step import (
 )
 from engines.target import Floats, Rows, Target
 from engines.tree import DraftTree, root_only
+
+
+Kept = tuple[Floats, list[list[int]], Floats]
+"""What a step keeps of a pass: hidden states, likeliest tokens, their logits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ def decode(
     ending: Ending,
     *,
     temperature: float = 0.0,
-    keep: int = 8,
+    keep: int = 0,
 ) -> Generator[Step]:
     """Generate from a prefilled `target` until the ending, one step for each forward pass.
 
@@ -70,10 +74,11 @@ def decode(
     yield: the KV cache then holds all emitted tokens but the last.
 
     Args:
-        keep: likeliest tokens kept for each emitted position (0: none, and nothing spent on it).
+        keep: likeliest tokens kept for each emitted position for observers' sake; drafters that
+            learn from them have them kept while the budget listens to them.
     """
     context = Context(list(target.tokens), target.tail.hidden[0].copy(), temperature)
-    step = _first_step(target, context, draw, ending, keep)
+    step = _first_step(target, context, draw, ending, max(keep, budget.keep(drafters)))
     for drafter in drafters:
         drafter.begin(context)
     budget.begin(context)
@@ -91,7 +96,7 @@ def decode(
         verified = perf_counter()
         walk = walk_tree(tree, rows, draw, context, ending, left)
         position = len(context.tokens) - len(walk.tokens)
-        kept = _keep(rows, walk.path, keep)
+        kept = _keep(rows, walk.path, max(keep, budget.keep(drafters)))
         context.hidden = kept[0][-1]
         committing = perf_counter()
         target.commit(walk.path)
@@ -131,14 +136,14 @@ def walk_tree(
         row = child
 
 
-def _keep(rows: Rows, path: Sequence[int], keep: int) -> tuple[Floats, list[list[int]], Floats]:
+def _keep(rows: Rows, path: Sequence[int], keep: int) -> Kept:
     """Own copies of the states, and the `keep` likeliest tokens with their logits, along `path`."""
     hidden = rows.hidden[path, :]
     if not keep:
         return hidden, [[] for _ in path], np.empty((len(path), 0), np.float32)
-    chosen = [best(rows.logits[row], keep) for row in path]
-    logits = np.stack([rows.logits[row][top] for row, top in zip(path, chosen, strict=True)])
-    return hidden, [top.tolist() for top in chosen], logits
+    logits = rows.logits[path, :] if len(path) > 1 else rows.logits[path[0]][None]
+    top = best_rows(logits, keep)
+    return hidden, top.tolist(), np.take_along_axis(logits, top, 1)
 
 
 def _finish(token: int, ending: Ending, left: int, full: bool) -> str:
@@ -166,7 +171,7 @@ def _step(
     walk: Walk,
     tree: DraftTree,
     proposals: tuple[Proposal, ...],
-    kept: tuple[Floats, list[list[int]], Floats],
+    kept: Kept,
     timings: Timings,
     finish: str,
     *,

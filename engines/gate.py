@@ -9,6 +9,8 @@ MEMORY = 0.9
 """Decay of the averages at each consultation."""
 LONGEST_PAUSE = 64
 """Steps between two questions to a drafter that has not paid for long."""
+LISTENING = 8
+"""Longest pause during which a drafter goes on learning at every step."""
 TOLERATED = 0.005
 """Share of the speed that asking in vain may cost: a cheap drafter is asked more often."""
 
@@ -29,6 +31,11 @@ class Gate:
     asked: int = 0
     pause: int = 0
     skipped: int = 0
+
+    @property
+    def listens(self) -> bool:
+        """Whether it is asked often enough that it should go on learning."""
+        return self.pause <= LISTENING
 
     def opens(self) -> bool:
         """Whether to ask at this step."""

@@ -7,7 +7,6 @@ else: one line on stderr, exit code 1.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -15,41 +14,30 @@ from typing import NoReturn
 
 import click
 
-from app.cli.choices import accept_global_options, global_options
+from app.cli.choices import global_options
+from app.cli.lazy import LazyGroup
 from app.options import Options
 from app.sanitise import one_line
 from datastores.errors import SpecchatError
 
 COMMANDS = {
+    "ask": "app.cli.ask:ask",
+    "bench": "app.cli.bench:bench",
     "doctor": "app.cli.doctor:doctor",
     "locate": "app.cli.locate:locate",
 }
 """Every command and where it is found; each accepts the global options after its name too."""
 
-DONE, FAILED, INTERRUPTED, BROKEN_PIPE = 0, 1, 130, 141
-"""Exit codes beside click's 2 for usage; the last two are 128 + the signal's number."""
+DONE, FAILED, INTERRUPTED = 0, 1, 130
+"""Exit codes beside click's own: 2 for wrong usage, a quiet 1 where a pipe's reader left."""
 
 ERROR_LENGTH = 2000
 """Characters of an error line: long paths fit, a hostile file name does not fill the screen."""
 
 
-class Commands(click.Group):
-    """A group that imports a command when it is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(import_module(module), name)
-        accept_global_options(command)
-        return command
-
-
 @click.group(
-    cls=Commands,
+    cls=LazyGroup,
+    commands_at=COMMANDS,
     params=global_options(),
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -78,18 +66,8 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except click.Abort:
         return INTERRUPTED
-    except BrokenPipeError:
-        _discard_output()
-        return BROKEN_PIPE
 
 
 def main() -> NoReturn:
     """The console script."""
     sys.exit(run(sys.argv[1:]))
-
-
-def _discard_output() -> None:
-    """The reader is gone: let the interpreter's last flush go nowhere instead of complaining."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

@@ -24,6 +24,7 @@ class PromptLookup:
     """A drafter whose store is the context itself."""
 
     name = "prompt"
+    learns_from = 0
 
     def __init__(self) -> None:
         self._tokens: list[int] = []

@@ -42,6 +42,11 @@ class Drafter(Protocol):
         """As on the command line: prompt, recycle, crest, dense, student."""
         ...
 
+    @property
+    def learns_from(self) -> int:
+        """How many of the likeliest tokens at each position it learns from; 0: from none."""
+        ...
+
     def begin(self, context: Context) -> None:
         """A new answer starts on `context`, which may or may not share a prefix with the last."""
         ...

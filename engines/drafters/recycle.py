@@ -25,6 +25,7 @@ class TokenRecycling:
     """A drafter over the target's own leftovers; its table lives as long as the loaded model."""
 
     name = "recycle"
+    learns_from = 8
 
     def __init__(self) -> None:
         self._successors: dict[int, list[tuple[float, int]]] = {}

@@ -191,6 +191,7 @@ class Hopeless:
     """A drafter that is always wrong."""
 
     name = "student"
+    learns_from = 0
 
     def begin(self, context: Context) -> None:
         """Nothing."""

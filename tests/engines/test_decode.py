@@ -30,6 +30,7 @@ class RandomDrafter:
     """Proposes arbitrary trees: the worst a drafter may do without breaking the protocol."""
 
     name = "student"
+    learns_from = 0
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

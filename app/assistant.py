@@ -1,0 +1,119 @@
+"""The conversation turn: a person's message in, events out, everything kept in the history.
+
+Owns what is stored when: the message before the model sees it, the answer while it grows, its
+figures at the end. Headless: the interface and `specchat ask` use it alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, replace
+from secrets import randbits
+from threading import Event as Flag
+from typing import Any
+
+from app.engine import Engine
+from app.events import Event, Finished, Wrote
+from app.statistics import Statistics
+from app.turn import FINISH_INTERRUPTED, generate
+from datastores import records
+from datastores.errors import InputError
+from datastores.history import History
+from datastores.journal import AnswerWriter
+from engines.chat import Message
+from engines.sampler import Sampling
+
+TITLE_LENGTH = 60
+
+
+class Assistant:
+    """Answers in the chats of one history with one loaded model, one turn at a time."""
+
+    def __init__(self, engine: Engine, history: History) -> None:
+        self.engine = engine
+        self.history = history
+        self._stop = Flag()
+
+    def answer(self, chat: int, parent: int | None, text: str) -> Generator[Event]:
+        """Store `text` as the person's message under `parent`, then answer it.
+
+        Raises:
+            InputError: the text is empty.
+            ContextOverflowError: it does not fit into the context; it stays stored.
+        """
+        if not text.strip():
+            raise InputError("the message is empty: type a question")
+        message = self.history.add_message(chat, parent, records.USER, text)
+        if not self.history.chat(chat).title:
+            self.history.rename(chat, title_of(text))
+        yield from self.respond(chat, message.id)
+
+    def respond(self, chat: int, message: int) -> Generator[Event]:
+        """Answer the stored `message`: a first answer or, beside others, one more."""
+        self._stop.clear()
+        settings = self.history.chat(chat)
+        sampling = self._sampling(settings.sampling)
+        messages = self._messages(settings.system, self.history.path(message))
+        answer = self.history.add_message(
+            chat,
+            message,
+            records.ASSISTANT,
+            "",
+            model=self.engine.target.fingerprint,
+            tokenizer=self.engine.vocabulary.fingerprint,
+            finish=records.STREAMING,
+        )
+        yield from self._stored(answer.id, messages, sampling)
+
+    def stop(self) -> None:
+        """End the answer that is being generated, from any thread; what was written is kept."""
+        self._stop.set()
+
+    def _stored(
+        self, answer: int, messages: Sequence[Message], sampling: Sampling
+    ) -> Generator[Event]:
+        """Generate into the stored `answer`; however this ends, what was written is kept."""
+        statistics = Statistics()
+        writer = AnswerWriter(self.history, answer, lambda: figures(statistics, sampling.seed))
+        finish = FINISH_INTERRUPTED
+        limit = self.engine.max_tokens
+        events = generate(self.engine, messages, sampling, limit, statistics, self._stop)
+        try:
+            with closing(events):
+                for event in events:
+                    if isinstance(event, Wrote):
+                        text = "".join(piece.text for piece in event.pieces)
+                        writer.append(text, event.step.tokens)
+                    elif isinstance(event, Finished):
+                        finish = event.finish
+                    yield event
+        finally:
+            writer.close(finish)
+
+    def _sampling(self, chosen: Mapping[str, Any]) -> Sampling:
+        """The chat's sampling; without a seed of its own each answer gets a new one."""
+        sampling = replace(self.engine.sampling, **chosen)
+        if self.engine.seeded or "seed" in chosen:
+            return sampling
+        return replace(sampling, seed=randbits(32))
+
+    def _messages(self, system: str, thread: Sequence[records.Message]) -> list[Message]:
+        """The thread for the model; kept token ids only where its own tokenizer made them."""
+        tokenizer = self.engine.vocabulary.fingerprint
+        messages = [Message(records.SYSTEM, system)] if system else []
+        for message in thread:
+            tokens = message.tokens if message.tokenizer == tokenizer else ()
+            messages.append(Message(message.role, message.content, tokens))
+        return messages
+
+
+def figures(statistics: Statistics, seed: int) -> dict[str, object]:
+    """What is kept of an answer's statistics."""
+    return {**asdict(statistics), "seed": seed}
+
+
+def title_of(text: str) -> str:
+    """A chat's first title: the first line that says something."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1].rstrip() + "…"

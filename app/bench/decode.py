@@ -1,0 +1,161 @@
+"""`specchat bench decode`: the same chats under several sets of drafters, interleaved and paired.
+
+Every chat is answered once by each set, one set right after the other, so that a machine whose speed
+drifts treats them alike. All sets answer the same prompts: later turns continue from plain decoding's
+answers. Speed-ups are medians over chats of paired ratios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import mean, median
+from threading import Event as Flag
+
+from app.bench.workload import Workload
+from app.engine import Engine
+from app.events import Wrote
+from app.statistics import Statistics
+from app.turn import generate
+from engines.chat import Message
+from engines.sampler import Sampling
+from engines.step import Step
+
+PLAIN = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One generated answer: its tokens, the gap at each draw, its statistics, its text."""
+
+    tokens: tuple[int, ...]
+    gaps: tuple[float, ...]
+    chain: int
+    statistics: Statistics
+    text: str
+
+
+@dataclass(slots=True)
+class Row:
+    """One set of drafters: its answers by chat, in the order of the workload."""
+
+    drafters: str
+    engine: Engine
+    chats: list[list[Answer]] = field(default_factory=list)
+
+    def answers(self) -> list[Answer]:
+        """All answers in one list."""
+        return [answer for chat in self.chats for answer in chat]
+
+
+def run(
+    rows: Sequence[Row],
+    workload: Sequence[Workload],
+    sampling: Sampling,
+) -> Iterator[int]:
+    """Answer each chat with every row; yields the number of chats done by all.
+
+    The first row must be plain decoding. The order of the others rotates from chat to chat.
+    """
+    for index, chat in enumerate(workload):
+        plain = answer_chat(rows[0].engine, chat, (), sampling)
+        turn = index % max(len(rows) - 1, 1) + 1
+        done = {0: plain}
+        for number in [*range(turn, len(rows)), *range(1, turn)]:
+            done[number] = answer_chat(rows[number].engine, chat, plain, sampling)
+        for number, row in enumerate(rows):
+            row.chats.append(done[number])
+        yield index + 1
+
+
+def answer_chat(
+    engine: Engine, chat: Workload, plain: Sequence[Answer], sampling: Sampling
+) -> list[Answer]:
+    """Answer every question of a chat; earlier answers come from `plain`, or are its own."""
+    answers: list[Answer] = []
+    messages: list[Message] = []
+    for turn, question in enumerate(chat.questions):
+        messages.append(Message("user", question))
+        answers.append(answer_question(engine, messages, sampling))
+        said = plain[turn] if plain else answers[turn]
+        messages.append(Message("assistant", said.text, said.tokens))
+    return answers
+
+
+def answer_question(engine: Engine, messages: Sequence[Message], sampling: Sampling) -> Answer:
+    """One answer, with all its steps."""
+    statistics = Statistics()
+    steps: list[Step] = []
+    pieces: list[str] = []
+    for event in generate(engine, messages, sampling, engine.max_tokens, statistics, Flag()):
+        if isinstance(event, Wrote):
+            steps.append(event.step)
+            pieces.extend(piece.text for piece in event.pieces)
+    return Answer(
+        tokens=tuple(token for step in steps for token in step.tokens),
+        gaps=tuple(gap for step in steps for gap in step.gaps),
+        chain=sum(max(step.tree.depths()) for step in steps if not step.prefill),
+        statistics=statistics,
+        text="".join(pieces),
+    )
+
+
+def summarise(row: Row, plain: Row) -> dict[str, object]:
+    """The row's figures, in the shape of `bench decode --json`."""
+    answers = row.answers()
+    pairs = list(zip(answers, plain.answers(), strict=True))
+    total = Statistics()
+    for answer in answers:
+        total.add(answer.statistics)
+    calls = [answer.statistics for answer in answers if answer.statistics.target_calls]
+    return {
+        "drafters": row.drafters,
+        "chats": len(row.chats),
+        "tokens": total.tokens,
+        "target_calls": total.target_calls,
+        "drafted": total.drafted,
+        "accepted": total.accepted,
+        "tokens_per_call": total.tokens_per_call,
+        "acceptance_rate": total.acceptance_rate,
+        "mean_acceptance_rate": mean_acceptance_rate(answers),
+        "seconds": total.decode_seconds,
+        "speedup": speedup(row, plain),
+        "overhead_ms_per_call": median(
+            [1e3 * one.overhead_seconds / one.target_calls for one in calls] or [0.0]
+        ),
+        "identical": mean(one.tokens == other.tokens for one, other in pairs),
+        "largest_fork_gap": max((fork_gap(one, other) for one, other in pairs), default=0.0),
+        "by_drafter": total.by_source,
+    }
+
+
+def mean_acceptance_rate(answers: Sequence[Answer]) -> float:
+    """The papers' MAR: accepted ÷ drafted chain length for each prompt, averaged over prompts."""
+    rates = [answer.statistics.accepted / answer.chain for answer in answers if answer.chain]
+    return mean(rates) if rates else 0.0
+
+
+def speedup(row: Row, plain: Row) -> float:
+    """Median over chats of plain seconds per token ÷ this row's, prefill excluded."""
+    ratios = [
+        _seconds_per_token(base) / _seconds_per_token(own)
+        for own, base in zip(row.chats, plain.chats, strict=True)
+        if _calls(own) and _calls(base)
+    ]
+    return median(ratios) if ratios else 1.0
+
+
+def fork_gap(answer: Answer, plain: Answer) -> float:
+    """By how little the draw was decided where the answer forked from plain; 0 if it did not."""
+    for index, (one, other) in enumerate(zip(answer.tokens, plain.tokens, strict=False)):
+        if one != other:
+            return max(answer.gaps[index], plain.gaps[index])
+    return 0.0
+
+
+def _calls(answers: Sequence[Answer]) -> int:
+    return sum(answer.statistics.call_tokens for answer in answers)
+
+
+def _seconds_per_token(answers: Sequence[Answer]) -> float:
+    return sum(answer.statistics.decode_seconds for answer in answers) / _calls(answers)

@@ -1,0 +1,17 @@
+"""`specchat bench`: the group of benchmarks."""
+
+from __future__ import annotations
+
+import click
+
+from app.cli.lazy import LazyGroup
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_at={
+        "decode": "app.cli.bench_decode:decode",
+    },
+)
+def bench() -> None:
+    """Measure what drafting brings, as ratios within one run."""

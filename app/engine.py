@@ -1,0 +1,163 @@
+"""The engine: a loaded model with its drafters, its budget and what was learned about it.
+
+Owns the choice of the model file and the wiring of everything the decode loop takes. Refuses to
+know chats, files to attach and screens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from threading import Lock
+
+from app.config import Config, load_config
+from app.learned import Learned
+from app.locations import Locations, locate
+from app.options import Options
+from engines.budget import AutoBudget, Budget, FixedBudget
+from engines.calibration import Calibration
+from engines.chat import Message
+from engines.costs import Costs
+from engines.drafters.prompt import PromptLookup
+from engines.drafters.protocol import Drafter
+from engines.drafters.recycle import TokenRecycling
+from engines.sampler import Sampling
+from engines.step import Step
+from engines.target import Target, Vocabulary
+
+EMBEDDED = "target-f16.gguf"
+
+MAKERS: dict[str, Callable[[], Drafter]] = {
+    "prompt": PromptLookup,
+    "recycle": TokenRecycling,
+}
+"""How each drafter of the command line is made."""
+
+
+@dataclass(slots=True)
+class Engine:
+    """Everything one answer needs, ready to go.
+
+    Attributes:
+        name: of the model, for people.
+        path: its file.
+        render: messages → the prompt's token ids, stored ids of earlier answers spliced in.
+        sampling: the person's defaults.
+        seeded: whether the person fixed the seed.
+        max_tokens: longest answer.
+        busy: held while an answer is generated; the KV cache serves one at a time.
+        observers: called with every step, on the decoding thread.
+    """
+
+    name: str
+    path: Path
+    target: Target
+    vocabulary: Vocabulary
+    render: Callable[[Sequence[Message]], list[int]]
+    drafters: list[Drafter]
+    budget: Budget
+    costs: Costs
+    calibration: Calibration
+    sampling: Sampling
+    seeded: bool
+    max_tokens: int
+    learned: Learned
+    busy: Lock = field(default_factory=Lock)
+    observers: list[Callable[[Step], None]] = field(default_factory=list)
+
+    def observe(self, step: Step) -> None:
+        """Show a step to every observer."""
+        for observer in self.observers:
+            observer(step)
+
+    def save(self) -> None:
+        """Keep what was learned for the next session."""
+        self.learned.save(self.costs, self.calibration)
+
+
+def load(options: Options, locations: Locations | None = None) -> Engine:
+    """Load the model the person chose and wire it up.
+
+    Raises:
+        ModelError: the file is missing, damaged or cannot run here.
+        InputError: the configuration cannot be understood.
+    """
+    from engines.llama import load as load_model
+
+    locations = locations or locate(options.data_dir)
+    config = load_config(locations.settings)
+    path = model_path(options, config)
+    model = load_model(
+        path,
+        gpu_layers=options.gpu_layers,
+        threads=config.threads,
+        context_length=config.context,
+        exact=options.exact,
+        known=locations.cache / "models.json",
+    )
+    costs, calibration = Costs(), Calibration()
+    learned = Learned(locations.costs, f"{model.target.fingerprint}/{model.build}")
+    learned.restore(costs, calibration)
+    drafters = make_drafters(options.drafters)
+    return Engine(
+        name=model.name,
+        path=path,
+        target=model.target,
+        vocabulary=model.vocabulary,
+        render=model.render,
+        drafters=drafters,
+        budget=make_budget(options.draft_tokens, costs, calibration),
+        costs=costs,
+        calibration=calibration,
+        sampling=_sampling(options, config),
+        seeded=options.seed is not None,
+        max_tokens=options.max_tokens or config.max_tokens,
+        learned=learned,
+    )
+
+
+def equip(engine: Engine, drafters: Sequence[str], draft_tokens: int | None) -> Engine:
+    """The same loaded model with fresh drafters and calibration; costs are shared."""
+    calibration = Calibration()
+    made = make_drafters(drafters)
+    return replace(
+        engine,
+        drafters=made,
+        calibration=calibration,
+        budget=make_budget(draft_tokens, engine.costs, calibration),
+        observers=[],
+    )
+
+
+def make_drafters(names: Sequence[str]) -> list[Drafter]:
+    """Fresh drafters by name."""
+    return [MAKERS[name]() for name in names]
+
+
+def make_budget(draft_tokens: int | None, costs: Costs, calibration: Calibration) -> Budget:
+    """The budget for `--draft-tokens`: measured (None) or a fixed length."""
+    if draft_tokens is None:
+        return AutoBudget(costs, calibration)
+    return FixedBudget(draft_tokens, costs, calibration)
+
+
+def model_path(options: Options, config: Config) -> Path:
+    """The model file: the option, else the configuration, else the embedded one."""
+    chosen = options.model or config.model
+    return Path(chosen).expanduser() if chosen else embedded()
+
+
+def embedded() -> Path:
+    """The model that is shipped with specchat."""
+    return Path(str(files("assets") / EMBEDDED))
+
+
+def _sampling(options: Options, config: Config) -> Sampling:
+    sampling = config.sampling
+    if options.temperature is not None:
+        sampling = replace(sampling, temperature=options.temperature)
+    if options.seed is not None:
+        sampling = replace(sampling, seed=options.seed)
+    return sampling
