@@ -1,0 +1,89 @@
+"""The generated parts of README.md. `python -m tests.readme` writes them, test_docs checks them.
+
+Owns two blocks: what the commands' own help says, and the settings with their docstrings and
+defaults.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+from dataclasses import fields, is_dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import click
+
+from app.cli import specchat
+from app.config import Config
+
+README = Path(__file__).parents[1] / "README.md"
+WIDTH = 80
+
+
+def with_generated_parts(text: str) -> str:
+    """The README's text with every generated block as it has to be."""
+    for name, block in (("help", help_block()), ("settings", settings_block())):
+        start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        pattern = re.compile(f"{start}.*?{end}", re.DOTALL)
+        text = pattern.sub(lambda _: f"{start}\n{block}\n{end}", text)  # noqa: B023
+    return text
+
+
+def help_block() -> str:
+    """The help of every command, in the order of the top-level help."""
+    with click.Context(specchat, info_name="specchat", terminal_width=WIDTH) as context:
+        return "\n\n".join(f"```\n{text.rstrip()}\n```" for text in _helps(context))
+
+
+def settings_block() -> str:
+    """All settings at their defaults, as a commented config.toml."""
+    return "\n".join(["```toml", *_settings(Config()), "```"])
+
+
+def _helps(context: click.Context) -> list[str]:
+    command = context.command
+    texts = [command.get_help(context)]
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            with click.Context(
+                below, parent=context, info_name=name, terminal_width=WIDTH
+            ) as inner:
+                texts += _helps(inner)
+    return texts
+
+
+def _settings(config: object) -> list[str]:
+    """Plain settings first: what stands below a table's heading would belong to the table."""
+    assert is_dataclass(config)
+    notes, lines, tables = _docstrings(type(config)), [], []
+    for field in fields(config):
+        value = getattr(config, field.name)
+        note = [f"# {notes[field.name]}"] if field.name in notes else []
+        if is_dataclass(value):
+            tables += ["", *note, f"[{field.name}]", *_settings(value)]
+        else:
+            lines += [*note, f"{field.name} = {json.dumps(value)}"]
+    return [*lines, *tables]
+
+
+def _docstrings(settings: type) -> dict[str, str]:
+    """Field → the string that stands under it in the source."""
+    tree = ast.parse(inspect.getsource(settings))
+    assert isinstance(tree.body[0], ast.ClassDef)
+    body = tree.body[0].body
+    notes = {}
+    for entry, below in pairwise(body):
+        if not (isinstance(entry, ast.AnnAssign) and isinstance(entry.target, ast.Name)):
+            continue
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            notes[entry.target.id] = " ".join(str(below.value.value).split())
+    return notes
+
+
+if __name__ == "__main__":
+    README.write_text(with_generated_parts(README.read_text()))
