@@ -1,0 +1,72 @@
+"""An engine over the scripted target: the whole turn in milliseconds, without llama.cpp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.engine import Engine, make_budget, make_drafters
+from app.learned import Learned
+from engines.calibration import Calibration
+from engines.chat import Message
+from engines.costs import Costs
+from engines.sampler import Sampling
+from tests.engines.scripted import VOCABULARY, ScriptedTarget
+
+STOP = 0
+
+
+class ScriptedVocabulary:
+    """One printable letter for each token; token 63 is half a character, token 0 ends an answer."""
+
+    fingerprint = "scripted-letters"
+    size = VOCABULARY
+    stops = frozenset({STOP})
+
+    def encode(self, text: str, *, special: bool = False) -> list[int]:
+        """A token for each letter."""
+        return [1 + ord(letter) % (VOCABULARY - 2) for letter in text]
+
+    def piece(self, token: int) -> bytes:
+        """The letter of a token."""
+        if token == STOP:
+            return b""
+        return b"\xc3" if token == VOCABULARY - 1 else bytes([64 + token])
+
+
+def render(messages: Sequence[Message]) -> list[int]:
+    """Every message's tokens behind one another, each after a marker of its role."""
+    vocabulary = ScriptedVocabulary()
+    tokens: list[int] = []
+    for message in messages:
+        tokens.append(1 + len(message.role) % 7)
+        tokens.extend(message.tokens or vocabulary.encode(message.content))
+    return [*tokens, 9]
+
+
+def scripted_engine(
+    folder: Path,
+    *,
+    drafters: Sequence[str] = ("prompt", "recycle"),
+    draft_tokens: int | None = None,
+    context_length: int = 512,
+    max_tokens: int = 60,
+    sampling: Sampling | None = None,
+) -> Engine:
+    """A ready engine; `folder` takes what it learns."""
+    costs, calibration = Costs(), Calibration()
+    return Engine(
+        name="scripted",
+        path=folder / "scripted.gguf",
+        target=ScriptedTarget(context_length=context_length),
+        vocabulary=ScriptedVocabulary(),
+        render=render,
+        drafters=make_drafters(drafters),
+        budget=make_budget(draft_tokens, costs, calibration),
+        costs=costs,
+        calibration=calibration,
+        sampling=sampling or Sampling(temperature=0.8, seed=3),
+        seeded=True,
+        max_tokens=max_tokens,
+        learned=Learned(folder / "costs.json", "scripted"),
+    )

@@ -1,0 +1,150 @@
+"""The turn: what is yielded, what is stored, and that nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.assistant import Assistant, title_of
+from app.events import Dropped, Event, Finished, Prefilling, Wrote
+from datastores.errors import ContextOverflowError, InputError
+from datastores.history import History
+from engines.sampler import Sampling
+from tests.app.scripted import scripted_engine
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    opened = History.open(tmp_path / "history.db")
+    yield opened
+    opened.close()
+
+
+def text_of(events: list[Event]) -> str:
+    wrote = [event for event in events if isinstance(event, Wrote)]
+    return "".join(piece.text for event in wrote for piece in event.pieces)
+
+
+def finished(events: list[Event]) -> Finished:
+    last = events[-1]
+    assert isinstance(last, Finished)
+    return last
+
+
+def test_an_answer_is_yielded_and_stored_alike(tmp_path: Path, history: History) -> None:
+    assistant = Assistant(scripted_engine(tmp_path), history)
+    chat = history.create_chat()
+    events = list(assistant.answer(chat.id, None, "hello there"))
+    question, answer = history.thread(chat.id)
+    end = finished(events)
+    assert question.content == "hello there"
+    assert answer.content == text_of(events) != ""
+    assert answer.finish == end.finish
+    assert len(answer.tokens) == end.statistics.tokens
+    assert answer.statistics["target_calls"] == end.statistics.target_calls
+    assert answer.statistics["seed"] == end.seed
+    assert isinstance(events[0], Prefilling)
+    assert history.chat(chat.id).title == "hello there"
+
+
+def test_drafting_changes_neither_text_nor_tokens(tmp_path: Path, history: History) -> None:
+    answers = []
+    for drafters in ((), ("prompt", "recycle")):
+        engine = scripted_engine(tmp_path, drafters=drafters, draft_tokens=8)
+        chat = history.create_chat()
+        assistant = Assistant(engine, history)
+        for question in ("one", "two", "three"):
+            list(assistant.answer(chat.id, history.chat(chat.id).active, question))
+        answers.append([message.tokens for message in history.thread(chat.id)])
+    assert answers[0] == answers[1]
+
+
+def test_stop_keeps_the_partial_answer_and_marks_it(tmp_path: Path, history: History) -> None:
+    assistant = Assistant(scripted_engine(tmp_path), history)
+    chat = history.create_chat()
+    events: list[Event] = []
+    for event in assistant.answer(chat.id, None, "go on and on"):
+        events.append(event)
+        if sum(isinstance(seen, Wrote) for seen in events) == 3:
+            assistant.stop()
+    answer = history.thread(chat.id)[-1]
+    assert finished(events).finish == answer.finish == "interrupted"
+    assert answer.content == text_of(events)
+
+
+def test_closing_the_stream_keeps_the_partial_answer(tmp_path: Path, history: History) -> None:
+    assistant = Assistant(scripted_engine(tmp_path), history)
+    chat = history.create_chat()
+    stream = assistant.answer(chat.id, None, "go on")
+    seen = [next(stream) for _ in range(6)]
+    stream.close()
+    answer = history.thread(chat.id)[-1]
+    assert answer.finish == "interrupted"
+    assert answer.content == text_of(seen)
+    assert list(assistant.respond(chat.id, history.thread(chat.id)[0].id))
+
+
+def test_a_second_answer_is_a_sibling_that_does_not_see_the_first(
+    tmp_path: Path, history: History
+) -> None:
+    assistant = Assistant(scripted_engine(tmp_path), history)
+    chat = history.create_chat()
+    first = text_of(list(assistant.answer(chat.id, None, "again")))
+    question = history.thread(chat.id)[0]
+    second = text_of(list(assistant.respond(chat.id, question.id)))
+    assert second == first, "the same seed gives the same answer"
+    answer = history.thread(chat.id)[-1]
+    assert [message.content for message in history.siblings(answer.id)] == [first, second]
+
+
+def test_a_full_context_drops_the_oldest_turns_visibly(tmp_path: Path, history: History) -> None:
+    engine = scripted_engine(tmp_path, context_length=160, max_tokens=30)
+    assistant = Assistant(engine, history)
+    chat = history.create_chat()
+    dropped = []
+    for number in range(8):
+        events = list(assistant.answer(chat.id, history.chat(chat.id).active, f"question {number}"))
+        dropped += [event.messages for event in events if isinstance(event, Dropped)]
+        assert finished(events).statistics.tokens > 0
+    assert dropped
+    assert all(count % 2 == 0 for count in dropped)
+    assert len(history.thread(chat.id)) == 16
+
+
+def test_a_message_longer_than_the_context_is_refused_and_kept(
+    tmp_path: Path, history: History
+) -> None:
+    assistant = Assistant(scripted_engine(tmp_path, context_length=100), history)
+    chat = history.create_chat()
+    with pytest.raises(ContextOverflowError, match="context holds 100"):
+        list(assistant.answer(chat.id, None, "x" * 300))
+    assert history.thread(chat.id)[0].content == "x" * 300
+    assert len(history.thread(chat.id)) <= 2
+
+
+def test_an_empty_message_is_refused(tmp_path: Path, history: History) -> None:
+    assistant = Assistant(scripted_engine(tmp_path), history)
+    chat = history.create_chat()
+    with pytest.raises(InputError, match="empty"):
+        list(assistant.answer(chat.id, None, "  \n"))
+    assert history.thread(chat.id) == []
+
+
+def test_figures_add_up(tmp_path: Path, history: History) -> None:
+    engine = scripted_engine(tmp_path, draft_tokens=6, sampling=Sampling(temperature=0.0))
+    chat = history.create_chat()
+    end = finished(list(Assistant(engine, history).answer(chat.id, None, "figures")))
+    statistics = end.statistics
+    assert end.finish == "length"
+    assert statistics.accepted > 0
+    assert sum(statistics.by_source.values()) == statistics.accepted
+    assert statistics.tokens == statistics.call_tokens + 1
+    assert statistics.call_tokens == statistics.accepted + statistics.target_calls
+    assert 0 < statistics.acceptance_rate <= 1
+
+
+def test_titles() -> None:
+    assert title_of("\n\n  first line \nsecond") == "first line"
+    assert title_of("x" * 100) == "x" * 59 + "…"
