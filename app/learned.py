@@ -7,12 +7,17 @@ drafters. Both are caches: a file that is missing or damaged means learning agai
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
 
 from engines.calibration import Calibration
 from engines.costs import Costs
+
+
+LOGGER = logging.getLogger("specchat.learned")
 
 
 class Learned:
@@ -24,10 +29,14 @@ class Learned:
 
     def restore(self, costs: Costs, calibration: Calibration) -> None:
         """Go on from what an earlier session learned, if it did."""
-        kept = self._read().get(self._key)
-        if isinstance(kept, dict):
+        kept: Any = self._read().get(self._key)
+        if kept is None:
+            return
+        try:
             costs.restore(kept["costs"])
             calibration.restore(kept["calibration"])
+        except (AttributeError, KeyError, TypeError, ValueError):
+            LOGGER.warning("%s is damaged: learning again", self._path)
 
     def save(self, costs: Costs, calibration: Calibration) -> None:
         """Keep what was learned; other keys in the file stay.

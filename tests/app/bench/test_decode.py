@@ -1,0 +1,91 @@
+"""`bench decode` on the scripted engine: pairing, identity and the shape of its figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.bench.decode import Answer, Row, fork_gap, run, speedup, summarise
+from app.bench.table import table
+from app.bench.workload import Workload, read_workload
+from app.engine import equip
+from app.statistics import Statistics
+from datastores.errors import InputError
+from engines.sampler import Sampling
+from tests.app.scripted import scripted_engine
+
+CHATS = [Workload("a", ("one", "two")), Workload("b", ("three",)), Workload("c", ("four",))]
+FIELDS = (
+    "drafters chats tokens target_calls drafted accepted tokens_per_call acceptance_rate"
+    " mean_acceptance_rate seconds speedup overhead_ms_per_call identical largest_fork_gap"
+    " by_drafter"
+).split()
+
+
+def rows(folder: Path) -> list[Row]:
+    engine = scripted_engine(folder)
+    return [
+        Row("none", equip(engine, (), 0)),
+        Row("prompt", equip(engine, ("prompt",), 6)),
+        Row("all", equip(engine, ("prompt", "recycle"), 6)),
+    ]
+
+
+def test_every_row_answers_the_same_chats_with_the_same_tokens(tmp_path: Path) -> None:
+    sets = rows(tmp_path)
+    assert list(run(sets, CHATS, Sampling(0.0))) == [1, 2, 3]
+    plain, prompt, everything = (summarise(row, sets[0]) for row in sets)
+    for summary in (plain, prompt, everything):
+        assert list(summary) == FIELDS
+        assert summary["chats"] == 3
+        assert summary["identical"] == 1.0
+        assert summary["largest_fork_gap"] == 0.0
+        assert summary["tokens"] == plain["tokens"]
+    assert plain["speedup"] == 1.0
+    assert plain["drafted"] == 0
+    assert everything["accepted"] > 0
+    assert everything["target_calls"] < plain["target_calls"]
+
+
+def answer(tokens: tuple[int, ...], gaps: tuple[float, ...], seconds: float) -> Answer:
+    statistics = Statistics(call_tokens=len(tokens), decode_seconds=seconds)
+    return Answer(tokens, gaps, 0, statistics, "")
+
+
+def test_a_fork_is_reported_with_the_gap_it_had() -> None:
+    plain = answer((1, 2, 3), (5.0, 0.001, 4.0), 1.0)
+    forked = answer((1, 7, 8), (5.0, 0.002, 9.0), 1.0)
+    assert fork_gap(forked, plain) == 0.002
+    assert fork_gap(plain, plain) == 0.0
+
+
+def test_speedup_is_the_median_of_paired_ratios(tmp_path: Path) -> None:
+    engine = scripted_engine(tmp_path)
+    plain = Row("none", engine, [[answer((1, 2), (1, 1), seconds)] for seconds in (2.0, 4.0, 9.0)])
+    fast = Row("all", engine, [[answer((1, 2), (1, 1), seconds)] for seconds in (1.0, 1.0, 9.0)])
+    assert speedup(fast, plain) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("", "holds no chats"),
+        ("{]", "line 1"),
+        ('{"messages": 3}', "line 1"),
+        ('{"messages": [{"role": "assistant", "content": "x"}]}', "no message of role user"),
+        ("[" * 100_000, "line 1"),
+    ],
+)
+def test_a_bad_workload_is_named(tmp_path: Path, content: str, complaint: str) -> None:
+    path = tmp_path / "workload.jsonl"
+    path.write_text(content)
+    with pytest.raises(InputError, match=complaint):
+        read_workload(path)
+
+
+def test_tables_align() -> None:
+    text = table(
+        [{"name": "a", "rate": 0.5}, {"name": "bcd", "rate": 12.25}], {"name": "", "rate": ".1f"}
+    )
+    assert text.splitlines() == ["name  rate", "a      0.5", "bcd   12.2"]
