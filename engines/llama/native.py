@@ -1,0 +1,83 @@
+"""The few llama.cpp functions the target calls, bound once, and its log.
+
+Owns how C is called: which calls let go of the interpreter lock and where log lines go. Refuses to
+know what a batch means or what a cache holds.
+
+Long calls (decode, synchronize) release the lock. The short ones keep it: giving it up for two
+microseconds invites another thread to take it for the whole switch interval (5 ms).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections import deque
+from typing import Any
+
+from llama_cpp import llama_cpp as lib
+
+LOGGER = logging.getLogger("specchat.llama")
+# Without a handler of its own, Python's last-resort handler would write warnings over the screen.
+LOGGER.addHandler(logging.NullHandler())
+
+_WARNING, _ERROR = 3, 4
+"""ggml's log levels. Its errors are specchat's to word; in the log they are warnings."""
+_LEVELS = {_WARNING: logging.INFO, _ERROR: logging.WARNING}
+
+_recent_errors: deque[str] = deque(maxlen=8)
+
+
+def _receive(level: int, text: bytes, _user_data: int | None) -> None:
+    line = text.decode("utf-8", "replace").rstrip()
+    if not line or line == ".":
+        return
+    if level == _ERROR:
+        _recent_errors.append(line)
+    LOGGER.log(_LEVELS.get(level, logging.DEBUG), "%s", line)
+
+
+_CALLBACK = lib.llama_log_callback(_receive)
+"""Kept for the life of the process: llama.cpp holds the bare pointer."""
+
+
+def forget_errors() -> None:
+    """Start listening afresh, before a call whose failure is to be explained."""
+    _recent_errors.clear()
+
+
+def first_error() -> str:
+    """The first error llama.cpp logged since `forget_errors`, without its function's name."""
+    if not _recent_errors:
+        return ""
+    line = _recent_errors[0]
+    name, colon, rest = line.partition(": ")
+    return rest if colon and " " not in name else line
+
+
+_holding = ctypes.PyDLL(lib._lib._name)
+
+
+def _bind(name: str, result: Any, *arguments: Any) -> Any:
+    function = getattr(_holding, name)
+    function.argtypes = list(arguments)
+    function.restype = result
+    return function
+
+
+_PTR, _INT, _BOOL = ctypes.c_void_p, ctypes.c_int32, ctypes.c_bool
+
+decode = lib.llama_decode
+synchronize = lib.llama_synchronize
+seq_rm = _bind("llama_memory_seq_rm", _BOOL, _PTR, _INT, _INT, _INT)
+seq_cp = _bind("llama_memory_seq_cp", None, _PTR, _INT, _INT, _INT, _INT)
+seq_pos_max = _bind("llama_memory_seq_pos_max", _INT, _PTR, _INT)
+set_embeddings = _bind("llama_set_embeddings", None, _PTR, _BOOL)
+get_logits = _bind("llama_get_logits", _PTR, _PTR)
+get_embeddings = _bind("llama_get_embeddings", _PTR, _PTR)
+token_text = _bind("llama_vocab_get_text", ctypes.c_char_p, _PTR, _INT)
+token_attributes = _bind("llama_vocab_get_attr", _INT, _PTR, _INT)
+token_is_end = _bind("llama_vocab_is_eog", _BOOL, _PTR, _INT)
+token_to_piece = _bind("llama_token_to_piece", _INT, _PTR, _INT, ctypes.c_char_p, _INT, _INT, _BOOL)
+
+lib.llama_log_set(_CALLBACK, ctypes.c_void_p(0))
+lib.llama_backend_init()

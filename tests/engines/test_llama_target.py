@@ -1,0 +1,153 @@
+"""The llama.cpp target: trees equal chains, and the cache always holds what it says it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from datastores.errors import ContextOverflowError
+from engines.llama.model import LlamaModel
+from engines.llama.target import LlamaTarget
+from engines.target import Floats
+from engines.tree import DraftTree, chain, root_only
+
+TOLERANCE = 0.05
+"""Logits of one position between batch widths, on weights and activations of 11 bits."""
+
+PROMPT = [1, *range(300, 360), 2]
+
+
+@pytest.fixture
+def target(model: LlamaModel) -> LlamaTarget:
+    model.target.rewind(0)
+    return model.target
+
+
+def read(target: LlamaTarget, tokens: Sequence[int]) -> Floats:
+    """Logits after `tokens`, out of an empty cache."""
+    target.rewind(0)
+    list(target.prefill(tokens))
+    logits: Floats = target.tail.logits[0].copy()
+    return logits
+
+
+def path_to(tree: DraftTree, row: int) -> list[int]:
+    rows: list[int] = []
+    while row >= 0:
+        rows.insert(0, row)
+        row = tree.parents[row]
+    return rows
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> DraftTree:
+    tree = root_only(draw(st.integers(3, 4000)))
+    for _ in range(draw(st.integers(0, 12))):
+        parent = draw(st.integers(0, len(tree) - 1))
+        token = draw(st.integers(3, 4000))
+        if token not in tree.children()[parent]:
+            tree.add(parent, token, 1, 0.5)
+    return tree
+
+
+def test_prefill_yields_progress_and_a_fresh_tail(target: LlamaTarget) -> None:
+    counts = list(target.prefill(PROMPT))
+    assert counts == sorted(counts)
+    assert counts[-1] == len(PROMPT)
+    assert list(target.tokens) == PROMPT
+    assert target.tail.logits.shape == (1, target.vocabulary_size)
+    assert target.tail.hidden.shape == (1, target.width)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(tree=trees(), data=st.data())
+def test_tree_rows_equal_the_chains_they_stand_for(
+    target: LlamaTarget, tree: DraftTree, data: st.DataObject
+) -> None:
+    path = path_to(tree, data.draw(st.integers(0, len(tree) - 1)))
+    list(target.prefill(PROMPT))
+    logits = target.verify(tree).logits.copy()
+    target.commit(path)
+    kept = [*PROMPT, *(tree.tokens[row] for row in path)]
+    assert list(target.tokens) == kept
+    continued = target.verify(root_only(77)).logits[0].copy()
+    target.commit([0])
+    for row in range(len(tree)):
+        alone = read(target, [*PROMPT, *(tree.tokens[r] for r in path_to(tree, row))])
+        assert np.abs(alone - logits[row]).max() < TOLERANCE
+    assert np.abs(read(target, [*kept, 77]) - continued).max() < TOLERANCE
+
+
+def test_many_trees_in_a_row_leave_the_cache_of_a_fresh_prefill(target: LlamaTarget) -> None:
+    random = np.random.default_rng(5)
+    list(target.prefill(PROMPT))
+    for _ in range(60):
+        tree = root_only(int(random.integers(3, 4000)))
+        for _ in range(int(random.integers(0, 10))):
+            tree.add(int(random.integers(0, len(tree))), int(random.integers(3, 4000)), 1, 0.5)
+        target.verify(tree)
+        target.commit(path_to(tree, int(random.integers(0, len(tree)))))
+    tokens = list(target.tokens)
+    assert len(tokens) > len(PROMPT) + 60
+    logits = target.verify(root_only(9)).logits[0].copy()
+    assert np.abs(read(target, [*tokens, 9]) - logits).max() < TOLERANCE
+
+
+def test_hidden_states_give_the_logits_order(target: LlamaTarget) -> None:
+    list(target.prefill(PROMPT))
+    rows = target.verify(chain(5, [6, 7, 8], 1))
+    assert rows.hidden.shape == (4, target.width)
+    assert np.isfinite(rows.hidden).all()
+    assert len(np.unique(rows.hidden, axis=0)) == 4
+
+
+def test_only_what_follows_the_common_prefix_is_evaluated(target: LlamaTarget) -> None:
+    list(target.prefill(PROMPT))
+    changed = [*PROMPT[:40], 7, *PROMPT[41:]]
+    counts = list(target.prefill(changed))
+    assert counts[0] > 40
+    assert list(target.tokens) == changed
+    logits = target.tail.logits[0].copy()
+    assert np.abs(read(target, changed) - logits).max() < TOLERANCE
+    assert list(target.prefill(changed)) == [len(changed)]
+
+
+def test_interrupted_prefill_leaves_a_valid_shorter_cache(target: LlamaTarget) -> None:
+    target._pace.rows = 16
+    reading = target.prefill(PROMPT)
+    assert next(reading) == 16
+    del reading
+    assert list(target.tokens) == PROMPT[:16]
+    list(target.prefill(PROMPT))
+    logits = target.tail.logits[0].copy()
+    assert np.abs(read(target, PROMPT) - logits).max() < TOLERANCE
+
+
+def test_tree_never_committed_is_dropped(target: LlamaTarget) -> None:
+    list(target.prefill(PROMPT))
+    tree = chain(5, [6, 7], 1)
+    tree.add(0, 9, 1, 0.5)
+    target.verify(tree)
+    logits = target.verify(root_only(5)).logits[0].copy()
+    target.commit([0])
+    assert list(target.tokens) == [*PROMPT, 5]
+    assert np.abs(read(target, [*PROMPT, 5]) - logits).max() < TOLERANCE
+
+
+def test_context_overflow_is_named_and_leaves_the_cache(target: LlamaTarget) -> None:
+    with pytest.raises(ContextOverflowError, match="1025 tokens"):
+        list(target.prefill([5] * 1025))
+    list(target.prefill([5] * 1023))
+    with pytest.raises(ContextOverflowError):
+        target.verify(chain(5, [6], 1))
+    target.verify(root_only(5))
+    target.commit([0])
+    assert len(target.tokens) == target.context_length
+    with pytest.raises(ContextOverflowError):
+        target.verify(root_only(5))
