@@ -34,7 +34,10 @@ def with_generated_parts(text: str) -> str:
 
 def help_block() -> str:
     """The help of every command, in the order of the top-level help."""
-    with click.Context(specchat, info_name="specchat", terminal_width=WIDTH) as context:
+    names = specchat.context_settings["help_option_names"]
+    with click.Context(
+        specchat, info_name="specchat", terminal_width=WIDTH, help_option_names=names
+    ) as context:
         return "\n\n".join(f"```\n{text.rstrip()}\n```" for text in _helps(context))
 
 

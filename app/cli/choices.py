@@ -118,8 +118,8 @@ def global_options(hidden: bool = False) -> list[click.Parameter]:
 
 def accept_global_options(command: click.Command) -> None:
     """Let `command`, and the commands below it, take the global options too (once)."""
-    own = {parameter.name for parameter in command.params}
-    command.params += [given for given in global_options(hidden=True) if given.name not in own]
+    own = {flag for parameter in command.params for flag in parameter.opts}
+    command.params += [given for given in global_options(hidden=True) if own.isdisjoint(given.opts)]
     for below in getattr(command, "commands", {}).values():
         accept_global_options(below)
 
