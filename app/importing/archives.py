@@ -1,0 +1,140 @@
+"""Archives as folders: ZIP and tar, never unpacked to disk.
+
+Owns the guard against bombs and against names that lead elsewhere. Members are read in memory, one
+at a time, by the same readers as files.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import PurePosixPath
+from typing import BinaryIO, cast
+
+from app.importing.limits import (
+    ARCHIVE_FLOOR,
+    ARCHIVE_MEMBERS,
+    ARCHIVE_RATIO,
+    TEXT_BYTES,
+    mebibytes,
+)
+from app.importing.material import Flaw, Material
+from app.importing.walk import stored
+from datastores.errors import InputError
+
+Members = Iterator[Material | Flaw]
+
+_TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+_CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json")
+"""What an export of ChatGPT or Claude keeps its chats in; the rest repeats or describes them."""
+
+_BOMB = f"archive bomb: unpacks to over {ARCHIVE_RATIO} times its size"
+_BROKEN = "damaged or truncated archive"
+
+
+def opener(material: Material) -> Callable[[Material], Members] | None:
+    """What lists the members of `material`; None where it is no archive."""
+    if material.head.startswith(b"PK\x03\x04") or material.suffix == ".zip":
+        return zip_members
+    return tar_members if material.filename.endswith(_TAR_SUFFIXES) else None
+
+
+def zip_members(archive: Material) -> Members:
+    """The files in a ZIP, in its own order; of an export only the conversations.
+
+    Raises:
+        InputError: it is damaged, or a bomb.
+    """
+    with named_damage(), archive.open() as stream, zipfile.ZipFile(stream) as opened:
+        infos = [info for info in opened.infolist() if not info.is_dir()]
+        _guard(len(infos), sum(info.file_size for info in infos), archive.size)
+        conversations = [info for info in infos if _is_conversations(info.filename)]
+        for info in infos:
+            if conversations and info not in conversations:
+                yield _flaw(archive, info.filename, "beside the chats of an export")
+            elif info.flag_bits & 1:
+                yield _flaw(archive, info.filename, "encrypted")
+            else:
+                yield _zip_member(archive, opened, info)
+
+
+def tar_members(archive: Material) -> Members:
+    """The files in a tar, packed or not, in its own order: it can only be read forwards.
+
+    Raises:
+        InputError: it is damaged, or a bomb.
+    """
+    total = 0
+    with named_damage(), archive.open() as stream, tarfile.open(fileobj=stream, mode="r|*") as tar:
+        for number, info in enumerate(tar, start=1):
+            total += info.size
+            _guard(number, total, archive.size)
+            if not info.isdir():
+                yield _tar_member(archive, tar, info)
+
+
+@contextmanager
+def named_damage() -> Iterator[None]:
+    """Whatever the libraries raise on a broken archive, as one reason."""
+    try:
+        yield
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError) as error:
+        raise InputError(_BROKEN) from error
+    except NotImplementedError as error:
+        raise InputError("packed in a way that cannot be read here") from error
+
+
+def _guard(members: int, unpacked: int, packed: int) -> None:
+    """Refuse a bomb by what its headers claim; nothing reads more of a member than they do."""
+    if members > ARCHIVE_MEMBERS:
+        raise InputError(f"more than {ARCHIVE_MEMBERS} files in one archive")
+    if unpacked > max(ARCHIVE_FLOOR, ARCHIVE_RATIO * packed):
+        raise InputError(_BOMB)
+
+
+def _zip_member(
+    archive: Material, opened: zipfile.ZipFile, info: zipfile.ZipInfo
+) -> Material | Flaw:
+    reason = _unfit(info.filename, info.file_size)
+    if reason:
+        return _flaw(archive, info.filename, reason)
+    name = _within(archive, info.filename)
+    return Material(name, info.file_size, lambda: cast(BinaryIO, opened.open(info)))
+
+
+def _tar_member(archive: Material, tar: tarfile.TarFile, info: tarfile.TarInfo) -> Material | Flaw:
+    reason = _unfit(info.name, info.size) if info.isfile() else "not a regular file"
+    if not reason and info.size > TEXT_BYTES:
+        reason = f"larger than {mebibytes(TEXT_BYTES)}"
+    file = None if reason else tar.extractfile(info)
+    if file is None:
+        return _flaw(archive, info.name, reason)
+    # Read now: by the time a reader opens it, the stream may stand elsewhere.
+    content = file.read()
+    return Material(_within(archive, info.name), info.size, lambda: io.BytesIO(content))
+
+
+def _unfit(name: str, size: int) -> str:
+    """Why a member is not read; empty if it is."""
+    parts = PurePosixPath(name.replace("\\", "/"))
+    if parts.is_absolute() or ".." in parts.parts or re.match(r"[A-Za-z]:", name):
+        return "its name leads out of the archive"
+    return "" if size else "empty"
+
+
+def _is_conversations(name: str) -> bool:
+    return bool(_CONVERSATIONS.fullmatch(PurePosixPath(name).name))
+
+
+def _within(archive: Material, name: str) -> str:
+    return f"{archive.name}/{stored(name)}"
+
+
+def _flaw(archive: Material, name: str, reason: str) -> Flaw:
+    return Flaw(_within(archive, name), reason)

@@ -1,0 +1,102 @@
+"""What readers are given and what they give back.
+
+A `Material` is one file, or one member of an archive, not yet read. A reader turns it into
+documents, and into flaws where a part of it cannot be used while the rest can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import BinaryIO
+
+from app.importing.limits import mebibytes
+from datastores.documents import Document
+from datastores.errors import InputError
+
+HEAD_BYTES = 2**16
+
+
+@dataclass(frozen=True)
+class Material:
+    """Bytes with a name.
+
+    Attributes:
+        name: path within its source, in a form that can be stored and shown; hostile.
+        size: in bytes, as the file system or the archive claims.
+        open: a fresh binary stream of it. Raises OSError.
+    """
+
+    name: str
+    size: int
+    open: Callable[[], BinaryIO]
+
+    @property
+    def stem(self) -> str:
+        """The last part of the name, without its suffix."""
+        return PurePosixPath(self.name).stem
+
+    @property
+    def filename(self) -> str:
+        """The last part of the name, in small letters."""
+        return PurePosixPath(self.name).name.lower()
+
+    @property
+    def suffix(self) -> str:
+        """With its dot, in small letters; empty where there is none."""
+        return PurePosixPath(self.filename).suffix
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes, by which formats are told apart."""
+        with self.open() as stream:
+            return stream.read(HEAD_BYTES)
+
+    def read(self, limit: int) -> bytes:
+        """All of it.
+
+        Raises:
+            InputError: it has more than `limit` bytes, whatever it claims.
+        """
+        too_large = InputError(f"larger than {mebibytes(limit)}")
+        if self.size > limit:
+            raise too_large
+        with self.open() as stream:
+            content = stream.read(limit + 1)
+        if len(content) > limit:
+            raise too_large
+        return content
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """Something that was not imported, and why; reasons are few, so that they can be counted.
+
+    Attributes:
+        name: what it is called, as in `Material.name`, with a place within it where that helps.
+        reason: half a sentence.
+    """
+
+    name: str
+    reason: str
+
+
+Outcome = Document | Flaw
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One format.
+
+    Attributes:
+        format: its name, for people.
+        claims: whether it is the one to read this, from the name and the head alone.
+        read: the documents in it. Raises InputError, its message a reason as in `Flaw`, where
+            nothing (more) of it can be used.
+    """
+
+    format: str
+    claims: Callable[[Material], bool]
+    read: Callable[[Material], Iterator[Outcome]]

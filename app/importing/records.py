@@ -1,0 +1,178 @@
+"""JSON of any size as a stream of records, with bounds on what one of them may cost.
+
+An export is an array of conversations, one conversation alone, one a line, or an object that holds
+the array. Owns telling these apart. Refuses to know what a conversation looks like.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, BinaryIO
+
+import ijson
+from ijson.common import JSONError
+
+from app.importing.limits import ENTRY_BYTES, NESTING, mebibytes
+from app.importing.material import Flaw, Material
+from datastores.errors import InputError
+
+_TOO_LARGE = f"an entry larger than {mebibytes(ENTRY_BYTES)}"
+_TOO_DEEP = f"JSON nested more than {NESTING} deep"
+_NOT_JSON = "damaged or truncated JSON"
+
+LINES = (".jsonl", ".ndjson")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the beginning of some JSON looks like.
+
+    Attributes:
+        array: whether it is an array of objects.
+        keys: of the first object, as far as the beginning shows them; empty where there is none.
+    """
+
+    array: bool
+    keys: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record and its number, from 1; `value` may be anything JSON can say."""
+
+    number: int
+    value: Any
+
+
+@lru_cache(maxsize=2)
+def shape(head: bytes) -> Shape:
+    """The shape of what begins with `head`, a part of some JSON or of anything else."""
+    array, keys, depth = False, set(), 0
+    try:
+        for event, value in ijson.basic_parse(
+            io.BytesIO(head.removeprefix(BOM_UTF8)), use_float=True
+        ):
+            opens, closes = event.startswith("start_"), event.startswith("end_")
+            array = array or (event == "start_array" and depth == 0)
+            if event == "map_key" and depth == 1 + array:
+                keys.add(str(value))
+            depth += opens - closes
+            if (closes and depth == array and keys) or depth > NESTING:
+                break
+    except JSONError:
+        # The head ends in the middle, or is no JSON: what was seen until there is the answer.
+        pass
+    return Shape(array, frozenset(keys))
+
+
+def records(material: Material, prefix: str | None = None) -> Iterator[Record | Flaw]:
+    """The records of `material`, one at a time.
+
+    `prefix` is where they stand, as ijson writes it (`chats.item`); by default the elements of an
+    array, or each object by itself. Lines are read one by one, so that a broken one is a flaw and
+    costs only itself; in any other file nothing after the damage can be read.
+
+    Raises:
+        InputError: not JSON (any more), nested too deep, or a record too large.
+    """
+    if prefix is None and (material.suffix in LINES or _has_lines(material.head)):
+        yield from _lines(material)
+        return
+    where = prefix if prefix is not None else "item" if shape(material.head).array else ""
+    with material.open() as stream:
+        meter = _Meter(stream)
+        for number, value in enumerate(_items(meter, where), start=1):
+            meter.used = 0
+            yield Record(number, value)
+
+
+def require_shallow(stream: BinaryIO) -> None:
+    """Raise InputError if JSON in `stream` is nested too deep; whether it is sound is not asked."""
+    try:
+        for _ in _shallow(ijson.basic_parse(stream, use_float=True)):
+            pass
+    except JSONError:
+        return
+
+
+class _Meter:
+    """A stream that stops a record that is too large before it has filled the memory."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.used = 0
+        self._stream = stream
+        if stream.read(len(BOM_UTF8)) != BOM_UTF8:
+            stream.seek(0)
+
+    def read(self, size: int) -> bytes:
+        self.used += size
+        if self.used > ENTRY_BYTES:
+            raise InputError(_TOO_LARGE)
+        return self._stream.read(size)
+
+
+def _items(meter: _Meter, prefix: str) -> Iterator[Any]:
+    """ijson's items, over events that never nest deep: prefixes grow with the depth."""
+    events = ijson.basic_parse(meter, use_float=True, multiple_values=True)
+    try:
+        yield from ijson.items(ijson.parse(_shallow(events)), prefix)
+    except JSONError as error:
+        raise InputError(_NOT_JSON) from error
+
+
+def _shallow(events: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    depth = 0
+    for event in events:
+        if event[0] in ("start_map", "start_array"):
+            depth += 1
+            if depth > NESTING:
+                raise InputError(_TOO_DEEP)
+        elif event[0] in ("end_map", "end_array"):
+            depth -= 1
+        yield event
+
+
+def _has_lines(head: bytes) -> bool:
+    """Whether the first line is an object by itself and another one follows it."""
+    first, _, rest = head.partition(b"\n")
+    if not first.startswith(b"{") or not rest.lstrip().startswith(b"{"):
+        return False
+    try:
+        return isinstance(_parsed(first), dict)
+    except InputError:
+        return False
+
+
+def _lines(material: Material) -> Iterator[Record | Flaw]:
+    with material.open() as stream:
+        for number, line in enumerate(_bounded_lines(stream), start=1):
+            try:
+                if line.strip():
+                    yield Record(number, _parsed(line))
+            except InputError as error:
+                yield Flaw(f"{material.name}, line {number}", str(error))
+
+
+def _parsed(line: bytes) -> Any:
+    if len(line) >= ENTRY_BYTES:
+        raise InputError(_TOO_LARGE)
+    try:
+        return json.loads(line)
+    except RecursionError as error:
+        raise InputError(_TOO_DEEP) from error
+    except ValueError as error:
+        raise InputError(_NOT_JSON) from error
+
+
+def _bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Lines, cut at the largest that is parsed; the rest of a longer one is read past."""
+    while line := stream.readline(ENTRY_BYTES):
+        rest = line
+        while len(rest) == ENTRY_BYTES and not rest.endswith(b"\n"):
+            rest = stream.readline(ENTRY_BYTES)
+        yield line

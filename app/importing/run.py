@@ -1,0 +1,128 @@
+"""The import itself: what the person named, file by file, into the library.
+
+Owns the order of things: find, read, store. One bad file never stops the rest. Files come in a
+fixed order and documents are stored in groups, each in one transaction: after a kill at any moment,
+going on ends in the same state as if nothing had happened. Closing the generator cancels: what is
+stored stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from time import perf_counter
+
+from app.importing.events import Event, Finished, Progress, Report, Searching, Skipped
+from app.importing.intake import Intake
+from app.importing.material import Flaw, Material, Reader
+from app.importing.readers import make_readers
+from app.importing.readers.worker import Worker
+from app.importing.reading import documents
+from app.importing.walk import Found, unreadable, walk
+from datastores.errors import InputError
+from datastores.library import Library
+
+READING = b"1"
+"""Raised when readers or redaction change, so that files are read again which did not change."""
+
+SEARCHING_EVERY = 500
+"""Files between two events while folders are walked."""
+
+_NAMED_REASONS = 3
+
+
+def import_paths(
+    paths: Sequence[Path], library: Library, own: Iterable[Path] = ()
+) -> Generator[Event]:
+    """Import `paths`, files or folders; ends with `Finished`.
+
+    `own` are specchat's directories, which are left out.
+
+    Raises:
+        StoreError: the library cannot be written.
+        InputError: after `Finished`: nothing was imported, and nothing was there from before.
+    """
+    report = Report()
+    found: list[Found] = []
+    for item in _walked(paths, frozenset(path.resolve() for path in own)):
+        if isinstance(item, Flaw):
+            yield _skip(report, item)
+            continue
+        found.append(item)
+        if len(found) % SEARCHING_EVERY == 0:
+            yield Searching(len(found))
+    with closing(Worker()) as worker:
+        yield from _read(found, make_readers(worker), library, report)
+    yield Finished(report)
+    if not report.documents and not report.unchanged:
+        raise InputError(f"nothing was imported: {_reasons(report)}")
+
+
+def _walked(paths: Sequence[Path], own: frozenset[Path]) -> Iterator[Found | Flaw]:
+    for path in paths:
+        yield from walk(path, own)
+
+
+def _read(
+    found: Sequence[Found], readers: Sequence[Reader], library: Library, report: Report
+) -> Iterator[Event]:
+    intake = Intake(library, report)
+    started, size = perf_counter(), 0
+    total = sum(item.material.size for item in found)
+    for number, item in enumerate(found):
+        for flaw in _file(item, readers, library, intake, report):
+            if flaw is not None:
+                yield _skip(report, flaw)
+            seconds = perf_counter() - started
+            yield Progress(item.file, number, len(found), size, total, report.documents, seconds)
+        size += item.material.size
+    intake.store()
+
+
+def _file(
+    item: Found, readers: Sequence[Reader], library: Library, intake: Intake, report: Report
+) -> Iterator[Flaw | None]:
+    """Read one file, unless it was; yields flaws, and None where there is only progress to tell."""
+    yield None
+    try:
+        digest = _digest(item.material)
+    except OSError as error:
+        yield Flaw(item.material.name, unreadable(error))
+        return
+    known = library.known(item.source, item.file, digest)
+    if known:
+        report.unchanged += known
+        return
+    count, whole = 0, True
+    for outcome in documents(item.material, readers):
+        if isinstance(outcome, Flaw):
+            whole = False
+            yield outcome
+        else:
+            intake.put(item.source, item.file, count, outcome)
+            count += 1
+            yield None
+    if whole and count:
+        intake.finish(item.source, item.file, digest, count)
+
+
+def _digest(material: Material) -> str:
+    """Of the whole file, and of how it is read."""
+    with material.open() as stream:
+        content = hashlib.file_digest(stream, "sha256")  # type: ignore[arg-type]
+    content.update(READING)
+    return content.hexdigest()
+
+
+def _skip(report: Report, flaw: Flaw) -> Skipped:
+    report.skipped.setdefault(flaw.reason, []).append(flaw.name)
+    return Skipped(flaw.name, flaw.reason)
+
+
+def _reasons(report: Report) -> str:
+    """The commonest reasons, with their numbers."""
+    counts = sorted(report.counts.items(), key=lambda item: -item[1])
+    named = [f"{reason} ({count})" for reason, count in counts[:_NAMED_REASONS]]
+    return ", ".join(named) or "there are no files in it"

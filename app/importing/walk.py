@@ -1,0 +1,151 @@
+"""Finding the files in what the person named.
+
+Owns which files are looked at: `.gitignore` is respected, symbolic links are not followed, and what
+keeps secrets by its name is left alone. Refuses to know formats. The order is that of names, so an
+import that was interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from app.importing.ignore import Rules, above, ignores
+from app.importing.material import Flaw, Material
+
+VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj"})
+
+SECRET_NAMES = (
+    ".env",
+    ".env.*",
+    ".netrc",
+    ".pgpass",
+    ".git-credentials",
+    ".npmrc",
+    ".pypirc",
+    ".htpasswd",
+    "id_rsa*",
+    "id_ed25519*",
+    "id_ecdsa*",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.kdbx",
+    "*.keystore",
+)
+"""Files made to hold secrets, in shapes no pattern knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file to import: as number one of a source, or under its name in a folder."""
+
+    source: str
+    file: str
+    material: Material
+
+
+def walk(path: Path, own: frozenset[Path]) -> Iterator[Found | Flaw]:
+    """Every file in `path`, a file or a folder, in the order of names.
+
+    `own` are specchat's own directories: importing them would feed it its own words for ever.
+    """
+    root = Path(os.path.abspath(path.expanduser()))
+    try:
+        mode = root.stat().st_mode
+    except OSError as error:
+        yield Flaw(stored(str(path)), unreadable(error))
+        return
+    root = root.resolve()
+    source = stored(str(root))
+    if not stat.S_ISDIR(mode):
+        yield _file(source, root, root.name)
+    elif root in own:
+        yield Flaw(source, "specchat's own data")
+    else:
+        yield from _folder(source, root, own)
+
+
+def _folder(source: str, root: Path, own: frozenset[Path]) -> Iterator[Found | Flaw]:
+    """Depth first, with a list in place of recursion: folders nest deeper than the stack does."""
+    waiting = [(root, above(root))]
+    while waiting:
+        folder, rules = waiting.pop()
+        try:
+            rules = rules.within(folder)
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            yield Flaw(_name(folder, root), unreadable(error))
+            continue
+        below = []
+        for entry in entries:
+            reason = _reason(entry, rules, own)
+            if reason:
+                yield Flaw(_name(Path(entry.path), root), reason)
+            elif entry.is_dir(follow_symlinks=False):
+                below.append((Path(entry.path), rules))
+            else:
+                path = Path(entry.path)
+                yield _file(source, path, str(path.relative_to(root)))
+        waiting.extend(reversed(below))
+
+
+def _file(source: str, path: Path, name: str) -> Found | Flaw:
+    name = stored(name)
+    try:
+        status = path.stat()
+    except OSError as error:
+        return Flaw(name, unreadable(error))
+    if any(fnmatchcase(path.name.lower(), pattern) for pattern in SECRET_NAMES):
+        return Flaw(name, "made to hold secrets")
+    # Opening a pipe would wait for its writer for ever.
+    if not stat.S_ISREG(status.st_mode):
+        return Flaw(name, "not a regular file")
+    if not status.st_size:
+        return Flaw(name, "empty")
+    return Found(source, name, Material(name, status.st_size, lambda: path.open("rb")))
+
+
+def _reason(entry: os.DirEntry[str], rules: Rules, own: frozenset[Path]) -> str:
+    """Why an entry of a folder is not even looked at; empty if it is."""
+    if entry.is_symlink():
+        return _link(Path(entry.path))
+    folder = entry.is_dir(follow_symlinks=False)
+    if folder and entry.name in VERSION_CONTROL:
+        return "version control's own folder"
+    if folder and Path(entry.path) in own:
+        return "specchat's own data"
+    if ignores(rules, Path(entry.path), folder):
+        return "ignored by .gitignore"
+    return ""
+
+
+def _link(path: Path) -> str:
+    """Why a symbolic link is not followed: what it leads to is in the folder, or was not named."""
+    try:
+        target = path.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        # Python before 3.13 reports a loop as RuntimeError.
+        loop = isinstance(error, RuntimeError) or error.errno == errno.ELOOP
+        return "symbolic link in a loop" if loop else "broken symbolic link"
+    return "symbolic link in a loop" if target in path.parents else "symbolic link"
+
+
+def _name(path: Path, root: Path) -> str:
+    return stored(str(path.relative_to(root))) if path != root else stored(str(root))
+
+
+def stored(name: str) -> str:
+    """A path as text that can be stored: bytes that are no UTF-8 are written out as `\\xNN`."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def unreadable(error: OSError) -> str:
+    """What the system said, as a reason."""
+    return f"cannot be read: {(error.strerror or str(error)).lower()}"

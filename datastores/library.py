@@ -1,0 +1,184 @@
+"""The library: the texts a person imported. SQLite is their only truth.
+
+Owns sources, their files, documents and texts. Refuses to know formats, tokens and models: what
+drafters use are projections of it, kept up by `changes` and `read`. A text is stored once, under
+the digest of its content, however many documents hold it, and goes with the last of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from datastores.database import Store
+from datastores.documents import Document, Done, Part, Put, Source
+from datastores.erasure import erase
+from datastores.errors import InputError
+from datastores.library_schema import LIBRARY
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """How the library differs from what someone knows of it: digests of texts, in order."""
+
+    added: tuple[bytes, ...]
+    forgotten: tuple[bytes, ...]
+
+
+class Library:
+    """All imported texts in one file. Several processes and threads may use it at once.
+
+    Every method raises StoreError where the file cannot be read or written.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @classmethod
+    def open(cls, path: Path) -> Library:
+        """Open or create the library; `store.set_aside` tells of a damaged predecessor."""
+        library = cls(Store(path, LIBRARY))
+        # What is lost with the power can be imported again; a file is whole either way.
+        library.store.db.conn.execute("PRAGMA synchronous = NORMAL")
+        return library
+
+    def close(self) -> None:
+        self.store.close()
+
+    def sources(self) -> list[Source]:
+        """What was imported, in the order of paths."""
+        return [
+            Source(**{**row, "kinds": _listed(row["kinds"]), "whole": bool(row["whole"])})
+            for row in self.store.rows(_SOURCES)
+        ]
+
+    def known(self, source: str, file: str, digest: str) -> int:
+        """How many documents of `file` are stored, if it was read whole with `digest`; else 0."""
+        sql = """
+            SELECT count(*) AS number FROM files JOIN documents
+            ON documents.source = files.source AND documents.file = files.name
+            WHERE files.source = ? AND files.name = ? AND files.digest = ?
+        """
+        return int(self.store.rows(sql, (source, file, digest))[0]["number"])
+
+    def write(self, entries: Sequence[Put | Done]) -> list[Put]:
+        """Store `entries` in order, all or none; returns those that are new or changed."""
+        new = []
+        with self.store.writing() as db:
+            for entry in entries:
+                if isinstance(entry, Done):
+                    _finish(db, entry)
+                elif _put(db, entry):
+                    new.append(entry)
+        return new
+
+    def forget(self, path: str) -> None:
+        """Delete a source with all that only it holds. `erase` must follow.
+
+        Raises:
+            InputError: there is no such source.
+        """
+        with self.store.writing() as db:
+            if not db.conn.execute("DELETE FROM sources WHERE path = ?", (path,)).rowcount:
+                raise InputError(f"{path} was not imported: `specchat sources` lists what was")
+            db.conn.execute("INSERT OR IGNORE INTO erasures VALUES (1)")
+
+    def erase(self) -> bool:
+        """Leave no byte of what was forgotten, if anything was; tells whether there was work.
+
+        Raises:
+            StoreError: another process keeps an older state; the wish stays noted.
+        """
+        if not self.store.rows("SELECT 1 FROM erasures"):
+            return False
+        erase(self.store)
+        with self.store.writing() as db:
+            db.conn.execute("DELETE FROM erasures")
+        return True
+
+    def changes(self, known: Iterable[bytes]) -> Changes:
+        """What came and went, seen from someone who knows the texts `known`."""
+        seen = frozenset(known)
+        rows = self.store.rows("SELECT digest FROM texts ORDER BY digest")
+        stored = [bytes(row["digest"]) for row in rows]
+        return Changes(
+            tuple(digest for digest in stored if digest not in seen),
+            tuple(sorted(seen.difference(stored))),
+        )
+
+    def read(self, digest: bytes) -> tuple[Part, ...]:
+        """The parts of one text, in order; none if it was forgotten meanwhile."""
+        sql = "SELECT kind, content, role FROM parts WHERE text = ? ORDER BY position"
+        rows = self.store.rows(sql, (digest,))
+        return tuple(Part(row["kind"], row["content"], row["role"]) for row in rows)
+
+    def version(self) -> tuple[int, int]:
+        """Differs from an earlier answer of this object if anything was written in between."""
+        foreign = self.store.rows("PRAGMA data_version")[0]["data_version"]
+        return int(foreign), self.store.db.conn.total_changes
+
+
+_SOURCES = """
+    SELECT path,
+        (SELECT count(*) FROM files WHERE source = path) AS files,
+        (SELECT count(*) FROM documents WHERE source = path) AS documents,
+        (SELECT coalesce(sum(characters), 0) FROM documents JOIN texts ON digest = text
+         WHERE source = path) AS characters,
+        (SELECT coalesce(group_concat(DISTINCT kind), '') FROM documents JOIN parts USING (text)
+         WHERE source = path) AS kinds,
+        NOT EXISTS (SELECT 1 FROM files WHERE source = path AND digest = '') AS whole
+    FROM sources ORDER BY path
+"""
+
+
+def _put(db: Database, entry: Put) -> bool:
+    """Store one document; false if it stood there already."""
+    digest = entry.document.digest
+    place = (entry.source, entry.file, entry.position)
+    same = "SELECT 1 FROM documents WHERE source = ? AND file = ? AND position = ? AND text = ?"
+    known = db.conn.execute(same, (*place, digest)).fetchone()
+    _open_file(db, entry.source, entry.file)
+    _store_text(db, digest, entry.document)
+    db.conn.execute(
+        """
+        INSERT INTO documents (source, file, position, title, text) VALUES (?, ?, ?, ?, ?)
+        ON CONFLICT DO UPDATE SET title = excluded.title, text = excluded.text
+        """,
+        (*place, entry.document.title, digest),
+    )
+    return known is None
+
+
+def _open_file(db: Database, source: str, file: str) -> None:
+    """Note that `file` is being read: without a digest it counts as not read whole."""
+    db.conn.execute("INSERT OR IGNORE INTO sources VALUES (?)", (source,))
+    db.conn.execute(
+        "INSERT INTO files VALUES (?, ?, '') ON CONFLICT DO UPDATE SET digest = ''", (source, file)
+    )
+
+
+def _store_text(db: Database, digest: bytes, document: Document) -> None:
+    row = (digest, document.characters)
+    if db.conn.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", row).rowcount:
+        db.conn.executemany(
+            "INSERT INTO parts (text, position, kind, role, content) VALUES (?, ?, ?, ?, ?)",
+            [
+                (digest, position, part.kind, part.role, part.text)
+                for position, part in enumerate(document.parts)
+            ],
+        )
+
+
+def _finish(db: Database, entry: Done) -> None:
+    """Drop what an earlier state of the file had beyond its end, and note that it is whole."""
+    beyond = "DELETE FROM documents WHERE source = ? AND file = ? AND position >= ?"
+    db.conn.execute(beyond, (entry.source, entry.file, entry.count))
+    whole = "UPDATE files SET digest = ? WHERE source = ? AND name = ?"
+    db.conn.execute(whole, (entry.digest, entry.source, entry.file))
+
+
+def _listed(names: str) -> tuple[str, ...]:
+    return tuple(sorted(names.split(","))) if names else ()
