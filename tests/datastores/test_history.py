@@ -285,4 +285,4 @@ class Trees(RuleBasedStateMachine):
 
 
 TestTrees = Trees.TestCase
-TestTrees.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+TestTrees.settings = settings(max_examples=15, stateful_step_count=20)
