@@ -1,8 +1,8 @@
 """Every failure specchat names: one root, few leaves, each worded once for the person.
 
 A message is one line that names the thing and the way out. The edge (the command line, a
-notification) prints it; nothing below the edge swallows it. This stands in the lowest package so that
-all three can raise it.
+notification) prints it; nothing below the edge swallows it. This stands in the lowest package so
+that all three can raise it.
 """
 
 from __future__ import annotations
