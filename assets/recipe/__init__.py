@@ -1,0 +1,1 @@
+"""The recipe that makes the embedded pair; see README.md beside this file."""

@@ -1,0 +1,85 @@
+"""The hand-written material: everyday tasks in many wordings, small talk, questions outside.
+
+Owns the form of the files in ``material/``; see the head of each file. Knows nothing of chats.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from assets.recipe.material import read_lines
+from assets.recipe.pages import Example, Page
+from datastores.errors import InputError
+
+
+@dataclass(frozen=True)
+class Task:
+    """An everyday task: the command's name, the answer, and phrases people use for it."""
+
+    name: str
+    answer: Example
+    phrases: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Small talk: ways to say one thing, and the reply."""
+
+    prompts: tuple[str, ...]
+    reply: str
+
+
+def read_tasks(pages: Sequence[Page]) -> list[Task]:
+    """Everyday tasks whose command is found in ``pages`` or given in the file.
+
+    Raises:
+        InputError: a line that is neither form.
+    """
+    by_name = {page.name: page for page in pages}
+    tasks = []
+    for line in read_lines("everyday.txt"):
+        parts = [part.strip() for part in line.split("::")]
+        if len(parts) not in (3, 4):
+            raise InputError(f"everyday.txt: not 'name :: command :: phrases': {line[:60]}")
+        answer = _answer(parts, by_name)
+        if answer is not None:
+            tasks.append(Task(parts[0], answer, _alternatives(parts[-1])))
+    return tasks
+
+
+def _answer(parts: Sequence[str], by_name: Mapping[str, Page]) -> Example | None:
+    """The page's example with this command; or the one spelled out; None if the page lacks it."""
+    name, command, *middle = parts[:-1]
+    if middle:
+        return Example(middle[0], command)
+    page = by_name.get(name)
+    if page is None:
+        return None
+    return next((each for each in page.examples if each.command.startswith(command)), None)
+
+
+def read_small_talk() -> list[Remark]:
+    """Small talk, one remark a line."""
+    remarks = []
+    for line in read_lines("small_talk.txt"):
+        prompts, _, reply = line.partition("=>")
+        remarks.append(Remark(_alternatives(prompts), reply.strip()))
+    return remarks
+
+
+def read_outside() -> list[str]:
+    """Questions that have nothing to do with a terminal."""
+    return read_lines("outside.txt")
+
+
+def read_evening_questions() -> list[tuple[str, frozenset[str]]]:
+    """Evaluation's own everyday questions, each with the command names that answer it."""
+    questions = []
+    for line in read_lines("evening_questions.txt"):
+        prompt, _, names = line.partition("=>")
+        accepted = frozenset(name.strip() for name in names.split(","))
+        questions.append((prompt.strip(), accepted))
+    return questions
+
+
+def _alternatives(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(" | ") if part.strip())

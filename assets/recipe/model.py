@@ -1,0 +1,93 @@
+"""A Llama model as plain torch, for training.
+
+Owns the forward pass. Weights keep the names and the layout of transformers' ``LlamaForCausalLM``
+(rotary halves side by side), so `export` and a reader know them. Knows nothing of chats.
+"""
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from assets.recipe.settings import Shape
+
+INITIAL_SPREAD = 0.02
+
+
+def rotary(shape: Shape, length: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the rotary embedding, each (length, 64)."""
+    size = shape.width // shape.heads
+    rates = shape.rope_base ** (-torch.arange(0, size, 2, dtype=torch.float32) / size)
+    angles = torch.outer(torch.arange(length, dtype=torch.float32), rates)
+    angles = torch.cat((angles, angles), dim=-1)
+    return angles.cos(), angles.sin()
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    half = x.shape[-1] // 2
+    return x * cos + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * sin
+
+
+class Layer(nn.Module):
+    """One block: attention, then SwiGLU, each behind an RMS norm."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        width, hidden = shape.width, shape.hidden
+        self.input_layernorm = nn.Parameter(torch.ones(width))
+        self.post_attention_layernorm = nn.Parameter(torch.ones(width))
+        self.q_proj, self.k_proj, self.v_proj = (_matrix(width, width) for _ in range(3))
+        self.o_proj = _matrix(width, width)
+        self.gate_proj, self.up_proj = (_matrix(hidden, width) for _ in range(2))
+        self.down_proj = _matrix(width, hidden)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """(batch, length, width) to the same; one product makes q, k and v, one gate and up."""
+        batch, length, width = x.shape
+        normed = self._norm(x, self.input_layernorm)
+        joint = F.linear(normed, torch.cat((self.q_proj, self.k_proj, self.v_proj)))
+        heads = joint.view(batch, length, 3, self.shape.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k, v = heads.unbind()
+        mixed = F.scaled_dot_product_attention(
+            _turn(q, cos, sin), _turn(k, cos, sin), v, is_causal=True
+        )
+        x = x + F.linear(mixed.transpose(1, 2).reshape(batch, length, width), self.o_proj)
+        normed = self._norm(x, self.post_attention_layernorm)
+        gate, up = F.linear(normed, torch.cat((self.gate_proj, self.up_proj))).chunk(2, dim=-1)
+        return x + F.linear(F.silu(gate) * up, self.down_proj)
+
+    def _norm(self, x: Tensor, scale: Tensor) -> Tensor:
+        return F.rms_norm(x, (self.shape.width,), scale, self.shape.epsilon)
+
+
+def _matrix(rows: int, columns: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(rows, columns) * INITIAL_SPREAD)
+
+
+class Llama(nn.Module):
+    """The whole model; input and output embeddings are one matrix."""
+
+    cos: Tensor
+    sin: Tensor
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.embed_tokens = _matrix(shape.vocabulary, shape.width)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self.norm = nn.Parameter(torch.ones(shape.width))
+        cos, sin = rotary(shape, shape.context)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Ids (batch, length) to final hidden states (batch, length, width), after the norm."""
+        x = F.embedding(ids, self.embed_tokens)
+        cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        return F.rms_norm(x, (self.shape.width,), self.norm, self.shape.epsilon)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Hidden states (..., width) to float32 logits (..., vocabulary)."""
+        return F.linear(hidden, self.embed_tokens).float()

@@ -1,0 +1,74 @@
+"""The sizes of a run: ``tiny`` ends in a minute, ``full`` made the shipped pair.
+
+Owns numbers, nothing else.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A Llama model: head size 64, tied embeddings, as many key heads as heads."""
+
+    layers: int
+    width: int
+    hidden: int
+    vocabulary: int
+    context: int = 2048
+    rope_base: float = 10000.0
+    epsilon: float = 1e-5
+
+    @property
+    def heads(self) -> int:
+        """Attention heads."""
+        return self.width // 64
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a model is trained: tokens in all, tokens a step, and rates.
+
+    ``matrix_rate`` is Muon's, ``other_rate`` AdamW's; both hold until ``decay_from`` of the
+    tokens are seen and then fall linearly to nothing.
+    """
+
+    tokens: int
+    step_tokens: int
+    matrix_rate: float = 0.02
+    other_rate: float = 3e-3
+    decay_from: float = 0.4
+    warm_steps: int = 40
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run from pages to files."""
+
+    chats: int
+    longest: int
+    target: Shape
+    student: Shape
+    target_course: Course
+    student_course: Course
+    questions: int
+
+
+FULL = Setting(
+    chats=400_000,
+    longest=640,
+    target=Shape(layers=8, width=256, hidden=640, vocabulary=4096),
+    student=Shape(layers=2, width=128, hidden=64, vocabulary=4096),
+    target_course=Course(tokens=19_000_000, step_tokens=8192),
+    student_course=Course(tokens=6_000_000, step_tokens=8192),
+    questions=300,
+)
+TINY = Setting(
+    chats=300,
+    longest=384,
+    target=Shape(layers=2, width=64, hidden=128, vocabulary=512),
+    student=Shape(layers=1, width=64, hidden=64, vocabulary=512),
+    target_course=Course(tokens=16_000, step_tokens=2048),
+    student_course=Course(tokens=8_000, step_tokens=2048),
+    questions=4,
+)
+SETTINGS = {"full": FULL, "tiny": TINY}

@@ -1,0 +1,169 @@
+"""How people ask: a page's task in many wordings.
+
+Owns synonyms, sentence frames and slips of the keyboard, and which of them are kept from training
+so that evaluation asks in new words. Knows nothing of pages, notes or tokens: text in, text out.
+"""
+
+import re
+from dataclasses import dataclass
+from random import Random
+
+from assets.recipe.material import read_lines
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_FILLERS = _words(
+    "the a an specific specified given all using its their that current new existing some"
+)
+_STOP = _FILLERS | _words(
+    "to of for in on with from into by and or as at it is are be if this your my you i"
+)
+_DOUBLED = _words("get set put run cut stop log scan skip ping split strip plot grep")
+
+_FRESH_NAMED = (
+    "{ask} with {name}",
+    "{ask} using {name}",
+    "{name}: {ask}",
+    "{name} {keys}",
+    "with {name}, {ask}",
+    "using {name}, {ask}",
+    "in {name}, {ask}",
+)
+
+_NAMED = (
+    "{ask} with {name}",
+    "{ask} using {name}",
+    "{name}: {ask}",
+    "{name} {keys}",
+    "with {name}, {ask}",
+    "using {name}, {ask}",
+    "in {name}, {ask}",
+)
+
+
+@dataclass(frozen=True)
+class Style:
+    """Which wordings may be drawn.
+
+    ``fresh`` draws the frames and synonyms that training never sees; ``change`` is the chance that
+    a word with synonyms is replaced.
+    """
+
+    fresh: bool = False
+    change: float = 0.35
+    slips: float = 0.06
+
+
+def _table() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Synonyms by word: those training sees, and those kept for evaluation, else the same."""
+    usual: dict[str, list[str]] = {}
+    fresh: dict[str, list[str]] = {}
+    for line in read_lines("synonyms.txt"):
+        word, _, rest = line.partition(":")
+        seen, _, kept = rest.partition("|")
+        usual[word] = _listed(seen)
+        fresh[word] = _listed(kept) or usual[word]
+    return usual, fresh
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+_USUAL, _FRESH = _table()
+_FRAMES = [line for line in read_lines("frames.txt") if not line.startswith("+ ")]
+_FRESH_FRAMES = [line[2:] for line in read_lines("frames.txt") if line.startswith("+ ")]
+
+
+def reword(task: str, rng: Random, style: Style) -> str:
+    """The task in other words: an imperative phrase in lower case, without a full stop."""
+    text = _trim(task, rng)
+    words = text.split()
+    table = _FRESH if style.fresh else _USUAL
+    out = []
+    for word in words:
+        key = word.lower().strip(",")
+        if key in _FILLERS and rng.random() < 0.25:
+            continue
+        if table.get(key) and rng.random() < style.change:
+            out.append(rng.choice(table[key]))
+        else:
+            out.append(word)
+    if out and out[0][:1].isupper() and not out[0][1:2].isupper():
+        out[0] = out[0][0].lower() + out[0][1:]
+    return " ".join(out) or text
+
+
+def _trim(task: str, rng: Random) -> str:
+    text = task.rstrip(".:")
+    if rng.random() < 0.7:
+        text = re.sub(r"\s*\([^()]*\)", "", text)
+    if rng.random() < 0.6:
+        text = text.replace("`", "")
+    if rng.random() < 0.35 and len(text) > 60:
+        text = re.split(r", | and then | \(", text)[0]
+    if rng.random() < 0.25:
+        text = re.sub(r" (to|from|in) the (specified|given) \w+$", "", text)
+    return text.strip() or task
+
+
+def gerund(phrase: str) -> str:
+    """``list files`` reads ``listing files``; the first word is taken to be the verb."""
+    verb, _, rest = phrase.partition(" ")
+    lower = verb.lower()
+    if lower in _DOUBLED and not lower.endswith(("log in", "ng")):
+        verb += verb[-1] + "ing"
+    elif lower.endswith("e") and not lower.endswith("ee"):
+        verb = verb[:-1] + "ing"
+    else:
+        verb += "ing"
+    return f"{verb} {rest}".strip()
+
+
+def keywords(phrase: str, rng: Random) -> str:
+    """What one would type into a search box: no small words, now and then out of order."""
+    words = [word for word in phrase.replace("`", "").split() if word.lower() not in _STOP]
+    if len(words) > 2 and rng.random() < 0.25:
+        words = words[1:] + words[:1]
+    return " ".join(words).lower() or phrase
+
+
+def ask(phrase: str, rng: Random, style: Style, name: str | None = None) -> str:
+    """A question for ``phrase``, an imperative, naming the command where ``name`` is given.
+
+    A phrase that is a question already keeps its form.
+    """
+    frame = rng.choice(_FRESH_FRAMES if style.fresh else _FRAMES)
+    frame = "{do}" if phrase.endswith("?") else frame
+    text = frame.format(do=phrase, doing=gerund(phrase), keys=keywords(phrase, rng))
+    if name is not None:
+        text = _with_name(text, phrase, name, rng)
+    if rng.random() < 0.3:
+        text = text[:1].upper() + text[1:]
+    elif rng.random() < 0.25:
+        text = text.lower() if name is None else text
+    return slip(text, rng) if rng.random() < style.slips else text
+
+
+def _with_name(text: str, phrase: str, name: str, rng: Random) -> str:
+    mark = text[-1] if text[-1] in "?." else ""
+    shown = f"`{name}`" if rng.random() < 0.3 else name
+    frame = rng.choice(_NAMED)
+    return frame.format(ask=text.rstrip("?."), name=shown, keys=keywords(phrase, rng)) + mark
+
+
+def slip(text: str, rng: Random) -> str:
+    """One typing slip: two letters swapped, one lost or one doubled, inside a longer word."""
+    places = [m.start() + 1 for m in re.finditer(r"[a-z]{5,}", text)]
+    if not places:
+        return text
+    at = rng.choice(places) + rng.randrange(3)
+    kind = rng.randrange(3)
+    if kind == 0:
+        return text[:at] + text[at + 1 : at + 2] + text[at : at + 1] + text[at + 2 :]
+    if kind == 1:
+        return text[:at] + text[at + 1 :]
+    return text[:at] + text[at : at + 1] + text[at:]

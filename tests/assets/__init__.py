@@ -1,0 +1,1 @@
+"""Tests of the recipe and of the shipped pair."""
