@@ -1,8 +1,106 @@
-"""Which graphics cards are there; found without loading anything."""
+"""Which graphics cards are in this machine, whether this build of llama.cpp uses them, and if not,
+the line that installs the build that does.
+
+Looks at files and asks small system programs; loads llama.cpp only in `uses_gpu`.
+"""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+NVIDIA = Path("/proc/driver/nvidia/gpus")
+DRM = Path("/sys/class/drm")
+VENDORS = {"0x1002": "AMD", "0x10de": "NVIDIA", "0x8086": "Intel"}
+INSTALL = (
+    'CMAKE_ARGS="-D{flag}=on" pip install --force-reinstall --no-cache-dir'
+    " --no-binary llama-cpp-python llama-cpp-python=={version}"
+)
+FLAGS = {"NVIDIA": "GGML_CUDA", "Apple": "GGML_METAL"}
+OTHERS_FLAG = "GGML_VULKAN"
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What `specchat doctor` says of llama.cpp.
+
+    Attributes:
+        package: version of llama-cpp-python; llama_cpp: of llama.cpp itself.
+        uses_gpu: whether it can put layers on a card that is here.
+        features: instruction sets and backends, as llama.cpp lists them.
+    """
+
+    package: str
+    llama_cpp: str
+    uses_gpu: bool
+    features: str
+
+
+def build() -> Build:
+    """Ask the installed llama.cpp."""
+    import llama_cpp
+    from llama_cpp import llama_cpp as lib
+
+    return Build(
+        package=llama_cpp.__version__,
+        llama_cpp=lib.llama_version().decode(),
+        uses_gpu=bool(lib.llama_supports_gpu_offload()),
+        features=lib.llama_print_system_info().decode().strip(),
+    )
+
 
 def find_gpus() -> list[str]:
-    """Names of the GPUs in this machine."""
-    return []
+    """Names of the graphics cards in this machine that a build of llama.cpp could use."""
+    return _nvidia() or _apple() or _drm()
+
+
+def install_line(gpu: str, version: str) -> str:
+    """The command that installs llama.cpp with the backend for `gpu`, one of `find_gpus`."""
+    flag = next((flag for vendor, flag in FLAGS.items() if vendor in gpu), OTHERS_FLAG)
+    return INSTALL.format(flag=flag, version=version)
+
+
+def _nvidia() -> list[str]:
+    """Cards the driver has taken; /proc tells at once, nvidia-smi where there is no /proc."""
+    if NVIDIA.is_dir():
+        return [_model(card / "information") for card in sorted(NVIDIA.iterdir())]
+    names = _ask("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
+    return [name if "NVIDIA" in name else f"NVIDIA {name}" for name in names]
+
+
+def _model(information: Path) -> str:
+    for line in information.read_text(errors="replace").splitlines():
+        name, _, value = line.partition(":")
+        if name == "Model":
+            return value.strip() if "NVIDIA" in value else f"NVIDIA {value.strip()}"
+    return "NVIDIA"
+
+
+def _apple() -> list[str]:
+    """Apple's own processors have a GPU that Metal reaches."""
+    if sys.platform != "darwin":
+        return []
+    chip = _ask("sysctl", "-n", "machdep.cpu.brand_string")
+    return [f"{chip} GPU"] if chip.startswith("Apple") else []
+
+
+def _drm() -> list[str]:
+    """Linux's list of display devices, by vendor; a virtual machine's display has none of these."""
+    found = []
+    for vendor in sorted(DRM.glob("card[0-9]*/device/vendor")):
+        code = vendor.read_text().strip()
+        if code in VENDORS:
+            found.append(f"{VENDORS[code]} GPU")
+    return found
+
+
+def _ask(program: str, *arguments: str) -> str:
+    """What a program prints; empty where it is missing or fails."""
+    path = shutil.which(program)
+    if path is None:
+        return ""
+    answer = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
+    return answer.stdout.strip() if answer.returncode == 0 else ""

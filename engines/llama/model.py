@@ -13,8 +13,13 @@ from llama_cpp import llama_cpp as lib
 
 from engines.chat import Message
 from engines.llama.abilities import usable_rows, widest_tree
+from engines.llama.exact import WIDTHS, exact_shape
+from engines.llama.header import check_header
+from engines.llama.offload import open_fitting
 from engines.llama.pace import Pace
+from engines.llama.probe import probe_once
 from engines.llama.target import LlamaTarget, Shape
+from engines.llama.template import ChatTemplate
 from engines.llama.threads import default_threads
 from engines.llama.vocabulary import LlamaVocabulary
 from engines.llama.weights import Context, Weights
@@ -23,22 +28,28 @@ from engines.weights import fingerprint
 
 @dataclass(frozen=True, slots=True)
 class LlamaModel:
-    """What `load` returns.
+    """What `load` returns. Native memory goes with the last reference to `target`.
 
     Attributes:
         name: the model's own name, else the file's.
         build: llama.cpp's version and how it was set up: what measured costs are filed under.
+        threads: on the processor.
+        gpu_layers: layers on a graphics card.
+        limits: what is off for this model and why, a sentence each; for people.
     """
 
     name: str
     build: str
     target: LlamaTarget
     vocabulary: LlamaVocabulary
+    template: ChatTemplate
+    threads: int
+    gpu_layers: int
+    limits: tuple[str, ...]
 
     def render(self, messages: Sequence[Message]) -> list[int]:
         """The prompt's token ids; ends where the assistant's answer begins."""
-        text = "".join(f"<|im_start|>{m.role}\n{m.content}<|im_end|>\n" for m in messages)
-        return self.vocabulary.encode(text + "<|im_start|>assistant\n", special=True)
+        return self.template.render(messages)
 
 
 def load(
@@ -52,20 +63,57 @@ def load(
 ) -> LlamaModel:
     """Open a GGUF file.
 
+    Args:
+        gpu_layers: None for as many as fit where this build can use a graphics card (none in exact
+            mode, which is the processor's).
+        threads: 0 for one for each physical core.
+        context_length: tokens; less where the model was trained for less.
+        exact: chains only, every decode padded to a width at which logits are bitwise stable.
+        known: file that remembers which model files were probed in a child process; None where
+            the caller vouches for `path`.
+
     Raises:
         ModelError: missing, damaged or hostile, or it will not run here.
     """
+    check_header(path)
+    version = lib.llama_version().decode()
+    if known is not None:
+        probe_once(path, known, version)
     threads = threads or default_threads()
-    weights = Weights(path, 0)
-    rows = widest_tree(weights.on_device)
-    length = min(context_length, weights.trained_length)
-    context = Context(weights, length, rows=rows, threads=threads)
-    usable = usable_rows(context, rows)
-    shape = Shape(length, usable, chains_only=weights.keeps_states)
-    pace = Pace(weights.parameters, threads, weights.on_device)
+    weights, target = open_fitting(
+        path,
+        0 if exact and gpu_layers is None else gpu_layers,
+        lambda opened: (opened, _make_target(opened, threads, context_length, exact)),
+    )
+    vocabulary = LlamaVocabulary(weights.vocabulary, weights)
+    mode = f" w{target.padded_rows}" if exact else ""
     return LlamaModel(
         name=weights.metadata("general.name") or path.stem,
-        build=f"{lib.llama_version().decode()} t{threads}",
-        target=LlamaTarget(context, shape, pace, fingerprint(path)),
-        vocabulary=LlamaVocabulary(weights.vocabulary, weights),
+        build=f"llama.cpp {version} t{threads} g{weights.gpu_layers}{mode}",
+        target=target,
+        vocabulary=vocabulary,
+        template=ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary),
+        threads=threads,
+        gpu_layers=weights.gpu_layers,
+        limits=_limits(target),
     )
+
+
+def _make_target(weights: Weights, threads: int, length: int, exact: bool) -> LlamaTarget:
+    rows = widest_tree(weights.on_device)
+    length = min(length, weights.trained_length)
+    # In exact mode the last decodes of a full context still have their whole width.
+    context = Context(weights, length + exact * max(WIDTHS), rows=rows, threads=threads)
+    shape = Shape(length, usable_rows(context, rows), chains_only=weights.keeps_states)
+    pace = Pace(weights.parameters, threads, weights.on_device)
+    if exact:
+        shape = exact_shape(context, shape, pace)
+    return LlamaTarget(context, shape, pace, fingerprint(weights.path))
+
+
+def _limits(target: LlamaTarget) -> tuple[str, ...]:
+    if target.max_rows == 1:
+        return ("no drafting: this model's memory cannot step back",)
+    if target.chains_only and not target.padded_rows:
+        return (f"short drafts only: this model's memory steps back {target.max_rows - 1} tokens",)
+    return ()

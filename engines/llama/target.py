@@ -52,7 +52,6 @@ class LlamaTarget:
     def __init__(self, context: Context, shape: Shape, pace: Pace, fingerprint: str) -> None:
         self._context = context.handle
         self._on_device = context.weights.on_device
-        self._shape = shape
         self._pace = pace
         self.fingerprint = fingerprint
         self.vocabulary_size = context.weights.vocabulary_size
@@ -60,6 +59,7 @@ class LlamaTarget:
         self.context_length = shape.context_length
         self.max_rows = shape.max_rows
         self.chains_only = shape.chains_only
+        self.padded_rows = shape.padded_rows
         self._tokens: list[int] = []
         self._pending: DraftTree | None = None
         self._carried: list[list[int]] | None = None
@@ -132,7 +132,7 @@ class LlamaTarget:
             raise RuntimeError("commit without a verified tree")
         if self._carried is not None:
             self._branches.keep_path(start, path, self._carried)
-        elif len(path) < len(tree.tokens) or self._shape.padded_rows:
+        elif len(path) < len(tree.tokens) or self.padded_rows:
             self._branches.keep_chain(start + len(path))
         self._tokens.extend([tree.tokens[row] for row in path])
         self._pending = self._carried = None
@@ -146,7 +146,7 @@ class LlamaTarget:
 
     @property
     def _chunk(self) -> int:
-        return self._shape.padded_rows or self._pace.rows
+        return self.padded_rows or self._pace.rows
 
     def _drop_after(self, length: int) -> None:
         """Empty the cache from position `length` on, or wholly where its memory keeps no past."""
@@ -188,7 +188,7 @@ class LlamaTarget:
     def _run(self, batch: Batch, tokens: Sequence[int], start: int) -> Rows:
         """Decode a chain from position `start` and return its rows."""
         rows = len(tokens)
-        width = self._shape.padded_rows or rows
+        width = self.padded_rows or rows
         if width == 1:
             batch.token[0] = tokens[0]
             batch.position[0] = start
@@ -201,7 +201,7 @@ class LlamaTarget:
     def _read(self, tokens: Sequence[int]) -> None:
         """Append `tokens` to the cache, without outputs."""
         batch, rows, start = self._reading, len(tokens), len(self._tokens)
-        width = self._shape.padded_rows or rows
+        width = self.padded_rows or rows
         batch.token[:rows] = tokens
         batch.position[:width] = self._ramp[start : start + width]
         native.set_embeddings(self._context, False)
@@ -217,7 +217,7 @@ class LlamaTarget:
         """Append the last few `tokens`, with outputs, and return the last one's row."""
         start, rows = len(self._tokens), len(tokens)
         view = self._run(self._chain, tokens, start)
-        self._append(tokens, start, self._shape.padded_rows or rows)
+        self._append(tokens, start, self.padded_rows or rows)
         return Rows(view.logits[-1:], view.hidden[-1:])
 
     def _append(self, tokens: Sequence[int], start: int, width: int) -> None:

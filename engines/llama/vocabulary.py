@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import re
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +16,7 @@ from llama_cpp import llama_cpp as lib
 from datastores.errors import InputError
 from engines.llama import native
 
+NOTHING = r"(?!)"
 ANCHOR = "\n"
 """Put before text that continues other text, to take the place of the text's beginning."""
 
@@ -52,18 +54,17 @@ class LlamaVocabulary:
         )
 
     @cached_property
-    def specials(self) -> dict[str, int]:
-        """Text → id of every token that is parsed whole: control, user-defined, unknown."""
-        wanted = (
-            lib.LLAMA_TOKEN_ATTR_CONTROL
-            | lib.LLAMA_TOKEN_ATTR_USER_DEFINED
-            | lib.LLAMA_TOKEN_ATTR_UNKNOWN
-        )
-        return {
-            native.token_text(self._vocabulary, token).decode("utf-8", "replace"): token
-            for token in range(self._size)
-            if native.token_attributes(self._vocabulary, token) & wanted
-        }
+    def controls(self) -> dict[str, int]:
+        """Text → id of every token that text is parsed for only on request."""
+        wanted = lib.LLAMA_TOKEN_ATTR_CONTROL | lib.LLAMA_TOKEN_ATTR_UNKNOWN
+        found = (token for token in range(self._size) if self.attributes(token) & wanted)
+        return {text: token for token in found if (text := self.text(token))}
+
+    @cached_property
+    def control_pattern(self) -> re.Pattern[str]:
+        """Matches what is written like one of `controls`; the longer first."""
+        texts = sorted(self.controls, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, texts)) or NOTHING)
 
     @property
     def leading(self) -> tuple[int, ...]:

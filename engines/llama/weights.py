@@ -19,6 +19,8 @@ from engines.llama import native
 
 MICRO_BATCH = 512
 """Most rows llama.cpp computes at once: its own default."""
+ALL_LAYERS = 1 << 20
+"""More than any model has."""
 SNAPSHOTS = 4
 """Past states a recurrent memory keeps for stepping back; each costs a whole state."""
 
@@ -44,7 +46,16 @@ class Weights:
         _free_with(self, lib.llama_model_free, self.handle)
         self.vocabulary: Any = lib.llama_model_get_vocab(self.handle)
         self.path = path
-        self.gpu_layers = gpu_layers
+        self.gpu_layers = min(gpu_layers, self.layers + 1)
+        self._check_kind()
+
+    def _check_kind(self) -> None:
+        if lib.llama_vocab_type(self.vocabulary) == lib.LLAMA_VOCAB_TYPE_NONE:
+            raise ModelError(f"{self.path} holds no tokenizer: choose another file")
+        if lib.llama_model_has_encoder(self.handle) or lib.llama_model_is_diffusion(self.handle):
+            raise ModelError(
+                f"{self.path} does not write text from left to right: choose another model"
+            )
 
     @property
     def layers(self) -> int:
@@ -116,6 +127,8 @@ class Context:
         _free_with(self, lib.llama_free, self.handle)
         self.weights = weights
         self.memory: Any = lib.llama_get_memory(self.handle)
+        if not self.memory:
+            raise ModelError(f"{weights.path} does not generate text: choose another model")
 
 
 def _context_parameters(cells: int, rows: int, sequences: int, threads: int) -> Any:
