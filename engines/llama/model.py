@@ -14,6 +14,7 @@ from llama_cpp import llama_cpp as lib
 from engines.chat import Message
 from engines.llama.abilities import usable_rows, widest_tree
 from engines.llama.exact import WIDTHS, exact_shape
+from engines.llama.governor import Governor
 from engines.llama.header import check_header
 from engines.llama.offload import open_fitting
 from engines.llama.pace import Pace
@@ -33,6 +34,7 @@ class LlamaModel:
     Attributes:
         name: the model's own name, else the file's.
         build: llama.cpp's version and how it was set up: what measured costs are filed under.
+        layers: transformer blocks.
         threads: on the processor.
         gpu_layers: layers on a graphics card.
         limits: what is off for this model and why, a sentence each; for people.
@@ -43,6 +45,7 @@ class LlamaModel:
     target: LlamaTarget
     vocabulary: LlamaVocabulary
     template: ChatTemplate
+    layers: int
     threads: int
     gpu_layers: int
     limits: tuple[str, ...]
@@ -93,6 +96,7 @@ def load(
         target=target,
         vocabulary=vocabulary,
         template=ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary),
+        layers=weights.layers,
         threads=threads,
         gpu_layers=weights.gpu_layers,
         limits=_limits(target),
@@ -108,7 +112,8 @@ def _make_target(weights: Weights, threads: int, length: int, exact: bool) -> Ll
     pace = Pace(weights.parameters, threads, weights.on_device)
     if exact:
         shape = exact_shape(context, shape, pace)
-    return LlamaTarget(context, shape, pace, fingerprint(weights.path))
+    governor = Governor(threads, learning=not weights.on_device)
+    return LlamaTarget(context, shape, pace, governor, fingerprint(weights.path))
 
 
 def _limits(target: LlamaTarget) -> tuple[str, ...]:
