@@ -93,10 +93,9 @@ def _mix(word: int) -> int:
 
 def _greedy(row: Floats, position: int) -> tuple[int, float]:
     token = int(row.argmax())
-    largest = row[token]
-    row[token] = -np.inf
-    gap = float(largest - row.max())
-    row[token] = largest
+    before, behind = row[:token], row[token + 1 :]
+    runner_up = max(before.max(initial=-np.inf), behind.max(initial=-np.inf))
+    gap = float(row[token] - runner_up)
     return token, gap
 
 

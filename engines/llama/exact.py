@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from datastores.errors import ModelError
+from engines.llama.governor import Governor
 from engines.llama.pace import Pace
 from engines.llama.target import LlamaTarget, Shape
 from engines.llama.weights import Context
@@ -32,10 +33,11 @@ def exact_shape(context: Context, shape: Shape, pace: Pace) -> Shape:
     Raises:
         ModelError: at no width are the logits bitwise stable, or the memory cannot step back.
     """
+    fixed = Governor(1, learning=False)
     if shape.max_rows >= WIDTHS[0]:
         for width in WIDTHS:
             padded = replace(shape, chains_only=True, padded_rows=width, max_rows=width)
-            if _stable(LlamaTarget(context, padded, pace, ""), width):
+            if _stable(LlamaTarget(context, padded, pace, fixed, ""), width):
                 return padded
     raise ModelError(
         f"{context.weights.path} gives no bitwise stable logits here: run it without --exact"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from llama_cpp import llama_cpp as lib
 
+from datastores.errors import ModelError
 from engines.chat import Message
 from engines.llama.abilities import usable_rows, widest_tree
 from engines.llama.exact import WIDTHS, exact_shape
@@ -25,6 +26,9 @@ from engines.llama.threads import default_threads
 from engines.llama.vocabulary import LlamaVocabulary
 from engines.llama.weights import Context, Weights
 from engines.weights import fingerprint
+
+SHORTEST_CONTEXT = 256
+"""Tokens below which no chat is possible; also the step in which llama.cpp grows its cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,11 @@ def load(
 def _make_target(weights: Weights, threads: int, length: int, exact: bool) -> LlamaTarget:
     rows = widest_tree(weights.on_device)
     length = min(length, weights.trained_length)
+    if length < SHORTEST_CONTEXT:
+        raise ModelError(
+            f"{weights.path} would run with a context of {length} tokens;"
+            f" specchat needs {SHORTEST_CONTEXT}: raise the context length or choose another file"
+        )
     # In exact mode the last decodes of a full context still have their whole width.
     context = Context(weights, length + exact * max(WIDTHS), rows=rows, threads=threads)
     shape = Shape(length, usable_rows(context, rows), chains_only=weights.keeps_states)

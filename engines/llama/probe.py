@@ -68,7 +68,8 @@ def _environment() -> dict[str, str]:
 def _death(child: subprocess.CompletedProcess[bytes]) -> str:
     if child.returncode == -signal.SIGKILL:
         return "takes more memory than there is"
-    return f"crashes llama.cpp ({_last_line(child.stderr) or f'exit code {child.returncode}'})"
+    words = _last_line(child.stderr).partition(": GGML_ASSERT")
+    return f"crashes llama.cpp ({(words[1] + words[2])[2:] or f'exit code {child.returncode}'})"
 
 
 def _last_line(output: bytes) -> str:

@@ -19,6 +19,7 @@ from datastores.errors import ContextOverflowError, ModelError
 from engines.llama import native
 from engines.llama.batch import Batch
 from engines.llama.branches import Branches, lay_out
+from engines.llama.governor import Governor
 from engines.llama.pace import Pace
 from engines.llama.views import Views
 from engines.llama.weights import MICRO_BATCH, Context
@@ -49,10 +50,13 @@ class Shape:
 class LlamaTarget:
     """Implements `engines.target.Target`."""
 
-    def __init__(self, context: Context, shape: Shape, pace: Pace, fingerprint: str) -> None:
+    def __init__(
+        self, context: Context, shape: Shape, pace: Pace, governor: Governor, fingerprint: str
+    ) -> None:
         self._context = context.handle
         self._on_device = context.weights.on_device
         self._pace = pace
+        self._governor = governor
         self.fingerprint = fingerprint
         self.vocabulary_size = context.weights.vocabulary_size
         self.width = context.weights.width
@@ -228,7 +232,11 @@ class LlamaTarget:
     def _decode(self, batch: Batch, rows: int) -> None:
         """One forward pass. On failure the cache holds what it held before."""
         batch.struct.n_tokens = rows
+        threads, began = self._governor.threads, perf_counter()
         status = native.decode(self._context, batch.struct)
+        if self._governor.observe(rows, perf_counter() - began) != threads:
+            threads = self._governor.threads
+            native.set_threads(self._context, threads, threads)
         if status:
             self._drop_after(len(self._tokens))
             raise ModelError(f"llama.cpp could not evaluate {rows} tokens (status {status})")
