@@ -1,0 +1,1 @@
+"""The full-screen interface. Nothing else in specchat imports Textual."""

@@ -1,0 +1,99 @@
+"""The acceptance panel as a column, for wide screens. Pure layout."""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.renderables.digits import Digits
+
+from app.figures import Figures
+from app.interface import wording
+from app.interface.detail import detail
+from app.interface.ink import Ink, lead, parts, speed, speed_bar, stacked_bar, trend
+
+ROOMY = 30
+"""Rows from which the lead is written in large digits."""
+
+LABEL = 7
+"""Columns of the words beside the bars of speed."""
+
+
+def column(figures: Figures, width: int, height: int, ink: Ink, *, detailed: bool) -> list[Text]:
+    """Lines of at most `width` columns."""
+    if figures.outlook is None:
+        return [Text(line, style=ink.dim) for line in wording.wrapped(wording.PROMISE, width)]
+    lines = [
+        *_lead(figures, height, ink),
+        Text(),
+        *_speeds(figures, width, ink),
+        Text(),
+        *_words(figures, width, ink),
+        Text(),
+        *_drafts(figures, width, ink),
+    ]
+    if detailed:
+        return [*lines, Text(), *detail(figures, width, ink)]
+    return [*lines, Text(), *_session(figures, ink), Text(), Text("F2 more", style=ink.dim)]
+
+
+def _lead(figures: Figures, height: int, ink: Ink) -> list[Text]:
+    """The ratio; in large digits where there is room and something to be proud of."""
+    pace = figures.now
+    if height < ROOMY or not wording.is_faster(pace) or figures.outlook is None:
+        return [lead(figures, ink)]
+    number = wording.mark(figures.outlook) + wording.times(pace.ratio)
+    style = ink.accent + Style(bold=True)
+    drawn = Digits(number.replace("×", "x").replace("~", "")).render(style)
+    rows = [part.text for part in drawn if isinstance(part, Segment) and part.text != "\n"]
+    lines = [Text.assemble((row.rstrip(), style)) for row in rows]
+    lines[-1].append(" faster", style=ink.text)
+    if number.startswith("~"):
+        lines[-1].append(" (estimate)", style=ink.dim)
+    return lines
+
+
+def _speeds(figures: Figures, width: int, ink: Ink) -> list[Text]:
+    columns = width - LABEL - len(" ~1,234 tok/s")
+    lines = []
+    for plain, label in ((False, "now" if figures.writing else "last"), (True, "plain")):
+        line = Text.assemble((label.ljust(LABEL), ink.dim))
+        line.append_text(speed_bar(figures, plain, columns, ink))
+        value = speed(figures, plain, ink)
+        line.pad_right(width - columns - LABEL - value.cell_len)
+        lines.append(line + value)
+    return lines
+
+
+def _words(figures: Figures, width: int, ink: Ink) -> list[Text]:
+    lines = [_title("words from", ink), stacked_bar(figures, width, ink)]
+    for part in parts(figures.shares):
+        letter = (part.source.letter, ink.of(part.source) + Style(bold=True))
+        line = Text.assemble(letter, (f" {part.source.label}", ink.text))
+        share = wording.percent(part.share)
+        line.pad_right(width - line.cell_len - len(share))
+        lines.append(line + Text(share, style=ink.dim))
+    return lines
+
+
+def _drafts(figures: Figures, width: int, ink: Ink) -> list[Text]:
+    assert figures.outlook is not None
+    lines = [_title("drafts", ink)]
+    if figures.outlook.paused:
+        paused = wording.wrapped(wording.pause(figures.outlook), width)
+        lines += [Text(line, style=ink.warning) for line in paused]
+    lines += [
+        Text(wording.accepted(figures), style=ink.text),
+        Text(wording.calls(figures), style=ink.text),
+        Text.assemble(("last 5 min ", ink.dim), trend(figures, ink)),
+    ]
+    return lines
+
+
+def _session(figures: Figures, ink: Ink) -> list[Text]:
+    tokens = f"{figures.session.tokens:,} tokens · {wording.saved(figures)}"
+    return [_title("this session", ink), Text(tokens, style=ink.text)]
+
+
+def _title(text: str, ink: Ink) -> Text:
+    return Text(text, style=ink.dim + Style(bold=True))

@@ -1,0 +1,69 @@
+"""Every command of the interface, once: its name, its key, and what it says of itself.
+
+Key bindings, the help screen and the command palette are all made from this table. `id`s are stable:
+they are what keys are remapped by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual.binding import Binding
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command.
+
+    Attributes:
+        id: stable name.
+        title: what it is called.
+        help: one line on what it does.
+        action: the action of the chat screen that it runs.
+        key: keys that run it, separated by commas; empty for none.
+        always: whether the key works wherever the focus is, even where it would type something.
+    """
+
+    id: str
+    title: str
+    help: str
+    action: str
+    key: str = ""
+    always: bool = False
+
+    def binding(self) -> Binding:
+        """The binding of its keys."""
+        return Binding(self.key, self.action, self.title, priority=self.always, id=self.id)
+
+
+COMMANDS = (
+    Command("help", "Help", "Every key, and what the panel means", "help", "f1", True),
+    Command("panel", "More figures", "Show or hide the raw figures", "more", "f2", True),
+    Command(
+        "tint",
+        "Colour words by source",
+        "Tint each word of this session's answers by where it came from",
+        "tint",
+        "f3",
+        True,
+    ),
+    Command(
+        "reasoning",
+        "Unfold reasoning",
+        "Show or fold what the model thought before it answered",
+        "reasoning",
+        "f4",
+        True,
+    ),
+    Command("chat.new", "New chat", "Begin an empty chat", "new_chat", "ctrl+n", True),
+    Command("chat.list", "Chats", "Go to the list of chats, or hide it", "chats", "ctrl+o", True),
+    Command("chat.newer", "Newer chat", "Go up in the list of chats", "step(-1)", "alt+up", True),
+    Command(
+        "chat.older", "Older chat", "Go down in the list of chats", "step(1)", "alt+down", True
+    ),
+    Command("answer.stop", "Stop", "Stop the answer; what was written stays", "stop", "escape"),
+    Command("scroll.start", "First message", "Scroll to the start", "start", "ctrl+home", True),
+    Command("scroll.end", "Last message", "Scroll to the end", "end", "ctrl+end", True),
+    Command("theme", "Change the colours", "Choose a theme, dark or light", "theme"),
+    Command("quit", "Quit", "Leave; everything written is kept", "quit", "ctrl+q", True),
+)

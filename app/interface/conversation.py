@@ -1,0 +1,224 @@
+"""The middle of the screen: one chat, its transcript and its prompt.
+
+Owns which chat is open, its turn at hand and the texts not sent yet. A question is never lost: what
+cannot be sent or comes to nothing goes back into the prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic, thread_time
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import Center, Vertical
+
+from app.figures import Figures
+from app.interface.answer import GROWING, Answer
+from app.interface.entries import Question
+from app.interface.live import Live
+from app.interface.messages import (
+    Arrived,
+    ChatsChanged,
+    FiguresChanged,
+    Scrolled,
+    Submitted,
+)
+from app.interface.outbox import Outbox, Pacer
+from app.interface.panel import Panel
+from app.interface.prompt import Prompt
+from app.interface.talk import Model, Talk, Turn
+from app.interface.thread import asked, entries, parent_of_next, until
+from app.interface.topbar import TopBar
+from app.interface.transcript import Transcript
+from app.sanitise import one_line
+from datastores.errors import SpecchatError
+from datastores.history import History
+from datastores.records import ASSISTANT, INTERRUPTED, Message
+
+BUSY = "an answer is still being written: Esc stops it; then send again"
+LOADING = "loading the model…"
+STOPS = "Esc stops"
+
+
+class Conversation(Vertical):
+    """One open chat.
+
+    Attributes:
+        chat: id of the open chat; None while it is empty and unstored.
+        talk: the conversation with the model.
+    """
+
+    BLANK = True  # draws nothing itself
+
+    def __init__(self, history: History, open_model: Callable[[], Model], figures: Figures) -> None:
+        super().__init__(id="conversation")
+        self.chat: int | None = None
+        self._outbox = Outbox(lambda: self.post_message(Arrived()))
+        self.talk = Talk(open_model, self._outbox)
+        self._history = history
+        self._figures = figures
+        self._live = Live(figures, lambda: self.post_message(FiguresChanged()))
+        self._pacer = Pacer()
+        self._waiting = False
+        self._thread: list[Message] = []
+        self._unsent: dict[int | None, str] = {}
+
+    def compose(self) -> ComposeResult:
+        yield TopBar()
+        yield Transcript()
+        with Center():
+            yield Prompt()
+        yield Panel(self._figures, wide=False)
+
+    @property
+    def transcript(self) -> Transcript:
+        return self.query_one(Transcript)
+
+    @property
+    def prompt(self) -> Prompt:
+        return self.query_one(Prompt)
+
+    @property
+    def bar(self) -> TopBar:
+        return self.query_one(TopBar)
+
+    def on_mount(self) -> None:
+        self.transcript.show(entries([], None))
+        self.prompt.focus()
+        self.bar.state = LOADING
+        # After the first frame: what loading imports would hold it up.
+        self.call_after_refresh(self._load)
+
+    def open(self, chat: int | None) -> None:
+        """Show a chat at its end; None: an empty one."""
+        try:
+            messages = self._history.thread(chat) if chat is not None else []
+        except SpecchatError as error:
+            self.complain(error)
+            return
+        self._unsent[self.chat], self.chat = self.prompt.text, chat
+        self._take_over(messages)
+        turn = self.talk.turn if self.talk.turn and self.talk.turn.chat == chat else None
+        self.transcript.show(entries(messages, turn))
+        self.prompt.text = self._unsent.pop(chat, "")
+        self.prompt.move_cursor(self.prompt.document.end)
+        self.prompt.focus()
+        self.post_message(ChatsChanged())
+
+    def stop(self) -> None:
+        """Stop the answer at hand."""
+        if self.talk.turn is not None:
+            self.bar.state = "stopping…"
+            self.talk.stop()
+
+    def complain(self, problem: SpecchatError | str) -> None:
+        """Say what went wrong, in one line."""
+        self.notify(one_line(str(problem), 400), severity="error", markup=False, timeout=15)
+
+    @work
+    async def _load(self) -> None:
+        try:
+            model = await self.talk.load()
+        except SpecchatError as error:
+            self.bar.failed, self.bar.state = True, "no model"
+            self.complain(error)
+            return
+        self.bar.model = model.name
+        if self.bar.state == LOADING:
+            self.bar.state = ""
+
+    @on(Submitted)
+    def _send(self, event: Submitted) -> None:
+        if self.talk.turn is not None:
+            self.complain(BUSY)
+            return
+        try:
+            turn = self._next_turn(event.text)
+        except SpecchatError as error:
+            self.complain(error)
+            return
+        self.prompt.clear()
+        self.prompt.border_subtitle = STOPS
+        self.transcript.show(entries(self._thread, turn))
+        self._see_through(turn)
+
+    def _next_turn(self, text: str) -> Turn:
+        """A turn for `text` at the end of the open chat, or in a new one."""
+        if self.chat is None:
+            self.chat = self._history.create_chat().id
+        answer = Answer()
+        answer.status = "" if self.talk.model else "waiting for the model to be loaded…"
+        return Turn(self.chat, parent_of_next(self._thread), text, Question(text), answer)
+
+    @work
+    async def _see_through(self, turn: Turn) -> None:
+        """See a turn through, from the question to the stored answer."""
+        try:
+            await self.talk.ask(turn)
+        except SpecchatError as error:
+            self.complain(error)
+        self._draw(turn)
+        if turn.answer.finish == GROWING:
+            self._live.end(turn.answer, INTERRUPTED)
+            self.transcript.update_entry(turn.answer)
+        self.prompt.border_subtitle = ""
+        self.bar.state = "" if self.talk.model else self.bar.state
+        self._settle(turn)
+
+    def _settle(self, turn: Turn) -> None:
+        """Take over what is stored, and give back a question that came to nothing."""
+        try:
+            messages = self._history.thread(turn.chat)
+        except SpecchatError as error:
+            self.complain(error)
+            return
+        answered = bool(messages) and messages[-1].role == ASSISTANT
+        if not answered or messages[-1].id == turn.parent:
+            self._give_back(turn, until(messages, turn.parent))
+        elif turn.chat == self.chat:
+            self._take_over(messages)
+        self.post_message(ChatsChanged())
+
+    def _give_back(self, turn: Turn, messages: list[Message]) -> None:
+        """Put the question back where it was written."""
+        if turn.chat == self.chat:
+            self._take_over(messages)
+            self.transcript.show(entries(messages, None))
+            self.prompt.put_back(turn.text)
+        else:
+            self._unsent[turn.chat] = turn.text
+
+    def _take_over(self, messages: list[Message]) -> None:
+        self._thread = messages
+        self.prompt.remember(asked(messages))
+
+    @on(Arrived)
+    def _drain(self) -> None:
+        """Draw what has arrived, now or as soon as the processor's share allows."""
+        if self._waiting or self.talk.turn is None:
+            return
+        wait = self._pacer.wait(monotonic(), thread_time())
+        if wait > 0:
+            self._waiting = True
+            self.set_timer(wait, self._wait_is_over)
+        else:
+            self._draw(self.talk.turn)
+
+    def _wait_is_over(self) -> None:
+        self._waiting = False
+        self._drain()
+
+    def _draw(self, turn: Turn) -> None:
+        self._pacer.drew(monotonic(), thread_time())
+        self._live.show(self._outbox.take(), turn.answer, monotonic())
+        self.transcript.update_entry(turn.answer)
+        if self._live.state:
+            self.bar.state = self._live.state
+
+    @on(Scrolled)
+    def _scroll(self, event: Scrolled) -> None:
+        if event.pages < 0:
+            self.transcript.action_page_up()
+        else:
+            self.transcript.action_page_down()

@@ -1,0 +1,93 @@
+"""The acceptance panel as three lines, for narrow screens. Pure layout."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from app.figures import Figures
+from app.interface import wording
+from app.interface.ink import Ink, Part, lead, parts, share_bar, speed, speed_bar, trend
+
+LABEL = 13
+"""Columns of what stands at the left of each line."""
+
+FULL = 40
+"""Columns that the bars of all words take together at most."""
+
+SPEED = len("1,234 tok/s  ")
+"""Columns of a speed."""
+
+HINT = "F2 more"
+
+
+def footer(figures: Figures, width: int, ink: Ink) -> list[Text]:
+    """Three lines of at most `width` columns."""
+    if figures.outlook is None:
+        lines = [Text(line, style=ink.dim) for line in wording.wrapped(wording.PROMISE, width)]
+        return [*lines, *[Text()] * 3][:3]
+    return [
+        _speeds(figures, width, ink),
+        _words(figures, width, ink),
+        _drafts(figures, width, ink),
+    ]
+
+
+def _speeds(figures: Figures, width: int, ink: Ink) -> Text:
+    line = Text.assemble(lead(figures, ink))
+    line.pad_right(max(1, LABEL - line.cell_len))
+    labels = ("now " if figures.writing else "last ", "plain ")
+    columns = (width - line.cell_len - len("".join(labels)) - 2 * SPEED) // 2
+    for label, plain in zip(labels, (False, True), strict=True):
+        value = speed(figures, plain, ink)
+        line.append(label, style=ink.dim)
+        line.append_text(speed_bar(figures, plain, max(4, min(columns, 24)), ink))
+        line.append(" ").append_text(value)
+        line.pad_right(max(1, SPEED - 1 - value.cell_len))
+    line.rstrip()
+    return line
+
+
+def _words(figures: Figures, width: int, ink: Ink) -> Text:
+    line = _label("words from", ink)
+    shown = _fitting(parts(figures.shares), width - LABEL)
+    room = min(width - LABEL - sum(_least(part) for part in shown), FULL)
+    for part in shown:
+        line.append_text(share_bar(part, 1 + int(part.share * room), ink))
+        line.append(f" {part.source.label} ", style=ink.text)
+        line.append(f"{wording.percent(part.share)}  ", style=ink.dim)
+    line.rstrip()
+    return line
+
+
+def _fitting(all_parts: list[Part], width: int) -> list[Part]:
+    """The largest sources that fit beside bars; the model alone last, and only where it fits too."""
+    *sources, own = [part for part in all_parts if part.share > 0 or not part.source.name]
+    shown: list[Part] = []
+    for part in (*sources, own):
+        if sum(map(_least, (*shown, part))) <= width - FULL // 4 or not shown:
+            shown.append(part)
+    return shown
+
+
+def _least(part: Part) -> int:
+    """Columns that a source takes with the shortest bar."""
+    return len(f"X {part.source.label} {wording.percent(part.share)}  ")
+
+
+def _drafts(figures: Figures, width: int, ink: Ink) -> Text:
+    assert figures.outlook is not None
+    line = _label("drafts", ink)
+    if figures.outlook.paused:
+        line.append(wording.pause(figures.outlook), style=ink.warning)
+    else:
+        line.append(f"{wording.accepted(figures)} · {wording.calls(figures)}", style=ink.text)
+        line.append(" · last 5 min ", style=ink.dim)
+        line.append_text(trend(figures, ink))
+    if line.cell_len + len(HINT) + 1 <= width:
+        line.pad_right(width - line.cell_len - len(HINT))
+        line.append(HINT, style=ink.dim)
+    return line
+
+
+def _label(text: str, ink: Ink) -> Text:
+    return Text.assemble((text.ljust(LABEL), ink.dim))

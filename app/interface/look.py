@@ -1,0 +1,128 @@
+"""The look of the transcript: Rich styles taken from the theme, and the console that lays text out.
+
+Owns how kinds of text are styled. The colours stand in `transcript.tcss`, as component classes.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, Token
+from rich.console import Console, RenderableType
+from rich.segment import Segment
+from rich.style import Style
+from rich.syntax import ANSISyntaxTheme
+from rich.theme import Theme
+from textual.color import Color
+
+from app.interface.sources import SOURCES, Source
+
+Line = list[Segment]
+"""One line of the screen, without its line break."""
+
+TINT = 0.28
+"""How strongly words are tinted by their source."""
+
+KINDS = frozenset(
+    {
+        "dim",
+        "accent",
+        "warning",
+        "question",
+        "question-bar",
+        "heading",
+        "code",
+        "code-inline",
+        "code-keyword",
+        "code-string",
+        "code-comment",
+        "code-name",
+        "quote",
+        "rule",
+    }
+)
+"""Kinds of text; for each there is a component class `transcript--KIND`."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Styles by kind, on a `background` that is dark or light."""
+
+    styles: dict[str, Style]
+    background: Color
+    dark: bool
+
+    def __getitem__(self, kind: str) -> Style:
+        return self.styles[kind]
+
+    def lines(self, renderable: RenderableType, width: int) -> list[Line]:
+        """Lay `renderable` out in `width` columns."""
+        console = self._console
+        options = console.options.update(width=max(width, 1), height=None)
+        return console.render_lines(renderable, options, pad=False)
+
+    @cached_property
+    def tints(self) -> dict[int, tuple[Style, Style]]:
+        """For each source, the style of its letter and of its words."""
+        return {bit: self._tint(source) for bit, source in SOURCES.items()}
+
+    @cached_property
+    def code_theme(self) -> ANSISyntaxTheme:
+        """The colours of source code."""
+        return ANSISyntaxTheme(self._code_styles())
+
+    @cached_property
+    def _console(self) -> Console:
+        """A console that nothing is printed on: Rich lays text out only with one."""
+        return Console(
+            file=io.StringIO(),
+            color_system="truecolor",
+            theme=Theme(self._markdown_styles()),
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+        )
+
+    def _tint(self, source: Source) -> tuple[Style, Style]:
+        color = Color.parse(source.color(dark=self.dark))
+        ground = self.background.blend(color, TINT).rich_color
+        return Style(color=color.rich_color, bgcolor=ground, bold=True), Style(bgcolor=ground)
+
+    def _markdown_styles(self) -> dict[str, Style]:
+        return {
+            "markdown.paragraph": Style(),
+            "markdown.em": Style(italic=True),
+            "markdown.strong": Style(bold=True),
+            "markdown.s": Style(strike=True),
+            "markdown.code": self["code-inline"],
+            "markdown.block_quote": self["quote"],
+            "markdown.item": Style(),
+            "markdown.item.bullet": self["accent"],
+            "markdown.item.number": self["accent"],
+            "markdown.table.border": self["rule"],
+            "markdown.table.header": Style(bold=True),
+            "markdown.hr": self["rule"],
+        }
+
+    def _code_styles(self) -> dict[tuple[str, ...], Style]:
+        return {
+            Token: self["code"],
+            Comment: self["code-comment"],
+            Keyword: self["code-keyword"],
+            Operator.Word: self["code-keyword"],
+            String: self["code-string"],
+            Number: self["code-string"],
+            Name.Function: self["code-name"],
+            Name.Class: self["code-name"],
+            Name.Builtin: self["code-name"],
+            Name.Tag: self["code-name"],
+        }
+
+
+def make_look(style_of: Callable[[str], Style], background: Color, *, dark: bool) -> Look:
+    """The look, given the style of each component class."""
+    return Look({kind: style_of(f"transcript--{kind}") for kind in KINDS}, background, dark)

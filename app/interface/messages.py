@@ -1,0 +1,48 @@
+"""What widgets tell the screen. Messages go up; calls go down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual.message import Message
+
+
+@dataclass
+class Submitted(Message):
+    """The person sent `text`."""
+
+    text: str
+
+
+@dataclass
+class ChatChosen(Message):
+    """The person wants to read chat `chat`."""
+
+    chat: int
+
+
+@dataclass
+class ChatsLeft(Message):
+    """The person is done with the list of chats."""
+
+
+@dataclass
+class Scrolled(Message):
+    """The person scrolls the transcript by `pages` from within the prompt."""
+
+    pages: int
+
+
+@dataclass
+class Arrived(Message):
+    """Events of the answer wait to be shown."""
+
+
+@dataclass
+class ChatsChanged(Message):
+    """A chat was begun, went on, or another one was opened."""
+
+
+@dataclass
+class FiguresChanged(Message):
+    """The panel's figures are new."""

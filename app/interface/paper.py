@@ -1,0 +1,107 @@
+"""The rows of a transcript near the screen, and which entry each belongs to.
+
+Owns the window: the entries laid out, from `first` up to `last`. It grows at both ends as the person
+scrolls, so that a chat of thousands of messages costs no more to open than what is seen of it. Knows
+nothing of scrolling and widgets.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+from app.interface.entries import Entry
+from app.interface.rows import Frame, Row
+
+
+class Paper:
+    """Entries, and the rows of those laid out.
+
+    Attributes:
+        entries: all entries.
+        rows: the rows of `entries[first:last]`.
+    """
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.rows: list[Row] = []
+        self.first = 0
+        self.last = 0
+        self._starts: list[int] = []
+
+    def show(self, entries: Sequence[Entry], at: int) -> None:
+        """Take other entries, nothing laid out; the window will grow from entry `at`."""
+        self.entries = list(entries)
+        self.first = self.last = at
+        self.rows, self._starts = [], []
+
+    def grow_up(self, frame: Frame, rows: int) -> int:
+        """Lay out entries above, until at least `rows` rows came or the top is reached; how many."""
+        above: list[list[Row]] = []
+        added = 0
+        while added < rows and self.first > 0:
+            self.first -= 1
+            above.append(self.entries[self.first].rows(frame))
+            added += len(above[-1])
+        above.reverse()
+        self.rows[:0] = [row for entry in above for row in entry]
+        ends = list(accumulate(map(len, above), initial=0))
+        self._starts = ends[:-1] + [start + added for start in self._starts]
+        return added
+
+    def grow_down(self, frame: Frame, rows: int) -> None:
+        """Lay out entries below, until at least `rows` rows came or the end is reached."""
+        wanted = len(self.rows) + rows
+        while len(self.rows) < wanted and self.last < len(self.entries):
+            self._starts.append(len(self.rows))
+            self.rows += self.entries[self.last].rows(frame)
+            self.last += 1
+
+    def update(self, entry: Entry, frame: Frame) -> range:
+        """Lay `entry` out again; returns the rows that look different now."""
+        index = self._index(entry)
+        if index is None:
+            return range(0)
+        start, end = self._starts[index], self._end(index)
+        old, new = self.rows[start:end], entry.rows(frame)
+        same = next(
+            (
+                row
+                for row, (a, b) in enumerate(zip(old, new, strict=False))
+                if a is not b and a != b
+            ),
+            min(len(old), len(new)),
+        )
+        self.rows[start + same : end] = new[same:]
+        grown = len(new) - len(old)
+        for later in range(index + 1, len(self._starts)):
+            self._starts[later] += grown
+        return range(start + same, len(self.rows) if grown else start + len(new))
+
+    def lay_out_again(self, frame: Frame) -> None:
+        """Lay the whole window out for another frame."""
+        laid_out = [entry.rows(frame) for entry in self.entries[self.first : self.last]]
+        self.rows = [row for rows in laid_out for row in rows]
+        self._starts = list(accumulate(map(len, laid_out), initial=0))[:-1]
+
+    def at(self, row: int) -> tuple[Entry, int]:
+        """The entry a row belongs to, and which of its rows it is."""
+        index = bisect_right(self._starts, row) - 1
+        return self.entries[self.first + index], row - self._starts[index]
+
+    def start(self, entry: Entry) -> int | None:
+        """The first row of `entry`; None where it is not laid out."""
+        index = self._index(entry)
+        return None if index is None else self._starts[index]
+
+    def _index(self, entry: Entry) -> int | None:
+        """The place of `entry` in the window, looked for from the end, where things change."""
+        for index in range(self.last - 1, self.first - 1, -1):
+            if self.entries[index] is entry:
+                return index - self.first
+        return None
+
+    def _end(self, index: int) -> int:
+        following = index + 1
+        return self._starts[following] if following < len(self._starts) else len(self.rows)

@@ -1,0 +1,93 @@
+"""The prompt: where the person writes.
+
+Owns its keys (Enter sends, others make a newline), growing with the text, and recalling what was asked
+before. Sends nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.widgets import TextArea
+
+from app.interface.messages import Scrolled, Submitted
+from app.sanitise import clean
+
+
+class Prompt(TextArea):
+    """A text area that sends."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "send", "Send", priority=True, id="prompt.send"),
+        Binding("shift+enter,ctrl+j", "newline", "New line", priority=True, id="prompt.newline"),
+        Binding("pageup", "scroll(-1)", "Scroll up", id="prompt.scroll-up"),
+        Binding("pagedown", "scroll(1)", "Scroll down", id="prompt.scroll-down"),
+    ]
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(
+            id=id,
+            soft_wrap=True,
+            tab_behavior="focus",
+            show_line_numbers=False,
+            highlight_cursor_line=False,
+            placeholder="Ask anything",
+        )
+        # A blinking cursor would wake the idle machine twice a second.
+        self.cursor_blink = False
+        self._asked: Sequence[str] = ()
+        self._recalled: int | None = None
+
+    def remember(self, asked: Sequence[str]) -> None:
+        """Take what can be recalled, oldest first."""
+        self._asked = asked
+        self._recalled = None
+
+    def put_back(self, text: str) -> None:
+        """Return a text that could not be sent, before whatever was written since."""
+        self.text = f"{text}\n{self.text}" if self.text.strip() else text
+        self.move_cursor(self.document.end)
+
+    def action_send(self) -> None:
+        if self.text.strip():
+            self.post_message(Submitted(self.text))
+
+    def action_newline(self) -> None:
+        self.insert("\n")
+
+    def action_scroll(self, pages: int) -> None:
+        self.post_message(Scrolled(pages))
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        """Move up; in an empty prompt, or while recalling, recall what was asked before that."""
+        if select or not self._recall(-1):
+            super().action_cursor_up(select)
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        """Move down; while recalling, recall what was asked after that."""
+        if select or not self._recall(1):
+            super().action_cursor_down(select)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        """Paste as it was meant: terminals send line ends as carriage returns."""
+        event.text = clean(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        await super()._on_paste(event)
+
+    def _recall(self, step: int) -> bool:
+        """Step through what was asked; whether this was possible."""
+        at = len(self._asked) if not self.text else self._place()
+        if at is None or not 0 <= at + step <= len(self._asked) or (step > 0 and not self.text):
+            return False
+        self._recalled = at + step
+        self.text = self._asked[self._recalled] if self._recalled < len(self._asked) else ""
+        self.move_cursor(self.document.end)
+        return True
+
+    def _place(self) -> int | None:
+        """Which question stands in the prompt, untouched; None where none does."""
+        if self._recalled is None or self._recalled >= len(self._asked):
+            return None
+        return self._recalled if self.text == self._asked[self._recalled] else None

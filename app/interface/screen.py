@@ -1,0 +1,145 @@
+"""The one screen: chats at the left, the conversation, the panel at the right or below.
+
+Owns what stands where, and what each command does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from app.figures import Figures
+from app.interface.chats import Chats
+from app.interface.commands import COMMANDS
+from app.interface.conversation import Conversation
+from app.interface.help import Help
+from app.interface.messages import ChatChosen, ChatsChanged, ChatsLeft, FiguresChanged
+from app.interface.panel import Panel
+from app.interface.prompt import Prompt
+from app.interface.talk import Model
+from app.interface.topbar import NEW_CHAT
+from datastores.errors import SpecchatError
+from datastores.history import History
+
+WIDE = 120
+"""Columns from which the panel stands at the right."""
+
+BROAD = 150
+"""Columns from which the chats are listed without being asked for."""
+
+
+class ChatScreen(Screen[None]):
+    """Everything but help and palette."""
+
+    BLANK = True  # draws nothing itself
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        command.binding() for command in COMMANDS if command.key
+    ]
+
+    def __init__(self, history: History, open_model: Callable[[], Model]) -> None:
+        super().__init__()
+        self._history = history
+        self._figures = Figures()
+        self.conversation = Conversation(history, open_model, self._figures)
+        self._listed: bool | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Chats()
+        yield self.conversation
+        yield Panel(self._figures, wide=True)
+
+    @property
+    def chats(self) -> Chats:
+        return self.query_one(Chats)
+
+    def on_mount(self) -> None:
+        self._list_chats()
+        damaged = self._history.store.set_aside
+        if damaged is not None:
+            self.conversation.complain(f"the history was damaged: what was left is in {damaged}")
+
+    def on_resize(self, event: events.Resize) -> None:
+        width = event.size.width
+        self.set_class(width >= WIDE, "-wide")
+        self.set_class(width < WIDE, "-narrow")
+        self.set_class(width >= BROAD if self._listed is None else self._listed, "-listed")
+
+    @on(ChatsChanged)
+    def _list_chats(self) -> None:
+        """List the chats that hold anything, and name the open one."""
+        try:
+            chats = [chat for chat in self._history.chats() if chat.active is not None]
+        except SpecchatError as error:
+            self.conversation.complain(error)
+            return
+        opened = self.conversation.chat
+        self.chats.show(chats, opened)
+        titles = [chat.title for chat in chats if chat.id == opened]
+        self.conversation.bar.chat = titles[0] if titles else NEW_CHAT
+
+    @on(ChatChosen)
+    def _chosen(self, event: ChatChosen) -> None:
+        self.conversation.open(event.chat)
+
+    @on(ChatsLeft)
+    def _left(self) -> None:
+        self.conversation.prompt.focus()
+
+    @on(FiguresChanged)
+    def _figures_changed(self) -> None:
+        for panel in self.query(Panel):
+            panel.redraw()
+
+    def action_help(self) -> None:
+        groups = (
+            ("Everywhere", self.BINDINGS),
+            ("In the prompt", Prompt.BINDINGS),
+            ("In the list of chats", Chats.BINDINGS),
+        )
+        self.app.push_screen(Help(groups))
+
+    def action_more(self) -> None:
+        for panel in self.query(Panel):
+            panel.detailed = not panel.detailed
+
+    def action_tint(self) -> None:
+        self.conversation.transcript.tinted = not self.conversation.transcript.tinted
+
+    def action_reasoning(self) -> None:
+        self.conversation.transcript.toggle_reasoning()
+
+    def action_new_chat(self) -> None:
+        self.conversation.open(None)
+
+    def action_chats(self) -> None:
+        """Go to the list; from there, hide it."""
+        self._listed = not self.chats.has_focus
+        self.set_class(self._listed, "-listed")
+        (self.chats if self._listed else self.conversation.prompt).focus()
+
+    def action_step(self, step: int) -> None:
+        """Open the chat `step` places down the list."""
+        neighbour = self.chats.neighbour(step)
+        if neighbour is not None:
+            self.conversation.open(neighbour)
+
+    def action_stop(self) -> None:
+        self.conversation.stop()
+
+    def action_start(self) -> None:
+        self.conversation.transcript.go_to_start()
+
+    def action_end(self) -> None:
+        self.conversation.transcript.follow()
+
+    def action_theme(self) -> None:
+        self.app.action_change_theme()
+
+    def action_quit(self) -> None:
+        self.app.exit()

@@ -1,0 +1,121 @@
+"""How the sources of drafted words are called, coloured, lettered and textured on the screen.
+
+Owns only this vocabulary; which sources there are is settled in `engines.sources`. Letters and textures
+say the same as the colours, for those who cannot tell the colours apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engines.sources import CHATS, CODE, DENSE, NAMES, NOTES, PROMPT, RECYCLE, STUDENT
+
+MODEL = ""
+"""The name under which words go that nobody drafted: the model's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source of words.
+
+    Attributes:
+        name: its stable name in reports; `MODEL` for the model itself.
+        label: what a person calls it, in at most 16 characters.
+        meaning: one line for the help screen.
+        letter: one letter, different for each source; small: the same, to stand before a word.
+        texture: one character that fills its bars.
+        dark, light: its colour on a dark and on a light background.
+    """
+
+    name: str
+    label: str
+    meaning: str
+    letter: str
+    small: str
+    texture: str
+    dark: str
+    light: str
+
+    def color(self, *, dark: bool) -> str:
+        """Its colour on a dark background or a light one."""
+        return self.dark if dark else self.light
+
+
+SOURCES: dict[int, Source] = {
+    PROMPT: Source(
+        NAMES[PROMPT],
+        "this chat",
+        "words that stood in this chat before",
+        "T",
+        "ᵀ",
+        "▒",
+        "#6cb6ff",
+        "#0b62b8",
+    ),
+    CHATS: Source(
+        NAMES[CHATS],
+        "past chats",
+        "words the model wrote for you in other chats",
+        "P",
+        "ᴾ",
+        "▓",
+        "#f0a45d",
+        "#b35900",
+    ),
+    NOTES: Source(
+        NAMES[NOTES],
+        "notes",
+        "words from notes and documents you imported",
+        "N",
+        "ᴺ",
+        "░",
+        "#e3cf65",
+        "#7d6a00",
+    ),
+    CODE: Source(
+        NAMES[CODE],
+        "code",
+        "words from source code you imported",
+        "C",
+        "ᶜ",
+        "█",
+        "#c79bf2",
+        "#7a3fb5",
+    ),
+    DENSE: Source(
+        NAMES[DENSE],
+        "similar moments",
+        "what the model wrote when it was in a similar state before",
+        "S",
+        "ˢ",
+        "▚",
+        "#ef7d7d",
+        "#b3261e",
+    ),
+    STUDENT: Source(
+        NAMES[STUDENT],
+        "small model",
+        "words a small model, trained on this one's answers, guessed",
+        "M",
+        "ᴹ",
+        "▞",
+        "#6fd19c",
+        "#11723d",
+    ),
+    RECYCLE: Source(
+        NAMES[RECYCLE],
+        "habits",
+        "words this model often puts next, as seen in its earlier calculations",
+        "H",
+        "ᴴ",
+        "▄",
+        "#9fb0c9",
+        "#51627d",
+    ),
+}
+"""Every source by its bit, in the order in which credit is given."""
+
+OWN = Source(MODEL, "the model alone", "words nobody drafted", "·", "", "·", "#7d8590", "#6a737d")
+"""The rest: words the model had to write by itself."""
+
+BY_NAME: dict[str, Source] = {source.name: source for source in SOURCES.values()}

@@ -1,0 +1,137 @@
+"""The conversation behind the screen: one model, loaded and asked on one thread of its own.
+
+Owns that thread and the turn at hand. A message sent while the model is still loading waits in the
+thread's queue, because loading stands there before it. Knows no widgets; the screen is told of events
+through an outbox, and of the rest by what it awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.events import Event
+from app.interface.answer import Answer
+from app.interface.entries import Question
+from app.interface.outbox import Outbox
+from datastores.errors import ModelError
+
+PATIENCE = 1.0
+"""Seconds that leaving waits for the model to stop where it is."""
+
+
+class Answers(Protocol):
+    """What the conversation asks of `app.assistant.Assistant`."""
+
+    def answer(self, chat: int, parent: int | None, text: str) -> Iterator[Event]: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A loaded model: its name for people, who answers with it, and how it is closed."""
+
+    name: str
+    answers: Answers
+    close: Callable[[], None]
+
+
+@dataclass(slots=True)
+class Turn:
+    """A question on its way to an answer.
+
+    Attributes:
+        parent: the message it follows.
+        text: what was asked, as it was typed.
+    """
+
+    chat: int
+    parent: int | None
+    text: str
+    question: Question
+    answer: Answer
+
+
+class Talk:
+    """Loads a model, asks it, stops it.
+
+    Attributes:
+        turn: the turn at hand; None between turns.
+        model: None until it is loaded.
+    """
+
+    def __init__(self, open_model: Callable[[], Model], outbox: Outbox) -> None:
+        self.turn: Turn | None = None
+        self.model: Model | None = None
+        self._open_model = open_model
+        self._outbox = outbox
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
+        self._last: Future[None] | None = None
+        self._stopped = False
+
+    async def load(self) -> Model:
+        """Load the model.
+
+        Raises:
+            SpecchatError: why it cannot be used.
+        """
+        self._last = self._thread.submit(self._load)
+        await asyncio.wrap_future(self._last)
+        assert self.model is not None
+        return self.model
+
+    async def ask(self, turn: Turn) -> None:
+        """Answer `turn`; its events go to the outbox. Returns when all of them are there.
+
+        A turn that is stopped while it waits for the model returns without any.
+
+        Raises:
+            SpecchatError: why there is no answer, or no whole one.
+        """
+        self.turn, self._stopped = turn, False
+        self._last = self._thread.submit(self._answer, turn)
+        try:
+            await asyncio.wrap_future(self._last)
+        except asyncio.CancelledError:
+            if not self._last.cancelled():
+                raise  # not the turn but the screen that awaits it is being stopped
+        finally:
+            self.turn = None
+
+    def stop(self) -> None:
+        """Stop the turn at hand, wherever it is; what was written is kept."""
+        self._stopped = True
+        waiting = self.turn is not None and self._last is not None and self._last.cancel()
+        if self.model is not None and not waiting:
+            self.model.answers.stop()
+
+    def leave(self) -> None:
+        """Stop, and end the process at once if the model is in the middle of something long.
+
+        Everything shown is on the disk by then, but for the last moments. A thread inside the model
+        can neither be waited for (reading a long prompt or a large file takes minutes) nor be left
+        behind (it would run on among modules that are being torn down).
+        """
+        self.stop()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        if self._last is not None and wait([self._last], PATIENCE).not_done:
+            os._exit(0)
+        if self.model is not None:
+            self.model.close()
+
+    def _load(self) -> None:
+        self.model = self._open_model()
+
+    def _answer(self, turn: Turn) -> None:
+        if self.model is None:
+            raise ModelError("there is no model to ask: start specchat with another --model")
+        for event in self.model.answers.answer(turn.chat, turn.parent, turn.text):
+            self._outbox.put(event)
+            if self._stopped:
+                # Said before the answer began, it was not heard.
+                self.model.answers.stop()

@@ -1,0 +1,54 @@
+"""The house's two themes, and the colours it needs beside those every theme has."""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+DARK = Theme(
+    name="specchat-dark",
+    primary="#5ec4b0",
+    secondary="#7d8ea3",
+    accent="#5ec4b0",
+    warning="#e0b15e",
+    error="#e5736f",
+    success="#6fd19c",
+    foreground="#d7dce2",
+    background="#14171b",
+    surface="#1b1f24",
+    panel="#232830",
+    dark=True,
+    variables={
+        "code-inline": "#e0b98a",
+        "code-keyword": "#c79bf2",
+        "code-string": "#9fd08c",
+        "code-name": "#7ab8f5",
+    },
+)
+
+LIGHT = Theme(
+    name="specchat-light",
+    primary="#0b7a6b",
+    secondary="#5b6673",
+    accent="#0b7a6b",
+    warning="#9a6200",
+    error="#b3261e",
+    success="#11723d",
+    foreground="#22272e",
+    background="#fcfcfa",
+    surface="#f1f1ed",
+    panel="#e6e6e1",
+    dark=False,
+    variables={
+        "code-inline": "#8a4b12",
+        "code-keyword": "#7a3fb5",
+        "code-string": "#2c6e1f",
+        "code-name": "#0b62b8",
+    },
+)
+
+THEMES = (DARK, LIGHT)
+
+
+def own_variables(*, dark: bool) -> dict[str, str]:
+    """The house's variables, for themes that do not set them."""
+    return (DARK if dark else LIGHT).variables

@@ -1,0 +1,54 @@
+"""The line at the top: which chat this is, which model answers, and what it is doing."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual.reactive import reactive
+from textual.widgets import Static
+
+from app.sanitise import one_line
+
+NEW_CHAT = "New chat"
+
+
+class TopBar(Static):
+    """One line."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "topbar--dim",
+        "topbar--accent",
+        "topbar--warning",
+    }
+
+    chat: reactive[str] = reactive(NEW_CHAT)
+    """Title of the chat."""
+
+    model: reactive[str] = reactive("")
+    """Name of the model; empty while there is none."""
+
+    state: reactive[str] = reactive("")
+    """What the model is doing; empty while it waits for a question."""
+
+    failed: reactive[bool] = reactive(False)
+    """Whether `state` is a failure."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+
+    def render(self) -> Text:
+        state = "topbar--warning" if self.failed else "topbar--accent"
+        right = Text.assemble((one_line(self.model, 40), self._style("topbar--dim")))
+        if self.state:
+            right.append(" · " if self.model else "", style=self._style("topbar--dim"))
+            right.append(one_line(self.state, 40), style=self._style(state))
+        width = self.content_size.width
+        left = Text.assemble((one_line(self.chat) or NEW_CHAT, Style(bold=True)))
+        left.truncate(max(8, width - right.cell_len - 2), overflow="ellipsis")
+        left.pad_right(max(0, width - left.cell_len - right.cell_len))
+        return left + right
+
+    def _style(self, component: str) -> Style:
+        return Style(color=self.get_component_rich_style(component).color)
