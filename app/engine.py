@@ -77,8 +77,10 @@ class Engine:
         self.learned.save(self.costs, self.calibration)
 
 
-def load(options: Options, locations: Locations | None = None) -> Engine:
+def load(options: Options, locations: Locations | None = None, *, deepen: int = 0) -> Engine:
     """Load the model the person chose and wire it up.
+
+    With `deepen`, that many layers are added which change no token but cost what layers cost.
 
     Raises:
         ModelError: the file is missing, damaged or cannot run here.
@@ -89,6 +91,8 @@ def load(options: Options, locations: Locations | None = None) -> Engine:
     locations = locations or locate(options.data_dir)
     config = load_config(locations.settings)
     path = model_path(options, config)
+    if deepen:
+        path = deepened(path, deepen, locations.cache)
     model = load_model(
         path,
         gpu_layers=options.gpu_layers,
@@ -152,6 +156,19 @@ def model_path(options: Options, config: Config) -> Path:
 def embedded() -> Path:
     """The model that is shipped with specchat."""
     return Path(str(files("assets") / EMBEDDED))
+
+
+def deepened(path: Path, layers: int, cache: Path) -> Path:
+    """`path` with function-preserving layers added, made once and kept in the cache."""
+    from engines.deepen import deepen
+
+    changed = path.stat()
+    name = f"{path.stem}-{changed.st_size}-{changed.st_mtime_ns}-deepened-{layers}.gguf"
+    copy = cache / name
+    if not copy.exists():
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        deepen(path, layers, copy)
+    return copy
 
 
 def _sampling(options: Options, config: Config) -> Sampling:

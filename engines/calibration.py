@@ -21,6 +21,8 @@ from engines.sources import NAMES, credited
 
 RATE = 0.15
 """AdaGrad's step."""
+BATCH = 16
+"""Labels gathered before an update: the update's fixed cost is shared."""
 FORGET = 0.999
 """Decay of the squared gradients at each update, so that the weights keep following the text."""
 DECAY = 0.9995
@@ -44,6 +46,8 @@ class Calibration:
         self._weights = _prior()
         self._squares = np.full(FEATURES, 1.0)
         self._waiting: list[Waiting] = []
+        self._features: list[Matrix] = []
+        self._labels: list[float] = []
         self._hindsight = 0.0
         self._credited: dict[int, float] = {}
 
@@ -68,17 +72,16 @@ class Calibration:
 
     def learn(self, tokens: Sequence[int]) -> None:
         """Score every waiting proposal against the `tokens` that came, and update the weights."""
-        features: list[Matrix] = []
-        labels: list[NDArray[np.float64]] = []
         waiting = []
         for proposal in self._waiting:
-            if self._follow(proposal, tokens, features, labels):
+            if self._follow(proposal, tokens):
                 waiting.append(proposal)
             else:
                 self._count(proposal)
         self._waiting = waiting
-        if features:
-            self._update(np.concatenate(features), np.concatenate(labels))
+        if len(self._labels) >= BATCH:
+            self._update(np.concatenate(self._features), np.array(self._labels))
+            self._features, self._labels = [], []
 
     def forget_waiting(self) -> None:
         """The answer ended or another begins: what still waits for its label never gets one."""
@@ -93,21 +96,14 @@ class Calibration:
             return {}
         return {NAMES[bit]: count / self._hindsight for bit, count in self._credited.items()}
 
-    def _follow(
-        self,
-        proposal: Waiting,
-        tokens: Sequence[int],
-        features: list[Matrix],
-        labels: list[NDArray[np.float64]],
-    ) -> bool:
+    def _follow(self, proposal: Waiting, tokens: Sequence[int]) -> bool:
         """Walk the proposal along `tokens`; whether it still waits for more."""
         for token in tokens:
             children = proposal.children[proposal.row]
             if not children:
                 return False
-            rows = list(children.values())
-            features.append(proposal.merged.features[rows])
-            labels.append(np.array([1.0 if key == token else 0.0 for key in children]))
+            self._features.append(proposal.merged.features[list(children.values())])
+            self._labels += [1.0 if key == token else 0.0 for key in children]
             proposal.row = children.get(token, 0)
             if not proposal.row:
                 return False

@@ -39,6 +39,7 @@ class Costs:
         self._ratios: dict[int, deque[float]] = {}
         self._curve = [prior_ratio(max(rows, 1)) for rows in range(WIDTHS[-1] + 1)]
         self._since = 0
+        self._tables: dict[float, list[float]] = {}
 
     def observe(self, rows: int, length: int, seconds: float) -> None:
         """One cycle took `seconds` with `rows` rows at context length `length`."""
@@ -73,7 +74,9 @@ class Costs:
     def table(self, length: int) -> list[float]:
         """Seconds for 0, 1, 2 … rows, monotone from 1 row on; entry 0 is unused."""
         plain = self.plain(length)
-        return [plain * ratio for ratio in self._curve]
+        if plain not in self._tables:
+            self._tables = {plain: [plain * ratio for ratio in self._curve]}
+        return self._tables[plain]
 
     def unmeasured(self) -> list[int]:
         """Widths that still lack samples, narrow ones first."""
@@ -82,6 +85,7 @@ class Costs:
     def _refit(self) -> None:
         """Interpolate the medians, the prior's shape filling in what is not measured; isotonic."""
         self._since = 0
+        self._tables = {}
         points = [(1, 1.0)]
         for rows in sorted(self._ratios):
             points.append((rows, max(points[-1][1], median(self._ratios[rows]))))

@@ -35,7 +35,6 @@ from engines.step import (
 from engines.target import Floats, Rows, Target
 from engines.tree import DraftTree, root_only
 
-
 Kept = tuple[Floats, list[list[int]], Floats]
 """What a step keeps of a pass: hidden states, likeliest tokens, their logits."""
 
@@ -50,12 +49,11 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """One walk through a verified tree: rows stepped on, tokens drawn, their sources and gaps."""
+    """One walk through a verified tree: rows stepped on, tokens drawn and their sources."""
 
     path: list[int]
     tokens: list[int]
     sources: list[int]
-    gaps: list[float]
 
 
 def decode(
@@ -121,15 +119,14 @@ def walk_tree(
     Ends where no child carries the token drawn, at a stop token, or after `left` tokens.
     """
     children = tree.children() if len(tree) > 1 else [{}]
-    walk = Walk([], [], [], [])
+    walk = Walk([], [], [])
     row = 0
     while True:
-        token, gap = draw(rows.logits[row], len(context.tokens), context.tokens)
+        token = draw(rows.logits[row], len(context.tokens), context.tokens)
         child = children[row].get(token, 0)
         walk.path.append(row)
         walk.tokens.append(token)
         walk.sources.append(tree.sources[child])
-        walk.gaps.append(gap)
         context.tokens.append(token)
         if not child or token in ending.stops or len(walk.tokens) == left:
             return walk
@@ -141,9 +138,8 @@ def _keep(rows: Rows, path: Sequence[int], keep: int) -> Kept:
     hidden = rows.hidden[path, :]
     if not keep:
         return hidden, [[] for _ in path], np.empty((len(path), 0), np.float32)
-    logits = rows.logits[path, :] if len(path) > 1 else rows.logits[path[0]][None]
-    top = best_rows(logits, keep)
-    return hidden, top.tolist(), np.take_along_axis(logits, top, 1)
+    top, logits = best_rows(rows.logits[path, :], keep)
+    return hidden, top.tolist(), logits
 
 
 def _finish(token: int, ending: Ending, left: int, full: bool) -> str:
@@ -181,7 +177,6 @@ def _step(
         position=position,
         tokens=tuple(walk.tokens),
         sources=tuple(walk.sources),
-        gaps=tuple(walk.gaps),
         tree=tree,
         path=tuple(walk.path),
         proposals=proposals,

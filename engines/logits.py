@@ -5,6 +5,7 @@ Knows arrays only; the sampler decides what is drawn from them.
 
 from __future__ import annotations
 
+from functools import cache
 from math import isqrt
 
 import numpy as np
@@ -19,12 +20,12 @@ SMALL = 1024
 
 def best(row: Floats, count: int) -> Indices:
     """Indices of the `count` largest entries of `row` [V], largest first."""
-    chosen: Indices = best_rows(row[None], count)[0]
+    chosen: Indices = best_rows(row[None], count)[0][0]
     return chosen
 
 
-def best_rows(rows: Floats, count: int) -> Indices:
-    """For each of `rows` [n, V] the indices of its `count` largest entries: [n, count], in order.
+def best_rows(rows: Floats, count: int) -> tuple[Indices, Floats]:
+    """The `count` largest entries of each of `rows` [n, V], in order: indices, values [n, count].
 
     The vocabulary is folded into stripes and their element-wise maximum taken: the columns that
     hold the `count` largest maxima hold the `count` largest entries. One vectorised pass over V
@@ -33,22 +34,31 @@ def best_rows(rows: Floats, count: int) -> Indices:
     """
     number, size = rows.shape
     count = min(count, size)
+    each = np.arange(number)[:, None]
     stripes = isqrt(size // count)
     columns = size // stripes
-    each = np.arange(number)[:, None]
     if size < SMALL or columns <= count:
-        return _ordered(rows, each, rows.argpartition(size - count, axis=1)[:, -count:])
+        return _ordered(each, np.broadcast_to(np.arange(size), rows.shape), rows, count)
     folded = rows[:, : columns * stripes].reshape(number, stripes, columns).max(axis=1)
-    chosen = folded.argpartition(columns - count, axis=1)[:, -count:]
-    offsets = np.arange(0, columns * stripes, columns)
-    candidates = (chosen[:, None, :] + offsets[:, None]).reshape(number, -1)
+    chosen = folded.argpartition(columns - count, axis=1)[:, columns - count :]
+    candidates = (chosen[:, None, :] + _offsets(stripes, columns)).reshape(number, -1)
     if columns * stripes < size:
         rest = np.arange(columns * stripes, size)
         candidates = np.concatenate((candidates, np.tile(rest, (number, 1))), axis=1)
-    largest = rows[each, candidates].argpartition(candidates.shape[1] - count, axis=1)
-    return _ordered(rows, each, candidates[each, largest[:, -count:]])
+    return _ordered(each, candidates, rows[each, candidates], count)
 
 
-def _ordered(rows: Floats, each: Indices, indices: Indices) -> Indices:
-    ordered: Indices = indices[each, (-rows[each, indices]).argsort(axis=1)]
-    return ordered
+@cache
+def _offsets(stripes: int, columns: int) -> Indices:
+    return np.arange(0, columns * stripes, columns)[:, None]
+
+
+def _ordered(
+    each: Indices, candidates: Indices, values: Floats, count: int
+) -> tuple[Indices, Floats]:
+    """The `count` largest of each row's candidates, largest first."""
+    width = values.shape[1]
+    largest = values.argpartition(width - count, axis=1)[:, width - count :]
+    kept = values[each, largest]
+    order = (-kept).argsort(axis=1)
+    return candidates[each, largest[each, order]], kept[each, order]

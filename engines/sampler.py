@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from engines.logits import Indices, best
 from engines.target import Floats
 
-Draw = Callable[[Floats, int, Sequence[int]], tuple[int, float]]
-"""(row of logits [V], position, context so far) → (token, gap to the runner-up in the draw)."""
+Draw = Callable[[Floats, int, Sequence[int]], int]
+"""(row of logits [V], position, context so far) → token."""
+Score = Callable[[Floats, int], tuple[Indices, NDArray[np.float64]]]
+"""(row of logits, position) → the tokens that may be drawn and what is compared to draw one."""
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -52,19 +54,47 @@ class Sampling:
 
 def make_sampler(sampling: Sampling) -> Draw:
     """The draw for these settings."""
-    pick = _greedy if sampling.temperature <= 0 else _make_stochastic(sampling)
+    if sampling.temperature <= 0 and sampling.repeat_penalty == 1.0:
+        return lambda row, position, context: int(row.argmax())
+    scores = make_scores(sampling)
+
+    def draw(row: Floats, position: int, context: Sequence[int]) -> int:
+        tokens, values = scores(penalise(row, context, sampling), position)
+        return int(tokens[values.argmax()])
+
+    return draw
+
+
+def draw_gap(sampling: Sampling, row: Floats, position: int, context: Sequence[int]) -> float:
+    """By how much the draw at `position` is won: the difference of the two largest scores."""
+    _, values = make_scores(sampling)(penalise(row, context, sampling), position)
+    runner_up, winner = np.partition(values, -2)[-2:] if len(values) > 1 else (-np.inf, values[0])
+    return float(winner - runner_up)
+
+
+def make_scores(sampling: Sampling) -> Score:
+    """What is compared in a draw: logits at temperature 0, perturbed scaled logits else."""
+    if sampling.temperature <= 0:
+        return lambda row, position: (np.arange(row.shape[0]), row.astype(np.float64))
+
+    def perturbed(row: Floats, position: int) -> tuple[Indices, NDArray[np.float64]]:
+        tokens = candidates(row, sampling)
+        values = row[tokens].astype(np.float64) / sampling.temperature
+        return tokens, values + noise(sampling.seed, position, tokens)
+
+    return perturbed
+
+
+def penalise(row: Floats, context: Sequence[int], sampling: Sampling) -> Floats:
+    """`row` with the repeat penalty applied to a copy; `row` itself where the penalty is off."""
     if sampling.repeat_penalty == 1.0:
-        return lambda row, position, context: pick(row, position)
-
-    def penalised(row: Floats, position: int, context: Sequence[int]) -> tuple[int, float]:
-        recent = np.unique(np.asarray(context[-sampling.repeat_window :], dtype=np.intp))
-        row = row.copy()
-        kept = row[recent]
-        penalty = np.float32(sampling.repeat_penalty)
-        row[recent] = np.where(kept > 0, kept / penalty, kept * penalty)
-        return pick(row, position)
-
-    return penalised
+        return row
+    recent = np.unique(np.asarray(context[-sampling.repeat_window :], dtype=np.intp))
+    penalty = np.float32(sampling.repeat_penalty)
+    row = row.copy()
+    kept = row[recent]
+    row[recent] = np.where(kept > 0, kept / penalty, kept * penalty)
+    return row
 
 
 def noise(seed: int, position: int, tokens: Indices) -> NDArray[np.float64]:
@@ -89,29 +119,6 @@ def _mix(word: int) -> int:
     word = ((word ^ word >> 30) * 0xBF58476D1CE4E5B9) & MASK
     word = ((word ^ word >> 27) * 0x94D049BB133111EB) & MASK
     return word ^ word >> 31
-
-
-def _greedy(row: Floats, position: int) -> tuple[int, float]:
-    token = int(row.argmax())
-    before, behind = row[:token], row[token + 1 :]
-    runner_up = max(before.max(initial=-np.inf), behind.max(initial=-np.inf))
-    gap = float(row[token] - runner_up)
-    return token, gap
-
-
-def _make_stochastic(sampling: Sampling) -> Callable[[Floats, int], tuple[int, float]]:
-    scale = 1.0 / sampling.temperature
-
-    def pick(row: Floats, position: int) -> tuple[int, float]:
-        tokens = candidates(row, sampling)
-        sums = row[tokens].astype(np.float64) * scale
-        sums += noise(sampling.seed, position, tokens)
-        winner = int(sums.argmax())
-        token, largest = int(tokens[winner]), float(sums[winner])
-        sums[winner] = -np.inf
-        return token, largest - float(sums.max())
-
-    return pick
 
 
 def candidates(row: Floats, sampling: Sampling) -> Indices:

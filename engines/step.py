@@ -50,8 +50,6 @@ class Step:
             an answer is included.
         sources: for each emitted token, the bit set of sources whose *verified* draft carried it; 0
             where the target alone spoke (the last token of every step).
-        gaps: for each emitted token, by how much it won: the difference of the two largest values
-            compared in the draw (logits at T = 0, perturbed logits else).
         tree: what was verified; the root alone in plain decoding.
         path: rows of `tree` whose logits gave `tokens`, root first (k rows); they stand in the KV
             cache after the step.
@@ -68,7 +66,6 @@ class Step:
     position: int
     tokens: tuple[int, ...]
     sources: tuple[int, ...]
-    gaps: tuple[float, ...]
     tree: DraftTree
     path: tuple[int, ...]
     proposals: tuple[Proposal, ...]

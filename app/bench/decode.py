@@ -1,8 +1,8 @@
 """`specchat bench decode`: the same chats under several sets of drafters, interleaved and paired.
 
-Every chat is answered once by each set, one set right after the other, so that a machine whose speed
-drifts treats them alike. All sets answer the same prompts: later turns continue from plain decoding's
-answers. Speed-ups are medians over chats of paired ratios.
+Every chat is answered once by each set, one set right after the other, so that a machine whose
+speed drifts treats them alike. All sets answer the same prompts: later turns continue from plain
+decoding's answers. Speed-ups are medians over chats of paired ratios.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from app.events import Wrote
 from app.statistics import Statistics
 from app.turn import generate
 from engines.chat import Message
-from engines.sampler import Sampling
+from engines.sampler import Sampling, draw_gap
 from engines.step import Step
 
 PLAIN = "none"
@@ -26,10 +26,15 @@ PLAIN = "none"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One generated answer: its tokens, the gap at each draw, its statistics, its text."""
+    """One generated answer.
 
+    Attributes:
+        prompt, tokens: token ids of what it answers, and its own.
+        chain: draft tokens on the longest path of each draft, summed.
+    """
+
+    prompt: tuple[int, ...]
     tokens: tuple[int, ...]
-    gaps: tuple[float, ...]
     chain: int
     statistics: Statistics
     text: str
@@ -92,15 +97,15 @@ def answer_question(engine: Engine, messages: Sequence[Message], sampling: Sampl
             steps.append(event.step)
             pieces.extend(piece.text for piece in event.pieces)
     return Answer(
+        prompt=tuple(engine.target.tokens[: statistics.prompt_tokens]),
         tokens=tuple(token for step in steps for token in step.tokens),
-        gaps=tuple(gap for step in steps for gap in step.gaps),
         chain=sum(max(step.tree.depths()) for step in steps if not step.prefill),
         statistics=statistics,
         text="".join(pieces),
     )
 
 
-def summarise(row: Row, plain: Row) -> dict[str, object]:
+def summarise(row: Row, plain: Row, sampling: Sampling) -> dict[str, object]:
     """The row's figures, in the shape of `bench decode --json`."""
     answers = row.answers()
     pairs = list(zip(answers, plain.answers(), strict=True))
@@ -124,7 +129,9 @@ def summarise(row: Row, plain: Row) -> dict[str, object]:
             [1e3 * one.overhead_seconds / one.target_calls for one in calls] or [0.0]
         ),
         "identical": mean(one.tokens == other.tokens for one, other in pairs),
-        "largest_fork_gap": max((fork_gap(one, other) for one, other in pairs), default=0.0),
+        "largest_fork_gap": max(
+            (fork_gap(row.engine, sampling, one, other) for one, other in pairs), default=0.0
+        ),
         "by_drafter": total.by_source,
     }
 
@@ -145,12 +152,19 @@ def speedup(row: Row, plain: Row) -> float:
     return median(ratios) if ratios else 1.0
 
 
-def fork_gap(answer: Answer, plain: Answer) -> float:
-    """By how little the draw was decided where the answer forked from plain; 0 if it did not."""
-    for index, (one, other) in enumerate(zip(answer.tokens, plain.tokens, strict=False)):
-        if one != other:
-            return max(answer.gaps[index], plain.gaps[index])
-    return 0.0
+def fork_gap(engine: Engine, sampling: Sampling, answer: Answer, plain: Answer) -> float:
+    """By how little the draw is decided where the answer forked from plain; 0 if it did not.
+
+    Measured after the fact: the common beginning is read again and the draw's two best compared.
+    """
+    pairs = zip(answer.tokens, plain.tokens, strict=False)
+    same = next((index for index, (one, other) in enumerate(pairs) if one != other), None)
+    if same is None:
+        return 0.0
+    context = [*answer.prompt, *answer.tokens[:same]]
+    for _ in engine.target.prefill(context):
+        pass
+    return draw_gap(sampling, engine.target.tail.logits[0], len(context), context)
 
 
 def _calls(answers: Sequence[Answer]) -> int:

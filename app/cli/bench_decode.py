@@ -75,7 +75,7 @@ def decode(
                 bar.update(1)
     except KeyboardInterrupt:
         click.echo("interrupted: figures of the chats that are done", err=True)
-    summaries = [summarise(row, rows[0]) for row in rows if row.chats]
+    summaries = [summarise(row, rows[0], engine.sampling) for row in rows if row.chats]
     click.echo(_report(engine, deepen, costs, summaries, as_json))
 
 

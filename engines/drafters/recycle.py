@@ -9,8 +9,7 @@ something to say. The paper draws one fixed tree; here the kept probabilities de
 from __future__ import annotations
 
 from heapq import heappop, heappush
-
-import numpy as np
+from math import exp
 
 from engines.drafters.protocol import Context
 from engines.sources import RECYCLE
@@ -54,11 +53,13 @@ class TokenRecycling:
 
     def observe(self, step: Step) -> None:
         """Keep the successors of every token whose logits this pass gave."""
-        logits = step.top_logits
-        if not logits.shape[1]:
-            return
-        weights = np.exp(logits - logits[:, :1])
-        shares = (weights / weights.sum(axis=1, keepdims=True)).tolist()
-        tree_tokens = step.tree.tokens
-        for row, successors, share in zip(step.path, step.top_tokens, shares, strict=True):
-            self._successors[tree_tokens[row]] = list(zip(share, successors, strict=True))
+        tokens = step.tree.tokens
+        rows = zip(step.path, step.top_tokens, step.top_logits.tolist(), strict=True)
+        for row, successors, logits in rows:
+            if successors:
+                weights = [exp(logit - logits[0]) for logit in logits]
+                total = sum(weights)
+                self._successors[tokens[row]] = [
+                    (weight / total, successor)
+                    for weight, successor in zip(weights, successors, strict=True)
+                ]

@@ -174,7 +174,6 @@ def step_of(tree: DraftTree, seconds: float) -> Step:
         position=50,
         tokens=(1,),
         sources=(0,),
-        gaps=(1.0,),
         tree=tree,
         path=(0,),
         proposals=(),

@@ -153,7 +153,7 @@ def test_steps_account_for_every_token() -> None:
     position = 3
     for step in steps:
         assert step.position == position
-        assert len(step.tokens) == len(step.path) == len(step.sources) == len(step.gaps)
+        assert len(step.tokens) == len(step.path) == len(step.sources)
         assert step.hidden.shape == (len(step.tokens), 8)
         assert len(step.top_tokens) == len(step.tokens)
         assert all(top[0] == token for top, token in zip(step.top_tokens, step.tokens, strict=True))

@@ -74,7 +74,6 @@ def observed(root: int, successors: list[int], logits: list[float]) -> Step:
         position=1,
         tokens=(successors[0],),
         sources=(0,),
-        gaps=(1.0,),
         tree=root_only(root),
         path=(0,),
         proposals=(),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from engines.logits import best
-from engines.sampler import Sampling, candidates, make_sampler, noise
+from engines.sampler import Sampling, candidates, draw_gap, make_sampler, noise
 from engines.target import Floats
 
 OPEN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
@@ -41,7 +41,7 @@ def test_draws_follow_the_distribution() -> None:
     logits = row()
     draw = make_sampler(OPEN)
     count = 40_000
-    drawn = np.bincount([draw(logits, position, ())[0] for position in range(count)], minlength=12)
+    drawn = np.bincount([draw(logits, position, ()) for position in range(count)], minlength=12)
     expected = np.exp(logits - logits.max())
     expected /= expected.sum()
     deviation = np.abs(drawn - count * expected) / np.sqrt(count * expected * (1 - expected))
@@ -53,9 +53,9 @@ def test_the_draw_depends_on_nothing_but_seed_position_and_logits() -> None:
     first = make_sampler(Sampling(0.8, seed=3))
     again = make_sampler(Sampling(0.8, seed=3))
     other = make_sampler(Sampling(0.8, seed=4, top_k=0, top_p=1, min_p=0))
-    one = [first(logits, position, ())[0] for position in range(200)]
-    assert [again(logits, position, ())[0] for position in reversed(range(200))][::-1] == one
-    assert [other(logits, position, ())[0] for position in range(200)] != one
+    one = [first(logits, position, ()) for position in range(200)]
+    assert [again(logits, position, ()) for position in reversed(range(200))][::-1] == one
+    assert [other(logits, position, ()) for position in range(200)] != one
 
 
 def test_noise_is_standard_gumbel_and_independent_of_the_set() -> None:
@@ -69,7 +69,8 @@ def test_noise_is_standard_gumbel_and_independent_of_the_set() -> None:
 
 def test_greedy_takes_the_largest_and_tells_the_gap() -> None:
     logits = np.array([1.0, 4.0, 3.5, -2.0], np.float32)
-    assert make_sampler(Sampling(0.0))(logits, 0, ()) == (1, 0.5)
+    assert make_sampler(Sampling(0.0))(logits, 0, ()) == 1
+    assert draw_gap(Sampling(0.0), logits, 0, ()) == 0.5
     assert logits.tolist() == [1.0, 4.0, 3.5, -2.0]
 
 
@@ -88,6 +89,6 @@ def test_truncation_keeps_what_llama_cpp_would() -> None:
 def test_the_penalty_speaks_against_recent_tokens_only() -> None:
     logits = np.array([2.0, 1.9, -1.0], np.float32)
     draw = make_sampler(Sampling(0.0, repeat_penalty=1.5, repeat_window=2))
-    assert draw(logits, 0, [0, 1, 2])[0] == 0
-    assert draw(logits, 0, [1, 2, 0])[0] == 1
+    assert draw(logits, 0, [0, 1, 2]) == 0
+    assert draw(logits, 0, [1, 2, 0]) == 1
     assert logits.tolist() == pytest.approx([2.0, 1.9, -1.0])
