@@ -105,7 +105,7 @@ class LlamaTarget:
                 " shorten the prompt or raise the context length"
             )
         self.rewind(_common_prefix(self._tokens, tokens))
-        while len(tokens) - len(self._tokens) > SHORT:
+        while len(tokens) - len(self._tokens) > (self.padded_rows or SHORT):
             start = len(self._tokens)
             self._read(tokens[start : min(start + self._chunk, len(tokens) - 1)])
             yield len(self._tokens)

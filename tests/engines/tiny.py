@@ -1,0 +1,133 @@
+"""Tiny GGUF models with random weights and a vocabulary of choice, written on the spot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from gguf import GGUFWriter, TokenType
+
+WIDTH, HEADS, FORWARD, CONTEXT = 64, 2, 96, 512
+ATTENTION = ("q", "k", "v", "output")
+
+
+@dataclass(frozen=True)
+class Words:
+    """A SentencePiece-like vocabulary: <unk>, <s>, </s>, further controls, bytes, pieces."""
+
+    controls: Sequence[str] = ()
+    pieces: Sequence[str] = ()
+    add_bos: bool = True
+    add_space: bool = True
+
+    @property
+    def tokens(self) -> list[str]:
+        """Every token's text, in order of id."""
+        return [*self.heads, *(f"<0x{byte:02X}>" for byte in range(256)), *self.pieces]
+
+    @property
+    def heads(self) -> list[str]:
+        """The tokens that stand for no text."""
+        return ["<unk>", "<s>", "</s>", *self.controls]
+
+    @property
+    def types(self) -> list[TokenType]:
+        """Every token's kind."""
+        return [
+            TokenType.UNKNOWN,
+            *[TokenType.CONTROL] * (len(self.heads) - 1),
+            *[TokenType.BYTE] * 256,
+            *[TokenType.NORMAL] * len(self.pieces),
+        ]
+
+
+def write_words(writer: GGUFWriter, words: Words, template: str) -> None:
+    """The tokenizer's metadata."""
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(words.tokens)
+    writer.add_token_scores([float(-index) for index in range(len(words.tokens))])
+    writer.add_token_types(words.types)
+    writer.add_unk_token_id(0)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(words.add_bos)
+    writer.add_add_space_prefix(words.add_space)
+    if template:
+        writer.add_chat_template(template)
+
+
+def write_llama(path: Path, words: Words, template: str = "", blocks: int = 1) -> Path:
+    """A Llama of `blocks` blocks at `path`."""
+    writer = GGUFWriter(path, "llama")
+    writer.add_block_count(blocks)
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(WIDTH)
+    writer.add_feed_forward_length(FORWARD)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(WIDTH // HEADS)
+    write_words(writer, words, template)
+    shapes: dict[str, tuple[int, ...]] = {
+        "token_embd": (len(words.tokens), WIDTH),
+        "output": (len(words.tokens), WIDTH),
+        "output_norm": (WIDTH,),
+    }
+    for block in range(blocks):
+        shapes |= {f"blk.{block}.attn_{part}": (WIDTH, WIDTH) for part in ATTENTION}
+        shapes |= {f"blk.{block}.ffn_{part}": (FORWARD, WIDTH) for part in ("gate", "up")}
+        shapes[f"blk.{block}.ffn_down"] = (WIDTH, FORWARD)
+        shapes |= {f"blk.{block}.{part}_norm": (WIDTH,) for part in ("attn", "ffn")}
+    return write_tensors(writer, path, shapes)
+
+
+def write_mamba(path: Path, words: Words) -> Path:
+    """A recurrent model: its memory is one state, which cannot step back."""
+    inner, state, rank, kernel = 2 * WIDTH, 8, 4, 4
+    writer = GGUFWriter(path, "mamba")
+    writer.add_block_count(1)
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(WIDTH)
+    writer.add_feed_forward_length(0)
+    writer.add_head_count(0)
+    writer.add_ssm_conv_kernel(kernel)
+    writer.add_ssm_inner_size(inner)
+    writer.add_ssm_state_size(state)
+    writer.add_ssm_time_step_rank(rank)
+    writer.add_layer_norm_rms_eps(1e-5)
+    write_words(writer, words, "")
+    shapes = {
+        "token_embd": (len(words.tokens), WIDTH),
+        "output_norm": (WIDTH,),
+        "blk.0.attn_norm": (WIDTH,),
+        "blk.0.ssm_in": (2 * inner, WIDTH),
+        "blk.0.ssm_conv1d": (inner, kernel),
+        "blk.0.ssm_conv1d.bias": (inner,),
+        "blk.0.ssm_x": (rank + 2 * state, inner),
+        "blk.0.ssm_dt": (inner, rank),
+        "blk.0.ssm_dt.bias": (inner,),
+        "blk.0.ssm_a": (inner, state),
+        "blk.0.ssm_d": (inner,),
+        "blk.0.ssm_out": (WIDTH, inner),
+    }
+    return write_tensors(writer, path, shapes)
+
+
+def write_tensors(writer: GGUFWriter, path: Path, shapes: dict[str, tuple[int, ...]]) -> Path:
+    """Random float32 tensors; vectors near one, state matrices negative."""
+    random = np.random.default_rng(11)
+    for name, shape in shapes.items():
+        data = random.standard_normal(shape).astype(np.float32) / np.float32(shape[-1] ** 0.5)
+        if name.endswith("norm"):
+            data = 1 + data / 10
+        if name.endswith("ssm_a"):
+            data = -np.abs(data) - 1
+        bare = name.endswith(("bias", "ssm_a", "ssm_d"))
+        writer.add_tensor(name if bare else f"{name}.weight", data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
