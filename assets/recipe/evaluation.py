@@ -20,7 +20,7 @@ from assets.recipe.reader import UNFINISHED, Reader
 from assets.recipe.tokens import IM_END, render_prompt
 from assets.recipe.wording import Style
 
-_FRESH = Style(fresh=True, slips=0.0)
+_FRESH = Style(fresh=True, concrete=0.0, slips=0.0)
 _FENCE = re.compile(r"```sh\n(.*?)\n```", re.DOTALL)
 _NAME = re.compile(r"Use `([^`]+)`")
 

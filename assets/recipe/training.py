@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,36 +79,41 @@ class Run:
         self.model = Llama(shape)
         self.optimiser = Optimiser(self.model.to(self.device))
         self.model.to(self.dtype)
-        self.workers = self._make_workers()
         self.progress = Progress()
         if (folder / "progress.json").exists():
             self._restore()
         self.optimiser.live = dict(self.model.named_parameters())
         self.optimiser.publish()
 
-    def _make_workers(self) -> ThreadPoolExecutor:
-        if self.device.type == "cuda":
-            return ThreadPoolExecutor(1)
-        count = torch.get_num_threads()
-        torch.set_num_threads(1)
-        return ThreadPoolExecutor(count)
-
     def train(self, corpus: Corpus, course: Course, loss: Loss, seed: int) -> None:
-        """Train until the course's tokens are seen, from wherever the checkpoint stands."""
-        pieces = corpus.pieces(seed)
+        """Train until the course's tokens are seen, from wherever the checkpoint stands.
+
+        However it ends, an interrupt included, the checkpoint is written.
+        """
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            with ThreadPoolExecutor(1 if self.device.type == "cuda" else threads) as workers:
+                self._loop(corpus.pieces(seed), course, loss, workers)
+        finally:
+            torch.set_num_threads(threads)
+            self.save()
+
+    def _loop(self, pieces: Iterator[Piece], course: Course, loss: Loss, workers: Executor) -> None:
         for _ in range(self.progress.pieces):
             next(pieces)
         meter = Meter(course)
         saved = time.monotonic()
         while self.progress.tokens < course.tokens:
-            value = self._update(pieces, course, loss)
+            value = self._update(pieces, course, loss, workers)
             meter.show(self.progress, value)
             if time.monotonic() - saved > _SAVE_SECONDS:
                 self.save()
                 saved = time.monotonic()
-        self.save()
 
-    def _update(self, pieces: Iterator[Piece], course: Course, loss: Loss) -> float:
+    def _update(
+        self, pieces: Iterator[Piece], course: Course, loss: Loss, workers: Executor
+    ) -> float:
         """One step over as many pieces as make up the step's tokens; its mean loss."""
         share = rate_share(course, self.progress)
         chosen: list[Piece] = []
@@ -116,14 +121,16 @@ class Run:
             piece = next(pieces)
             chosen.append(Piece(piece.ids.to(self.device), piece.weights.to(self.device)))
         whole = float(sum(piece.weights.sum() for piece in chosen)) or 1.0
-        total = self._accumulate(chosen, loss, whole)
-        self.optimiser.step(course.matrix_rate * share, course.other_rate * share, self.workers)
+        total = self._accumulate(chosen, loss, whole, workers)
+        self.optimiser.step(course.matrix_rate * share, course.other_rate * share, workers)
         self.progress.pieces += len(chosen)
         self.progress.tokens += sum(piece.tokens for piece in chosen)
         self.progress.updates += 1
         return total
 
-    def _accumulate(self, pieces: list[Piece], loss: Loss, whole: float) -> float:
+    def _accumulate(
+        self, pieces: list[Piece], loss: Loss, whole: float, workers: Executor
+    ) -> float:
         """Add up the gradients of ``pieces``, each piece on a thread of its own; the mean loss.
 
         One-threaded products beat shared ones here, and do not stall where the machine is shared.
@@ -135,7 +142,7 @@ class Run:
             return value.item(), torch.autograd.grad(value, parameters)
 
         total = 0.0
-        for value, gradients in self.workers.map(work, pieces):
+        for value, gradients in workers.map(work, pieces):
             total += value
             for name, gradient in zip(self.optimiser.live, gradients, strict=True):
                 self.optimiser.add_gradient(name, gradient)

@@ -23,16 +23,6 @@ _STOP = _FILLERS | _words(
 )
 _DOUBLED = _words("get set put run cut stop log scan skip ping split strip plot grep")
 
-_FRESH_NAMED = (
-    "{ask} with {name}",
-    "{ask} using {name}",
-    "{name}: {ask}",
-    "{name} {keys}",
-    "with {name}, {ask}",
-    "using {name}, {ask}",
-    "in {name}, {ask}",
-)
-
 _NAMED = (
     "{ask} with {name}",
     "{ask} using {name}",
@@ -49,11 +39,13 @@ class Style:
     """Which wordings may be drawn.
 
     ``fresh`` draws the frames and synonyms that training never sees; ``change`` is the chance that
-    a word with synonyms is replaced.
+    a word with synonyms is replaced, ``concrete`` that a vague thing is named, ``slips`` that a
+    letter is mistyped.
     """
 
     fresh: bool = False
     change: float = 0.35
+    concrete: float = 0.3
     slips: float = 0.06
 
 
@@ -74,6 +66,14 @@ def _listed(text: str) -> list[str]:
 
 
 _USUAL, _FRESH = _table()
+_CONCRETE = {
+    vague: _listed(things)
+    for vague, _, things in (line.partition(":") for line in read_lines("concrete.txt"))
+}
+_CONCRETE = {
+    vague: _listed(things)
+    for vague, _, things in (line.partition(":") for line in read_lines("concrete.txt"))
+}
 _FRAMES = [line for line in read_lines("frames.txt") if not line.startswith("+ ")]
 _FRESH_FRAMES = [line[2:] for line in read_lines("frames.txt") if line.startswith("+ ")]
 
@@ -95,6 +95,16 @@ def reword(task: str, rng: Random, style: Style) -> str:
     if out and out[0][:1].isupper() and not out[0][1:2].isupper():
         out[0] = out[0][0].lower() + out[0][1:]
     return " ".join(out) or text
+
+
+def concrete(phrase: str, rng: Random) -> str:
+    """One vague thing of the phrase named: ``delete a file`` may read ``delete report.pdf``."""
+    found = [vague for vague in _CONCRETE if f" {vague} " in f" {phrase} "]
+    if not found:
+        return phrase
+    vague = max(found, key=len)
+    named = rng.choice(_CONCRETE[vague])
+    return f" {phrase} ".replace(f" {vague} ", f" {named} ", 1).strip()
 
 
 def _trim(task: str, rng: Random) -> str:
@@ -132,10 +142,11 @@ def keywords(phrase: str, rng: Random) -> str:
 
 
 def ask(phrase: str, rng: Random, style: Style, name: str | None = None) -> str:
-    """A question for ``phrase``, an imperative, naming the command where ``name`` is given.
+    """A question for ``phrase``, an imperative; naming the command where ``name`` is given.
 
     A phrase that is a question already keeps its form.
     """
+    phrase = concrete(phrase, rng) if rng.random() < style.concrete else phrase
     frame = rng.choice(_FRESH_FRAMES if style.fresh else _FRAMES)
     frame = "{do}" if phrase.endswith("?") else frame
     text = frame.format(do=phrase, doing=gerund(phrase), keys=keywords(phrase, rng))

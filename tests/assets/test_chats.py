@@ -1,0 +1,97 @@
+"""The kinds of chat: what is asked, what stands in the notes, what the right answer is."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from assets.recipe import chats
+from assets.recipe.chats import KINDS, Chat, Kind, Pool, make_chat
+from assets.recipe.evaluation import command_of, name_of, well_formed
+from assets.recipe.invented import disguise, invent_page
+from assets.recipe.notes import HEADER, NOT_COVERED, notes_message
+from assets.recipe.pages import read_pages, split
+from assets.recipe.prepare import make_pool
+from assets.recipe.wording import Style
+
+
+@pytest.fixture(scope="module")
+def pool(checkout: Path) -> Pool:
+    return make_pool(split(read_pages(checkout)))
+
+
+def _draw(kind: Kind, pool: Pool, count: int = 60) -> list[Chat]:
+    return [kind(pool, Random(seed), Style()) for seed in range(count)]
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_kind_asks_and_answers_in_turn(kind: Kind, pool: Pool) -> None:
+    for chat in _draw(kind, pool):
+        turns = [turn for turn in chat if turn.role != "system"]
+        assert [turn.role for turn in turns] == ["user", "assistant"] * (len(turns) // 2)
+        assert all(turn.role != "system" for turn in chat[1:])
+        assert all(turn.weight == 1.0 for turn in turns[1::2])
+        assert all(turn.weight == 0.0 for turn in turns[::2])
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_answer_is_well_formed(kind: Kind, pool: Pool) -> None:
+    for chat in _draw(kind, pool):
+        for turn in chat:
+            assert turn.text
+            assert turn.text == turn.text.strip()
+            assert turn.role != "assistant" or well_formed(turn.text)
+
+
+@pytest.mark.parametrize("kind", [chats.disguised, chats.invented, chats.several, chats.noted])
+def test_the_command_wanted_stands_in_the_notes(kind: Kind, pool: Pool) -> None:
+    asked = 0
+    for chat in _draw(kind, pool):
+        for turn in chat[1:]:
+            command = command_of(turn.text) if turn.role == "assistant" else ""
+            assert command in chat[0].text
+            asked += bool(command)
+    assert asked > 30
+
+
+def test_misled_answers_say_so_and_take_nothing_from_the_notes(pool: Pool) -> None:
+    told = 0
+    for chat in _draw(chats.misled, pool):
+        answer = chat[2].text
+        if answer.startswith(NOT_COVERED):
+            told += 1
+            assert f"# {name_of(answer)}\n" not in chat[0].text
+    assert told > 30
+
+
+def test_a_disguised_page_agrees_with_its_markdown(pool: Pool) -> None:
+    for seed in range(40):
+        page = disguise(pool.known[seed % len(pool.known)], Random(seed))
+        assert page.markdown.startswith(f"# {page.name}")
+        assert all(f"`{each.command}`" in page.markdown for each in page.examples)
+
+
+def test_an_invented_command_has_no_page(pool: Pool) -> None:
+    names = {page.name for page in pool.noted}
+    assert all(invent_page(pool.noted, Random(s)).name not in names for s in range(99))
+
+
+def test_the_same_seed_makes_the_same_chats(pool: Pool) -> None:
+    first, second = Random(8), Random(8)
+    assert [make_chat(pool, first, Style()) for _ in range(50)] == [
+        make_chat(pool, second, Style()) for _ in range(50)
+    ]
+
+
+def test_the_form_of_notes_is_the_documented_one() -> None:
+    assert notes_message(["# a\n", "b"]) == f"{HEADER}\n\n# a\n\nb"
+    card = Path(__file__).parents[2] / "assets" / "README.md"
+    assert HEADER in card.read_text(encoding="utf-8")
+
+
+def test_everyday_lines_name_a_command_and_phrases(pool: Pool) -> None:
+    assert len(pool.tasks) > 30
+    for task in pool.tasks:
+        assert task.phrases
+        assert task.answer.command
+        assert task.answer.what

@@ -1,0 +1,136 @@
+"""Tokens, batches, the optimiser and the loop."""
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from assets.recipe.batches import Corpus
+from assets.recipe.chats import Turn, make_chat
+from assets.recipe.distil import make_distillation_loss
+from assets.recipe.export import interleave
+from assets.recipe.model import Llama
+from assets.recipe.optimiser import orthogonalise
+from assets.recipe.pages import read_pages, split
+from assets.recipe.prepare import make_pool
+from assets.recipe.settings import Course, Shape
+from assets.recipe.tokens import IM_END, encode_chats, render_prompt, train_tokenizer
+from assets.recipe.training import Progress, Run, next_token_loss, rate_share
+from assets.recipe.wording import Style
+
+SHAPE = Shape(layers=1, width=64, hidden=64, vocabulary=400)
+COURSE = Course(tokens=8_000, step_tokens=1000, warm_steps=2)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(checkout: Path) -> Tokenizer:
+    pool = make_pool(split(read_pages(checkout)))
+    rng = Random(0)
+    chats = [make_chat(pool, rng, Style()) for _ in range(100)]
+    return train_tokenizer((turn.text for chat in chats for turn in chat), SHAPE.vocabulary)
+
+
+@pytest.fixture(scope="module")
+def corpus(checkout: Path, tokenizer: Tokenizer) -> Corpus:
+    pool = make_pool(split(read_pages(checkout)))
+    rng = Random(1)
+    ids, weights = encode_chats(tokenizer, [make_chat(pool, rng, Style()) for _ in range(150)])
+    starts = np.cumsum([0, *map(len, ids)], dtype=np.int64)
+    return Corpus(np.concatenate(ids), np.concatenate(weights), starts)
+
+
+@pytest.mark.parametrize(
+    "text", ["tar xf {{path/to/file12}}", "é → `x`\n```sh\nls\n```", " a  b\n"]
+)
+def test_any_text_comes_back(tokenizer: Tokenizer, text: str) -> None:
+    assert tokenizer.decode(tokenizer.encode(text).ids) == text
+
+
+def test_a_command_reads_the_same_in_a_page_and_in_a_fence(tokenizer: Tokenizer) -> None:
+    command = "git commit {{[-m|--message]}} {{message12}}"
+    plain = tokenizer.encode(command).ids
+    between = tokenizer.encode(f"`{command}`").ids
+    fenced = tokenizer.encode(f"```sh\n{command}\n```").ids
+    assert between[1:-1] == plain
+    assert any(fenced[at : at + len(plain)] == plain for at in range(len(fenced)))
+
+
+def test_pieces_of_a_chat_are_the_whole_chat(tokenizer: Tokenizer) -> None:
+    chat = (Turn("user", "list files"), Turn("assistant", "Use `ls`.", 1.0))
+    ids, weights = encode_chats(tokenizer, [chat])
+    whole = render_prompt(chat).removesuffix("<|im_start|>assistant\n")
+    assert ids[0].tolist() == tokenizer.encode(whole).ids
+    ends = np.flatnonzero(ids[0] == IM_END)
+    assert weights[0][ends].tolist() == [0, 100]
+
+
+def test_an_epoch_holds_every_chat_once(corpus: Corpus) -> None:
+    pieces = corpus.pieces(seed=3, most=512)
+    wanted = len(corpus.starts) - 1
+    rows = 0
+    weight = 0.0
+    while rows < wanted:
+        piece = next(pieces)
+        rows += len(piece.ids)
+        weight += float(piece.weights.sum())
+    assert rows == wanted
+    assert weight == pytest.approx(int(corpus.weights.sum()) / 100, rel=1e-4)
+
+
+def test_saved_arrays_come_back(corpus: Corpus, tmp_path: Path) -> None:
+    corpus.save(tmp_path)
+    np.testing.assert_array_equal(Corpus.load(tmp_path).ids, corpus.ids)
+
+
+def test_orthogonalise_brings_singular_values_close_to_one() -> None:
+    torch.manual_seed(0)
+    values = torch.linalg.svdvals(orthogonalise(torch.randn(2, 96, 48)))
+    assert values.min() > 0.5
+    assert values.max() < 1.4
+
+
+def test_the_rate_warms_up_holds_and_ends_at_zero() -> None:
+    shares = [rate_share(COURSE, Progress(tokens=t, updates=9)) for t in (0, 3200, 5600, 8000)]
+    assert shares == pytest.approx([1.0, 1.0, 0.5, 0.0])
+    assert rate_share(COURSE, Progress()) == 0.5
+
+
+def test_training_lowers_the_loss(corpus: Corpus, tmp_path: Path) -> None:
+    run = Run(SHAPE, tmp_path)
+    piece = next(corpus.pieces(seed=9))
+    before = next_token_loss(run.model, piece).item()
+    run.train(corpus, COURSE, next_token_loss, seed=1)
+    assert next_token_loss(run.model, piece).item() < 0.9 * before
+
+
+def test_a_resumed_run_ends_where_an_unbroken_one_does(corpus: Corpus, tmp_path: Path) -> None:
+    half = Course(tokens=4_000, step_tokens=1000, warm_steps=2, decay_from=0.0)
+    whole = Course(tokens=8_000, step_tokens=1000, warm_steps=2, decay_from=0.0)
+    broken = Run(SHAPE, tmp_path / "broken")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("assets.recipe.training.rate_share", lambda *_: 1.0)
+        broken.train(corpus, half, next_token_loss, seed=1)
+        resumed = Run(SHAPE, tmp_path / "broken")
+        assert resumed.progress == broken.progress
+        resumed.train(corpus, whole, next_token_loss, seed=1)
+        unbroken = Run(SHAPE, tmp_path / "unbroken")
+        unbroken.train(corpus, whole, next_token_loss, seed=1)
+    assert resumed.progress == unbroken.progress
+    for name, weight in unbroken.optimiser.state.items():
+        torch.testing.assert_close(resumed.optimiser.state[name], weight, rtol=1e-3, atol=1e-4)
+
+
+def test_a_student_equal_to_its_teacher_has_nothing_to_learn(corpus: Corpus) -> None:
+    torch.manual_seed(0)
+    teacher = Llama(SHAPE)
+    loss = make_distillation_loss(teacher)(teacher, next(corpus.pieces(seed=2)))
+    gradients = torch.autograd.grad(loss, list(teacher.parameters()))
+    assert max(float(each.abs().max()) for each in gradients) < 1e-3
+
+
+def test_interleaving_pairs_the_two_halves_of_a_head() -> None:
+    rows = torch.arange(8.0).reshape(8, 1)
+    assert interleave(rows, heads=2).flatten().tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
