@@ -37,6 +37,10 @@ class Intake:
         self._group.append(Done(source, file, digest, count))
         self._store_if_due()
 
+    def pass_over(self, known: int) -> None:
+        """Count documents of a file that did not change."""
+        self._report.unchanged += known
+
     def store(self) -> None:
         """Store what was taken."""
         puts = sum(isinstance(entry, Put) for entry in self._group)

@@ -7,7 +7,7 @@ documents, and into flaws where a part of it cannot be used while the rest can.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import BinaryIO
@@ -60,14 +60,33 @@ class Material:
         Raises:
             InputError: it has more than `limit` bytes, whatever it claims.
         """
-        too_large = InputError(f"larger than {mebibytes(limit)}")
-        if self.size > limit:
-            raise too_large
         with self.open() as stream:
             content = stream.read(limit + 1)
         if len(content) > limit:
-            raise too_large
+            raise InputError(f"larger than {mebibytes(limit)}")
         return content
+
+
+class Tracked:
+    """A material that tells how far it has been read.
+
+    Attributes:
+        material: the same, to be given to readers.
+    """
+
+    def __init__(self, material: Material) -> None:
+        self.material = replace(material, open=self._opened)
+        self._open = material.open
+        self._stream: BinaryIO | None = None
+
+    @property
+    def position(self) -> int:
+        """Where the stream that was opened last stands, in bytes; 0 when it is closed."""
+        return 0 if self._stream is None or self._stream.closed else self._stream.tell()
+
+    def _opened(self) -> BinaryIO:
+        self._stream = self._open()
+        return self._stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +114,10 @@ class Reader:
         claims: whether it is the one to read this, from the name and the head alone.
         read: the documents in it. Raises InputError, its message a reason as in `Flaw`, where
             nothing (more) of it can be used.
+        limit: largest file it reads, in bytes; None where it streams.
     """
 
     format: str
     claims: Callable[[Material], bool]
     read: Callable[[Material], Iterator[Outcome]]
+    limit: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from app.importing.archives import named_damage, opener
+from app.importing.limits import mebibytes
 from app.importing.material import Flaw, Material, Outcome, Reader
 from app.importing.redaction import redact
 from app.importing.walk import unreadable
@@ -27,6 +28,18 @@ def documents(material: Material, readers: Sequence[Reader]) -> Iterator[Outcome
         yield Flaw(material.name, str(error))
     except OSError as error:
         yield Flaw(material.name, unreadable(error))
+
+
+def too_large(material: Material, readers: Sequence[Reader]) -> bool:
+    """Whether it would be refused for its size alone, without a look at more than its head.
+
+    Raises:
+        OSError: not even that can be had.
+    """
+    if opener(material) is not None:
+        return False
+    limit = _reader(material, readers).limit
+    return limit is not None and material.size > limit
 
 
 def prepared(document: Document) -> tuple[Document, int]:
@@ -53,12 +66,18 @@ def _member(member: Material, readers: Sequence[Reader]) -> Iterator[Outcome]:
 
 
 def _read(material: Material, readers: Sequence[Reader]) -> Iterator[Outcome]:
-    reader = next(reader for reader in readers if reader.claims(material))
+    reader = _reader(material, readers)
+    if reader.limit is not None and material.size > reader.limit:
+        raise InputError(f"larger than {mebibytes(reader.limit)}")
     for outcome in reader.read(material):
         if isinstance(outcome, Document) and not any(part.text.strip() for part in outcome.parts):
             yield Flaw(material.name, "empty")
         else:
             yield outcome
+
+
+def _reader(material: Material, readers: Sequence[Reader]) -> Reader:
+    return next(reader for reader in readers if reader.claims(material))
 
 
 def _tidy(text: str) -> str:

@@ -129,7 +129,7 @@ SHAPES = (
     Shape(
         ("pass", "pwd"),
         re.compile(
-            rf"(?i){_PASSWORD}{_NAME_END}(['\"`]){_HOLES}{_CODE}(?P<secret>{_QUOTED}{{4,200}})(?=\1)"
+            rf"(?i){_PASSWORD}{_NAME_END}['\"`]{_HOLES}{_CODE}(?P<secret>{_QUOTED}{{4,200}})"
         ),
     ),
     Shape(

@@ -16,10 +16,10 @@ from time import perf_counter
 
 from app.importing.events import Event, Finished, Progress, Report, Searching, Skipped
 from app.importing.intake import Intake
-from app.importing.material import Flaw, Material, Reader
+from app.importing.material import Flaw, Material, Reader, Tracked
 from app.importing.readers import make_readers
 from app.importing.readers.worker import Worker
-from app.importing.reading import documents
+from app.importing.reading import documents, too_large
 from app.importing.walk import Found, unreadable, walk
 from datastores.errors import InputError
 from datastores.library import Library
@@ -72,31 +72,32 @@ def _read(
     started, size = perf_counter(), 0
     total = sum(item.material.size for item in found)
     for number, item in enumerate(found):
-        for flaw in _file(item, readers, library, intake, report):
+        tracked = Tracked(item.material)
+        for flaw in _file(item, tracked.material, readers, library, intake):
             if flaw is not None:
                 yield _skip(report, flaw)
-            seconds = perf_counter() - started
-            yield Progress(item.file, number, len(found), size, total, report.documents, seconds)
+            done, seconds = size + tracked.position, perf_counter() - started
+            yield Progress(item.file, number, len(found), done, total, report.documents, seconds)
         size += item.material.size
     intake.store()
 
 
 def _file(
-    item: Found, readers: Sequence[Reader], library: Library, intake: Intake, report: Report
+    item: Found, material: Material, readers: Sequence[Reader], library: Library, intake: Intake
 ) -> Iterator[Flaw | None]:
     """Read one file, unless it was; yields flaws, and None where there is only progress to tell."""
     yield None
     try:
-        digest = _digest(item.material)
+        digest = "" if too_large(material, readers) else _digest(material)
     except OSError as error:
-        yield Flaw(item.material.name, unreadable(error))
+        yield Flaw(material.name, unreadable(error))
         return
-    known = library.known(item.source, item.file, digest)
+    known = library.known(item.source, item.file, digest) if digest else 0
     if known:
-        report.unchanged += known
+        intake.pass_over(known)
         return
     count, whole = 0, True
-    for outcome in documents(item.material, readers):
+    for outcome in documents(material, readers):
         if isinstance(outcome, Flaw):
             whole = False
             yield outcome

@@ -1,8 +1,8 @@
 """The process that reads PDFs and web pages: `python -m app.importing.readers.child`.
 
-Owns the libraries that do it, and the limits on its own memory and time. A request on standard input
-is a line `FORM LENGTH` and that many bytes, an answer a line `text LENGTH` or `flaw LENGTH` and as
-much UTF-8. It ends with its input, so it outlives whoever started it by at most one file.
+Owns the libraries that do it, and the limits on its own memory and time. A request on standard
+input is a line `FORM LENGTH` and that many bytes, an answer a line `text LENGTH` or `flaw LENGTH`
+and as much UTF-8. It ends with its input, so it outlives whoever started it by at most one file.
 """
 
 from __future__ import annotations

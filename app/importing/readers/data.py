@@ -28,4 +28,4 @@ def _read(material: Material) -> Iterator[Outcome]:
     yield Document(material.name, (Part(CODE, decode(content)[0]),))
 
 
-READER = Reader("JSON", _claims, _read)
+READER = Reader("JSON", _claims, _read, DATA_BYTES)

@@ -20,7 +20,7 @@ def make_reader(worker: Worker) -> Reader:
         text = worker.extract("html", material.read(TEXT_BYTES))
         yield Document(material.name, (Part(NOTES, text),))
 
-    return Reader("HTML", _claims, read)
+    return Reader("HTML", _claims, read, TEXT_BYTES)
 
 
 def _claims(material: Material) -> bool:

@@ -56,4 +56,4 @@ def _cells(notebook: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield string(cell.get("cell_type")), lines
 
 
-READER = Reader("notebook", _claims, _read)
+READER = Reader("notebook", _claims, _read, TEXT_BYTES)

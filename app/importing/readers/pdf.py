@@ -17,7 +17,7 @@ def make_reader(worker: Worker) -> Reader:
         text = worker.extract("pdf", material.read(PDF_BYTES))
         yield Document(material.name, (Part(NOTES, text),))
 
-    return Reader("PDF", _claims, read)
+    return Reader("PDF", _claims, read, PDF_BYTES)
 
 
 def _claims(material: Material) -> bool:

@@ -72,6 +72,6 @@ def _document(material: Material, commands: str) -> Document:
     return Document(material.name, (Part(SHELL, commands),))
 
 
-BASH = Reader("bash history", _is_bash, _read_bash)
-ZSH = Reader("zsh history", _is_zsh, _read_zsh)
-FISH = Reader("fish history", _is_fish, _read_fish)
+BASH = Reader("bash history", _is_bash, _read_bash, TEXT_BYTES)
+ZSH = Reader("zsh history", _is_zsh, _read_zsh, TEXT_BYTES)
+FISH = Reader("fish history", _is_fish, _read_fish, TEXT_BYTES)

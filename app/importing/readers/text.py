@@ -55,4 +55,4 @@ def _source_names() -> tuple[frozenset[str], tuple[str, ...]]:
     return frozenset(simple), tuple(sorted(others))
 
 
-READER = Reader("text", _claims, _read)
+READER = Reader("text", _claims, _read, TEXT_BYTES)
