@@ -47,7 +47,11 @@ def _limit(size: int) -> None:
 
 def _try(path: Path) -> None:
     from engines.llama.abilities import usable_rows
+    from engines.llama.template import ChatTemplate
+    from engines.llama.vocabulary import LlamaVocabulary
     from engines.llama.weights import Context, Weights
 
     weights = Weights(path, gpu_layers=0)
+    vocabulary = LlamaVocabulary(weights.vocabulary, weights)
+    ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary)
     usable_rows(Context(weights, CELLS, rows=2, threads=1), rows=2)

@@ -7,17 +7,48 @@ tokens are looked for in literals alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
-from llama_cpp import llama_cpp as lib
+STRIPS_BEFORE, STRIPS_AFTER = 1 << 7, 1 << 8
+"""llama.cpp's LLAMA_TOKEN_ATTR_LSTRIP and _RSTRIP: a control token that eats whitespace."""
 
-from engines.llama.vocabulary import LlamaVocabulary
+
+class Tokenizer(Protocol):
+    """What prompts need of a vocabulary; see `engines.llama.vocabulary.LlamaVocabulary`."""
+
+    @property
+    def controls(self) -> Mapping[str, int]: ...
+
+    @property
+    def control_pattern(self) -> re.Pattern[str]: ...
+
+    @property
+    def stops(self) -> Collection[int]: ...
+
+    @property
+    def leading(self) -> Sequence[int]: ...
+
+    @property
+    def bos(self) -> int: ...
+
+    @property
+    def eos(self) -> int: ...
+
+    def text(self, token: int) -> str: ...
+
+    def attributes(self, token: int) -> int: ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def encode_on(self, text: str) -> list[int]: ...
 
 
 class Splicer:
     """Collects one prompt, left to right."""
 
-    def __init__(self, vocabulary: LlamaVocabulary) -> None:
+    def __init__(self, vocabulary: Tokenizer) -> None:
         self._vocabulary = vocabulary
         self._ids: list[int] = []
         self._run: list[str] = []
@@ -63,12 +94,12 @@ class Splicer:
 
     def _control(self, token: int) -> None:
         attributes = self._vocabulary.attributes(token)
-        if attributes & lib.LLAMA_TOKEN_ATTR_LSTRIP:
+        if attributes & STRIPS_BEFORE:
             self._run = ["".join(self._run).rstrip()]
         self._flush()
         self._ids.append(token)
         self._follows_text = False
-        self._strips_next = bool(attributes & lib.LLAMA_TOKEN_ATTR_RSTRIP)
+        self._strips_next = bool(attributes & STRIPS_AFTER)
 
     def _flush(self) -> None:
         text = "".join(self._run)

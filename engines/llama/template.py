@@ -7,6 +7,7 @@ the beginning-of-text token stands once, where the model's file asks for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,8 +15,7 @@ from datastores.errors import ModelError
 from engines.chat import Message
 from engines.llama.jinja import JinjaTemplate
 from engines.llama.segments import Framer, Literal, Segment, reopen_answers
-from engines.llama.splicer import Splicer
-from engines.llama.vocabulary import LlamaVocabulary
+from engines.llama.splicer import Splicer, Tokenizer
 
 CHATML = (
     "{% for message in messages %}"
@@ -33,12 +33,14 @@ class ChatTemplate:
         problem: why the file's own template is not used; empty if it is.
     """
 
-    def __init__(self, source: str, vocabulary: LlamaVocabulary) -> None:
+    def __init__(self, source: str, vocabulary: Tokenizer) -> None:
         self._vocabulary = vocabulary
         self._variables = {
             "bos_token": vocabulary.text(vocabulary.bos),
             "eos_token": vocabulary.text(vocabulary.eos),
         }
+        # A template that rewrites contents may change their case.
+        self._any_case = re.compile(vocabulary.control_pattern.pattern, re.IGNORECASE)
         self.problem = ""
         try:
             self._adopt(source or CHATML)
@@ -87,7 +89,7 @@ class ChatTemplate:
 
     def _harmless(self, content: str) -> str:
         """`content` with a space inside everything that would be read as a control token."""
-        return self._vocabulary.control_pattern.sub(lambda found: _spaced(found[0]), content)
+        return self._any_case.sub(lambda found: _spaced(found[0]), content)
 
 
 def _splice(splicer: Splicer, segment: Segment, following: Segment) -> None:
