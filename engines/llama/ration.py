@@ -53,6 +53,10 @@ class Ration:
             self.spend(1 + _extent(item))
         return value
 
+    def spend_shallow(self, value: Any) -> None:
+        """Pay for going over `value`'s items once."""
+        self.spend(1 + _extent(value))
+
     def spend_on_operator(self, operator: str, left: Any, right: Any) -> None:
         """Pay for `left operator right`."""
         if operator == "**":

@@ -22,11 +22,13 @@ from jinja2.visitor import NodeTransformer
 
 from engines.llama.ration import Ration
 
-FILTERS = (
-    "abs attr capitalize count d default dictsort e escape first float groupby indent int items"
-    " join last length list lower map max min reject rejectattr replace reverse safe select"
-    " selectattr sort string title trim unique upper"
+PICKING = (
+    "abs attr count d default dictsort first float groupby int items last length list map max min"
+    " reject rejectattr reverse select selectattr sort unique"
 )
+"""Filters that look at a value or pick from it: what lies within is not written out."""
+WRITING = "capitalize e escape indent join lower replace safe string title trim upper"
+"""Filters that make a string of all they are given."""
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -45,7 +47,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
             extensions=[GenerationTag, loopcontrols],
         )
         known = self.filters
-        self.filters = {name: self._paying(name, known[name]) for name in FILTERS.split()}
+        self.filters = {
+            name: self._paying(name, known[name]) for name in f"{PICKING} {WRITING}".split()
+        }
         self.filters["tojson"] = self._to_json
         del self.globals["lipsum"]
         self.globals.update(raise_exception=_raise_exception, strftime_now=_strftime_now)
@@ -80,6 +84,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 self.ration.spend_on_join(*values[:2])
             elif name == "indent":
                 self.ration.spend_on_join(str(values[0]).split("\n"), " " * _width(values[1:]))
+            elif name in PICKING.split():
+                self.ration.spend_shallow(values[0])
             else:
                 self.ration.spend_on(values)
             return filter_(*args, **kwargs)
