@@ -8,7 +8,7 @@ are the ones templates use. Every operation that makes something pays for it
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import wraps
 from typing import Any, NoReturn
@@ -58,6 +58,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Pay for methods of strings, then call as the sandbox does."""
         owner = getattr(getattr(__obj, "__wrapped__", __obj), "__self__", None)
         if isinstance(owner, str):
+            args = tuple(_reckonable(argument) for argument in args)
             values = (*args, *kwargs.values())
             __self.ration.spend_on_method(owner, __obj.__name__, values)
         return super().call(__context, __obj, *args, **kwargs)
@@ -77,6 +78,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         @wraps(filter_)
         def paid(*args: Any, **kwargs: Any) -> Any:
+            if name in WRITING.split():
+                args = (*args[:skipped], *map(_reckonable, args[skipped:]))
             values = (*args[skipped:], *kwargs.values())
             if name == "replace":
                 self.ration.spend_on_replace(*values)
@@ -144,6 +147,11 @@ class _AddForConcat(NodeTransformer):
         if node.environment is not None:
             total.set_environment(node.environment)
         return total
+
+
+def _reckonable(value: Any) -> Any:
+    """A generator as the list of its items: what it would yield can be paid for only then."""
+    return list(value) if isinstance(value, Iterator) else value
 
 
 def _width(arguments: tuple[Any, ...]) -> int:

@@ -53,6 +53,8 @@ HOSTILE = [
     "{% set x = ['a' * 1000] * 100000 %}{{ x|join }}",
     "{% set x = ['a' * 1000] * 100000 %}{{ (x|tojson)|length }}",
     "{% set x = ['a' * 1000] * 100000 %}{{ (x|string)|length }}",
+    "{% set m = [{'c': 'a' * 99999}] * 99999 %}{{ m|map(attribute='c')|join }}",
+    "{% set m = [{'c': 'a' * 99999}] * 99999 %}{{ ''.join(m|map(attribute='c')) }}",
     "{{ ('a\n' * 100000)|indent(100000) }}",
     "{{ lipsum(n=10 ** 9) }}",
     "{{ ''.__class__.__mro__ }}",
