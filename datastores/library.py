@@ -1,31 +1,22 @@
 """The library: the texts a person imported. SQLite is their only truth.
 
 Owns sources, their files, documents and texts. Refuses to know formats, tokens and models: what
-drafters use are projections of it, kept up by `changes` and `read`. A text is stored once, under
+drafters use are projections of it (see `datastores.corpus`). A text is stored once, under
 the digest of its content, however many documents hold it, and goes with the last of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from sqlite_utils import Database
 
 from datastores.database import Store
 from datastores.documents import Document, Done, Part, Put, Source
-from datastores.erasure import erase
+from datastores.erasure import erase_wanted, want_erasure
 from datastores.errors import InputError
 from datastores.library_schema import LIBRARY
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """How the library differs from what someone knows of it: digests of texts, in order."""
-
-    added: tuple[bytes, ...]
-    forgotten: tuple[bytes, ...]
 
 
 class Library:
@@ -84,7 +75,7 @@ class Library:
         with self.store.writing() as db:
             if not db.conn.execute("DELETE FROM sources WHERE path = ?", (path,)).rowcount:
                 raise InputError(f"{path} was not imported: `specchat sources` lists what was")
-            db.conn.execute("INSERT OR IGNORE INTO erasures VALUES (1)")
+            want_erasure(db)
 
     def erase(self) -> bool:
         """Leave no byte of what was forgotten, if anything was; tells whether there was work.
@@ -92,33 +83,20 @@ class Library:
         Raises:
             StoreError: another process keeps an older state; the wish stays noted.
         """
-        if not self.store.rows("SELECT 1 FROM erasures"):
-            return False
-        erase(self.store)
-        with self.store.writing() as db:
-            db.conn.execute("DELETE FROM erasures")
-        return True
+        return erase_wanted(self.store)
 
-    def changes(self, known: Iterable[bytes]) -> Changes:
-        """What came and went, seen from someone who knows the texts `known`."""
-        seen = frozenset(known)
-        rows = self.store.rows("SELECT digest FROM texts ORDER BY digest")
-        stored = [bytes(row["digest"]) for row in rows]
-        return Changes(
-            tuple(digest for digest in stored if digest not in seen),
-            tuple(sorted(seen.difference(stored))),
-        )
+    def digests(self) -> list[bytes]:
+        """The digests of all texts, in order."""
+        return [
+            bytes(row["digest"])
+            for row in self.store.rows("SELECT digest FROM texts ORDER BY digest")
+        ]
 
     def read(self, digest: bytes) -> tuple[Part, ...]:
         """The parts of one text, in order; none if it was forgotten meanwhile."""
         sql = "SELECT kind, content, role FROM parts WHERE text = ? ORDER BY position"
         rows = self.store.rows(sql, (digest,))
         return tuple(Part(row["kind"], row["content"], row["role"]) for row in rows)
-
-    def version(self) -> tuple[int, int]:
-        """Differs from an earlier answer of this object if anything was written in between."""
-        foreign = self.store.rows("PRAGMA data_version")[0]["data_version"]
-        return int(foreign), self.store.db.conn.total_changes
 
 
 _SOURCES = """

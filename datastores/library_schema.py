@@ -7,7 +7,8 @@ from sqlite_utils import Database
 
 def _sources_and_texts(db: Database) -> None:
     # Every key is made of content, none of counting: what is stored does not depend on the order in
-    # which it came, nor on what was stored and forgotten before.
+    # which it came, nor on what was stored and forgotten before. So wishes to erase have no lasting
+    # counter either; only the process that holds the work lock forgets and erases.
     db.executescript(
         """
         CREATE TABLE sources (path TEXT PRIMARY KEY) WITHOUT ROWID;

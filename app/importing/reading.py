@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from app.importing.archives import named_damage, opener
 from app.importing.limits import mebibytes
 from app.importing.material import Flaw, Material, Outcome, Reader
-from app.importing.redaction import redact
 from app.importing.walk import unreadable
 from datastores.documents import Document, Part
 from datastores.errors import InputError
 from datastores.history import storable
+from datastores.redaction import redact
 
 
 def documents(material: Material, readers: Sequence[Reader]) -> Iterator[Outcome]:

@@ -61,7 +61,7 @@ def test_a_file_is_known_when_it_was_read_whole_and_did_not_change(library: Libr
 def test_a_file_that_became_shorter_loses_its_end(library: Library) -> None:
     _store(library, "s", "a", "b", "c")
     _store(library, "s", "a")
-    assert library.changes(()).added == (_page("a").digest,)
+    assert library.digests() == [_page("a").digest]
 
 
 def test_sources_are_listed_with_what_they_hold(library: Library) -> None:
@@ -75,9 +75,9 @@ def test_a_shared_text_stays_until_the_last_source_that_holds_it(library: Librar
     _store(library, "a", "shared", "only in a")
     _store(library, "b", "shared")
     library.forget("a")
-    assert library.changes(()).added == (_page("shared").digest,)
+    assert library.digests() == [_page("shared").digest]
     library.forget("b")
-    assert library.changes(()).added == ()
+    assert library.digests() == []
 
 
 def test_forgetting_equals_never_having_seen(tmp_path: Path) -> None:
@@ -150,17 +150,6 @@ def test_erasing_that_a_reader_hinders_is_said_and_made_good(
     assert _holding(folder, SENTENCE) == []
 
 
-def test_the_version_tells_of_writes_by_anyone(library: Library) -> None:
-    with closing(Library.open(library.store.path)) as other:
-        seen = library.version()
-        assert library.version() == seen
-        _store(other, "s", "a")
-        later = library.version()
-        assert later != seen
-        _store(library, "s", "b")
-        assert library.version() != later
-
-
 class Imports(RuleBasedStateMachine):
     """Sources, files and texts as a dictionary; every observable answer must follow from it."""
 
@@ -189,18 +178,10 @@ class Imports(RuleBasedStateMachine):
     def texts_are_those_of_all_documents(self) -> None:
         texts = {t for files in self.expected.values() for stored in files.values() for t in stored}
         digests = sorted(_page(text).digest for text in texts)
-        assert list(self.library.changes(()).added) == digests
+        assert self.library.digests() == digests
         assert [self.library.read(digest)[0].text for digest in digests] == [
             text for _, text in sorted((_page(text).digest, text) for text in texts)
         ]
-
-    @invariant()
-    def changes_are_differences(self) -> None:
-        known = {_page("one").digest, _page("gone").digest}
-        stored = set(self.library.changes(()).added)
-        changes = self.library.changes(known)
-        assert set(changes.added) == stored - known
-        assert set(changes.forgotten) == known - stored
 
     @invariant()
     def sources_add_up(self) -> None:

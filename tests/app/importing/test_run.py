@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import tarfile
 import zipfile
@@ -18,7 +19,7 @@ from datastores.documents import Done, Put
 from datastores.errors import InputError
 from datastores.library import Library
 from tests.app.importing.conftest import Importer
-from tests.app.importing.texts import pdf, stored, zipped
+from tests.app.importing.texts import chatgpt, pdf, stored, zipped
 from tests.datastores.dump import rows_of
 
 
@@ -105,6 +106,23 @@ def test_one_missing_path_does_not_stop_the_others(folder: Path, imported: Impor
     report = imported(folder / "nowhere", folder)
     assert report.documents == 1
     assert sum(report.counts.values()) == 1
+
+
+def test_nothing_that_is_stored_holds_a_secret(
+    folder: Path, library: Library, imported: Importer
+) -> None:
+    body = "a1B2c3D4e5F6g7H8i9J0" * 2
+    secret = "ghp_" + body
+    (folder / "note.md").write_text(f"my token is {secret}")
+    (folder / "x.py").write_text(f'TOKEN = "{secret}"\n')
+    (folder / ".bash_history").write_text(f"export GH_TOKEN={secret}\nls\n")
+    chat = chatgpt(f"use {secret}", f"why does {secret} fail?", "revoke it")
+    (folder / "conversations.json").write_text(json.dumps([chat]))
+    report = imported(folder)
+    assert report.documents == 4
+    assert report.redacted == 5
+    for file in library.store.path.parent.glob("library.db*"):
+        assert body.encode() not in file.read_bytes()
 
 
 def _until(events: Iterator[Event], files: int) -> None:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
-from app.importing.redaction import REDACTED, redact
-from datastores.library import Library
-from tests.app.importing.conftest import Importer
-from tests.app.importing.texts import chatgpt
+from datastores.redaction import REDACTED, redact
 
 # Put together here, so that no scanner takes this file for a leak.
 BODY = "a1B2c3D4e5F6g7H8i9J0"
@@ -118,19 +112,3 @@ def test_what_only_looks_like_a_secret_stays(text: str) -> None:
 def test_redacting_again_changes_nothing(secret: str) -> None:
     once, _ = redact(secret)
     assert redact(once) == (once, 0)
-
-
-def test_nothing_that_is_stored_holds_a_secret(
-    folder: Path, library: Library, imported: Importer
-) -> None:
-    secret = SECRETS[2]
-    (folder / "note.md").write_text(f"my token is {secret}")
-    (folder / "x.py").write_text(f'TOKEN = "{secret}"\n')
-    (folder / ".bash_history").write_text(f"export GH_TOKEN={secret}\nls\n")
-    chat = chatgpt(f"use {secret}", f"why does {secret} fail?", "revoke it")
-    (folder / "conversations.json").write_text(json.dumps([chat]))
-    report = imported(folder)
-    assert report.documents == 4
-    assert report.redacted == 5
-    for file in library.store.path.parent.glob("library.db*"):
-        assert BODY.encode() not in file.read_bytes()

@@ -1,0 +1,98 @@
+"""What drafters may learn from: the library's texts and the chats that are not private, as one.
+
+Owns which texts these are, and that no secret said in a chat leaves its transcript. Every store
+made from texts (CREST, dense index, documents) is a projection of this: whoever keeps one notes the
+keys of what is in it, and asks for the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from datastores.database import Store
+from datastores.documents import CHATS
+from datastores.history import History
+from datastores.library import Library
+from datastores.redaction import redact
+from datastores.tokens import unpack
+
+_MESSAGE = b"message "
+"""Begins the key of a message; a text's key is its digest, which is longer than any of these."""
+
+_SAID = """
+    SELECT messages.id FROM messages JOIN chats ON chats.id = messages.chat
+    WHERE NOT chats.private AND messages.role <> 'system' AND messages.finish <> ''
+    AND messages.content <> ''
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A stretch of text that nothing runs into.
+
+    Attributes:
+        kind: chats, notes, code or shell, as in `datastores.documents`.
+        role: in chats, user or assistant; empty elsewhere.
+        text: without secrets.
+        tokens: the exact token ids of `text`, where they were kept; else empty.
+        tokenizer: fingerprint of the tokenizer that `tokens` belong to.
+    """
+
+    kind: str
+    role: str
+    text: str
+    tokens: tuple[int, ...] = ()
+    tokenizer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What someone has to add and to remove, by key, in the order of keys."""
+
+    added: tuple[bytes, ...]
+    gone: tuple[bytes, ...]
+
+
+class Corpus:
+    """The texts of one library and one history. For one thread; the next opens its own."""
+
+    def __init__(self, library: Library, history: History) -> None:
+        self._library = library
+        self._history = history
+
+    def difference(self, known: Iterable[bytes]) -> Difference:
+        """What has to be done to what holds `known`, so that it holds all of this and no more."""
+        present = {*self._library.digests(), *self._messages()}
+        seen = frozenset(known)
+        return Difference(tuple(sorted(present - seen)), tuple(sorted(seen - present)))
+
+    def read(self, key: bytes) -> tuple[Passage, ...]:
+        """The passages under one key; none if it went meanwhile."""
+        if key.startswith(_MESSAGE):
+            return self._message(int(key.removeprefix(_MESSAGE)))
+        return tuple(Passage(part.kind, part.role, part.text) for part in self._library.read(key))
+
+    def version(self) -> tuple[object, ...]:
+        """Differs from an earlier answer of this object if anything was written in between."""
+        return (_version(self._library.store), _version(self._history.store))
+
+    def _messages(self) -> list[bytes]:
+        return [_MESSAGE + b"%d" % row["id"] for row in self._history.store.rows(_SAID)]
+
+    def _message(self, message: int) -> tuple[Passage, ...]:
+        """One message. With a secret in it its tokens are of no use: they spell it."""
+        sql = f"SELECT role, content, tokens, tokenizer FROM messages WHERE id IN ({_SAID})"
+        for row in self._history.store.rows(f"{sql} AND id = ?", (message,)):
+            text, secrets = redact(row["content"])
+            if secrets:
+                return (Passage(CHATS, row["role"], text),)
+            tokens = unpack(row["tokens"])
+            return (Passage(CHATS, row["role"], text, tokens, row["tokenizer"]),)
+        return ()
+
+
+def _version(store: Store) -> tuple[int, int]:
+    """Changes with every commit: of other connections, and of this one."""
+    foreign = store.rows("PRAGMA data_version")[0]["data_version"]
+    return int(foreign), store.db.conn.total_changes

@@ -1,0 +1,103 @@
+"""What may be learnt from: imported texts and open chats, never secrets, never private ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from datastores.corpus import Corpus, Passage
+from datastores.documents import CHATS, CODE, NOTES, Document, Part, Put
+from datastores.history import History
+from datastores.library import Library
+from datastores.records import STREAMING
+from datastores.redaction import REDACTED
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Iterator[Library]:
+    with closing(Library.open(tmp_path / "library.db")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def corpus(library: Library, history: History) -> Corpus:
+    return Corpus(library, history)
+
+
+def _passages(corpus: Corpus) -> set[Passage]:
+    keys = corpus.difference(()).added
+    return {passage for key in keys for passage in corpus.read(key)}
+
+
+def test_texts_and_chats_are_read_alike(corpus: Corpus, library: Library, history: History) -> None:
+    notebook = Document("t", (Part(NOTES, "words"), Part(CODE, "x = 1")))
+    library.write([Put("/s", "f", 0, notebook)])
+    chat = history.create_chat().id
+    asked = history.add_message(chat, None, "user", "why?")
+    history.add_message(chat, asked.id, "assistant", "so.", tokens=(5, 7), tokenizer="t")
+    assert _passages(corpus) == {
+        Passage(NOTES, "", "words"),
+        Passage(CODE, "", "x = 1"),
+        Passage(CHATS, "user", "why?"),
+        Passage(CHATS, "assistant", "so.", (5, 7), "t"),
+    }
+
+
+def test_an_answer_counts_once_it_is_finished(corpus: Corpus, history: History) -> None:
+    chat = history.create_chat().id
+    answer = history.add_message(chat, None, "assistant", "half", finish=STREAMING)
+    assert not _passages(corpus)
+    history.extend_message(answer.id, "whole", (1,), {}, "stop")
+    assert {passage.text for passage in _passages(corpus)} == {"whole"}
+
+
+def test_private_chats_and_system_prompts_stay_out(corpus: Corpus, history: History) -> None:
+    open_chat, private = history.create_chat().id, history.create_chat(private=True).id
+    history.add_message(private, None, "user", "psst")
+    history.add_message(open_chat, None, "system", "be kind")
+    history.add_message(open_chat, None, "user", "hello")
+    keys = corpus.difference(()).added
+    assert {passage.text for passage in _passages(corpus)} == {"hello"}
+    history.set_private(open_chat, True)
+    assert corpus.difference(keys).gone == keys
+    assert corpus.read(keys[0]) == ()
+
+
+def test_a_secret_said_in_a_chat_stays_in_its_transcript(corpus: Corpus, history: History) -> None:
+    chat = history.create_chat().id
+    said = "password=hunter2 it is"
+    history.add_message(chat, None, "assistant", said, tokens=(1, 2, 3), tokenizer="t")
+    assert _passages(corpus) == {Passage(CHATS, "assistant", f"password={REDACTED} it is")}
+    assert history.thread(chat)[0].content == said
+
+
+def test_the_difference_is_what_to_add_and_to_remove(
+    corpus: Corpus, library: Library, history: History
+) -> None:
+    pages = [Document("t", (Part(NOTES, text),)) for text in ("a", "b")]
+    library.write([Put("/s", "f", number, page) for number, page in enumerate(pages)])
+    history.add_message(history.create_chat().id, None, "user", "hello")
+    everything = corpus.difference(()).added
+    assert len(everything) == 3
+    assert corpus.difference(everything).added == ()
+    difference = corpus.difference([pages[0].digest, b"message 99"])
+    assert len(difference.added) == 2
+    assert difference.gone == (b"message 99",)
+
+
+def test_the_version_tells_of_writes_by_anyone(
+    corpus: Corpus, library: Library, history: History
+) -> None:
+    seen = [corpus.version()]
+    assert corpus.version() == seen[0]
+    with closing(Library.open(library.store.path)) as other:
+        other.write([Put("/s", "f", 0, Document("t", (Part(NOTES, "a"),)))])
+    seen.append(corpus.version())
+    history.create_chat()
+    seen.append(corpus.version())
+    library.write([Put("/s", "f", 1, Document("t", (Part(NOTES, "b"),)))])
+    seen.append(corpus.version())
+    assert len(set(seen)) == 4
