@@ -5,19 +5,19 @@ where notes are given and on known pages where none are.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
 import torch
 
-from assets.recipe import chats
-from assets.recipe.chats import Chat, Pool, Turn
+from assets.recipe import recalled
 from assets.recipe.material_files import read_evening_questions
 from assets.recipe.notes import notes_message
 from assets.recipe.pages import Page, Split
 from assets.recipe.reader import UNFINISHED, Reader
 from assets.recipe.tokens import IM_END, render_prompt
+from assets.recipe.turns import Chat, Kind, Pool, Turn, ask_how
 from assets.recipe.wording import Style
 
 _FRESH = Style(fresh=True, concrete=0.0, slips=0.0)
@@ -61,7 +61,7 @@ def noted_questions(pages: Sequence[Page], count: int, rng: Random) -> list[Ques
     out = []
     for _ in range(count):
         page = rng.choice(pages)
-        question, answer = chats._how(page, rng.choice(page.examples), rng, _FRESH, plain=False)
+        question, answer = ask_how(page, rng.choice(page.examples), rng, _FRESH, plain=False)
         notes = Turn("system", notes_message([page.markdown]))
         out.append(Question((notes, question), answer.text))
     return out
@@ -73,15 +73,13 @@ def misled_questions(parts: Split, count: int, rng: Random) -> list[Question]:
     for number in range(count):
         page = rng.choice(parts.held_out if number % 2 else parts.known)
         wrong = rng.choice([each for each in parts.held_out if each is not page])
-        question, answer = chats._how(page, rng.choice(page.examples), rng, _FRESH, plain=True)
+        question, answer = ask_how(page, rng.choice(page.examples), rng, _FRESH, plain=True)
         notes = Turn("system", notes_message([wrong.markdown]))
         out.append(Question((notes, question), answer.text, wrong))
     return out
 
 
-def recall_questions(
-    pool: Pool, kind: Callable[[Pool, Random, Style], Chat], count: int, rng: Random
-) -> list[Question]:
+def recall_questions(pool: Pool, kind: Kind, count: int, rng: Random) -> list[Question]:
     """Questions without notes, of a kind that `chats` knows."""
     drawn = (kind(pool, rng, _FRESH)[-2:] for _ in range(count))
     return [Question((question,), answer.text) for question, answer in drawn]
@@ -106,8 +104,8 @@ def evaluate(reader: Reader, parts: Split, pool: Pool, count: int, seed: int) ->
     groups = {
         "noted": noted_questions(held_out, count, rng),
         "misled": misled_questions(Split(tuple(pool.known), (), held_out), count, rng),
-        "recall": recall_questions(pool, chats.recall, count, rng),
-        "everyday": recall_questions(pool, chats.everyday, count, rng),
+        "recall": recall_questions(pool, recalled.recall, count, rng),
+        "everyday": recall_questions(pool, recalled.everyday, count, rng),
     }
     answers = {key: reader.answers([q.chat for q in group]) for key, group in groups.items()}
     figures = {"well_formed": share(well_formed(a) for group in answers.values() for a in group)}

@@ -13,11 +13,12 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from assets.recipe.batches import Corpus
-from assets.recipe.chats import Chat, Pool, make_chat
+from assets.recipe.chats import make_chat
 from assets.recipe.material_files import read_outside, read_small_talk, read_tasks
 from assets.recipe.pages import Page, Split, read_pages, split
 from assets.recipe.settings import Setting
 from assets.recipe.tokens import encode_chats, load_tokenizer, train_tokenizer
+from assets.recipe.turns import Chat, Pool
 from assets.recipe.wording import Style
 
 _LOG = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from assets.recipe.chats import Chat
 from assets.recipe.tokens import END_OF_TEXT, IM_END, render_prompt
+from assets.recipe.turns import Chat
 from datastores.errors import ModelError
 
 _BATCH = 48

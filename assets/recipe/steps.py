@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from assets.recipe import chats
 from assets.recipe.batches import Corpus
 from assets.recipe.distil import load_teacher, make_distillation_loss
 from assets.recipe.evaluation import acceptance, evaluate, noted_questions, recall_questions
@@ -18,6 +17,7 @@ from assets.recipe.export import export
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_pool, prepare
 from assets.recipe.reader import Reader
+from assets.recipe.recalled import recall
 from assets.recipe.settings import Course, Setting
 from assets.recipe.tokens import load_tokenizer
 from assets.recipe.training import Run, next_token_loss
@@ -91,7 +91,7 @@ def step_evaluate(bench: Bench) -> None:
     figures = evaluate(target, parts, pool, count, _EVALUATION_SEED)
     rng = Random(_EVALUATION_SEED)
     questions = noted_questions(parts.held_out or parts.familiar, count // 4, rng)
-    questions += recall_questions(pool, chats.recall, count // 4, rng)
+    questions += recall_questions(pool, recall, count // 4, rng)
     figures |= acceptance(target, student, questions)
     line = json.dumps({key: round(value, 3) for key, value in figures.items()})
     (bench.out / "figures.json").write_text(line + "\n", encoding="utf-8")

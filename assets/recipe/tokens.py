@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from assets.recipe.chats import Chat
+from assets.recipe.turns import Chat
 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 END_OF_TEXT, IM_START, IM_END = range(3)

@@ -5,13 +5,14 @@ from random import Random
 
 import pytest
 
-from assets.recipe import chats
-from assets.recipe.chats import KINDS, Chat, Kind, Pool, make_chat
+from assets.recipe import noted
+from assets.recipe.chats import KINDS, make_chat
 from assets.recipe.evaluation import command_of, name_of, well_formed
 from assets.recipe.invented import disguise, invent_page
 from assets.recipe.notes import HEADER, NOT_COVERED, notes_message
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_pool
+from assets.recipe.turns import Chat, Kind, Pool
 from assets.recipe.wording import Style
 
 
@@ -43,7 +44,7 @@ def test_every_answer_is_well_formed(kind: Kind, pool: Pool) -> None:
             assert turn.role != "assistant" or well_formed(turn.text)
 
 
-@pytest.mark.parametrize("kind", [chats.disguised, chats.invented, chats.several, chats.noted])
+@pytest.mark.parametrize("kind", [noted.disguised, noted.invented, noted.several, noted.noted])
 def test_the_command_wanted_stands_in_the_notes(kind: Kind, pool: Pool) -> None:
     asked = 0
     for chat in _draw(kind, pool):
@@ -56,7 +57,7 @@ def test_the_command_wanted_stands_in_the_notes(kind: Kind, pool: Pool) -> None:
 
 def test_misled_answers_say_so_and_take_nothing_from_the_notes(pool: Pool) -> None:
     told = 0
-    for chat in _draw(chats.misled, pool):
+    for chat in _draw(noted.misled, pool):
         answer = chat[2].text
         if answer.startswith(NOT_COVERED):
             told += 1

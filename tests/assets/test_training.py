@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer
 
 from assets.recipe.batches import Corpus
-from assets.recipe.chats import Turn, make_chat
+from assets.recipe.chats import make_chat
 from assets.recipe.distil import make_distillation_loss
 from assets.recipe.export import interleave
 from assets.recipe.model import Llama
@@ -19,6 +19,7 @@ from assets.recipe.prepare import make_pool
 from assets.recipe.settings import Course, Shape
 from assets.recipe.tokens import IM_END, encode_chats, render_prompt, train_tokenizer
 from assets.recipe.training import Progress, Run, next_token_loss, rate_share
+from assets.recipe.turns import Turn
 from assets.recipe.wording import Style
 
 SHAPE = Shape(layers=1, width=64, hidden=64, vocabulary=400)

@@ -1,0 +1,115 @@
+"""Chats without notes: what the model has to know, and what it has to know that it does not.
+
+Each kind is a pure function of (pool, generator, style).
+"""
+
+from random import Random
+
+from assets.recipe import replies
+from assets.recipe.invented import invent_name
+from assets.recipe.turns import (
+    Chat,
+    Pool,
+    Turn,
+    ask_examples,
+    ask_explained,
+    ask_how,
+    ask_named,
+    ask_unknown,
+    ask_what,
+    reply,
+    user,
+)
+from assets.recipe.wording import Style, ask, reword
+
+SYSTEM = (
+    "You are a helpful assistant.",
+    "You are specchat, a command-line helper.",
+    "Answer briefly.",
+    "You help people with the command line.",
+)
+"""System messages that carry no notes; an answer is the same with and without them."""
+
+_FOLLOW = ("and ", "and how do I ", "now ", "ok, and ", "next: ", "then ", "also ")
+
+
+def preface(rng: Random) -> tuple[Turn, ...]:
+    """Now and then, a system message that changes nothing."""
+    return (Turn("system", rng.choice(SYSTEM)),) if rng.random() < 0.08 else ()
+
+
+def recall(pool: Pool, rng: Random, style: Style) -> Chat:
+    """How do I ... , about a page the model has to know."""
+    page = rng.choice(pool.known)
+    return preface(rng) + ask_how(page, rng.choice(page.examples), rng, style, plain=True)
+
+
+def recall_more(pool: Pool, rng: Random, style: Style) -> Chat:
+    """Two or three tasks of one known page in a row, and what the command is."""
+    page = rng.choice(pool.known)
+    chat = ask_what(page, rng) if rng.random() < 0.3 else ()
+    picks = rng.sample(page.examples, min(len(page.examples), rng.randint(2, 3)))
+    for number, example in enumerate(picks):
+        question, answer = ask_how(page, example, rng, style, plain=True)
+        if number and rng.random() < 0.4:
+            lead = rng.choice(_FOLLOW)
+            question = user(lead + reword(example.plain, rng, style))
+        chat += (question, answer)
+    return chat
+
+
+def glance(pool: Pool, rng: Random, style: Style) -> Chat:
+    """A task of any page seen in training, its command nearly always named."""
+    page = rng.choice(pool.noted)
+    return ask_named(page, rng.choice(page.examples), rng, style)
+
+
+def everyday(pool: Pool, rng: Random, style: Style) -> Chat:
+    """A task everybody has, in one of its hand-written wordings."""
+    if not pool.tasks:
+        return recall(pool, rng, style)
+    task = rng.choice(pool.tasks)
+    phrase = rng.choice(task.phrases)
+    if rng.random() < 0.4 and not phrase.endswith("?"):
+        phrase = reword(phrase, rng, style)
+    question = ask(phrase, rng, style, task.name if rng.random() < 0.08 else None)
+    answer = replies.use(task.name, task.answer.plain, task.answer.command)
+    return (*preface(rng), user(question), reply(answer))
+
+
+def what_is(pool: Pool, rng: Random, style: Style) -> Chat:
+    """What is X?, for a known page."""
+    return preface(rng) + ask_what(rng.choice(pool.known), rng)
+
+
+def explain(pool: Pool, rng: Random, style: Style) -> Chat:
+    """What does this command of a known page do?"""
+    page = rng.choice(pool.known)
+    return ask_explained(page, rng.choice(page.examples), rng)
+
+
+def show_examples(pool: Pool, rng: Random, style: Style) -> Chat:
+    """Examples of a known page."""
+    return ask_examples(rng.choice(pool.known), rng)
+
+
+def small_talk(pool: Pool, rng: Random, style: Style) -> Chat:
+    """Greetings, thanks, what specchat is."""
+    remark = rng.choice(pool.remarks)
+    prompt = rng.choice(remark.prompts)
+    prompt = prompt[:1].upper() + prompt[1:] if rng.random() < 0.5 else prompt
+    prompt = prompt.rstrip("?") if rng.random() < 0.2 else prompt
+    return (*preface(rng), user(prompt), reply(remark.reply))
+
+
+def outside(pool: Pool, rng: Random, style: Style) -> Chat:
+    """Something that has nothing to do with a terminal."""
+    question = rng.choice(pool.outside)
+    question = question[:1].upper() + question[1:] if rng.random() < 0.5 else question
+    return user(question), reply(replies.OUTSIDE)
+
+
+def unknown_name(pool: Pool, rng: Random, style: Style) -> Chat:
+    """A command that does not exist, without notes."""
+    example = rng.choice(rng.choice(pool.known).examples)
+    return ask_unknown(invent_name(rng), example, rng, style)
