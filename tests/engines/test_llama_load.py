@@ -15,8 +15,9 @@ from llama_cpp import llama_cpp as lib
 from datastores.errors import ModelError
 from engines.llama import load, probe
 from engines.llama.native import LOGGER
+from engines.tree import chain
 from tests.engines.conftest import EMBEDDED, THREADS
-from tests.engines.tiny import Words, write_llama, write_mamba
+from tests.engines.tiny import Words, write_gemma, write_llama, write_mamba
 
 GOOD = EMBEDDED.read_bytes()
 CHILD_STARTS = "a probe was started"
@@ -110,6 +111,24 @@ def test_recurrent_model_runs_undrafted(tmp_path: Path) -> None:
     assert list(target.tokens) == tokens[:20]
     list(target.prefill([*tokens, 7, 8]))
     assert abs(target.tail.logits - logits).max() < 1e-4
+
+
+def test_sliding_window_model_steps_back_past_its_window(tmp_path: Path) -> None:
+    """Without a cache as long as the context, the cells a rewind needs would be gone."""
+    path = write_gemma(tmp_path / "gemma.gguf", Words(), window=32)
+    target = load(path, threads=1, context_length=4096).target
+    assert not target.chains_only
+    tokens = [5 + index % 200 for index in range(2500)]
+    list(target.prefill(tokens[:80]))
+    expected = target.tail.logits.copy()
+    list(target.prefill(tokens))
+    tree = chain(5, [6, 7], 1)
+    tree.add(0, 8, 1, 0.5)
+    target.verify(tree)
+    target.commit([0, 3])
+    target.rewind(79)
+    assert list(target.prefill(tokens[:80])) == [80]
+    assert abs(target.tail.logits - expected).max() < 1e-2
 
 
 def test_exact_mode_is_refused_where_memory_cannot_step_back(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from gguf import GGUFWriter, TokenType
 
-WIDTH, HEADS, FORWARD, CONTEXT = 64, 2, 96, 512
+WIDTH, HEADS, FORWARD, CONTEXT = 64, 2, 96, 4096
+Shape = tuple[int, ...]
 ATTENTION = ("q", "k", "v", "output")
 
 
@@ -43,7 +44,7 @@ class Words:
         ]
 
 
-def write_words(writer: GGUFWriter, words: Words, template: str) -> None:
+def write_words(writer: GGUFWriter, words: Words) -> None:
     """The tokenizer's metadata."""
     writer.add_tokenizer_model("llama")
     writer.add_token_list(words.tokens)
@@ -54,13 +55,11 @@ def write_words(writer: GGUFWriter, words: Words, template: str) -> None:
     writer.add_eos_token_id(2)
     writer.add_add_bos_token(words.add_bos)
     writer.add_add_space_prefix(words.add_space)
-    if template:
-        writer.add_chat_template(template)
 
 
-def write_llama(path: Path, words: Words, template: str = "", blocks: int = 1) -> Path:
-    """A Llama of `blocks` blocks at `path`."""
-    writer = GGUFWriter(path, "llama")
+def transformer(path: Path, architecture: str, words: Words, blocks: int) -> GGUFWriter:
+    """The metadata that attention models share."""
+    writer = GGUFWriter(path, architecture)
     writer.add_block_count(blocks)
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(WIDTH)
@@ -69,18 +68,38 @@ def write_llama(path: Path, words: Words, template: str = "", blocks: int = 1) -
     writer.add_head_count_kv(HEADS)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(WIDTH // HEADS)
-    write_words(writer, words, template)
-    shapes: dict[str, tuple[int, ...]] = {
+    write_words(writer, words)
+    return writer
+
+
+def transformer_shapes(words: Words, blocks: int, norms: Sequence[str]) -> dict[str, Shape]:
+    """The tensors that attention models share."""
+    shapes: dict[str, Shape] = {
         "token_embd": (len(words.tokens), WIDTH),
-        "output": (len(words.tokens), WIDTH),
         "output_norm": (WIDTH,),
     }
     for block in range(blocks):
         shapes |= {f"blk.{block}.attn_{part}": (WIDTH, WIDTH) for part in ATTENTION}
         shapes |= {f"blk.{block}.ffn_{part}": (FORWARD, WIDTH) for part in ("gate", "up")}
         shapes[f"blk.{block}.ffn_down"] = (WIDTH, FORWARD)
-        shapes |= {f"blk.{block}.{part}_norm": (WIDTH,) for part in ("attn", "ffn")}
-    return write_tensors(writer, path, shapes)
+        shapes |= {f"blk.{block}.{part}_norm": (WIDTH,) for part in norms}
+    return shapes
+
+
+def write_llama(path: Path, words: Words) -> Path:
+    """A Llama of one block at `path`; its output matrix is its embedding."""
+    writer = transformer(path, "llama", words, 1)
+    return write_tensors(writer, path, transformer_shapes(words, 1, ("attn", "ffn")))
+
+
+def write_gemma(path: Path, words: Words, window: int) -> Path:
+    """A Gemma 2 of two blocks: one sees the last `window` tokens only, one sees all."""
+    writer = transformer(path, "gemma2", words, 2)
+    writer.add_key_length(WIDTH // HEADS)
+    writer.add_value_length(WIDTH // HEADS)
+    writer.add_sliding_window(window)
+    norms = ("attn", "post_attention", "ffn", "post_ffw")
+    return write_tensors(writer, path, transformer_shapes(words, 2, norms))
 
 
 def write_mamba(path: Path, words: Words) -> Path:
@@ -97,8 +116,8 @@ def write_mamba(path: Path, words: Words) -> Path:
     writer.add_ssm_state_size(state)
     writer.add_ssm_time_step_rank(rank)
     writer.add_layer_norm_rms_eps(1e-5)
-    write_words(writer, words, "")
-    shapes = {
+    write_words(writer, words)
+    shapes: dict[str, Shape] = {
         "token_embd": (len(words.tokens), WIDTH),
         "output_norm": (WIDTH,),
         "blk.0.attn_norm": (WIDTH,),
@@ -115,7 +134,7 @@ def write_mamba(path: Path, words: Words) -> Path:
     return write_tensors(writer, path, shapes)
 
 
-def write_tensors(writer: GGUFWriter, path: Path, shapes: dict[str, tuple[int, ...]]) -> Path:
+def write_tensors(writer: GGUFWriter, path: Path, shapes: dict[str, Shape]) -> Path:
     """Random float32 tensors; vectors near one, state matrices negative."""
     random = np.random.default_rng(11)
     for name, shape in shapes.items():
