@@ -99,7 +99,7 @@ class FixedBudget:
         proposals = [consult(drafter, context, count) for drafter in drafters]
         merged = merge(context.root, proposals, context.temperature)
         paths = self._calibration.estimate(merged)
-        self._calibration.expect(merged)
+        self._calibration.expect(merged, paths)
         order = in_order(merged.tree, paths, target.chains_only)
         return prune(merged.tree, order[:count]), tuple(proposals)
 
@@ -233,12 +233,12 @@ class AutoBudget:
     ) -> Plan:
         merged = merge(context.root, proposals, context.temperature)
         paths = self._calibration.estimate(merged)
-        self._calibration.expect(merged)
+        self._calibration.expect(merged, paths)
         order = in_order(merged.tree, paths, chains_only)[:limit]
         rate = self._rate(table[1])
         chosen, loss = choose([paths[row] for row in order], table, rate, seconds)
-        probe = self._probe_width(table, len(order))
-        return Plan(merged.tree, order, paths, max(chosen, probe), loss)
+        chosen = max(chosen, self._probe_width(table, len(order)))
+        return Plan(merged.tree, order, paths, chosen, loss)
 
     def _probe_width(self, table: list[float], available: int) -> int:
         """Rows to verify only to learn their cost, within `PROBE_SHARE`; else 0."""

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from engines.merge import BASE, COMMON, FEATURES, PER_DRAFTER, Matrix, Merged
 from engines.sources import NAMES, credited
 
-RATE = 0.15
+RATE = 0.5
 """AdaGrad's step."""
+CAUTION = 0.95
+"""Decay, with each proposal, of the sums that tell how far estimates held."""
 BATCH = 16
 """Labels gathered before an update: the update's fixed cost is shared."""
 FORGET = 0.999
@@ -35,6 +37,7 @@ class Waiting:
 
     merged: Merged
     children: list[dict[int, int]]
+    expected: float
     row: int
     accepted: list[int]
 
@@ -48,11 +51,16 @@ class Calibration:
         self._waiting: list[Waiting] = []
         self._features: list[Matrix] = []
         self._labels: list[float] = []
+        self._promised = self._held = 2.0
         self._hindsight = 0.0
         self._credited: dict[int, float] = {}
 
     def estimate(self, merged: Merged) -> list[float]:
-        """Fill in the tree's probabilities (siblings sum to at most 1); returns P of each path."""
+        """Fill in the tree's probabilities (siblings sum to at most 1); returns P of each path.
+
+        P is the product along the path, discounted by how far such products held lately: a text
+        that leaves its drafts leaves all their rows at once.
+        """
         tree = merged.tree
         odds = np.exp(-(merged.features @ self._weights))
         chances = 1.0 / (1.0 + odds)
@@ -64,11 +72,13 @@ class Calibration:
         paths = tree.probabilities.copy()
         for row in range(1, len(tree)):
             paths[row] *= paths[tree.parents[row]]
-        return paths
+        trust = self._held / self._promised
+        return [path * trust for path in paths]
 
-    def expect(self, merged: Merged) -> None:
-        """Remember a proposal until the text has come that labels it."""
-        self._waiting.append(Waiting(merged, merged.tree.children(), 0, []))
+    def expect(self, merged: Merged, paths: Sequence[float]) -> None:
+        """Remember a proposal, with its estimated `paths`, until the text labels it."""
+        expected = (sum(paths) - paths[0]) / paths[0]
+        self._waiting.append(Waiting(merged, merged.tree.children(), expected, 0, []))
 
     def learn(self, tokens: Sequence[int]) -> None:
         """Score every waiting proposal against the `tokens` that came, and update the weights."""
@@ -111,6 +121,10 @@ class Calibration:
         return bool(proposal.children[proposal.row])
 
     def _count(self, proposal: Waiting) -> None:
+        """What a proposal promised, what came of it, and who is to be thanked."""
+        self._promised = self._promised * CAUTION + proposal.expected
+        held = self._held * CAUTION + len(proposal.accepted)
+        self._held = min(held, self._promised)
         self._hindsight = self._hindsight * DECAY + len(proposal.accepted) + 1
         for bit in self._credited:
             self._credited[bit] *= DECAY

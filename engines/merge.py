@@ -21,10 +21,12 @@ Columns = NDArray[np.intp]
 DRAFTERS = ("prompt", "recycle", "crest", "dense", "student", "rest")
 """Drafters with features of their own, by name; the order is part of the saved state's meaning."""
 PER_DRAFTER = ("present", "logit", "support", "passed")
-COMMON = ("bias", "depth", "heat")
+COMMON = ("bias", "depth", "heat", "first", "second", "third")
 FEATURES = len(COMMON) + len(PER_DRAFTER) * len(DRAFTERS)
-"""Columns of the feature matrix: bias, depth, temperature; then, for each drafter: whether it
-proposed the row, its own log odds, its evidence, and if it proposed only siblings of the row."""
+"""Columns of the feature matrix: bias, depth, temperature, whether the row is at depth 1, 2 or 3
+(with a bias of their own for each, P along a path is right on average, although a text that has
+followed a draft for long goes on doing so); then, for each drafter: whether it proposed the row,
+its own log odds, its evidence, and whether it proposed only siblings of the row."""
 
 BASE = {name: len(COMMON) + len(PER_DRAFTER) * index for index, name in enumerate(DRAFTERS)}
 
@@ -54,9 +56,10 @@ def merge(root: int, proposals: Sequence[Proposal], temperature: float) -> Merge
         supports += draft.supports[1:]
     features = np.zeros((len(tree), FEATURES))
     features[:, 0] = 1.0
-    features[:, 1] = depths
-    features[:, 1] *= 0.1
+    depth = np.array(depths)
+    features[:, 1] = depth * 0.1
     features[:, 2] = temperature
+    features[:, 3:6] = depth[:, None] == (1, 2, 3)
     if where:
         parents = np.array(tree.parents)
         _describe(features, parents, np.array(where), np.array(base), chances, supports)

@@ -3,7 +3,9 @@
 A table holds, for every token seen, the likeliest successors in the most recent forward pass that
 evaluated it (Luo et al. 2024, Turning Trash into Treasure, section 3: an adjacency matrix of top-8
 candidates). A tree grows from it best-first. It knows little, costs nothing and always has
-something to say. The paper draws one fixed tree; here the kept probabilities decide its shape.
+something to say. The paper draws one fixed tree by rank; here the kept probabilities decide its
+shape, and pairs of tokens are remembered beside single ones: what followed the same two tokens last
+time is right far more often.
 """
 
 from __future__ import annotations
@@ -18,6 +20,11 @@ from engines.tree import DraftTree, root_only
 
 FLOOR = 0.02
 """Path probability below which a row is not worth proposing."""
+PAIRS = 50_000
+"""Pairs remembered; the longest unseen go first."""
+
+Successors = list[tuple[float, int]]
+"""(probability, token), likeliest first."""
 
 
 class TokenRecycling:
@@ -27,39 +34,60 @@ class TokenRecycling:
     learns_from = 8
 
     def __init__(self) -> None:
-        self._successors: dict[int, list[tuple[float, int]]] = {}
+        self._after_token: dict[int, Successors] = {}
+        self._after_pair: dict[tuple[int, int], Successors] = {}
+        self._before_root = -1
 
     def begin(self, context: Context) -> None:
-        """Nothing to do: the table speaks of tokens, not of one context."""
+        """The table speaks of tokens, not of one context: only the last token is noted."""
+        self._before_root = context.tokens[-3] if len(context.tokens) > 2 else -1
 
     def propose(self, context: Context, limit: int) -> DraftTree:
-        """A tree grown best-first by path probability."""
+        """A tree grown best-first by path probability; support is 1 where a pair matched."""
         tree = root_only(context.root)
-        heap: list[tuple[float, int, int, float]] = []
-        self._push(heap, context.root, 0, 1.0)
+        heap: list[tuple[float, int, int, float, float]] = []
+        before = context.tokens[-2] if len(context.tokens) > 1 else -1
+        self._push(heap, before, context.root, 0, 1.0)
         while heap and len(tree) <= limit:
-            negative, token, parent, probability = heappop(heap)
-            row = tree.add(parent, token, RECYCLE, probability)
-            self._push(heap, token, row, -negative)
+            negative, token, parent, probability, support = heappop(heap)
+            row = tree.add(parent, token, RECYCLE, probability, support)
+            self._push(heap, tree.tokens[parent], token, row, -negative)
         return tree
 
     def _push(
-        self, heap: list[tuple[float, int, int, float]], token: int, row: int, path: float
+        self,
+        heap: list[tuple[float, int, int, float, float]],
+        before: int,
+        token: int,
+        row: int,
+        path: float,
     ) -> None:
-        for probability, successor in self._successors.get(token, ()):
+        successors, support = self._after_pair.get((before, token)), 1.0
+        if successors is None:
+            successors, support = self._after_token.get(token, []), 0.0
+        for probability, successor in successors:
             if path * probability < FLOOR:
                 break
-            heappush(heap, (-path * probability, successor, row, probability))
+            heappush(heap, (-path * probability, successor, row, probability, support))
 
     def observe(self, step: Step) -> None:
         """Keep the successors of every token whose logits this pass gave."""
-        tokens = step.tree.tokens
-        rows = zip(step.path, step.top_tokens, step.top_logits.tolist(), strict=True)
-        for row, successors, logits in rows:
-            if successors:
-                weights = [exp(logit - logits[0]) for logit in logits]
-                total = sum(weights)
-                self._successors[tokens[row]] = [
-                    (weight / total, successor)
-                    for weight, successor in zip(weights, successors, strict=True)
-                ]
+        root = step.tree.tokens[0]
+        said = (self._before_root, root, *step.tokens)
+        self._before_root = said[-2]
+        for index, logits in enumerate(step.top_logits.tolist()):
+            if logits:
+                found = _shares(step.top_tokens[index], logits)
+                self._after_token[said[index + 1]] = found
+                pair = (said[index], said[index + 1])
+                self._after_pair.pop(pair, None)
+                self._after_pair[pair] = found
+        while len(self._after_pair) > PAIRS:
+            del self._after_pair[next(iter(self._after_pair))]
+
+
+def _shares(tokens: list[int], logits: list[float]) -> Successors:
+    """Probabilities among the kept tokens alone: a little more than their due."""
+    weights = [exp(logit - logits[0]) for logit in logits]
+    total = sum(weights)
+    return [(weight / total, token) for weight, token in zip(weights, tokens, strict=True)]

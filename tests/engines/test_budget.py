@@ -79,7 +79,7 @@ def test_calibration_learns_whom_to_believe() -> None:
         liar = chain(0, [int(random.integers(1, 50))], PROMPT, 0.9)
         honest = chain(0, [truth if random.random() < 0.7 else 99], RECYCLE, 0.3)
         merged = merge(0, [Proposal("prompt", liar, 0.0), Proposal("recycle", honest, 0.0)], 0.0)
-        calibration.expect(merged)
+        calibration.expect(merged, calibration.estimate(merged))
         calibration.learn([truth])
     merged = merge(
         0,
@@ -101,7 +101,7 @@ def test_calibration_learns_whom_to_believe() -> None:
 def test_hindsight_scores_proposals_that_were_never_verified() -> None:
     calibration = Calibration()
     merged = merge(0, [Proposal("prompt", chain(0, [1, 2, 3], PROMPT), 0.0)], 0.0)
-    calibration.expect(merged)
+    calibration.expect(merged, calibration.estimate(merged))
     calibration.learn([1])
     assert calibration.would_accept() == {}
     calibration.learn([2])

@@ -102,4 +102,15 @@ def test_recycling_keeps_the_most_recent_successors() -> None:
     drafter = TokenRecycling()
     drafter.observe(observed(1, [2, 3], [1.0, 0.0]))
     drafter.observe(observed(1, [7, 8], [1.0, 0.0]))
-    assert set(drafter.propose(context([1]), 2).tokens[1:]) == {7, 8}
+    assert set(drafter.propose(context([5, 1]), 2).tokens[1:]) == {7, 8}
+
+
+def test_recycling_prefers_what_followed_the_same_pair() -> None:
+    drafter = TokenRecycling()
+    drafter.begin(context([0, 4, 1, 9]))
+    drafter.observe(observed(1, [2], [1.0]))
+    drafter.begin(context([0, 5, 1, 9]))
+    drafter.observe(observed(1, [7], [1.0]))
+    assert drafter.propose(context([4, 1]), 1).tokens[1:] == [2]
+    assert drafter.propose(context([5, 1]), 1).tokens[1:] == [7]
+    assert drafter.propose(context([6, 1]), 1).tokens[1:] == [7]
