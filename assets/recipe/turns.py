@@ -38,14 +38,7 @@ class Pool:
 
 Kind = Callable[[Pool, Random, Style], Chat]
 
-
 _GENERIC = ("display help", "display version", "show help", "display the help", "view document")
-_SYSTEM = (
-    "You are a helpful assistant.",
-    "You are specchat, a command-line helper.",
-    "Answer briefly.",
-    "You help people with the command line.",
-)
 _WHAT = (
     "what is {}?",
     "what is {}",

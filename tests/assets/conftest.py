@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 _VERBS = ("List", "Create", "Delete", "Copy", "Rename", "Compress")
 _THINGS = ("files", "users", "archives", "processes", "images", "branches")
@@ -32,3 +33,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / f"{name.replace(' ', '-')}.md"
         path.write_text(page_text(number, name), encoding="utf-8")
     return root
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Tiny products are fastest on one thread, and do not stall where cores are shared."""
+    torch.set_num_threads(1)
