@@ -73,6 +73,12 @@ class Store:
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor]
 
+    def rewrite(self) -> None:
+        """Write the whole file anew, without free pages and gaps (VACUUM)."""
+        with self._lock, named_errors(self.path):
+            self._must_be_in_place()
+            self.db.conn.execute("VACUUM")
+
     def close(self) -> None:
         """Close the connection; the last one to close folds the write-ahead log into the file."""
         with self._lock, named_errors(self.path):

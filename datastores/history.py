@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from datastores.database import Store
+from datastores.erasure import erase_wanted, want_erasure
 from datastores.errors import InputError
-from datastores.migrations import HISTORY
+from datastores.migrations import HISTORY, WORD_INDEXES
 from datastores.processes import lives, this_process
 from datastores.records import (
     CHAT_COLUMNS,
@@ -30,6 +31,7 @@ from datastores.records import (
     message_of,
 )
 from datastores.tokens import pack
+from datastores.tree import CHILDREN, IN_VIEW, LEAF, PATH, SIBLINGS, versions
 
 
 class History:
@@ -92,7 +94,7 @@ class History:
         """One chat by its id."""
         rows = self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats WHERE id = ?", (chat,))
         if not rows:
-            raise InputError(f"there is no chat {chat}: it may have been deleted in another window")
+            raise _no_chat(chat)
         return chat_of(rows[0])
 
     def last_chat(self) -> Chat:
@@ -123,6 +125,16 @@ class History:
         if self.message(message).chat != chat:
             raise _no_message(message)
         self._set(chat, active=message)
+
+    def switch(self, message: int) -> None:
+        """Read the chat of `message` in this version, up to the newest message below it."""
+        self._set(self.message(message).chat, active=self.leaf_below(message))
+
+    def bring_in_view(self, message: int) -> None:
+        """Read the chat of `message` so that it is on the thread; does nothing where it is."""
+        chat = self.message(message).chat
+        if not self.store.rows(IN_VIEW, {"chat": chat, "message": message}):
+            self.switch(message)
 
     def add_message(
         self,
@@ -191,46 +203,48 @@ class History:
 
     def path(self, message: int) -> list[Message]:
         """The path from the root to `message`, oldest first."""
-        return self._messages(
-            """
-            WITH RECURSIVE path AS (
-                SELECT messages.*, 0 AS depth FROM messages WHERE id = ?
-                UNION ALL
-                SELECT messages.*, depth + 1 FROM messages JOIN path ON messages.id = path.parent
-            )
-            SELECT * FROM path ORDER BY depth DESC
-            """,
-            (message,),
-        )
+        return self._messages(PATH, (message,))
 
     def siblings(self, message: int) -> list[Message]:
         """All versions at this place, this one included, oldest first."""
-        return self._messages(
-            """
-            SELECT other.* FROM messages AS this JOIN messages AS other
-            ON other.chat = this.chat AND other.parent IS this.parent
-            WHERE this.id = ? ORDER BY other.id
-            """,
-            (message,),
-        )
+        return self._messages(SIBLINGS, (message,))
+
+    def versions(self, chat: int) -> dict[int, tuple[int, ...]]:
+        """For each message of a chat that has siblings: all versions at its place, oldest first.
+
+        A message's number in `‹ 2/3 ›` is its index in them, plus one.
+        """
+        return versions(self.store.rows(CHILDREN, (chat,)))
 
     def leaf_below(self, message: int) -> int:
         """The newest message, at the end of a branch, of the tree under `message`."""
-        rows = self.store.rows(
-            """
-            WITH RECURSIVE below AS (
-                SELECT id, chat FROM messages WHERE id = :message
-                UNION ALL
-                SELECT messages.id, messages.chat FROM messages
-                JOIN below ON messages.chat = below.chat AND messages.parent = below.id
-            )
-            SELECT max(id) AS leaf FROM below
-            """,
-            {"message": message},
-        )
+        rows = self.store.rows(LEAF, {"message": message})
         if rows[0]["leaf"] is None:
             raise _no_message(message)
         return int(rows[0]["leaf"])
+
+    def tree(self, chat: int) -> list[Message]:
+        """Every message of a chat, all versions, in the order in which they were begun."""
+        self.chat(chat)
+        return self._messages("SELECT * FROM messages WHERE chat = ? ORDER BY id", (chat,))
+
+    def delete_chat(self, chat: int) -> None:
+        """Delete a chat with all versions of its messages. `erase` must follow."""
+        with self.store.writing() as db:
+            if not db.conn.execute("DELETE FROM chats WHERE id = ?", (chat,)).rowcount:
+                raise _no_chat(chat)
+            want_erasure(db)
+
+    def erase(self) -> bool:
+        """Leave no byte of what was deleted, if anything was; tells whether there was work.
+
+        Takes about a second for each 60 MB, in which nothing can be written: not for a screen's
+        thread.
+
+        Raises:
+            StoreError: another process keeps an older state; the wish stays noted.
+        """
+        return erase_wanted(self.store, WORD_INDEXES)
 
     def mark_interrupted(self) -> int:
         """Finish the answers whose process is gone; returns how many there were."""
@@ -275,6 +289,10 @@ def _answer(
 
 def _inserted(key: Any) -> int:
     return int(key)
+
+
+def _no_chat(chat: int) -> InputError:
+    return InputError(f"there is no chat {chat}: it may have been deleted in another window")
 
 
 def _no_message(message: int) -> InputError:

@@ -85,5 +85,22 @@ def _full_text(db: Database) -> None:
     )
 
 
-HISTORY = (_chats_and_messages, _full_text)
+def _presets_and_erasures(db: Database) -> None:
+    # AUTOINCREMENT: a wish noted while another one is being granted must not have its number.
+    db.executescript(
+        """
+        CREATE TABLE presets (
+            name TEXT PRIMARY KEY,
+            system TEXT NOT NULL,
+            sampling TEXT NOT NULL
+        );
+        CREATE TABLE erasures (wanted INTEGER PRIMARY KEY AUTOINCREMENT);
+        """
+    )
+
+
+HISTORY = (_chats_and_messages, _full_text, _presets_and_erasures)
 """Version n of the history is what the first n of these make."""
+
+WORD_INDEXES = ("chats_text", "messages_text")
+"""The history's FTS5 tables."""

@@ -8,7 +8,15 @@ from pathlib import Path
 import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    multiple,
+    rule,
+)
 
 from datastores.errors import InputError, StoreError
 from datastores.history import History
@@ -81,6 +89,37 @@ def test_an_edit_and_a_second_answer_become_siblings(history: History) -> None:
     history.set_active(chat, answer.id)
     assert history.thread(chat) == [question, answer]
     assert history.path(question.id) == [question]
+
+
+def test_versions_are_numbered_and_walked_through(history: History) -> None:
+    chat = history.create_chat().id
+    first = [history.add_message(chat, None, USER, text).id for text in ("one", "two", "three")]
+    below = history.add_message(chat, first[1], ASSISTANT, "answer to two").id
+    others = [history.add_message(chat, below, USER, text).id for text in ("a", "b")]
+    assert history.versions(chat) == {
+        **dict.fromkeys(first, tuple(first)),
+        **dict.fromkeys(others, tuple(others)),
+    }
+    history.switch(first[0])
+    assert [message.content for message in history.thread(chat)] == ["one"]
+    history.switch(first[1])
+    assert [message.content for message in history.thread(chat)] == ["two", "answer to two", "b"]
+
+
+def test_a_found_message_is_brought_in_view_and_one_in_view_moves_nothing(
+    history: History,
+) -> None:
+    chat = history.create_chat().id
+    first = history.add_message(chat, None, USER, "first")
+    older = history.add_message(chat, first.id, ASSISTANT, "older answer")
+    newer = history.add_message(chat, first.id, ASSISTANT, "newer answer")
+    history.set_active(chat, older.id)
+    history.bring_in_view(first.id)
+    assert history.thread(chat) == [first, older]
+    history.bring_in_view(newer.id)
+    assert history.thread(chat) == [first, newer]
+    with pytest.raises(InputError, match="no message 99"):
+        history.bring_in_view(99)
 
 
 def test_siblings_stay_within_their_chat(history: History) -> None:
@@ -187,6 +226,9 @@ _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _TOKENS = st.lists(st.integers(0, 2**32 - 1), max_size=5)
 
 
+Added = Message | MultipleResults[Message]
+
+
 class Trees(RuleBasedStateMachine):
     """The history against plain dictionaries, through any order of operations."""
 
@@ -208,30 +250,45 @@ class Trees(RuleBasedStateMachine):
         return chat
 
     @rule(target=messages, chat=chats, text=_TEXT, tokens=_TOKENS)
-    def begin(self, chat: Chat, text: str, tokens: list[int]) -> Message:
+    def begin(self, chat: Chat, text: str, tokens: list[int]) -> Added:
         return self._add(chat.id, None, text, tokens, WHOLE)
 
     @rule(target=messages, parent=messages, text=_TEXT, tokens=_TOKENS)
-    def reply(self, parent: Message, text: str, tokens: list[int]) -> Message:
+    def reply(self, parent: Message, text: str, tokens: list[int]) -> Added:
         return self._add(parent.chat, parent.id, text, tokens, WHOLE)
 
     @rule(target=growing, parent=messages)
-    def start_answer(self, parent: Message) -> Message:
+    def start_answer(self, parent: Message) -> Added:
         return self._add(parent.chat, parent.id, "", [], STREAMING)
 
     @rule(message=growing, text=_TEXT, finish=st.sampled_from([STREAMING, WHOLE, "interrupted"]))
     def grow(self, message: Message, text: str, finish: str) -> None:
+        if message.id not in self.kept:
+            return
         self.history.extend_message(message.id, text, [7], {"tokens": 1}, finish)
         self.kept[message.id] = self.history.message(message.id)
         assert self.kept[message.id].content == text
 
     @rule(message=messages)
     def walk(self, message: Message) -> None:
+        if message.id not in self.kept:
+            return
         leaf = self.history.leaf_below(message.id)
         assert message.id in [kept.id for kept in self._path(leaf)]
         assert not [kept for kept in self.kept.values() if kept.parent == leaf]
-        self.history.set_active(message.chat, leaf)
+        self.history.switch(message.id)
         self.active[message.chat] = leaf
+
+    @rule(chat=consumes(chats))
+    def delete(self, chat: Chat) -> None:
+        self.history.delete_chat(chat.id)
+        del self.active[chat.id]
+        self.kept = {key: kept for key, kept in self.kept.items() if kept.chat != chat.id}
+
+    @rule()
+    def erase(self) -> None:
+        self.history.erase()
+        assert not self.history.erase()
 
     @rule()
     def reopen(self) -> None:
@@ -246,6 +303,8 @@ class Trees(RuleBasedStateMachine):
             place = (message.chat, message.parent)
             same = [kept for kept in self.kept.values() if (kept.chat, kept.parent) == place]
             assert self.history.siblings(message.id) == same
+            versions = self.history.versions(message.chat).get(message.id, (message.id,))
+            assert versions == tuple(kept.id for kept in same)
 
     @invariant()
     def the_word_index_agrees_with_the_text(self) -> None:
@@ -270,7 +329,9 @@ class Trees(RuleBasedStateMachine):
 
     def _add(
         self, chat: int, parent: int | None, text: str, tokens: list[int], finish: str
-    ) -> Message:
+    ) -> Added:
+        if chat not in self.active or (parent is not None and parent not in self.kept):
+            return multiple()  # its chat is deleted
         message = self.history.add_message(chat, parent, USER, text, tokens=tokens, finish=finish)
         assert (message.content, message.tokens) == (text, tuple(tokens))
         self.kept[message.id], self.active[chat] = message, message.id
