@@ -26,7 +26,7 @@ class Config:
     """All settings. In the file, `sampling` is a table and the others stand at the top."""
 
     model: str = ""
-    """Path of the GGUF file to open; empty for the embedded model."""
+    """Model to open, by a name `specchat models` lists or a file; empty for the embedded one."""
 
     context: int = 8192
     """The most tokens the model looks back on; less where the model itself allows less."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from pathlib import Path
 from threading import Lock
 
 from app.config import Config, load_config
 from app.learned import Learned
 from app.locations import Locations, locate
+from app.models.choosing import path_of
+from app.models.memory import require_memory
 from app.options import Options
 from engines.budget import AutoBudget, Budget, FixedBudget
 from engines.calibration import Calibration
@@ -26,8 +27,6 @@ from engines.drafters.recycle import TokenRecycling
 from engines.sampler import Sampling
 from engines.step import Step
 from engines.target import Target, Vocabulary
-
-EMBEDDED = "target-f16.gguf"
 
 MAKERS: dict[str, Callable[[], Drafter]] = {
     "prompt": PromptLookup,
@@ -90,9 +89,10 @@ def load(options: Options, locations: Locations | None = None, *, deepen: int = 
 
     locations = locations or locate(options.data_dir)
     config = load_config(locations.settings)
-    path = model_path(options, config)
+    path = model_path(options, config, locations)
     if deepen:
         path = deepened(path, deepen, locations.cache)
+    require_memory(path, config.context, 0 if options.exact else options.gpu_layers)
     model = load_model(
         path,
         gpu_layers=options.gpu_layers,
@@ -147,15 +147,13 @@ def make_budget(draft_tokens: int | None, costs: Costs, calibration: Calibration
     return FixedBudget(draft_tokens, costs, calibration)
 
 
-def model_path(options: Options, config: Config) -> Path:
-    """The model file: the option, else the configuration, else the embedded one."""
-    chosen = options.model or config.model
-    return Path(chosen).expanduser() if chosen else embedded()
+def model_path(options: Options, config: Config, locations: Locations) -> Path:
+    """The model file: the option's, else the configuration's, else the embedded one.
 
-
-def embedded() -> Path:
-    """The model that is shipped with specchat."""
-    return Path(str(files("assets") / EMBEDDED))
+    Raises:
+        ModelError: there is no model of the name that was given.
+    """
+    return path_of(options.model or config.model, locations)
 
 
 def deepened(path: Path, layers: int, cache: Path) -> Path:

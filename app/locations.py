@@ -1,7 +1,8 @@
 """Where everything lies. The only module that knows directories; all others are handed paths.
 
 With --data-dir (or SPECCHAT_DATA_DIR) one directory holds everything, configuration included;
-without, the platform's own places do. Asking for a path creates nothing.
+without, the platform's own places do. Asking for a path creates nothing. Other programs' models
+lie where those programs put them, in either case.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from datastores.errors import StoreError
 
 NAME = "specchat"
 VARIABLE = "SPECCHAT_DATA_DIR"
+OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
+"""Ollama's models where its installer made it a service with a user of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,33 @@ class Locations:
             _create(directory)
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Folders of other programs that hold models; they need not exist.
+
+    Attributes:
+        hugging_face: the cache that Hugging Face's libraries share.
+        lm_studio: LM Studio's, the present place first.
+        ollama: Ollama's, the person's own first.
+    """
+
+    hugging_face: Path
+    lm_studio: tuple[Path, ...]
+    ollama: tuple[Path, ...]
+
+
+def elsewhere() -> Elsewhere:
+    """Where other programs keep their models, by the variables that move them."""
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    home = os.environ.get("HF_HOME", f"{cache}/huggingface")
+    hub = os.environ.get("HUGGINGFACE_HUB_CACHE", f"{home}/hub")
+    return Elsewhere(
+        hugging_face=_expanded(os.environ.get("HF_HUB_CACHE", hub)),
+        lm_studio=(_expanded("~/.lmstudio/models"), _expanded("~/.cache/lm-studio/models")),
+        ollama=(_expanded(os.environ.get("OLLAMA_MODELS") or "~/.ollama/models"), OLLAMA_SERVICE),
+    )
+
+
 def locate(data_dir: Path | None = None) -> Locations:
     """The places for `data_dir`, else for SPECCHAT_DATA_DIR, else the platform's."""
     chosen = data_dir or os.environ.get(VARIABLE)
@@ -90,6 +120,10 @@ def locate(data_dir: Path | None = None) -> Locations:
         cache=platformdirs.user_cache_path(NAME, appauthor=False),
         config=platformdirs.user_config_path(NAME, appauthor=False),
     )
+
+
+def _expanded(path: str) -> Path:
+    return Path(os.path.expandvars(path)).expanduser()
 
 
 def _field_names() -> list[str]:

@@ -14,7 +14,7 @@ class Options:
     """The global options. None: not given, so the configuration or the default decides.
 
     Attributes:
-        model: path of a GGUF file; None for the configured or the embedded model.
+        model: path of a GGUF file, or a model's name; None for the configured or the embedded one.
         data_dir: the one directory for all data, in place of the platform's.
         drafters: names out of `DRAFTERS`; empty for plain decoding.
         draft_tokens: draft tokens forced on each call; None lets the budget decide.

@@ -25,6 +25,7 @@ COMMANDS = {
     "bench": "app.cli.bench:bench",
     "doctor": "app.cli.doctor:doctor",
     "locate": "app.cli.locate:locate",
+    "models": "app.cli.models:models",
 }
 """Every command and where it is found; each accepts the global options after its name too."""
 

@@ -87,7 +87,11 @@ def global_options(hidden: bool = False) -> list[click.Parameter]:
         )
 
     return [
-        option("--model", "GGUF file to open instead of the embedded model.", metavar="FILE"),
+        option(
+            "--model",
+            "Model to open: a GGUF file, or a name that `specchat models` lists.",
+            metavar="FILE|NAME",
+        ),
         option(
             "--data-dir",
             f"One directory for everything specchat keeps (also {VARIABLE}).",

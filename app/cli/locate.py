@@ -15,7 +15,7 @@ from app.sanitise import one_line
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def locate(options: Options, as_json: bool) -> None:
-    """Print every path specchat reads or writes."""
+    """Print every path of specchat's own."""
     paths = {name: str(path) for name, path in find(options.data_dir).named().items()}
     if as_json:
         click.echo(json.dumps(paths))
