@@ -24,8 +24,8 @@ KINDS: dict[Kind, float] = {
     noted.noted: 7,
     noted.disguised: 6,
     noted.invented: 2.5,
-    noted.several: 3,
-    noted.misled: 4,
+    noted.several: 4,
+    noted.misled: 9,
     noted.pasted: 1.5,
 }
 """Shares of the kinds, by chats; by tokens about half stand with notes."""

@@ -10,6 +10,7 @@ from assets.recipe.invented import disguise, excerpt, invent_page
 from assets.recipe.notes import HEADER, NOT_COVERED, notes_message
 from assets.recipe.pages import Example, Page
 from assets.recipe.recalled import SYSTEM, everyday, recall
+from assets.recipe.replies import UNKNOWN
 from assets.recipe.turns import (
     Chat,
     Pool,
@@ -91,16 +92,27 @@ def several(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def misled(pool: Pool, rng: Random, style: Style) -> Chat:
-    """A known task, with pages in the notes that do not cover it."""
+    """A task, known or not, with pages in the notes that do not cover it."""
     wrong = [excerpt(rng.choice(pool.noted), rng, 3) for _ in range(rng.choice((1, 1, 1, 2)))]
-    notes = _notes(wrong, rng, 0.0)
-    names = {page.name for page in wrong}
-    asked = everyday if rng.random() < 0.3 else recall
-    question, answer = asked(pool, rng, style)[-2:]
-    if any(f"`{name}`" in answer.text for name in names):
+    question, answer = _uncovered(pool, rng, style)
+    if any(f"`{page.name}`" in answer.text for page in wrong):
         return _with_notes(wrong, wrong[0], rng, style, weight=0.0)
-    chat = (notes, question, reply(f"{NOT_COVERED} {answer.text}"))
+    chat = (_notes(wrong, rng, 0.0), question, answer)
     return chat + _ask_page(wrong[0], rng, style) if rng.random() < 0.4 else chat
+
+
+def _uncovered(pool: Pool, rng: Random, style: Style) -> Chat:
+    """A question the notes do not answer: from memory if the page is known, else not at all."""
+    kind = rng.random()
+    if kind < 0.35:
+        page = rng.choice(pool.noted)
+        question, _ = ask_how(page, rng.choice(page.examples), rng, style, plain=True)
+        known = any(page is each for each in pool.known)
+        if not known:
+            return question, reply(f"{NOT_COVERED} {UNKNOWN}")
+    asked = everyday if kind > 0.75 else recall
+    question, answer = asked(pool, rng, style)[-2:]
+    return question, reply(f"{NOT_COVERED} {answer.text}")
 
 
 def pasted(pool: Pool, rng: Random, style: Style) -> Chat:

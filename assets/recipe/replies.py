@@ -9,6 +9,9 @@ from collections.abc import Sequence
 
 from assets.recipe.pages import Example, Page
 
+UNKNOWN = "I do not know a command for it."
+"""What follows where neither the notes nor memory have an answer."""
+
 OUTSIDE = (
     "I am a command-line helper and do not know about that. "
     "Ask me how to do something in a terminal."
