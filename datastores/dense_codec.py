@@ -1,0 +1,138 @@
+"""How a hidden state becomes a key of 64 bytes: z-norm, PCA, unit length, 8 bits a dimension.
+
+Owns the projection of one generation (DReSD, Gritta et al. 2025, sections 3.2 to 3.4, equations 1
+and 2), how it is fitted to running moments, and its bytes. Refuses to know where states come from
+and where keys are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datastores.dense_moments import Floats, Moments
+from datastores.errors import StoreError
+
+Codes = NDArray[np.uint8]
+"""Keys, uint8 [n, dimensions]: round(coordinate · scale) + 128."""
+
+DIMENSIONS = 64
+"""Principal components kept: DReSD's choice (table 2); fewer lose hits, more gain next to none."""
+EPSILON = 1e-6
+"""Added to variances and lengths, so that a constant dimension or a zero state divides by no 0."""
+SPREAD = 4.0
+"""Standard deviations of the widest component that 8 bits must hold; what is beyond is clipped."""
+
+_MAGIC = b"specchat-projection-1\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The map of one generation, states to keys.
+
+    Attributes:
+        offset: float32 [dimensions], subtracted after the product: the mean, projected.
+        weights: float32 [width, dimensions], components divided by standard deviations.
+        scale: codes for a coordinate of 1.
+        unit: whether keys are brought to unit length.
+    """
+
+    offset: Floats
+    weights: Floats
+    scale: float
+    unit: bool = True
+
+    @property
+    def width(self) -> int:
+        """Length of a state."""
+        return int(self.weights.shape[0])
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a key: bytes it takes."""
+        return int(self.weights.shape[1])
+
+    def keys(self, states: Floats) -> Floats:
+        """float32 [n, dimensions] of float32 [n, width], before they are rounded to codes."""
+        keys: Floats = states @ self.weights - self.offset
+        if self.unit:
+            keys /= np.maximum(np.linalg.norm(keys, axis=1, keepdims=True), EPSILON)
+        return keys
+
+    def encode(self, states: Floats) -> Codes:
+        """The codes of float32 [n, width]."""
+        rounded = np.rint(self.keys(states) * self.scale).clip(-127.0, 127.0) + 128.0
+        codes: Codes = rounded.astype(np.uint8)
+        return codes
+
+    def pack(self) -> bytes:
+        """Everything above with a checksum."""
+        shape = np.array([self.width, self.dimensions, self.unit], "<i8").tobytes()
+        scale = np.array([self.scale], "<f8").tobytes()
+        arrays = self.offset.astype("<f4").tobytes() + self.weights.astype("<f4").tobytes()
+        body = _MAGIC + shape + scale + arrays
+        return hashlib.sha256(body).digest() + body
+
+
+def unpack_projection(blob: bytes) -> Projection:
+    """What `Projection.pack` made.
+
+    Raises:
+        StoreError: not one byte may differ.
+    """
+    body = blob[32:]
+    if hashlib.sha256(body).digest() != blob[:32] or not body.startswith(_MAGIC):
+        raise StoreError("the dense index's projection is damaged; it will be fitted anew")
+    start = len(_MAGIC)
+    width, dimensions, unit = (int(number) for number in np.frombuffer(body, "<i8", 3, start))
+    scale = float(np.frombuffer(body, "<f8", 1, start + 24)[0])
+    arrays = np.frombuffer(body, "<f4", -1, start + 32).astype(np.float32)
+    weights = arrays[dimensions:].reshape(width, dimensions)
+    return Projection(arrays[:dimensions], weights, scale, bool(unit))
+
+
+def fit(
+    moments: Moments, dimensions: int = DIMENSIONS, *, z: bool = True, unit: bool = True
+) -> Projection:
+    """The projection of `moments`: z-norm (unless told not to), then the widest components.
+
+    `dimensions` is cut to the width of the states.
+    """
+    covariance = moments.covariance()
+    deviations = _deviations(covariance) if z else np.ones(moments.width, np.float32)
+    values, vectors = np.linalg.eigh(covariance / np.outer(deviations, deviations))
+    widest = np.argsort(-values, kind="stable")[:dimensions]
+    weights: Floats = (vectors[:, widest] / deviations[:, None]).astype(np.float32)
+    offset: Floats = (moments.mean @ weights).astype(np.float32)
+    return Projection(offset, weights, _scale(values[widest], unit), unit)
+
+
+def explained(projection: Projection, moments: Moments, *, z: bool = True) -> float:
+    """Share of the (z-normed) variance of `moments` that lies in the projection's span, 0 to 1.
+
+    For the projection fitted to these moments it is PCA's explained variance (DReSD, figure 5);
+    for an older one it tells how much of the present material that one still sees.
+    """
+    covariance = moments.covariance()
+    deviations = _deviations(covariance) if z else np.ones(moments.width, np.float32)
+    basis, _ = np.linalg.qr(projection.weights * deviations[:, None])
+    normed = covariance / np.outer(deviations, deviations)
+    return float(np.einsum("wd,wd->", basis, normed @ basis) / max(np.trace(normed), EPSILON))
+
+
+def _deviations(covariance: Floats) -> Floats:
+    """Standard deviation of each dimension, with epsilon (equation 1)."""
+    deviations: Floats = np.sqrt(np.diag(covariance) + EPSILON).astype(np.float32)
+    return deviations
+
+
+def _scale(values: NDArray[np.floating], unit: bool) -> float:
+    """Codes for a coordinate of 1, such that `SPREAD` deviations of the widest component fit."""
+    variance = max(float(values[0]), EPSILON)
+    if unit:
+        variance /= max(float(values.sum()), EPSILON)
+        return 127.0 / min(1.0, SPREAD * float(np.sqrt(variance)))
+    return 127.0 / (SPREAD * float(np.sqrt(variance)))

@@ -1,0 +1,172 @@
+"""The dense index as drafting sees it: keys and streams in memory, asked without ever waiting.
+
+Owns the index, the streams and the lock between the one thread that adds and the one that asks.
+Where the lock is taken, or nothing has been loaded yet, there is no answer, and the asker goes on
+without. Refuses to know files and how neighbours become a draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datastores.dense import DenseStore
+from datastores.dense_codec import Codes, Projection
+from datastores.dense_generations import Generation
+from datastores.dense_index import PartitionedIndex
+from datastores.dense_moments import Floats
+from datastores.dense_stream import GAP, Stream, Tokens
+
+BACK = 8
+"""Tokens before the root that are compared with a neighbour's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """The nearest past states that led to the same token, nearest first (n of them).
+
+    Attributes:
+        similarities: float32 [n], cosine of their keys with the state asked for.
+        matches: int64 [n], how many tokens before the root agree, up to `BACK`.
+        recent: bool [n], whether they lie in the document that is being written.
+        continuations: int32 [n, length], what followed; what stands behind a `GAP` means nothing.
+    """
+
+    similarities: Floats
+    matches: NDArray[np.int64]
+    recent: NDArray[np.bool_]
+    continuations: Tokens
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """Everything of one generation."""
+
+    projection: Projection
+    index: PartitionedIndex
+
+
+class DenseMemory:
+    """One model's keys. `add*`, `load` and `forget` belong to one thread, `recall` to another.
+
+    Args:
+        vocabulary: number of token ids.
+    """
+
+    def __init__(self, vocabulary: int) -> None:
+        self._vocabulary = vocabulary
+        self._lock = Lock()
+        self._stream = Stream()
+        self._loaded: _Loaded | None = None
+        self._recent = 0
+
+    def __len__(self) -> int:
+        """Keys that can be found."""
+        return len(self._loaded.index) if self._loaded else 0
+
+    def recall(
+        self, state: Floats, token: int, before: Sequence[int], k: int, length: int
+    ) -> Recall | None:
+        """The `k` nearest keys of states that led to `token`, with `length` tokens that followed.
+
+        Args:
+            state: float32 [width], the state that produced `token`.
+            before: the tokens before it, the last one last.
+
+        Returns:
+            None where nothing is loaded, or the index is just being added to.
+        """
+        if not self._loaded or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            found = self._nearest(self._loaded, state, token, k)
+            return self._read(*found, before, length)
+        finally:
+            self._lock.release()
+
+    def load(self, store: DenseStore, generation: Generation | None) -> None:
+        """Read all streams and a generation's keys from disk, in place of what is held.
+
+        The old generation goes first: two at once would take twice the memory.
+        """
+        self._loaded = None
+        stream = Stream()
+        for document, tokens in store.streams():
+            stream.extend(document, 0, tokens)
+        loaded = self._fill(store, generation, stream) if generation else None
+        with self._lock:
+            self._stream, self._loaded, self._recent = stream, loaded, stream.end
+
+    def serve(self, projection: Projection) -> None:
+        """Begin with an empty index: the first projection was just fitted."""
+        index = PartitionedIndex(self._vocabulary, projection.dimensions, projection.scale)
+        self._loaded = _Loaded(projection, index)
+
+    def begin(self) -> None:
+        """What is added from here on is recent."""
+        self._recent = self._stream.end
+
+    def add_tokens(self, document: int, start: int, tokens: Sequence[int]) -> None:
+        """Append to a document's stream."""
+        with self._lock:
+            self._stream.extend(document, start, tokens)
+
+    def add_states(self, document: int, positions: NDArray[np.int64], states: Floats) -> None:
+        """Add keys of states float32 [n, width] that produced the tokens at `positions`."""
+        if self._loaded:
+            codes = self._loaded.projection.encode(states)
+            with self._lock:
+                places = self._stream.places(document, positions)
+                self._add(self._loaded.index, self._stream, places, codes)
+
+    def forget(self, document: int) -> None:
+        """Draft from a document no more."""
+        with self._lock:
+            self._stream.forget(document)
+
+    def _fill(self, store: DenseStore, generation: Generation, stream: Stream) -> _Loaded:
+        projection = generation.projection
+        index = PartitionedIndex(self._vocabulary, projection.dimensions, projection.scale)
+        known = stream.tokens[(stream.tokens >= 0) & (stream.tokens < self._vocabulary)]
+        index.reserve(np.bincount(known, minlength=self._vocabulary))
+        documents, bases = stream.bases()
+        for batch in store.keys(generation):
+            rows = np.searchsorted(documents, batch.documents)
+            self._add(index, stream, bases[rows] + batch.positions, batch.codes)
+        return _Loaded(projection, index)
+
+    def _nearest(
+        self, loaded: _Loaded, state: Floats, token: int, k: int
+    ) -> tuple[NDArray[np.int64], Floats]:
+        """Places and similarities of the nearest keys that were not forgotten and whose stream
+        goes on."""
+        code = loaded.projection.encode(state[None])
+        found = loaded.index.search(code, token, k)
+        tokens = self._stream.tokens
+        useful = (tokens[found.positions] == token) & (tokens[found.positions + 1] != GAP)
+        return found.positions[useful], found.similarities[useful]
+
+    def _read(
+        self, places: NDArray[np.int64], similarities: Floats, before: Sequence[int], length: int
+    ) -> Recall:
+        tokens = self._stream.tokens
+        back = np.array(before[-BACK:][::-1], np.int32)
+        same = tokens[places[:, None] - np.arange(1, len(back) + 1)] == back
+        return Recall(
+            similarities,
+            np.cumprod(same, axis=1).sum(axis=1),
+            places >= self._recent,
+            tokens[places[:, None] + np.arange(1, length + 1)],
+        )
+
+    def _add(
+        self, index: PartitionedIndex, stream: Stream, places: NDArray[np.int64], codes: Codes
+    ) -> None:
+        """Add keys whose place is known and whose token this vocabulary has."""
+        tokens = stream.tokens[places]
+        held = (places >= 0) & (tokens >= 0) & (tokens < self._vocabulary)
+        index.add(codes[held], tokens[held], places[held])

@@ -1,0 +1,78 @@
+"""All token streams of a dense index in one array, and where each document's tokens lie in it.
+
+A *place* is an index into the array. Documents are kept apart by `GAP`s, so that a continuation
+never runs from one into another; a document that grows after others were added goes on behind them.
+Refuses to know keys, files and threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tokens = NDArray[np.int32]
+Places = NDArray[np.int64]
+
+GAP = -1
+"""Stands between documents, and where a document was forgotten."""
+ROOM = 256
+"""Gaps kept behind the last token: windows may be read past the end."""
+
+
+class Stream:
+    """Tokens of many documents, appended to and looked up by document and position.
+
+    Attributes:
+        tokens: int32, `GAP` where there is none; valid until the next `extend`.
+        end: the first place that is free.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: Tokens = np.full(4 * ROOM, GAP, np.int32)
+        self.end = ROOM
+        self._runs: dict[int, list[tuple[int, int, int]]] = {}
+
+    def extend(self, document: int, start: int, tokens: Sequence[int] | Tokens) -> None:
+        """Append tokens of a document, whose first is at position `start` of it."""
+        runs = self._runs.setdefault(document, [])
+        follows = bool(runs) and self._follows(runs[-1], start)
+        if not follows:
+            self.end += 1
+            runs.append((start, self.end, 0))
+        first, place, length = runs[-1]
+        self._make_room(len(tokens))
+        self.tokens[self.end : self.end + len(tokens)] = tokens
+        self.end += len(tokens)
+        runs[-1] = (first, place, length + len(tokens))
+
+    def places(self, document: int, positions: NDArray[np.int64]) -> Places:
+        """Places of positions of a document; -1 for those it does not hold."""
+        places = np.full(len(positions), -1, np.int64)
+        for first, place, length in self._runs.get(document, ()):
+            inside = (positions >= first) & (positions < first + length)
+            places[inside] = positions[inside] - first + place
+        return places
+
+    def forget(self, document: int) -> None:
+        """Overwrite a document's tokens; what looks at its places finds gaps."""
+        for _, place, length in self._runs.pop(document, ()):
+            self.tokens[place : place + length] = GAP
+
+    def bases(self) -> tuple[NDArray[np.int64], Places]:
+        """Ids of the documents that lie in one run, ascending, and the place of position 0."""
+        whole = sorted((d, runs[0][1] - runs[0][0]) for d, runs in self._runs.items())
+        pairs = np.array(whole, np.int64).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
+    def _follows(self, run: tuple[int, int, int], start: int) -> bool:
+        first, place, length = run
+        return first + length == start and place + length == self.end
+
+    def _make_room(self, more: int) -> None:
+        needed = self.end + more + ROOM
+        if needed > len(self.tokens):
+            grown = np.full(max(needed, len(self.tokens) * 5 // 4), GAP, np.int32)
+            grown[: self.end] = self.tokens[: self.end]
+            self.tokens = grown
