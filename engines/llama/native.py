@@ -11,15 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import os
 from collections import deque
 from typing import Any
-
-# Threads that wait at a barrier spin before they sleep: by default for milliseconds, which on a
-# machine with anything else to do starves the very thread they wait for. On four cores with eight
-# other busy processes a forward pass of 0.3 ms took 150 to 1200 ms by default, 9 ms with this, and
-# on an idle machine nothing is lost. OpenMP reads it when llama.cpp is loaded.
-os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 from llama_cpp import llama_cpp as lib
 
