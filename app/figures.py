@@ -133,7 +133,7 @@ class Figures:
         return self.session.plain_seconds - self.session.seconds
 
     def trend(self) -> list[float]:
-        """Tokens a call over the last five minutes up to the latest step; 0 where there were none."""
+        """Tokens a call over the last five minutes up to the latest step; 0 for no calls."""
         values = [0.0] * TREND_BUCKETS
         for bucket in self._buckets:
             age = self._buckets[-1].number - bucket.number
@@ -178,9 +178,10 @@ class Figures:
 
     def _tally(self, step: Step) -> None:
         """Count the verified rows by the source that would get the credit."""
-        accepted = set(step.path)
         for row in range(1, len(step.tree)):
-            name = NAMES[credited(step.tree.sources[row])]
-            tally = self.tallies.setdefault(name, Tally())
-            tally.verified += 1
-            tally.accepted += row in accepted
+            self._tally_of(step.tree.sources[row]).verified += 1
+        for sources in filter(None, step.sources):
+            self._tally_of(sources).accepted += 1
+
+    def _tally_of(self, sources: int) -> Tally:
+        return self.tallies.setdefault(NAMES[credited(sources)], Tally())

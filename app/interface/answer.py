@@ -1,7 +1,7 @@
 """One answer in the transcript: reading, thinking, growing, done.
 
-Owns the text of the answer as it is shown: all streamed text enters through `append_fragment`, which
-cleans it. Knows no widgets, no chats, no disk.
+Owns the text of the answer as it is shown: all streamed text enters through `append_fragment`,
+which cleans it. Knows no widgets, no chats, no disk.
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ class Answer:
         self.fold_row: int | None = None
         self._text = clean(text)
         self._pieces: list[Piece] = []
-        self._thought_tokens = 0
         self._frame: Frame | None = None
         self._flow: Flow | None = None
         self._flowed = ""
@@ -66,14 +65,12 @@ class Answer:
         """The reasoning and the answer proper."""
         return split(self._text, growing=self.finish == GROWING)
 
-    def append_fragment(self, pieces: Iterable[Piece], tokens: int) -> None:
-        """Take what `tokens` new tokens said."""
+    def append_fragment(self, pieces: Iterable[Piece]) -> None:
+        """Take what new tokens said, a piece for each."""
         cleaned = [Piece(clean(piece.text), piece.source) for piece in pieces]
         self._pieces.extend(cleaned)
         self._text += "".join(piece.text for piece in cleaned)
         self.status = ""
-        if not self.parts.answer:
-            self._thought_tokens += tokens
 
     def end(self, finish: str) -> None:
         """No more will come; lay out once more what was laid out in parts."""
@@ -106,9 +103,18 @@ class Answer:
 
     def _reasoning_title(self, parts: Parts) -> str:
         mark = "▸" if self.folded else "▾"
-        count = self._thought_tokens
+        count = self._thought_pieces(parts)
         size = f"{count:,} tokens" if count else f"{len(parts.thought.split()):,} words"
         return f"{mark} thinking… {size}" if parts.thinking else f"{mark} thought for {size}"
+
+    def _thought_pieces(self, parts: Parts) -> int:
+        """How many pieces came before the answer proper; 0 for a stored text, which has none."""
+        left = len(self._text) - len(parts.answer)
+        for count, piece in enumerate(self._pieces):
+            if left <= 0:
+                return count
+            left -= len(piece.text)
+        return len(self._pieces)
 
     def _body(self, parts: Parts, frame: Frame) -> list[Row]:
         if frame.tinted and self._pieces:

@@ -12,7 +12,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def bar(share: float, width: int) -> str:
-    """A bar of `share` (0 to 1) of `width` columns, exact to an eighth; never quite empty above 0."""
+    """A bar of `share` (0 to 1) of `width` columns, exact to an eighth; empty only at 0."""
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)
     if share > 0:
         eighths = max(eighths, 1)

@@ -1,7 +1,7 @@
 """Every command of the interface, once: its name, its key, and what it says of itself.
 
-Key bindings, the help screen and the command palette are all made from this table. `id`s are stable:
-they are what keys are remapped by.
+Key bindings, the help screen and the command palette are all made from this table. `id`s are
+stable: they are what keys are remapped by.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ class Command:
         help: one line on what it does.
         action: the action of the chat screen that it runs.
         key: keys that run it, separated by commas; empty for none.
-        always: whether the key works wherever the focus is, even where it would type something.
     """
 
     id: str
@@ -29,23 +28,21 @@ class Command:
     help: str
     action: str
     key: str = ""
-    always: bool = False
 
     def binding(self) -> Binding:
         """The binding of its keys."""
-        return Binding(self.key, self.action, self.title, priority=self.always, id=self.id)
+        return Binding(self.key, self.action, self.title, id=self.id)
 
 
 COMMANDS = (
-    Command("help", "Help", "Every key, and what the panel means", "help", "f1", True),
-    Command("panel", "More figures", "Show or hide the raw figures", "more", "f2", True),
+    Command("help", "Help", "Every key, and what the panel means", "help", "f1"),
+    Command("panel", "More figures", "Show or hide the raw figures", "more", "f2"),
     Command(
         "tint",
         "Colour words by source",
         "Tint each word of this session's answers by where it came from",
         "tint",
         "f3",
-        True,
     ),
     Command(
         "reasoning",
@@ -53,17 +50,23 @@ COMMANDS = (
         "Show or fold what the model thought before it answered",
         "reasoning",
         "f4",
-        True,
     ),
-    Command("chat.new", "New chat", "Begin an empty chat", "new_chat", "ctrl+n", True),
-    Command("chat.list", "Chats", "Go to the list of chats, or hide it", "chats", "ctrl+o", True),
-    Command("chat.newer", "Newer chat", "Go up in the list of chats", "step(-1)", "alt+up", True),
-    Command(
-        "chat.older", "Older chat", "Go down in the list of chats", "step(1)", "alt+down", True
-    ),
+    Command("chat.new", "New chat", "Begin an empty chat", "new_chat", "ctrl+n"),
+    Command("chat.list", "Chats", "Go to the list of chats, or hide it", "chats", "ctrl+o"),
+    Command("chat.newer", "Newer chat", "Go up in the list of chats", "step(-1)", "alt+up"),
+    Command("chat.older", "Older chat", "Go down in the list of chats", "step(1)", "alt+down"),
     Command("answer.stop", "Stop", "Stop the answer; what was written stays", "stop", "escape"),
-    Command("scroll.start", "First message", "Scroll to the start", "start", "ctrl+home", True),
-    Command("scroll.end", "Last message", "Scroll to the end", "end", "ctrl+end", True),
+    Command("scroll.start", "First message", "Scroll to the start", "start", "ctrl+home"),
+    Command("scroll.end", "Last message", "Scroll to the end", "end", "ctrl+end"),
     Command("theme", "Change the colours", "Choose a theme, dark or light", "theme"),
-    Command("quit", "Quit", "Leave; everything written is kept", "quit", "ctrl+q", True),
+    Command("copy", "Copy", "Copy the text selected with the mouse", "copy_text", "ctrl+c"),
+    Command("palette", "All commands", "Find a command by its name", "palette", "ctrl+p"),
+    Command("quit", "Quit", "Leave; everything written is kept", "quit", "ctrl+q"),
 )
+
+_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓"}
+
+
+def shown(key: str) -> str:
+    """How a key is written for people: `Ctrl+N`, `Esc`."""
+    return "+".join(_NAMES.get(part, part.capitalize()) for part in key.split("+"))

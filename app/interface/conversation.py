@@ -1,7 +1,7 @@
 """The middle of the screen: one chat, its transcript and its prompt.
 
-Owns which chat is open, its turn at hand and the texts not sent yet. A question is never lost: what
-cannot be sent or comes to nothing goes back into the prompt.
+Owns which chat is open, its turn at hand and the texts not sent yet. A question is never lost:
+what cannot be sent or comes to nothing goes back into the prompt.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from app.interface.outbox import Outbox, Pacer
 from app.interface.panel import Panel
 from app.interface.prompt import Prompt
 from app.interface.talk import Model, Talk, Turn
-from app.interface.thread import asked, entries, parent_of_next, until
+from app.interface.thread import asked, entries, greeting, parent_of_next, until
 from app.interface.topbar import TopBar
 from app.interface.transcript import Transcript
 from app.sanitise import one_line
@@ -84,7 +84,7 @@ class Conversation(Vertical):
         return self.query_one(TopBar)
 
     def on_mount(self) -> None:
-        self.transcript.show(entries([], None))
+        self.transcript.show([greeting("")])
         self.prompt.focus()
         self.bar.state = LOADING
         # After the first frame: what loading imports would hold it up.
@@ -99,8 +99,7 @@ class Conversation(Vertical):
             return
         self._unsent[self.chat], self.chat = self.prompt.text, chat
         self._take_over(messages)
-        turn = self.talk.turn if self.talk.turn and self.talk.turn.chat == chat else None
-        self.transcript.show(entries(messages, turn))
+        self._show_thread()
         self.prompt.text = self._unsent.pop(chat, "")
         self.prompt.move_cursor(self.prompt.document.end)
         self.prompt.focus()
@@ -127,6 +126,8 @@ class Conversation(Vertical):
         self.bar.model = model.name
         if self.bar.state == LOADING:
             self.bar.state = ""
+        if not self._thread and self.talk.turn is None:
+            self._show_thread()
 
     @on(Submitted)
     def _send(self, event: Submitted) -> None:
@@ -138,9 +139,10 @@ class Conversation(Vertical):
         except SpecchatError as error:
             self.complain(error)
             return
+        self.talk.turn = turn
         self.prompt.clear()
         self.prompt.border_subtitle = STOPS
-        self.transcript.show(entries(self._thread, turn))
+        self._show_thread()
         self._see_through(turn)
 
     def _next_turn(self, text: str) -> Turn:
@@ -184,10 +186,16 @@ class Conversation(Vertical):
         """Put the question back where it was written."""
         if turn.chat == self.chat:
             self._take_over(messages)
-            self.transcript.show(entries(messages, None))
+            self._show_thread()
             self.prompt.put_back(turn.text)
         else:
             self._unsent[turn.chat] = turn.text
+
+    def _show_thread(self) -> None:
+        """Show the open chat: what is stored, the turn at hand, or a greeting."""
+        turn = self.talk.turn if self.talk.turn and self.talk.turn.chat == self.chat else None
+        hint = self.talk.model.hint if self.talk.model else ""
+        self.transcript.show(entries(self._thread, turn) or [greeting(hint)])
 
     def _take_over(self, messages: list[Message]) -> None:
         self._thread = messages
@@ -211,7 +219,7 @@ class Conversation(Vertical):
 
     def _draw(self, turn: Turn) -> None:
         self._pacer.drew(monotonic(), thread_time())
-        self._live.show(self._outbox.take(), turn.answer, monotonic())
+        self._live.show(self._outbox.take(), turn.answer)
         self.transcript.update_entry(turn.answer)
         if self._live.state:
             self.bar.state = self._live.state

@@ -60,7 +60,7 @@ def _words(figures: Figures, width: int, ink: Ink) -> Text:
 
 
 def _fitting(all_parts: list[Part], width: int) -> list[Part]:
-    """The largest sources that fit beside bars; the model alone last, and only where it fits too."""
+    """The largest sources that fit beside their bars; the model alone last, if it fits too."""
     *sources, own = [part for part in all_parts if part.share > 0 or not part.source.name]
     shown: list[Part] = []
     for part in (*sources, own):
@@ -81,7 +81,7 @@ def _drafts(figures: Figures, width: int, ink: Ink) -> Text:
         line.append(wording.pause(figures.outlook), style=ink.warning)
     else:
         line.append(f"{wording.accepted(figures)} · {wording.calls(figures)}", style=ink.text)
-        line.append(" · last 5 min ", style=ink.dim)
+        line.append("  last 5 min ", style=ink.dim)
         line.append_text(trend(figures, ink))
     if line.cell_len + len(HINT) + 1 <= width:
         line.pad_right(width - line.cell_len - len(HINT))

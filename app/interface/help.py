@@ -13,6 +13,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from app.interface.commands import shown
 from app.interface.sources import OWN, SOURCES
 
 KEYS = 20
@@ -43,24 +44,25 @@ class Help(ModalScreen[None]):
         yield page
 
     def _lines(self) -> Iterator[Text]:
+        accent = Style(color=self.app.theme_variables["accent"])
         for title, bindings in self._groups:
             yield Text(title, style=Style(bold=True))
             for name, keys in self._keys(bindings):
-                yield Text(f"{keys:<{KEYS}}{name}")
+                yield Text.assemble((f"{keys:<{KEYS}}", accent), name)
             yield Text()
         yield Text("What the panel shows", style=Style(bold=True))
         yield Text(PANEL)
         yield Text()
         dark = self.app.current_theme.dark
         for source in (*SOURCES.values(), OWN):
-            letter = Text(
-                f"{source.letter} ", style=Style(color=source.color(dark=dark), bold=True)
-            )
-            yield letter + Text(f"{source.label:<{KEYS - 2}}{source.meaning}", style=Style())
+            color = Style(color=source.color(dark=dark), bold=True)
+            label = f" {source.label}".ljust(KEYS - 1)
+            yield Text.assemble((source.letter, color), label, source.meaning)
 
-    def _keys(self, bindings: Iterable[Binding]) -> list[tuple[str, str]]:
+    @staticmethod
+    def _keys(bindings: Iterable[Binding]) -> list[tuple[str, str]]:
         """What each binding does, and all its keys."""
         keys: dict[str, list[str]] = {}
         for binding in bindings:
-            keys.setdefault(binding.description, []).append(self.app.get_key_display(binding))
+            keys.setdefault(binding.description, []).append(shown(binding.key))
         return [(name, ", ".join(given)) for name, given in keys.items()]

@@ -1,4 +1,4 @@
-"""What the acceptance panel is drawn with: styles, sources' colours, and the parts all its forms share.
+"""What the acceptance panel is drawn with: styles, colours, and the parts its forms share.
 
 Knows Rich only. Each function makes one line.
 """

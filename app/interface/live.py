@@ -1,12 +1,13 @@
 """Shows the events of the turn at hand: in its answer, in the panel, in the line at the top.
 
-Owns what each event means on the screen, and how often the panel changes. Events come in batches; a batch
-is laid out once.
+Owns what each event means on the screen, and how often the panel changes. Events come in batches;
+a batch is laid out once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import monotonic
 
 from app.events import Dropped, Event, Finished, Piece, Prefilling, Wrote
 from app.figures import Figures
@@ -34,19 +35,18 @@ class Live:
         self._redraw = redraw
         self._redrawn = float("-inf")
 
-    def show(self, events: Sequence[Event], answer: Answer, moment: float) -> None:
-        """Take a batch into `answer`; `moment` is now, in seconds."""
+    def show(self, events: Sequence[Event], answer: Answer) -> None:
+        """Take a batch into `answer`."""
+        moment = monotonic()
         pieces: list[Piece] = []
-        tokens = 0
         for event in events:
             self._figures.observe(event, moment)
             if isinstance(event, Wrote):
                 pieces.extend(event.pieces)
-                tokens += len(event.step.tokens)
             else:
                 self._note(event, answer)
-        if tokens:
-            answer.append_fragment(pieces, tokens)
+        if pieces:
+            answer.append_fragment(pieces)
             self.state = "thinking…" if answer.parts.thinking else "writing"
         if finished := next((event for event in events if isinstance(event, Finished)), None):
             self.end(answer, finished.finish)

@@ -1,7 +1,8 @@
-"""The interface's beginning and end: opens the history, runs the application, lets go of the model."""
+"""The interface's beginning and end: opens the history, runs the application, lets the model go."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import ClassVar
@@ -16,9 +17,13 @@ from app.interface.screen import ChatScreen
 from app.interface.talk import Model
 from app.interface.themes import DARK, THEMES, own_variables
 from app.locations import Locations, locate
+from app.models.own import embedded
 from app.options import Options
 from datastores.history import History
 
+EMBEDDED = (
+    "The model built in is a small one for command-line help. Try: How do I extract a tar archive?"
+)
 HERE = Path(__file__).parent
 
 
@@ -38,17 +43,17 @@ class Specchat(App[None]):
         self.theme = theme if theme in self.available_themes else DARK.name
         # Nothing moves by itself: an animation costs the processor that the model needs.
         self.animation_level = "none"
-        self._screen = ChatScreen(history, open_model)
+        self.chat_screen = ChatScreen(history, open_model)
 
     def get_default_screen(self) -> ChatScreen:
-        return self._screen
+        return self.chat_screen
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return own_variables(dark=self.current_theme.dark)
 
-    def leave(self) -> None:
-        """After `run`: let the model go."""
-        self._screen.conversation.talk.leave()
+    def leave(self) -> bool:
+        """After `run`: let the model go; whether it could be."""
+        return self.chat_screen.conversation.talk.leave()
 
 
 def run(options: Options) -> None:
@@ -65,11 +70,16 @@ def run(options: Options) -> None:
     try:
         app.run()
     finally:
-        app.leave()
+        at_rest = app.leave()
         history.close()
+    if not at_rest:
+        # A thread inside the model cannot be waited for (reading a long prompt or a large file takes
+        # minutes), nor be left among modules that are being torn down. What was shown is stored.
+        os._exit(0)
 
 
 def open_model(options: Options, locations: Locations, history: History) -> Model:
     """Load the model the person chose."""
     engine = load(options, locations)
-    return Model(engine.name, Assistant(engine, history), engine.save)
+    hint = EMBEDDED if engine.path == embedded() else ""
+    return Model(engine.name, hint, Assistant(engine, history), engine.save)

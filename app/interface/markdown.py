@@ -1,12 +1,13 @@
 """Markdown to lines of the screen: what a model writes, parsed and streamed block by block.
 
-Owns parsing and streaming (`Flow`); how each element looks stands in `elements.py`. Knows no widgets.
-The text is cleaned, but hostile in its structure: HTML is shown as the text it is, links are written out
-and lead nowhere, nesting without end is shown as source, and a block that grows without end is
-continued in a new one, so that a fragment costs the same however long the answer is.
+Owns parsing and streaming (`Flow`); how each element looks stands in `elements.py`. Knows no
+widgets. The text is cleaned, but hostile in its structure: HTML is shown as the text it is, links
+are written out and lead nowhere, nesting without end is shown as source, and a block that grows
+without end is continued in a new one, so that a fragment costs the same however long the answer
+is.
 
-Textual's own Markdown widget mounts several widgets for each block and lays the whole screen out again
-at each fragment: ten times the processor time that this takes.
+Textual's own Markdown widget mounts several widgets for each block and lays the whole screen out
+again at each fragment: ten times the processor time that this takes.
 """
 
 from __future__ import annotations
@@ -60,12 +61,15 @@ class Flow:
         self._tail += fragment
         del self.lines[self.settled :]
         blocks = parse(self._tail, continued=self._tail_continues)
-        for block in blocks[:-1]:
+        growing = _growing(blocks)
+        for block in blocks[: len(blocks) - len(growing)]:
             self._add(block)
         self.settled = len(self.lines)
-        for block in blocks[-1:]:
+        for block in growing:
             self._add(block)
-            self._tail, self._tail_continues = block.source, block.continued
+        if growing:
+            self._tail = "".join(block.source for block in growing)
+            self._tail_continues = growing[0].continued
 
     def _add(self, block: Block) -> None:
         lines = _trimmed(self._look.lines(_renderable(block, self._look), self._width))
@@ -75,7 +79,7 @@ class Flow:
 
 
 def parse(source: str, *, continued: bool = False) -> list[Block]:
-    """The top-level blocks of `source`, overlong ones in parts. Together they hold all that shows."""
+    """The top-level blocks of `source`, overlong ones in parts; together all that shows."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", source)
     groups = list(_grouped(_PARSER.parse(source)))
     starts = [group[0].map[0] if group[0].map else 0 for group in groups]
@@ -84,6 +88,12 @@ def parse(source: str, *, continued: bool = False) -> list[Block]:
         follows = continued and not blocks
         blocks.extend(_parts(Block(group, "".join(lines[start:end]), follows)))
     return blocks
+
+
+def _growing(blocks: list[Block]) -> list[Block]:
+    """The blocks that more text can change: the last one, and one that it may make a table's head."""
+    may_rule = blocks and _TABLE_RULE.fullmatch(blocks[-1].source)
+    return blocks[-2:] if may_rule else blocks[-1:]
 
 
 def _grouped(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -169,6 +179,7 @@ def _make_parser() -> MarkdownIt:
     return parser
 
 
+_TABLE_RULE = re.compile(r"[\s|:-]*")
 _SPACE = re.compile(r"\s")
 _NEWLINE = re.compile(r"\n")
 _PARSER = _make_parser()

@@ -1,8 +1,8 @@
 """Carries events from the answering thread to the screen, and says when the screen may draw them.
 
-Owns the only state that both threads touch. Events come hundreds of times a second; the screen takes
-them in batches, and spends at most a small share of the processor on it: a batch that was dear to draw
-makes the next one wait longer.
+Owns the only state that both threads touch. Events come hundreds of times a second; the screen
+takes them in batches, and spends at most a small share of the processor on it: a batch that was
+dear to draw makes the next one wait longer.
 """
 
 from __future__ import annotations

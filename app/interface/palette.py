@@ -8,19 +8,21 @@ from functools import partial
 from rich.text import Text
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from app.interface.commands import COMMANDS, Command
+from app.interface.commands import COMMANDS, Command, shown
+
+LISTED = [command for command in COMMANDS if command.id != "palette"]
 
 
 class CommandsProvider(Provider):
     """The commands of the table; the palette runs them on the screen it was opened from."""
 
     async def discover(self) -> Hits:
-        for command in COMMANDS:
+        for command in LISTED:
             yield DiscoveryHit(_titled(command), self._runs(command), command.title, command.help)
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
-        for command in COMMANDS:
+        for command in LISTED:
             score = max(matcher.match(command.title), matcher.match(command.help) / 2)
             if score > 0:
                 yield Hit(score, _titled(command), self._runs(command), command.title, command.help)
@@ -31,5 +33,4 @@ class CommandsProvider(Provider):
 
 def _titled(command: Command) -> Text:
     """Title and key."""
-    key = command.key.partition(",")[0]
-    return Text.assemble(command.title, (f"  {key}" if key else "", "dim"))
+    return Text.assemble(command.title, (f"  {shown(command.key)}", "dim"))

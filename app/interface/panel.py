@@ -1,6 +1,7 @@
 """The acceptance panel: how much faster, and whose words these were; always in sight.
 
-A footer on narrow screens, a column on wide ones. Owns when it is drawn again; what it says stands in `wording.py`, how it is laid out in `footer.py`, `column.py` and `detail.py`.
+A footer on narrow screens, a column on wide ones. Owns when it is drawn again; what it says stands
+in `wording.py`, how it is laid out in `footer.py`, `column.py` and `detail.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The rows of a transcript near the screen, and which entry each belongs to.
 
-Owns the window: the entries laid out, from `first` up to `last`. It grows at both ends as the person
-scrolls, so that a chat of thousands of messages costs no more to open than what is seen of it. Knows
-nothing of scrolling and widgets.
+Owns the window: the entries laid out, from `first` up to `last`. It grows at both ends as the
+person scrolls, so that a chat of thousands of messages costs no more to open than what is seen of
+it. Knows nothing of scrolling and widgets.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Paper:
         self.rows, self._starts = [], []
 
     def grow_up(self, frame: Frame, rows: int) -> int:
-        """Lay out entries above, until at least `rows` rows came or the top is reached; how many."""
+        """Lay out entries above until `rows` rows came or the top is reached; how many came."""
         above: list[list[Row]] = []
         added = 0
         while added < rows and self.first > 0:

@@ -1,7 +1,7 @@
 """The prompt: where the person writes.
 
-Owns its keys (Enter sends, others make a newline), growing with the text, and recalling what was asked
-before. Sends nothing itself.
+Owns its keys (Enter sends, others make a newline), growing with the text, and recalling what was
+asked before. Sends nothing itself.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ class Prompt(TextArea):
     """A text area that sends."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "send", "Send", priority=True, id="prompt.send"),
-        Binding("shift+enter,ctrl+j", "newline", "New line", priority=True, id="prompt.newline"),
+        Binding("enter", "send", "Send", id="prompt.send"),
+        Binding("shift+enter,ctrl+j", "newline", "New line", id="prompt.newline"),
+        Binding("up", "cursor_up", "Up; in an empty prompt: what you asked before", id="prompt.up"),
         Binding("pageup", "scroll(-1)", "Scroll up", id="prompt.scroll-up"),
         Binding("pagedown", "scroll(1)", "Scroll down", id="prompt.scroll-down"),
     ]
@@ -43,12 +44,13 @@ class Prompt(TextArea):
 
     def remember(self, asked: Sequence[str]) -> None:
         """Take what can be recalled, oldest first."""
-        self._asked = asked
+        self._asked = [clean(text) for text in asked]
         self._recalled = None
 
     def put_back(self, text: str) -> None:
         """Return a text that could not be sent, before whatever was written since."""
-        self.text = f"{text}\n{self.text}" if self.text.strip() else text
+        written = self.text
+        self.text = clean(f"{text}\n{written}" if written.strip() else text)
         self.move_cursor(self.document.end)
 
     def action_send(self) -> None:
@@ -71,10 +73,20 @@ class Prompt(TextArea):
         if select or not self._recall(1):
             super().action_cursor_down(select)
 
+    async def _on_key(self, event: events.Key) -> None:
+        """Run this widget's own bindings at once, between the characters typed before and after.
+
+        Textual runs priority bindings ahead of characters that are still queued, and others behind.
+        """
+        bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
+        if bound is not None and bound.node is self and bound.binding.action in ("send", "newline"):
+            event.stop()
+            event.prevent_default()
+            await self.run_action(bound.binding.action)
+
     async def _on_paste(self, event: events.Paste) -> None:
         """Paste as it was meant: terminals send line ends as carriage returns."""
         event.text = clean(event.text.replace("\r\n", "\n").replace("\r", "\n"))
-        await super()._on_paste(event)
 
     def _recall(self, step: int) -> bool:
         """Step through what was asked; whether this was possible."""

@@ -1,7 +1,8 @@
 """Tells a model's reasoning (`<think>…</think>`) from its answer, whole or still growing.
 
-Owns the two tags and nothing else. Some chat templates open the tag in the prompt, so that the answer
-only closes it: what stands before a `</think>` on a line of its own was reasoning all along.
+Owns the two tags and nothing else. Some chat templates open the tag in the prompt, so that the
+answer only closes it: what stands before a `</think>` on a line of its own was reasoning all
+along.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows of the transcript: one line of an entry, with what stands in the gutter beside it.
 
-Owns how a row is composed to the full width. The gutter is no part of the text: what is selected and
-copied is the content alone.
+Owns how a row is composed to the full width. The gutter is no part of the text: what is selected
+and copied is the content alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Frame:
 
     @property
     def margin(self) -> int:
-        """Columns left of the gutter: text that is narrower than its widget stands in the middle."""
+        """Columns left of the gutter: narrow text stands in the middle of a wide widget."""
         return max(0, (self.available - self.width) // 2 - GUTTER)
 
 

@@ -141,5 +141,8 @@ class ChatScreen(Screen[None]):
     def action_theme(self) -> None:
         self.app.action_change_theme()
 
+    def action_palette(self) -> None:
+        self.app.action_command_palette()
+
     def action_quit(self) -> None:
         self.app.exit()

@@ -1,7 +1,7 @@
 """A widget that draws lines of text and nothing else, and draws again only the lines that changed.
 
-Textual's Static lays its content out and styles every line at each update; what changes several times a
-second should cost less.
+Textual's Static lays its content out and styles every line at each update; what changes several
+times a second should cost less.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 from textual.geometry import Region
 from textual.strip import Strip
@@ -49,11 +50,16 @@ class Sheet(Widget):
     def _strip(self, row: int) -> Strip:
         base = self.rich_style
         text = self._at(self._lines, row) or Text()
-        content = [Segment(" " * self.styles.padding.left), *text.render(self.app.console, end="")]
+        drawn = Segment.apply_style(text.render(self.app.console), self._base_of(text))
+        content = [Segment(" " * self.styles.padding.left), *drawn]
         strip = Strip(content).apply_style(base).adjust_cell_length(self.outer_size.width, base)
         for line_filter in self.get_line_filters():
             strip = strip.apply_filter(line_filter, self.background_colors[1])
         return strip
+
+    def _base_of(self, text: Text) -> Style:
+        """The style of a whole text, which Rich leaves to whoever prints it."""
+        return self.app.console.get_style(text.style)
 
     @staticmethod
     def _at(lines: Sequence[Text], row: int) -> Text | None:

@@ -1,7 +1,7 @@
 """How the sources of drafted words are called, coloured, lettered and textured on the screen.
 
-Owns only this vocabulary; which sources there are is settled in `engines.sources`. Letters and textures
-say the same as the colours, for those who cannot tell the colours apart.
+Owns only this vocabulary; which sources there are is settled in `engines.sources`. Letters and
+textures say the same as the colours, for those who cannot tell the colours apart.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """The conversation behind the screen: one model, loaded and asked on one thread of its own.
 
 Owns that thread and the turn at hand. A message sent while the model is still loading waits in the
-thread's queue, because loading stands there before it. Knows no widgets; the screen is told of events
-through an outbox, and of the rest by what it awaits.
+thread's queue, because loading stands there before it. Knows no widgets; the screen is told of
+events through an outbox, and of the rest by what it awaits.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -34,9 +33,17 @@ class Answers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A loaded model: its name for people, who answers with it, and how it is closed."""
+    """A loaded model.
+
+    Attributes:
+        name: for people.
+        hint: what a person should know before the first question, in a line; may be empty.
+        answers: who answers with it.
+        close: called at the end.
+    """
 
     name: str
+    hint: str
     answers: Answers
     close: Callable[[], None]
 
@@ -110,19 +117,15 @@ class Talk:
         if self.model is not None and not waiting:
             self.model.answers.stop()
 
-    def leave(self) -> None:
-        """Stop, and end the process at once if the model is in the middle of something long.
-
-        Everything shown is on the disk by then, but for the last moments. A thread inside the model
-        can neither be waited for (reading a long prompt or a large file takes minutes) nor be left
-        behind (it would run on among modules that are being torn down).
-        """
+    def leave(self) -> bool:
+        """Stop for good; whether the thread came to rest. If it did not, it is inside the model."""
         self.stop()
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self._last is not None and wait([self._last], PATIENCE).not_done:
-            os._exit(0)
+            return False
         if self.model is not None:
             self.model.close()
+        return True
 
     def _load(self) -> None:
         self.model = self._open_model()

@@ -12,16 +12,18 @@ from datastores.records import ASSISTANT, STREAMING, USER, Message
 ELSEWHERE = "interrupted"
 """How an answer is shown that another window is still writing: as far as it had come."""
 
-GREETING = Greeting(
-    (
-        "specchat",
-        "",
-        "A model that runs on this machine alone: nothing you write leaves it.",
-        "It gets faster the more you use it.",
-        "",
-        "Enter sends · Ctrl+J makes a new line · F1 shows all keys",
-    )
+GREETING = (
+    "specchat",
+    "",
+    "A model that runs on this machine alone: nothing you write leaves it.",
+    "It gets faster the more you use it.",
 )
+KEYS = "Enter sends · Ctrl+J makes a new line · F1 shows every key"
+
+
+def greeting(hint: str) -> Greeting:
+    """What stands in an empty chat, with what is to be known of the model."""
+    return Greeting((*GREETING, "", *((hint, "") if hint else ()), KEYS))
 
 
 def entries(messages: Sequence[Message], turn: Turn | None) -> list[Entry]:
@@ -31,7 +33,7 @@ def entries(messages: Sequence[Message], turn: Turn | None) -> list[Entry]:
     shown = [entry for message in messages if (entry := _entry(message))]
     if turn is not None:
         shown += [turn.question, turn.answer]
-    return shown or [GREETING]
+    return shown
 
 
 def until(messages: Sequence[Message], last: int | None) -> list[Message]:

@@ -1,7 +1,7 @@
 """Answers tinted by source: each drafted run of words in the colour of who drafted it.
 
-Owns this one view. Every run begins with the small letter of its source, so that nothing depends on
-seeing colours. Words are shown as the tokens they came in: this view lays out no Markdown.
+Owns this one view. Every run begins with the small letter of its source, so that nothing depends
+on seeing colours. Words are shown as the tokens they came in: this view lays out no Markdown.
 """
 
 from __future__ import annotations

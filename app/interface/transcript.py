@@ -1,10 +1,10 @@
 """The transcript: questions and answers, drawn line by line.
 
-Owns scrolling, following a growing answer, folding reasoning and selecting text. What an entry looks
-like is the entry's business, what is laid out `paper.py`'s.
+Owns scrolling, following a growing answer, folding reasoning and selecting text. What an entry
+looks like is the entry's business, what is laid out `paper.py`'s.
 
-One widget draws all lines, because mounting widgets for each message and laying the screen out again
-for each fragment takes most of a core.
+One widget draws all lines, because mounting widgets for each message and laying the screen out
+again for each fragment takes most of a core.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from app.interface.answer import Answer
 from app.interface.entries import Entry
 from app.interface.look import KINDS, make_look
 from app.interface.paper import Paper
-from app.interface.rows import Frame
+from app.interface.rows import Frame, Row
 
 AHEAD = 2
 """Screens laid out beyond the one in view."""
@@ -55,6 +55,11 @@ class Transcript(ScrollView, can_focus=True):
     def entries(self) -> Sequence[Entry]:
         """All entries, oldest first."""
         return self._paper.entries
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """The rows laid out."""
+        return self._paper.rows
 
     def show(self, entries: Sequence[Entry]) -> None:
         """Show other entries, at their end."""
@@ -94,7 +99,8 @@ class Transcript(ScrollView, can_focus=True):
         folded = not answers[-1].folded if answers else True
         for answer in answers:
             answer.folded = folded
-        self._lay_out_again()
+        if self._frame is not None:
+            self._lay_out(self._frame)
 
     def watch_tinted(self) -> None:
         self._lay_out_again()
@@ -171,13 +177,16 @@ class Transcript(ScrollView, can_focus=True):
         self.follow()
 
     def _lay_out_again(self) -> None:
-        """Lay out what is laid out for the present width and look, keeping what is at the top."""
+        """Lay out for the present width and look, if they are new."""
         if not self.size:
             return
         frame = self._present_frame()
-        if frame == self._frame and self._paper.rows:
-            return
-        self._frame = frame
+        if frame != self._frame or not self._paper.rows:
+            self._frame = frame
+            self._lay_out(frame)
+
+    def _lay_out(self, frame: Frame) -> None:
+        """Lay out what is laid out once more, keeping what is at the top."""
         anchor = self._anchor()
         self._paper.lay_out_again(frame)
         self._fill()

@@ -1,7 +1,7 @@
 """What the acceptance panel says in words: ratios, speeds, pauses. Pure functions over figures.
 
-Owns honesty: estimates carry a `~`, a ratio that is none is not called one, and nothing is shown before
-it was measured.
+Owns honesty: estimates carry a `~`, a ratio that is none is not called one, and nothing is shown
+before it was measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A scripted assistant: real events and real steps, with no model behind them.
 
-It answers from a script of pieces, each with its source, so that every figure on the screen is known in
-advance; and it stores what it says, as the real one does.
+It answers from a script of passes whose words each have a source, so that every figure on the screen
+is known in advance; and it stores what it says, as the real one does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from threading import Event as Flag
 
 import numpy as np
 
-from app.events import Event, Finished, Piece, Prefilling, Wrote
+from app.events import Dropped, Event, Finished, Piece, Prefilling, Wrote
 from app.statistics import Statistics
 from datastores.errors import SpecchatError
 from datastores.history import History
@@ -21,23 +21,25 @@ from datastores.records import ASSISTANT, USER
 from engines.outlook import Outlook
 from engines.sources import credited
 from engines.step import Step, Timings
-from engines.tree import DraftTree, chain, root_only
+from engines.tree import DraftTree, root_only
 
 OUTLOOK = Outlook(0.05, True, False, 0.0, {"chats": 0.44, "prompt": 0.2, "recycle": 0.1})
-"""20 tokens per second without drafts."""
+"""Plain decoding writes 20 tokens per second."""
 
 Said = tuple[str, int]
-"""Text of a token, and the source bits of its draft (0: nobody's)."""
+"""The text of a token, and the sources that drafted it (0: nobody)."""
 
 
 @dataclass
 class Script:
-    """An answer: its tokens by forward pass, and how each pass goes.
+    """An answer, pass by pass.
 
     Attributes:
+        passes: the tokens of each pass; the first one comes out of the prefill.
         cycle: seconds that each pass reports; wait: seconds that it really takes.
-        rejected: draft tokens verified and not accepted in each pass.
-        fails: raised after the last pass instead of finishing.
+        rejected: draft tokens verified in vain in each pass.
+        fails: raised at the end instead of finishing.
+        holds: whether to go on for ever after the last pass, until stopped.
     """
 
     passes: Sequence[Sequence[Said]]
@@ -46,17 +48,18 @@ class Script:
     rejected: int = 1
     outlook: Outlook = OUTLOOK
     prefill: Sequence[tuple[int, int]] = ((12, 12),)
+    dropped: int = 0
     finish: str = "stop"
     fails: SpecchatError | None = None
+    holds: bool = False
 
 
 @dataclass
 class ScriptedAssistant:
-    """Answers `scripts` in turn, the last one for ever."""
+    """Answers `scripts` in turn, the last one again and again."""
 
     history: History
     scripts: list[Script]
-    hold: Flag = field(default_factory=Flag)
     asked: list[str] = field(default_factory=list)
     _stop: Flag = field(default_factory=Flag)
 
@@ -70,53 +73,54 @@ class ScriptedAssistant:
         question = self.history.add_message(chat, parent, USER, text)
         if not self.history.chat(chat).title:
             self.history.rename(chat, text[:60])
+        if script.fails is not None and not script.passes:
+            raise script.fails
         answer = self.history.add_message(chat, question.id, ASSISTANT, "", finish="")
-        said: list[str] = []
-        finish = "interrupted"
+        said, finish = "", "interrupted"
         try:
-            for event in self._events(script):
+            for event in events_of(script, self._stop):
                 if isinstance(event, Wrote):
-                    said += [piece.text for piece in event.pieces]
+                    said += "".join(piece.text for piece in event.pieces)
                 if isinstance(event, Finished):
                     finish = event.finish
                 yield event
         finally:
-            self.history.extend_message(answer.id, "".join(said), [], {}, finish)
+            self.history.extend_message(answer.id, said, [], {}, finish)
 
-    def _events(self, script: Script) -> Iterator[Event]:
-        statistics = Statistics(prompt_tokens=script.prefill[-1][1])
-        for done, total in script.prefill:
-            yield Prefilling(done, total)
-            time.sleep(script.wait)
-        for number, said in enumerate(script.passes):
-            if self._stop.is_set():
-                yield Finished("interrupted", statistics, 0)
-                return
-            event = wrote(number, said, script)
-            statistics.observe(event.step)
-            yield event
-            time.sleep(script.wait)
-        if script.fails is not None:
-            raise script.fails
-        while self.hold.is_set() and not self._stop.is_set():
-            time.sleep(0.005)
-        finish = "interrupted" if self._stop.is_set() else script.finish
-        statistics.seconds = statistics.decode_seconds
-        yield Finished(finish, statistics, 0)
+
+def events_of(script: Script, stop: Flag) -> Iterator[Event]:
+    """The events of one answer, as `app.turn.generate` yields them."""
+    statistics = Statistics(prompt_tokens=script.prefill[-1][1])
+    if script.dropped:
+        yield Dropped(script.dropped)
+    for done, total in script.prefill:
+        yield Prefilling(done, total)
+        time.sleep(script.wait)
+    for number, said in enumerate(script.passes):
+        if stop.is_set():
+            break
+        event = wrote(number, said, script)
+        statistics.observe(event.step)
+        yield event
+        time.sleep(script.wait)
+    if script.fails is not None:
+        raise script.fails
+    if script.holds:
+        stop.wait()
+    statistics.seconds = statistics.decode_seconds
+    yield Finished("interrupted" if stop.is_set() else script.finish, statistics, 0)
 
 
 def wrote(position: int, said: Sequence[Said], script: Script) -> Wrote:
-    """One forward pass that says `said`; all but its last token were drafted."""
+    """One pass that says `said`; its last token is the target's own."""
     sources = [bits for _, bits in said]
     tree = _tree(sources[:-1], script.rejected)
-    accepted = 1 + sum(1 for bits in sources[:-1] if bits)
     step = Step(
         position=position,
         tokens=tuple(range(len(said))),
         sources=tuple(sources),
-        gaps=(1.0,) * len(said),
         tree=tree,
-        path=tuple(range(accepted)),
+        path=tuple(range(len(said))),
         proposals=(),
         hidden=np.zeros((len(said), 2), dtype=np.float32),
         top_tokens=[[0]] * len(said),
@@ -129,26 +133,22 @@ def wrote(position: int, said: Sequence[Said], script: Script) -> Wrote:
     return Wrote(pieces, step, script.outlook)
 
 
-def _tree(drafted: Sequence[int], rejected: int) -> DraftTree:
-    tree = root_only(0)
-    for row, bits in enumerate(drafted):
-        tree.add(row, row, bits, 0.5)
-    for index in range(rejected if drafted else 0):
-        tree.add(0, 100 + index, drafted[0], 0.5)
-    return tree
-
-
 def passes_of(text: str, pattern: Sequence[int], per_pass: int) -> list[list[Said]]:
-    """`text` word by word, `per_pass` words in each pass, drafted by `pattern` in turn."""
-    words = text.split(" ")
-    tokens = [word if index == 0 else f" {word}" for index, word in enumerate(words)]
-    passes: list[list[Said]] = []
-    for start in range(0, len(tokens), per_pass):
-        group = tokens[start : start + per_pass]
-        bits = [pattern[(start + offset) % len(pattern)] for offset in range(len(group))]
-        bits[-1] = 0
-        passes.append(list(zip(group, bits, strict=True)))
+    """`text` word by word, `per_pass` words in each pass, drafted by the sources of `pattern`."""
+    words = [word if not index else f" {word}" for index, word in enumerate(text.split(" "))]
+    passes: list[list[Said]] = [[(words[0], 0)]]
+    for start in range(1, len(words), per_pass):
+        group = words[start : start + per_pass]
+        bits = [pattern[(start + offset) % len(pattern)] for offset in range(len(group) - 1)]
+        passes.append(list(zip(group, [*bits, 0], strict=True)))
     return passes
 
 
-__all__ = ["ScriptedAssistant", "Script", "chain", "passes_of", "wrote"]
+def _tree(drafted: Sequence[int], rejected: int) -> DraftTree:
+    tree = root_only(0)
+    known = [bits for bits in drafted if bits]
+    for row, bits in enumerate(known):
+        tree.add(row, row, bits, 0.5)
+    for index in range(rejected if known else 0):
+        tree.add(0, 100 + index, known[0], 0.5)
+    return tree

@@ -1,0 +1,115 @@
+"""An application over a scripted assistant, and waiting for what happens on other threads."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from app.interface.conversation import Conversation
+from app.interface.main import Specchat
+from app.interface.talk import Model
+from datastores.errors import SpecchatError
+from datastores.history import History
+from engines.sources import CHATS, PROMPT, RECYCLE
+from tests.app.interface.scripted import Script, ScriptedAssistant, passes_of
+
+ANSWER = """You can **copy a directory** with everything in it:
+
+```bash
+cp -r source/ target/   # a trailing slash matters
+```
+
+- `-r` copies directories recursively
+- `-v` prints what is being done, file by file
+
+If the target exists, the source is copied *into* it."""
+
+SCRIPT = Script(passes_of(ANSWER, [CHATS, CHATS, PROMPT, CHATS, RECYCLE], 3))
+
+Wait = Callable[[Callable[[], object]], Awaitable[None]]
+
+
+@dataclass
+class Stage:
+    """An application about to run, and what stands behind it.
+
+    Attributes:
+        fails: raised instead of loading the model.
+        gate: called before the model is loaded.
+    """
+
+    history: History
+    scripts: list[Script] = field(default_factory=lambda: [SCRIPT])
+    theme: str = "specchat-dark"
+    fails: SpecchatError | None = None
+    gate: Callable[[], object] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.assistant = ScriptedAssistant(self.history, self.scripts)
+        self.app = Specchat(self.history, self._open, self.theme)
+
+    @property
+    def conversation(self) -> Conversation:
+        return self.app.chat_screen.conversation
+
+    def _open(self) -> Model:
+        self.gate()
+        if self.fails is not None:
+            raise self.fails
+        return Model("small helper", "It knows commands.", self.assistant, lambda: None)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    opened = History.open(tmp_path / "history.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def stage(history: History) -> Iterator[Callable[..., Stage]]:
+    """Makes applications over one history."""
+    stages: list[Stage] = []
+
+    def make(*scripts: Script, **chosen: object) -> Stage:
+        given = {"scripts": list(scripts)} if scripts else {}
+        stages.append(Stage(history, **given, **chosen))  # type: ignore[arg-type]
+        return stages[-1]
+
+    yield make
+    for made in stages:
+        made.app.leave()
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
+    """Let the application run until `condition` holds."""
+    for _ in range(1000):
+        if condition():
+            await pilot.pause()
+            return
+        await pilot.pause(0.01)
+    raise AssertionError("what the test waits for did not happen")
+
+
+async def ask(pilot: Pilot[None], stage: Stage, text: str) -> None:
+    """Type `text`, send it, and wait for the whole answer."""
+    await type_in(pilot, stage, text)
+    await pilot.press("enter")
+    await until(pilot, lambda: text in stage.assistant.asked)
+    await until(pilot, lambda: stage.conversation.talk.turn is None)
+
+
+async def type_in(pilot: Pilot[None], stage: Stage, text: str) -> None:
+    """Put `text` into the prompt as a paste does."""
+    stage.conversation.prompt.insert(text)
+    await pilot.pause()
+
+
+def shown(stage: Stage) -> str:
+    """The text of the transcript as far as it is laid out."""
+    transcript = stage.conversation.transcript
+    return "\n".join(row.text for row in transcript.rows)

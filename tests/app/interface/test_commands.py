@@ -1,0 +1,55 @@
+"""Every command can be run, found in the palette, and is explained on the help screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.binding import Binding
+from textual.command import CommandPalette
+from textual.widgets import OptionList, Static
+
+from app.interface.chats import Chats
+from app.interface.commands import COMMANDS, shown
+from app.interface.help import Help
+from app.interface.prompt import Prompt
+from app.interface.screen import ChatScreen
+from app.interface.sources import SOURCES
+from tests.app.interface.conftest import Stage, until
+
+Make = Callable[..., Stage]
+
+
+def test_every_command_has_an_action_and_its_own_key_and_name() -> None:
+    for command in COMMANDS:
+        assert hasattr(ChatScreen, f"action_{command.action.partition('(')[0]}")
+    keys = [command.key for command in COMMANDS if command.key]
+    assert len(set(keys)) == len(keys)
+    assert len({command.id for command in COMMANDS}) == len(COMMANDS)
+
+
+async def test_help_names_every_key_and_every_source(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await pilot.press("f1")
+        assert isinstance(made.app.screen, Help)
+        page = str(made.app.screen.query_one(Static).content)
+        bindings = [*ChatScreen.BINDINGS, *Prompt.BINDINGS, *Chats.BINDINGS]
+        for binding in Binding.make_bindings(bindings):
+            assert shown(binding.key) in page
+            assert binding.description in page
+        assert all(source.meaning in page for source in SOURCES.values())
+        await pilot.press("escape")
+        assert isinstance(made.app.screen, ChatScreen)
+
+
+async def test_the_palette_lists_every_command_and_runs_it(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(120, 60)) as pilot:
+        await pilot.press("ctrl+p")
+        assert isinstance(made.app.screen, CommandPalette)
+        listed = made.app.screen.query_one(OptionList)
+        await until(pilot, lambda: listed.option_count == len(COMMANDS) - 1)
+        await pilot.press(*"colour words")
+        await until(pilot, lambda: listed.option_count == 1)
+        await pilot.press("enter")
+        await until(pilot, lambda: made.conversation.transcript.tinted)

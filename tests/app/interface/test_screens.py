@@ -1,0 +1,166 @@
+"""What the screens look like, at the three sizes that matter. Look at each before renewing it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+from textual.pilot import Pilot
+
+from app.interface import chats, live
+from app.interface.prompt import Prompt
+from datastores.history import History
+from engines.outlook import Outlook
+from engines.sources import CHATS, CODE, DENSE, NOTES, PROMPT, RECYCLE, STUDENT
+from tests.app.interface.conftest import ANSWER, SCRIPT, Stage, ask, type_in, until
+from tests.app.interface.scripted import Script, passes_of
+
+Make = Callable[..., Stage]
+Compare = Callable[..., bool]
+Act = Callable[[Pilot[None]], Awaitable[None]]
+
+SIZES = [(80, 24), (120, 36), (200, 60)]
+QUESTION = "How do I copy a directory?"
+
+DOCUMENT = """# Heading
+
+Words with *emphasis*, **weight**, `code`, ~~deletion~~ and a [link](https://example.org).
+
+> A quote that is long enough to be continued on the next line of a narrow screen, as quotes are.
+
+1. First
+   - Nested
+2. Second
+
+| option | meaning | default |
+|:-------|:-------:|--------:|
+| `-a` | all | no |
+| `-b` | make a backup of each file that is there already | yes |
+
+```python
+def copy(source: str) -> int:
+    # a comment
+    return len("text") + 42
+```
+
+---
+
+The end."""
+
+EVERY = [PROMPT, CHATS, CHATS, NOTES, CODE, DENSE, STUDENT, RECYCLE]
+
+
+@pytest.fixture(autouse=True)
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time stands still: it is shown on the screen."""
+    monkeypatch.setattr(chats, "age", lambda then, now: "09:41")
+    monkeypatch.setattr(live, "monotonic", lambda: 1000.0)
+
+
+async def ready(pilot: Pilot[None], made: Stage) -> None:
+    """Wait until there is a screen: pictures are prepared as soon as the application begins."""
+    await until(pilot, lambda: made.conversation.query(Prompt))
+    await until(pilot, lambda: made.conversation.bar.model)
+
+
+def before(made: Stage, *keys: str, question: str = QUESTION) -> Act:
+    """Ask, then press keys, in front of the picture."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        await ask(pilot, made, question)
+        await pilot.press(*keys)
+        await pilot.pause()
+
+    return act
+
+
+def loaded(made: Stage) -> Act:
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+
+    return act
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_first_launch(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
+    made = stage()
+    assert snap_compare(made.app, terminal_size=size, run_before=loaded(made))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_an_answer(
+    stage: Make, history: History, snap_compare: Compare, size: tuple[int, int]
+) -> None:
+    for title in ("Rename many files", "What does tar -xzf do?"):
+        chat = history.create_chat(title)
+        history.add_message(chat.id, None, "user", title)
+    made = stage()
+    assert snap_compare(made.app, terminal_size=size, run_before=before(made))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_more_figures(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
+    made = stage()
+    assert snap_compare(made.app, terminal_size=size, run_before=before(made, "f2"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_source_tinted(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
+    made = stage(Script(passes_of(ANSWER, EVERY, 6)))
+    assert snap_compare(made.app, terminal_size=size, run_before=before(made, "f3"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_drafting_paused(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
+    paused = Outlook(0.06, False, True, 0.09, {"prompt": 0.31, "recycle": 0.12})
+    made = stage(Script(passes_of(ANSWER, [0], 1), outlook=paused))
+    assert snap_compare(made.app, terminal_size=size, run_before=before(made, "f2"))
+
+
+@pytest.mark.parametrize("theme", ["specchat-dark", "specchat-light", "nord"])
+def test_markdown(stage: Make, snap_compare: Compare, theme: str) -> None:
+    made = stage(Script(passes_of(DOCUMENT, [CHATS], 3)), theme=theme)
+    assert snap_compare(made.app, terminal_size=(120, 50), run_before=before(made))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_help(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
+    made = stage()
+    assert snap_compare(made.app, terminal_size=size, run_before=loaded(made), press=["f1"])
+
+
+def test_the_list_of_chats_on_a_narrow_screen(stage: Make, snap_compare: Compare) -> None:
+    made = stage()
+    assert snap_compare(made.app, terminal_size=(80, 24), run_before=before(made, "ctrl+o"))
+
+
+def test_reasoning_unfolded(stage: Make, snap_compare: Compare) -> None:
+    thought = passes_of("<think> " + "let me think about it once more " * 5, [CHATS], 3)
+    made = stage(Script([*thought, [("</think>\n\nForty-two.", 0)]]))
+    assert snap_compare(made.app, terminal_size=(80, 24), run_before=before(made, "f4"))
+
+
+def test_stopped(stage: Make, snap_compare: Compare) -> None:
+    made = stage(replace(SCRIPT, holds=True))
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        await type_in(pilot, made, QUESTION)
+        await pilot.press("enter")
+        await until(pilot, lambda: made.conversation.bar.state == "writing")
+        await pilot.press("escape")
+        await until(pilot, lambda: made.conversation.talk.turn is None)
+
+    assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)
+
+
+def test_a_failure(stage: Make, snap_compare: Compare) -> None:
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        made.conversation.complain("model.gguf is truncated: fetch it again, or choose --model")
+
+    assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)
