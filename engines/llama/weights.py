@@ -7,6 +7,7 @@ is computed with them.
 from __future__ import annotations
 
 import ctypes
+import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -26,8 +27,12 @@ SNAPSHOTS = 4
 
 
 def _free_with(owner: object, free: Callable[[Any], None], handle: Any) -> None:
-    """Free `handle` when `owner` goes, but not at exit: a thread may still be decoding then."""
-    weakref.finalize(owner, free, handle).atexit = False
+    """Free `handle` when `owner` goes.
+
+    At exit the system does it, as a thread may still be decoding then; but Metal, on macOS, aborts
+    a process that leaves without.
+    """
+    weakref.finalize(owner, free, handle).atexit = sys.platform == "darwin"
 
 
 class Weights:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import struct
 import subprocess
 import sys
@@ -153,9 +154,14 @@ def test_gpu_layers_without_a_gpu_build_are_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_importing_the_package_does_not_load_llama_cpp() -> None:
-    code = "import sys, engines.llama, engines.llama.devices; print('llama_cpp' in sys.modules)"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert answer.stdout.strip() == b"False"
+    """OpenMP reads its settings once, so they must be there before llama.cpp is."""
+    code = (
+        "import os, sys, engines.llama, engines.llama.devices;"
+        "print('llama_cpp' in sys.modules, 'GOMP_SPINCOUNT' in os.environ)"
+    )
+    bare = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=bare)
+    assert answer.stdout.split() == [b"False", b"True"]
 
 
 def test_llama_cpp_never_writes_to_the_terminal(
