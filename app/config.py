@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from app.sampling import NEW_SEED, checked
 from datastores.errors import InputError
 from engines.sampler import Sampling
 
@@ -37,18 +38,19 @@ class Config:
     threads: int = 0
     """Threads for the model; 0 takes one for each physical core."""
 
-    theme: str = "textual-dark"
-    """Colours of the interface: the name of a Textual theme."""
+    theme: str = "specchat-dark"
+    """Colours of the interface: specchat-dark, specchat-light, or the name of a Textual theme."""
 
-    sampling: Sampling = field(default_factory=Sampling)
-    """How the next token is drawn: temperature, top_k, top_p, min_p, repeat_penalty, seed."""
+    sampling: Sampling = field(default_factory=lambda: Sampling(seed=NEW_SEED))
+    """How the next token is drawn. Zero for temperature is greedy; a seed of -1 is a new one for
+    each answer."""
 
 
 def load_config(path: Path) -> Config:
     """The settings in `path`; the defaults where there is no such file.
 
     Raises:
-        InputError: not TOML, an unknown setting, or a value of the wrong kind.
+        InputError: not TOML, an unknown setting, or a value of the wrong kind or out of range.
     """
     try:
         with path.open("rb") as file:
@@ -59,7 +61,9 @@ def load_config(path: Path) -> Config:
         raise InputError(f"cannot read {path}: {error.strerror}; check its permissions") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid TOML: {error}; correct or remove it") from error
-    return _filled(Config(), table, path, "")
+    config = _filled(Config(), table, path, "")
+    checked(config.sampling, f"{path}: sampling")
+    return config
 
 
 def _filled(defaults: Settings, table: Mapping[str, Any], path: Path, prefix: str) -> Settings:

@@ -25,6 +25,10 @@ PANEL = (
     " same, only sooner. The panel compares with plain, the model writing each word alone, as"
     " measured on this machine."
 )
+FIGURES = (
+    "F2 shows more, by source: the share of the answer's words, how many of its drafts the model"
+    " kept, and how many it would have kept had every draft been checked."
+)
 
 
 class Help(ModalScreen[None]):
@@ -52,6 +56,8 @@ class Help(ModalScreen[None]):
             yield Text()
         yield Text("What the panel shows", style=Style(bold=True))
         yield Text(PANEL)
+        yield Text()
+        yield Text(FIGURES)
         yield Text()
         dark = self.app.current_theme.dark
         for source in (*SOURCES.values(), OWN):

@@ -107,6 +107,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         self._lay_out_again()
+        self._fill()
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
