@@ -29,6 +29,7 @@ from engines.weights import fingerprint
 
 SHORTEST_CONTEXT = 256
 """Tokens below which no chat is possible; also the step in which llama.cpp grows its cache."""
+LONGEST_NAME = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +94,18 @@ def load(
         lambda opened: (opened, _make_target(opened, threads, context_length, exact)),
     )
     vocabulary = LlamaVocabulary(weights.vocabulary, weights)
+    template = ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary)
     mode = f" w{target.padded_rows}" if exact else ""
     return LlamaModel(
-        name=weights.metadata("general.name") or path.stem,
+        name=_name(weights),
         build=f"llama.cpp {version} t{threads} g{weights.gpu_layers}{mode}",
         target=target,
         vocabulary=vocabulary,
-        template=ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary),
+        template=template,
         layers=weights.layers,
         threads=threads,
         gpu_layers=weights.gpu_layers,
-        limits=_limits(target),
+        limits=_limits(target, template),
     )
 
 
@@ -121,13 +123,22 @@ def _make_target(weights: Weights, threads: int, length: int, exact: bool) -> Ll
     pace = Pace(weights.parameters, threads, weights.on_device)
     if exact:
         shape = exact_shape(context, shape, pace)
-    governor = Governor(threads, learning=not weights.on_device)
+    # Exact mode was tried with this many threads, and partitions may show in the last bits.
+    governor = Governor(threads, learning=not (weights.on_device or exact))
     return LlamaTarget(context, shape, pace, governor, fingerprint(weights.path))
 
 
-def _limits(target: LlamaTarget) -> tuple[str, ...]:
+def _name(weights: Weights) -> str:
+    """What the file calls itself, in printable characters and within one line; else its name."""
+    claimed = "".join(filter(str.isprintable, weights.metadata("general.name")))
+    return claimed.strip()[:LONGEST_NAME] or weights.path.stem
+
+
+def _limits(target: LlamaTarget, template: ChatTemplate) -> tuple[str, ...]:
+    limits = [template.problem] if template.problem else []
     if target.max_rows == 1:
-        return ("no drafting: this model's memory cannot step back",)
-    if target.chains_only and not target.padded_rows:
-        return (f"short drafts only: this model's memory steps back {target.max_rows - 1} tokens",)
-    return ()
+        limits.append("no drafting: this model's memory cannot step back")
+    elif target.chains_only and not target.padded_rows:
+        steps = target.max_rows - 1
+        limits.append(f"short drafts only: this model's memory steps back {steps} tokens at most")
+    return tuple(limits)

@@ -65,6 +65,7 @@ class LlamaTarget:
         self.chains_only = shape.chains_only
         self.padded_rows = shape.padded_rows
         self._tokens: list[int] = []
+        self._settled = True
         self._pending: DraftTree | None = None
         self._carried: list[list[int]] | None = None
         self._tail: Rows | None = None
@@ -119,7 +120,7 @@ class LlamaTarget:
             ContextOverflowError: the tree does not fit behind the cached tokens.
             ModelError: llama.cpp could not evaluate it; the cache is as it was before.
         """
-        if self._pending is not None:
+        if not self._settled:
             self._settle()
         rows, start = len(tree.tokens), len(self._tokens)
         if start + rows > self.context_length or rows > self.max_rows:
@@ -140,11 +141,12 @@ class LlamaTarget:
             self._branches.keep_chain(start + len(path))
         self._tokens.extend([tree.tokens[row] for row in path])
         self._pending = self._carried = None
+        self._settled = True
 
     def rewind(self, length: int) -> None:
         """Cut the cache to its first `length` tokens; to none where its memory keeps no past."""
         self._tail = None
-        if length == len(self._tokens) and self._pending is None:
+        if length == len(self._tokens) and self._settled:
             return
         self._drop_after(length)
 
@@ -159,9 +161,10 @@ class LlamaTarget:
             self._branches.cut(0)
         del self._tokens[length:]
         self._pending = self._carried = None
+        self._settled = True
 
     def _settle(self) -> None:
-        """Drop a tree that was verified, wholly or half, and never committed."""
+        """Drop what was evaluated and never made part of `tokens`: an interrupt came between."""
         length = len(self._tokens)
         self._drop_after(length)
         if len(self._tokens) < length:
@@ -208,9 +211,9 @@ class LlamaTarget:
         width = self.padded_rows or rows
         batch.token[:rows] = tokens
         batch.position[:width] = self._ramp[start : start + width]
-        native.set_embeddings(self._context, False)
         began = perf_counter()
         try:
+            native.set_embeddings(self._context, False)
             self._decode(batch, width)
         finally:
             native.set_embeddings(self._context, True)
@@ -228,9 +231,11 @@ class LlamaTarget:
         if width > len(tokens):
             self._branches.keep_chain(start + len(tokens))
         self._tokens.extend(tokens)
+        self._settled = True
 
     def _decode(self, batch: Batch, rows: int) -> None:
         """One forward pass. On failure the cache holds what it held before."""
+        self._settled = False
         batch.struct.n_tokens = rows
         threads, began = self._governor.threads, perf_counter()
         status = native.decode(self._context, batch.struct)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datastores.errors import ContextOverflowError
+from datastores.errors import ContextOverflowError, ModelError
+from engines.llama import native
 from engines.llama.model import LlamaModel
 from engines.llama.target import LlamaTarget
 from engines.target import Floats
@@ -131,13 +132,69 @@ def test_interrupted_prefill_leaves_a_valid_shorter_cache(target: LlamaTarget) -
 
 def test_tree_never_committed_is_dropped(target: LlamaTarget) -> None:
     list(target.prefill(PROMPT))
-    tree = chain(5, [6, 7], 1)
-    tree.add(0, 9, 1, 0.5)
-    target.verify(tree)
+    target.verify(branching())
     logits = target.verify(root_only(5)).logits[0].copy()
     target.commit([0])
     assert list(target.tokens) == [*PROMPT, 5]
     assert np.abs(read(target, [*PROMPT, 5]) - logits).max() < TOLERANCE
+
+
+def branching() -> DraftTree:
+    tree = chain(5, [6, 7], 1)
+    tree.add(0, 9, 1, 0.5)
+    return tree
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda target: list(target.prefill([*PROMPT, *range(400, 460)])),
+        lambda target: list(target.prefill([*PROMPT, 400])),
+        lambda target: target.verify(chain(5, [6, 7], 1)),
+        lambda target: target.verify(branching()),
+    ],
+    ids=["chunk", "last-chunk", "chain", "tree"],
+)
+def test_interrupt_in_the_middle_leaves_a_valid_cache(
+    target: LlamaTarget, monkeypatch: pytest.MonkeyPatch, call: Callable[[LlamaTarget], object]
+) -> None:
+    list(target.prefill(PROMPT))
+    decode = native.decode
+
+    def interrupted(*arguments: object) -> int:
+        decode(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(native, "decode", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            call(target)
+    assert list(target.tokens) == PROMPT
+    logits = target.verify(branching()).logits[2].copy()
+    target.commit([0, 1, 2])
+    assert list(target.tokens) == [*PROMPT, 5, 6, 7]
+    assert np.abs(read(target, [*PROMPT, 5, 6, 7]) - logits).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("tree", [root_only(5), chain(5, [6, 7], 1), branching()])
+def test_a_failed_pass_is_named_and_leaves_the_cache(
+    target: LlamaTarget, monkeypatch: pytest.MonkeyPatch, tree: DraftTree
+) -> None:
+    list(target.prefill(PROMPT))
+    with monkeypatch.context() as patch:
+        patch.setattr(native, "decode", lambda context, batch: -3)
+        with pytest.raises(ModelError, match="status -3"):
+            target.verify(tree)
+    logits = target.verify(root_only(5)).logits[0].copy()
+    target.commit([0])
+    assert np.abs(read(target, [*PROMPT, 5]) - logits).max() < TOLERANCE
+
+
+def test_a_token_that_does_not_exist_is_refused(target: LlamaTarget) -> None:
+    list(target.prefill(PROMPT))
+    with pytest.raises(ModelError):
+        target.verify(root_only(10**6))
+    assert list(target.prefill([*PROMPT, 5])) == [len(PROMPT) + 1]
 
 
 def test_context_overflow_is_named_and_leaves_the_cache(target: LlamaTarget) -> None:
