@@ -15,6 +15,8 @@ from typing import Any
 
 from app.engine import Engine
 from app.events import Event, Finished, Wrote
+from app.sampling import NEW_SEED, refined
+from app.seclusion import Seclusion
 from app.statistics import Statistics
 from app.turn import FINISH_INTERRUPTED, generate
 from datastores import records
@@ -33,6 +35,7 @@ class Assistant:
     def __init__(self, engine: Engine, history: History) -> None:
         self.engine = engine
         self.history = history
+        self._seclusion = Seclusion(engine)
         self._stop = Flag()
 
     def answer(self, chat: int, parent: int | None, text: str) -> Generator[Event]:
@@ -49,8 +52,34 @@ class Assistant:
             self.history.rename(chat, title_of(text))
         yield from self.respond(chat, message.id)
 
+    def edit(self, message: int, text: str) -> Generator[Event]:
+        """Store `text` as one more version of the person's `message`, then answer it.
+
+        Raises:
+            InputError: the message is not the person's, or as for `answer`.
+        """
+        edited = self.history.message(message)
+        if edited.role != records.USER:
+            raise InputError("only your own messages can be edited")
+        yield from self.answer(edited.chat, edited.parent, text)
+
+    def regenerate(self, answer: int) -> Generator[Event]:
+        """Answer once more what `answer` is an answer to; both are kept.
+
+        Raises:
+            InputError: it is no answer.
+        """
+        given = self.history.message(answer)
+        if given.role != records.ASSISTANT or given.parent is None:
+            raise InputError("only an answer can be given again")
+        yield from self.respond(given.chat, given.parent)
+
     def respond(self, chat: int, message: int) -> Generator[Event]:
-        """Answer the stored `message`: a first answer or, beside others, one more."""
+        """Answer the stored `message`: a first answer or, beside others, one more.
+
+        Raises:
+            InputError: the chat's sampling settings make no sense.
+        """
         self._stop.clear()
         settings = self.history.chat(chat)
         sampling = self._sampling(settings.sampling)
@@ -64,21 +93,22 @@ class Assistant:
             tokenizer=self.engine.vocabulary.fingerprint,
             finish=records.STREAMING,
         )
-        yield from self._stored(answer.id, messages, sampling)
+        engine = self._seclusion.engine(settings)
+        yield from self._stored(engine, answer.id, messages, sampling)
 
     def stop(self) -> None:
         """End the answer that is being generated, from any thread; what was written is kept."""
         self._stop.set()
 
     def _stored(
-        self, answer: int, messages: Sequence[Message], sampling: Sampling
+        self, engine: Engine, answer: int, messages: Sequence[Message], sampling: Sampling
     ) -> Generator[Event]:
         """Generate into the stored `answer`; however this ends, what was written is kept."""
         statistics = Statistics()
         writer = AnswerWriter(self.history, answer, lambda: figures(statistics, sampling.seed))
         finish = FINISH_INTERRUPTED
-        limit = self.engine.max_tokens
-        events = generate(self.engine, messages, sampling, limit, statistics, self._stop)
+        limit = engine.max_tokens
+        events = generate(engine, messages, sampling, limit, statistics, self._stop)
         try:
             with closing(events):
                 for event in events:
@@ -93,10 +123,9 @@ class Assistant:
 
     def _sampling(self, chosen: Mapping[str, Any]) -> Sampling:
         """The chat's sampling; without a seed of its own each answer gets a new one."""
-        sampling = replace(self.engine.sampling, **chosen)
-        if self.engine.seeded or "seed" in chosen:
-            return sampling
-        return replace(sampling, seed=randbits(32))
+        sampling = refined(self.engine.sampling, chosen, "this chat's sampling")
+        seed = chosen.get("seed", sampling.seed if self.engine.seeded else NEW_SEED)
+        return replace(sampling, seed=randbits(32) if seed == NEW_SEED else seed)
 
     def _messages(self, system: str, thread: Sequence[records.Message]) -> list[Message]:
         """The thread for the model; kept token ids only where its own tokenizer made them."""

@@ -17,6 +17,7 @@ from app.locations import Locations, locate
 from app.models.choosing import path_of
 from app.models.memory import require_memory
 from app.options import Options
+from app.sampling import NEW_SEED
 from engines.budget import AutoBudget, Budget, FixedBudget
 from engines.calibration import Calibration
 from engines.chat import Message
@@ -116,7 +117,7 @@ def load(options: Options, locations: Locations | None = None, *, deepen: int = 
         costs=costs,
         calibration=calibration,
         sampling=_sampling(options, config),
-        seeded=options.seed is not None,
+        seeded=options.seed is not None or config.sampling.seed != NEW_SEED,
         max_tokens=options.max_tokens or config.max_tokens,
         learned=learned,
     )
@@ -175,4 +176,4 @@ def _sampling(options: Options, config: Config) -> Sampling:
         sampling = replace(sampling, temperature=options.temperature)
     if options.seed is not None:
         sampling = replace(sampling, seed=options.seed)
-    return sampling
+    return replace(sampling, seed=max(sampling.seed, 0))

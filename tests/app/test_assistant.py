@@ -12,6 +12,7 @@ from app.events import Dropped, Event, Finished, Prefilling, Wrote
 from datastores.errors import ContextOverflowError, InputError
 from datastores.history import History
 from engines.sampler import Sampling
+from engines.step import Step
 from tests.app.scripted import scripted_engine
 
 
@@ -97,6 +98,85 @@ def test_a_second_answer_is_a_sibling_that_does_not_see_the_first(
     assert second == first, "the same seed gives the same answer"
     answer = history.thread(chat.id)[-1]
     assert [message.content for message in history.siblings(answer.id)] == [first, second]
+
+
+def test_an_edit_in_the_middle_and_two_more_answers_lose_no_version(
+    tmp_path: Path, history: History
+) -> None:
+    wild = Sampling(temperature=5.0, top_k=0, top_p=1.0, min_p=0.0)
+    engine = scripted_engine(tmp_path, max_tokens=20, sampling=wild)
+    engine.seeded = False
+    assistant = Assistant(engine, history)
+    chat = history.create_chat().id
+    for number in range(5):
+        list(assistant.answer(chat, history.chat(chat).active, f"question {number}"))
+    before = history.thread(chat)
+    second = before[2]
+    list(assistant.edit(second.id, "question 1, put better"))
+    for _ in range(2):
+        list(assistant.regenerate(history.thread(chat)[-1].id))
+    edited = history.thread(chat)
+    assert [message.content for message in edited[:3]] == [
+        before[0].content,
+        before[1].content,
+        "question 1, put better",
+    ]
+    versions = history.versions(chat)
+    assert versions[edited[2].id] == (second.id, edited[2].id), "‹ 2/2 ›"
+    answers = versions[edited[3].id]
+    assert answers.index(edited[3].id) == 2, "‹ 3/3 ›"
+    assert len({history.message(answer).content for answer in answers}) == 3
+    for answer in answers[::-1]:
+        history.switch(answer)
+        assert history.thread(chat)[-1].id == answer
+    history.switch(second.id)
+    assert history.thread(chat) == before, "walked back, all ten messages are as they were"
+
+
+def test_only_one_s_own_messages_are_edited_and_only_answers_given_again(
+    tmp_path: Path, history: History
+) -> None:
+    assistant = Assistant(scripted_engine(tmp_path), history)
+    chat = history.create_chat().id
+    list(assistant.answer(chat, None, "hello"))
+    question, answer = history.thread(chat)
+    with pytest.raises(InputError, match="only your own messages"):
+        list(assistant.edit(answer.id, "x"))
+    with pytest.raises(InputError, match="only an answer"):
+        list(assistant.regenerate(question.id))
+    assert history.tree(chat) == [question, answer]
+
+
+def test_a_private_chat_is_observed_by_nobody_and_remembered_nowhere(
+    tmp_path: Path, history: History
+) -> None:
+    engine = scripted_engine(tmp_path, drafters=("recycle",), draft_tokens=8)
+    seen: list[Step] = []
+    engine.observers.append(seen.append)
+    assistant = Assistant(engine, history)
+    private = history.create_chat(private=True).id
+    first = finished(list(assistant.answer(private, None, "psst")))
+    again = finished(list(assistant.regenerate(history.thread(private)[-1].id)))
+    assert seen == []
+    assert again.statistics.accepted > first.statistics.accepted, "within the chat it drafts"
+    open_chat = history.create_chat().id
+    other = finished(list(assistant.answer(open_chat, None, "psst")))
+    assert other.statistics.accepted == first.statistics.accepted, "as if it were the first"
+    assert sum(len(step.tokens) for step in seen) == other.statistics.tokens
+
+
+def test_a_chat_s_own_settings_count_and_senseless_ones_are_named(
+    tmp_path: Path, history: History
+) -> None:
+    assistant = Assistant(scripted_engine(tmp_path, max_tokens=8), history)
+    chat = history.create_chat(sampling={"seed": 11, "temperature": 2}).id
+    assert finished(list(assistant.answer(chat, None, "hello"))).seed == 11
+    history.set_sampling(chat, {"seed": -1})
+    seeds = {finished(list(assistant.answer(chat, None, "hello"))).seed for _ in range(3)}
+    assert len(seeds) == 3
+    history.set_sampling(chat, {"warmth": 2})
+    with pytest.raises(InputError, match="no setting 'warmth'"):
+        list(assistant.answer(chat, None, "hello"))
 
 
 def test_a_full_context_drops_the_oldest_turns_visibly(tmp_path: Path, history: History) -> None:

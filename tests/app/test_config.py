@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from app.config import Config, load_config
+from app.sampling import NEW_SEED
 from datastores.errors import InputError
 from engines.sampler import Sampling
 
@@ -28,7 +29,7 @@ def test_what_is_set_replaces_the_default(tmp_path: Path) -> None:
     text = 'max_tokens = 5\nmodel = "a.gguf"\n[sampling]\ntemperature = 1\ntop_k = 3'
     config = _loaded(tmp_path, text)
     assert (config.max_tokens, config.model, config.context) == (5, "a.gguf", Config().context)
-    assert config.sampling == Sampling(temperature=1.0, top_k=3)
+    assert config.sampling == Sampling(temperature=1.0, top_k=3, seed=NEW_SEED)
     assert isinstance(config.sampling.temperature, float)
 
 
@@ -41,6 +42,8 @@ def test_what_is_set_replaces_the_default(tmp_path: Path) -> None:
         ("max_tokens = true", "max_tokens must be of type int, not True"),
         ("sampling = 3", "sampling must be a table, not 3"),
         ("[model]\nx = 1", "model must be of type str"),
+        ("[sampling]\ntemperature = -1", "sampling: temperature must be from 0 to 100, not -1.0"),
+        ("[sampling]\ntop_p = nan", "top_p must be from 0 to 1, not nan"),
         ("max_tokens =", "not valid TOML: .*; correct or remove it"),
     ],
 )

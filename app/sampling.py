@@ -1,0 +1,63 @@
+"""Sampling settings from files and forms, checked before they are used.
+
+Owns which values make sense. What they do is `engines.sampler`'s business.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+from datastores.errors import InputError
+from engines.sampler import Sampling
+
+NEW_SEED = -1
+"""The seed that stands for a new one at each answer."""
+
+RANGES: Mapping[str, tuple[float, float]] = {
+    "temperature": (0, 100),
+    "top_k": (0, 2**31 - 1),
+    "top_p": (0, 1),
+    "min_p": (0, 1),
+    "repeat_penalty": (0.01, 100),
+    "repeat_window": (1, 2**31 - 1),
+    "seed": (NEW_SEED, 2**64 - 1),
+}
+"""The least and the most of each setting; all of them are numbers."""
+
+
+def refined(base: Sampling, chosen: Mapping[str, Any], where: str = "sampling") -> Sampling:
+    """`base` with the settings of `chosen` in place of its own.
+
+    Args:
+        where: what holds them, for the error.
+
+    Raises:
+        InputError: an unknown setting, or a value of the wrong kind or out of its range.
+    """
+    kinds = {entry.name: type(getattr(base, entry.name)) for entry in fields(base)}
+    changed = {}
+    for name, value in chosen.items():
+        if name not in kinds:
+            known = ", ".join(sorted(kinds))
+            raise InputError(f"{where}: there is no setting {name!r}; there are {known}")
+        whole = type(value) is int
+        if not whole and (kinds[name] is int or type(value) is not float):
+            raise InputError(f"{where}: {name} must be a number, not {value!r}")
+        changed[name] = kinds[name](value)
+    return checked(replace(base, **changed), where)
+
+
+def checked(sampling: Sampling, where: str) -> Sampling:
+    """`sampling` itself.
+
+    Raises:
+        InputError: a value is out of its range.
+    """
+    for name, value in asdict(sampling).items():
+        least, most = RANGES[name]
+        if not least <= value <= most or math.isnan(value):
+            raise InputError(f"{where}: {name} must be from {least} to {most}, not {value}")
+    return sampling

@@ -1,0 +1,35 @@
+"""Private chats while they are answered: nothing that drafts, indexes or learns sees them.
+
+What is on disk keeps them out through `datastores.corpus`; this does so for what is alive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.engine import Engine, make_drafters
+from datastores.records import Chat
+
+
+class Seclusion:
+    """Chooses the engine for a chat: the shared one, or for a private chat one that forgets."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._chat: int | None = None
+        self._apart = engine
+
+    def engine(self, chat: Chat) -> Engine:
+        """The engine that answers in `chat`.
+
+        For a private one it has no observers, and drafters of its own, so that what those remember
+        is drafted from in this chat alone and goes with it.
+        """
+        if not chat.private:
+            self._chat = None
+            return self._engine
+        if chat.id != self._chat:
+            drafters = make_drafters([drafter.name for drafter in self._engine.drafters])
+            self._chat = chat.id
+            self._apart = replace(self._engine, drafters=drafters, observers=[])
+        return self._apart
