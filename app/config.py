@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.sampling import NEW_SEED, checked
-from app.sampling import NEW_SEED, checked
 from datastores.errors import InputError
 from engines.sampler import Sampling
 
