@@ -30,7 +30,7 @@ FIRST = 256
 drafts are as good as those of one fitted to 20,000 (3.09 against 3.10 tokens per call)."""
 GROWTH = 4
 """A refit is considered when there are so many times the states of the last fit…"""
-OUTGROWN = 0.97
+OUTGROWN = 0.9
 """…and made when the old projection keeps less than this share of what a new one would keep."""
 
 
