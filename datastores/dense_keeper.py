@@ -145,6 +145,8 @@ class DenseKeeper:
             else:
                 self.trouble = error
         else:
+            if not book.dirty:
+                self.trouble = None
             if job.answer:
                 job.answer.set_result(result)
         finally:
