@@ -14,7 +14,7 @@ from threading import Lock
 from app.config import Config, load_config
 from app.learned import Learned
 from app.locations import Locations, locate
-from app.models.choosing import path_of
+from app.models.finding import path_of
 from app.models.memory import require_memory
 from app.options import Options
 from app.sampling import NEW_SEED

@@ -13,9 +13,9 @@ from app.bench.table import table
 from app.cli.lazy import LazyGroup
 from app.config import load_config
 from app.locations import Locations, locate
-from app.models.choosing import path_of
+from app.models.describing import FoundModel, describe
 from app.models.files import Candidate, Skipped, parts
-from app.models.finding import FoundModel, describe, survey
+from app.models.finding import path_of, survey
 from app.options import Options
 from app.sanitise import one_line
 from datastores.errors import ModelError

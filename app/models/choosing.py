@@ -13,11 +13,11 @@ import tomlkit
 
 from app.config import load_config
 from app.locations import Elsewhere, Locations
+from app.models.describing import FoundModel, describe
 from app.models.files import Candidate
-from app.models.finding import FoundModel, describe, find, find_models
+from app.models.finding import find, survey
 from app.models.memory import available, short_of
-from app.models.naming import SUFFIX
-from app.models.own import EMBEDDED, embedded
+from app.models.own import EMBEDDED
 from datastores.errors import InputError, StoreError
 
 ABOUT_EMBEDDED = (
@@ -25,23 +25,6 @@ ABOUT_EMBEDDED = (
     " and knows little else."
 )
 """What a person should know before the first question."""
-
-
-def path_of(choice: str, locations: Locations, others: Elsewhere | None = None) -> Path:
-    """The file of a model by path or name; the embedded one where nothing was chosen.
-
-    A file of that path wins over a name. What ends like a model's file is taken for a path, so that
-    opening a mistyped one says what is wrong.
-
-    Raises:
-        ModelError: no model has that name.
-    """
-    if choice in ("", EMBEDDED):
-        return embedded()
-    path = Path(choice).expanduser()
-    if os.path.isfile(path) or path.suffix.lower() == SUFFIX:
-        return path
-    return find(choice, locations, others).files[0]
 
 
 def choose(choice: str, locations: Locations, others: Elsewhere | None = None) -> FoundModel:
@@ -80,11 +63,8 @@ def first_launch_offer(
     if config.model:
         return []
     free = available() if room is None else room
-    usable = [
-        model
-        for model in find_models(locations, others)
-        if not model.problem and model.name != EMBEDDED
-    ]
+    found = [describe(candidate) for candidate in survey(locations, others).candidates]
+    usable = [model for model in found if not model.problem and model.name != EMBEDDED]
     fitting = [model for model in usable if not short_of(model.path, config.context, free)]
     return sorted(fitting, key=lambda model: (-model.parameters, model.name))
 

@@ -1,11 +1,9 @@
-"""Which models are on this machine, and what their files say of themselves.
-
-Read-only, and cheap: names come from folders, and of a file no more than its header is read.
-"""
+"""Which models are on this machine, by name. Read-only, and cheap: no file is opened."""
 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, count
@@ -14,47 +12,12 @@ from pathlib import Path
 from app.locations import Elsewhere, Locations, elsewhere
 from app.models import hugging_face, lm_studio, ollama, own
 from app.models.files import Candidate, Skipped
-from app.models.naming import quantisation
+from app.models.naming import SUFFIX
 from datastores.errors import ModelError
-from engines.llama.metadata import Metadata, read_metadata
 
 NEAR = 3
 """Names that are suggested in place of an unknown one."""
 LIKENESS = 0.4
-
-_KINDS = {
-    "adapter": "an adapter, not a whole model",
-    "imatrix": "an importance matrix, not a model",
-    "mmproj": "an image projector, not a model",
-    "vocab": "a vocabulary, not a model",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class FoundModel:
-    """A model on this machine.
-
-    Attributes:
-        name: what a person types; unique.
-        place: the program it belongs to.
-        path: the file to open.
-        size: of all its parts, in bytes.
-        quantisation: such as `Q4_K_M`; empty where neither name nor header tells.
-        architecture: such as `llama`; empty where the header could not be read.
-        parameters: number of weights.
-        context_length: tokens the model was trained for.
-        problem: why it cannot be used; empty for a usable one.
-    """
-
-    name: str
-    place: str
-    path: Path
-    size: int
-    quantisation: str = ""
-    architecture: str = ""
-    parameters: int = 0
-    context_length: int = 0
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +51,21 @@ def survey(locations: Locations, others: Elsewhere | None = None) -> Survey:
     return Survey(list(candidates.values()), skipped)
 
 
-def find_models(locations: Locations, others: Elsewhere | None = None) -> list[FoundModel]:
-    """All models, the unusable ones included, each with its problem."""
-    return [describe(candidate) for candidate in survey(locations, others).candidates]
+def path_of(choice: str, locations: Locations, others: Elsewhere | None = None) -> Path:
+    """The file of a model by path or name; the embedded one where nothing was chosen.
+
+    A file of that path wins over a name. What ends like a model's file is taken for a path, so that
+    opening a mistyped one says what is wrong.
+
+    Raises:
+        ModelError: no model has that name.
+    """
+    if choice in ("", own.EMBEDDED):
+        return own.embedded()
+    path = Path(choice).expanduser()
+    if os.path.isfile(path) or path.suffix.lower() == SUFFIX:
+        return path
+    return find(choice, locations, others).files[0]
 
 
 def find(name: str, locations: Locations, others: Elsewhere | None = None) -> Candidate:
@@ -114,32 +89,6 @@ def find(name: str, locations: Locations, others: Elsewhere | None = None) -> Ca
     raise ModelError(
         f"there is no model {name!r}, neither a file nor a name that `specchat models` lists"
         + _suggestion(name, [candidate.name for candidate in known])
-    )
-
-
-def describe(candidate: Candidate) -> FoundModel:
-    """Look into a candidate's files."""
-    named = quantisation(candidate.name.rpartition(":")[2])
-    known = FoundModel(candidate.name, candidate.place, candidate.files[0], 0, named)
-    if candidate.missing:
-        parts = candidate.missing + len(candidate.files)
-        return replace(known, problem=f"{candidate.missing} of its {parts} parts are missing")
-    try:
-        size = sum(file.stat().st_size for file in candidate.files)
-        metadata = [read_metadata(file) for file in candidate.files]
-    except OSError as error:
-        return replace(known, problem=f"{error.filename}: {error.strerror}")
-    except ModelError as error:
-        return replace(known, problem=str(error))
-    first, parameters = metadata[0], sum(part.parameters for part in metadata)
-    return replace(
-        known,
-        size=size,
-        quantisation=named or _stored_as(first),
-        architecture=first.architecture,
-        parameters=parameters,
-        context_length=first.number("context_length"),
-        problem=_problem(first, parameters),
     )
 
 
@@ -176,33 +125,3 @@ def _suggestion(name: str, known: list[str]) -> str:
     within = [other for other in known if name.casefold() in other.casefold()]
     near = list(dict.fromkeys([*within, *close]))[:NEAR]
     return f"; near it: {', '.join(near)}" if near else ""
-
-
-def _stored_as(metadata: Metadata) -> str:
-    """The quantisation by the header: what it declares, else the type most weights have."""
-    from gguf.constants import GGMLQuantizationType, LlamaFileType
-
-    declared = metadata.values.get("general.file_type")
-    for file_type in LlamaFileType:
-        if file_type.value == declared:
-            return file_type.name.partition("_")[2]
-    commonest = max(metadata.weights, key=lambda kind: metadata.weights[kind], default=None)
-    return next((kind.name for kind in GGMLQuantizationType if kind.value == commonest), "")
-
-
-def _problem(metadata: Metadata, parameters: int) -> str:
-    """Why a file with this header answers no questions; empty where it may."""
-    architecture, kind = metadata.architecture, metadata.text("general.type")
-    if kind in _KINDS or architecture == "clip":
-        return _KINDS.get(kind, _KINDS["mmproj"])
-    if not parameters:
-        return _KINDS["vocab"]
-    if metadata.number("pooling_type") or architecture.endswith("bert") or not _causal(metadata):
-        return "it makes embeddings and writes no text"
-    if metadata.text("tokenizer.ggml.model") in ("", "no_vocab", "none"):
-        return "it holds no tokenizer"
-    return ""
-
-
-def _causal(metadata: Metadata) -> bool:
-    return metadata.values.get(f"{metadata.architecture}.attention.causal", True) is not False

@@ -1,6 +1,6 @@
 """What the names of GGUF files tell: the parts of one model, how it is quantised, what to call it.
 
-Pure functions of names, for folders here and repositories elsewhere alike. Opens no file.
+Functions of names, for folders here and repositories elsewhere alike. Opens no file.
 """
 
 from __future__ import annotations

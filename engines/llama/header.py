@@ -37,7 +37,7 @@ def check_header(path: Path) -> None:
             f"{path} is GGUF version {version}; specchat reads versions 2 and 3, little-endian:"
             " convert it with a current llama.cpp"
         )
-    if not 0 < tensors <= MOST or entries > MOST:
+    if tensors > MOST or entries > MOST:
         raise _damaged(path, f"it claims {tensors} tensors and {entries} metadata entries")
 
 

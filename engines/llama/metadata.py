@@ -94,24 +94,23 @@ def read_metadata(path: Path) -> Metadata:
     """
     try:
         with path.open("rb") as file:
-            return _parse(_Cursor(file))
-    except _DamagedError as error:
-        raise ModelError(f"{path} is damaged ({error}): download it again") from None
+            return _parse(_Cursor(path, file))
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from error
-
-
-class _DamagedError(Exception):
-    """What is wrong with the header; named and worded by `read_metadata`."""
 
 
 class _Cursor:
     """A place in a header, and the bytes read so far."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path = path
         self._file = file
         self._bytes = bytearray()
         self._at = 0
+
+    def damaged(self, reason: str) -> ModelError:
+        """What is wrong with the header, as an error to raise."""
+        return ModelError(f"{self._path} is damaged ({reason}): download it again")
 
     def take(self, size: int) -> bytes:
         """The next `size` bytes."""
@@ -149,11 +148,11 @@ class _Cursor:
         """Move on by `size` bytes, which are there then; returns where they start."""
         start, end = self._at, self._at + size
         if end > LONGEST:
-            raise _DamagedError("its header is longer than any model's")
+            raise self.damaged("its header is longer than any model's")
         while len(self._bytes) < end:
             more = self._file.read(max(CHUNK, end - len(self._bytes)))
             if not more:
-                raise _DamagedError("it ends within its header")
+                raise self.damaged("it ends within its header")
             self._bytes += more
         self._at = end
         return start
@@ -162,11 +161,11 @@ class _Cursor:
 def _parse(cursor: _Cursor) -> Metadata:
     magic, version, tensors, entries = HEADER.unpack(cursor.take(HEADER.size))
     if magic != MAGIC:
-        raise _DamagedError("it is not a GGUF file")
+        raise cursor.damaged("it is not a GGUF file")
     if version not in VERSIONS:
-        raise _DamagedError(f"it is GGUF version {version}")
+        raise cursor.damaged(f"it is GGUF version {version}")
     if tensors > MOST or entries > MOST:
-        raise _DamagedError(f"it claims {tensors} tensors and {entries} metadata entries")
+        raise cursor.damaged(f"it claims {tensors} tensors and {entries} metadata entries")
     values = dict(_entries(cursor, entries))
     weights: dict[int, int] = {}
     for kind, count in _tensors(cursor, tensors):
@@ -189,7 +188,7 @@ def _value(cursor: _Cursor, kind: int) -> Value | None:
     if kind == _ARRAY:
         return _list(cursor, cursor.whole(_U32), cursor.whole(_U64))
     if kind not in _SCALARS:
-        raise _DamagedError(f"it holds a value of the unknown type {kind}")
+        raise cursor.damaged(f"it holds a value of the unknown type {kind}")
     return cursor.scalar(_SCALARS[kind])
 
 
@@ -198,7 +197,7 @@ def _list(cursor: _Cursor, kind: int, count: int) -> list[int] | None:
         cursor.skip_texts(count)
         return None
     if kind not in _SCALARS:
-        raise _DamagedError(f"it holds a list of the unknown type {kind}")
+        raise cursor.damaged(f"it holds a list of the unknown type {kind}")
     if kind in _WHOLE and count <= SHORT:
         return [cursor.whole(_SCALARS[kind]) for _ in range(count)]
     cursor.skip(count * _SCALARS[kind].size)
@@ -211,7 +210,7 @@ def _tensors(cursor: _Cursor, count: int) -> Iterator[tuple[int, int]]:
         cursor.skip(cursor.whole(_U64))
         dimensions = cursor.whole(_U32)
         if dimensions > DIMENSIONS:
-            raise _DamagedError(f"it holds a tensor of {dimensions} dimensions")
+            raise cursor.damaged(f"it holds a tensor of {dimensions} dimensions")
         weights = prod(cursor.whole(_U64) for _ in range(dimensions))
         yield cursor.whole(_U32), weights
         cursor.skip(_U64.size)

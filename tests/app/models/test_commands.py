@@ -1,0 +1,135 @@
+"""The commands on models: what they print, and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli import run
+from app.locations import Elsewhere, Locations
+from app.models.own import embedded
+from tests.app.models.gguf_files import split_gguf, write_gguf
+
+
+@pytest.fixture(autouse=True)
+def data(locations: Locations, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command here is about the test's own data directory."""
+    monkeypatch.setenv("SPECCHAT_DATA_DIR", str(locations.data))
+
+
+def _lines(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    assert run(["models", *arguments]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_models_are_listed_and_the_one_in_use_is_marked(
+    locations: Locations, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_gguf(locations.models / "org" / "tuned" / "tuned-Q8_0.gguf")
+    title, first, second = _lines(capsys)
+    assert title.split() == ["name", "size", "parameters", "quantisation", "context", "place"]
+    assert first.split() == ["*", "embedded", "12", "MB", "6", "M", "F16", "2,048", "specchat"]
+    assert second.split()[0] == "org/tuned:Q8_0"
+    assert _lines(capsys, "use", "org/tuned") == ["specchat opens org/tuned:Q8_0 from now on"]
+    assert _lines(capsys)[2].startswith("* org/tuned:Q8_0")
+    back = _lines(capsys, "use", "embedded")
+    assert "small helper for the command line" in back[1]
+    assert _lines(capsys)[1].startswith("* embedded")
+
+
+def test_a_file_somewhere_else_is_listed_while_it_is_in_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_gguf(tmp_path / "a.gguf")
+    _lines(capsys, "use", str(path))
+    assert "a file" in _lines(capsys)[2]
+    path.unlink()
+    assert run(["models"]) == 0
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 2
+    assert printed.err == f"the chosen model is not here: {path}\n"
+
+
+def test_what_cannot_be_used_is_said_with_the_reason(
+    others: Elsewhere, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = others.lm_studio[0] / "org" / "odd"
+    write_gguf(folder / "eye.gguf", kind="mmproj")
+    (folder / "half-00001-of-00002.gguf").write_bytes(b"")
+    (folder / "ev\x1b[2Jil.gguf").write_bytes(b"")
+    assert run(["models"]) == 0
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 2
+    assert "not usable: org/odd:eye (an image projector, not a model)" in printed.err
+    assert "not usable: org/odd:half (1 of its 2 parts are missing)" in printed.err
+    assert "\x1b" not in printed.err
+
+
+def test_scripts_get_everything(locations: Locations, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_gguf(locations.models / "a.gguf")
+    assert run(["--model", "a", "models", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["model"], report["path"], report["skipped"]) == ("a", str(path), [])
+    assert [model["name"] for model in report["models"]] == ["embedded", "a"]
+    assert report["models"][1]["architecture"] == "llama"
+
+
+def test_one_that_does_not_fit_now_is_chosen_with_a_warning(
+    locations: Locations, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("app.cli.use.available", lambda: 1000)
+    write_gguf(locations.models / "a.gguf")
+    assert run(["models", "use", "a"]) == 0
+    assert "but not now: " in (said := capsys.readouterr().err)
+    assert "close other programs, or choose a smaller model" in said
+
+
+def test_an_unknown_name_fails_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["models", "use", "embeded"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("specchat: there is no model 'embeded'")
+    assert said.endswith("; near it: embedded\n")
+
+
+def test_a_question_is_answered_by_the_chosen_model(
+    locations: Locations, capsys: pytest.CaptureFixture[str]
+) -> None:
+    locations.models.mkdir(parents=True)
+    shutil.copy(embedded(), locations.models / "copy-F16.gguf")
+    _lines(capsys, "use", "copy-F16")
+    assert run(["ask", "--json", "--max-tokens", "2", "hello"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens"] == 2
+    known = json.loads((locations.cache / "models.json").read_text())
+    assert str(locations.models / "copy-F16.gguf") in known
+
+
+def test_a_model_in_parts_is_one_model_through_the_cache_s_links(
+    others: Elsewhere, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = others.hugging_face / "models--org--parted" / "snapshots" / ("c" * 40)
+    snapshot.mkdir(parents=True)
+    parts = split_gguf(embedded(), tmp_path / "parted-F16.gguf", tensors=30)
+    for number, part in enumerate(parts):
+        blob = part.rename(tmp_path / f"blob {number}")
+        (snapshot / part.name).symlink_to(blob)
+    listed = _lines(capsys)[2].split()
+    assert listed == ["org/parted:F16", "12", "MB", "6", "M", "F16", "2,048", "Hugging", "Face"]
+    assert run(["ask", "--json", "--max-tokens", "2", "--model", "org/parted", "hello"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens"] == 2
+
+
+@pytest.mark.parametrize("arguments", [["models"], ["models", "pull", "nonsense"]])
+def test_nothing_of_the_hub_is_loaded_before_it_is_needed(arguments: list[str]) -> None:
+    code = (
+        f"import sys\nfrom app.cli import run\nrun({arguments!r})\n"
+        "print(sorted(set(sys.modules) & {'huggingface_hub', 'llama_cpp', 'torch', 'textual'}))"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ))
+    assert done.stdout.splitlines()[-1] == "[]"
