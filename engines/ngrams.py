@@ -1,10 +1,11 @@
 """Ranking paths: the trees of several n-grams become one draft, the most probable paths first.
 
-The paper drafts the tree of the longest n-gram it finds (crest.txt, section 3.1). Here every n-gram
-that ends the context has its say, on every path: P(token | path) is interpolated from the longest
-match to the shortest by absolute discounting (Ney, Essen and Kneser 1994), and rows are drafted best
-first by the product of P along their path, which makes the tree the best of its size. Every row is
-conditioned on the drafted path as well: below the root the 1-gram's tree speaks of bigrams.
+The paper drafts the tree of the longest n-gram it finds (crest.txt, section 3.1). Here every
+n-gram that ends the context has its say, on every path: P(token | path) is interpolated from the
+longest match to the shortest by absolute discounting (Ney, Essen and Kneser 1994), and rows are
+drafted best first by the product of P along their path, which makes the tree the best of its size.
+Every row is conditioned on the drafted path as well: below the root the 1-gram's tree speaks of
+bigrams.
 
 Owns the formula. Knows no stores: it reads decoded trees.
 """

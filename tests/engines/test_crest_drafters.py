@@ -1,0 +1,98 @@
+"""CREST, the paper's longest match and REST as drafters, over real stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datastores.crest import CrestStore
+from datastores.crest_document import Document
+from datastores.crest_reader import CrestReader
+from datastores.rest import RestStore, write_rest
+from engines.drafters.crest import Crest, LongestMatch
+from engines.drafters.protocol import Context
+from engines.drafters.rest import Rest
+from engines.sources import CHATS, CODE
+from engines.tree import DraftTree
+
+DOCUMENTS = [
+    Document(b"chatting", [1, 2, 3, 4, 5, 6] * 3 + [1, 2, 3, 9], 1),
+    Document(b"notebook", [2, 3, 9, 8] * 4, 3),
+]
+
+
+def asked(*tokens: int) -> Context:
+    return Context(list(tokens), np.zeros(0, dtype=np.float32), 0.0)
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[CrestReader]:
+    store = CrestStore.open(tmp_path / "crest.db", 1 << 22)
+    store.rebuild(DOCUMENTS)
+    store.close()
+    opened = CrestReader(tmp_path / "crest.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Rest:
+    folder = tmp_path / "rest"
+    folder.mkdir()
+    write_rest(folder, DOCUMENTS, 2)
+    return Rest(RestStore(folder))
+
+
+def chain(tree: DraftTree) -> list[int]:
+    """Tokens from the root along the most probable children."""
+    children, tokens = tree.children(), []
+    row = 0
+    while children[row]:
+        token, row = max(children[row].items(), key=lambda item: tree.probabilities[item[1]])
+        tokens.append(token)
+    return tokens
+
+
+def test_crest_drafts_what_followed(reader: CrestReader) -> None:
+    tree = Crest(reader).propose(asked(1, 2, 3), 16)
+    assert chain(tree)[:4] == [4, 5, 6, 1]
+    assert {tree.tokens[row] for row in tree.children()[0].values()} == {4, 9}
+
+
+def test_crest_tells_kinds_apart(reader: CrestReader) -> None:
+    tree = Crest(reader).propose(asked(8, 2, 3), 16)
+    assert tree.sources[tree.children()[0][9]] == CODE
+    tree = Crest(reader).propose(asked(6, 1, 2), 16)
+    assert tree.sources[tree.children()[0][3]] == CHATS
+
+
+def test_the_longest_match_silences_the_shorter(reader: CrestReader) -> None:
+    assert set(LongestMatch(reader).propose(asked(9, 8, 2, 3), 64).tokens[1:]) == {9, 8, 2, 3}
+    assert 4 in Crest(reader).propose(asked(9, 8, 2, 3), 64).tokens
+
+
+def test_unknown_words_are_answered_by_silence(reader: CrestReader, rest: Rest) -> None:
+    for drafter in (Crest(reader), LongestMatch(reader), rest):
+        assert drafter.propose(asked(70, 71), 16).drafted == 0
+
+
+def test_rest_drafts_the_most_common_prefixes(rest: Rest) -> None:
+    tree = rest.propose(asked(7, 2, 3), 64)
+    assert chain(tree)[:3] == [9, 8, 2]
+    root = tree.children()[0]
+    assert tree.probabilities[root[9]] == pytest.approx(5 / 8)
+    assert tree.probabilities[root[4]] == pytest.approx(3 / 8)
+    assert max(tree.depths()) == 10
+
+
+def test_rest_follows_the_longest_match_alone(rest: Rest) -> None:
+    assert set(rest.propose(asked(8, 2, 3), 1).tokens[1:]) == {9}
+    tree = rest.propose(asked(1, 2, 3), 64)
+    assert tree.probabilities[tree.children()[0][4]] == pytest.approx(3 / 4)
+
+
+def test_rest_drafts_nothing_across_the_end(rest: Rest) -> None:
+    assert rest.propose(asked(1, 2, 3, 9), 64).drafted == 0
