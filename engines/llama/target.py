@@ -125,8 +125,11 @@ class LlamaTarget:
         rows, start = len(tree.tokens), len(self._tokens)
         if start + rows > self.context_length or rows > self.max_rows:
             self._refuse(rows)
-        self._pending = tree
-        if rows == 1 or tree.is_chain():
+        chain = rows == 1 or tree.is_chain()
+        if self.chains_only and not chain:
+            raise ValueError("this model verifies chains only")
+        self._pending, self._settled = tree, False
+        if chain:
             return self._run(self._chain, tree.tokens, start)
         return self._verify_branches(tree, start)
 
@@ -179,8 +182,6 @@ class LlamaTarget:
         )
 
     def _verify_branches(self, tree: DraftTree, start: int) -> Rows:
-        if self.chains_only:
-            raise ValueError("this model verifies chains only")
         batch, rows = self._tree, len(tree.tokens)
         self._carried = carried = lay_out(tree.parents)
         self._branches.grow(len(carried[0]), start)
