@@ -14,7 +14,7 @@ from app.cli.lazy import LazyGroup
 from app.config import load_config
 from app.locations import Locations, locate
 from app.models.describing import FoundModel, describe
-from app.models.files import Candidate, Skipped, parts
+from app.models.files import A_FILE, Candidate, Skipped, parts
 from app.models.finding import path_of, survey
 from app.options import Options
 from app.sanitise import one_line
@@ -95,7 +95,7 @@ def _with(in_use: Path | None, found: list[Candidate]) -> list[Candidate]:
     """`found`, and the file in use, if it lies somewhere else."""
     if in_use is None or any(in_use in candidate.files for candidate in found):
         return found
-    return [*found, Candidate(str(in_use), "a file", parts(in_use))]
+    return [*found, Candidate(str(in_use), A_FILE, parts(in_use))]
 
 
 def _row(model: FoundModel, in_use: bool) -> dict[str, object]:

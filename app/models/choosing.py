@@ -14,7 +14,7 @@ import tomlkit
 from app.config import load_config
 from app.locations import Elsewhere, Locations
 from app.models.describing import FoundModel, describe
-from app.models.files import Candidate
+from app.models.files import A_FILE, Candidate, parts
 from app.models.finding import find, survey
 from app.models.memory import available, short_of
 from app.models.own import EMBEDDED
@@ -37,8 +37,8 @@ def choose(choice: str, locations: Locations, others: Elsewhere | None = None) -
     """
     path = Path(choice).expanduser()
     if choice != EMBEDDED and os.path.isfile(path):
-        path = path.absolute()
-        candidate = Candidate(str(path), "", (path,))
+        files = parts(path.absolute())
+        candidate = Candidate(str(files[0]), A_FILE, files)
     else:
         candidate = find(choice, locations, others)
     model = describe(candidate)

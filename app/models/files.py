@@ -9,6 +9,8 @@ from pathlib import Path
 
 from app.models.naming import SUFFIX, bundles, tags
 
+A_FILE = "a file"
+"""The place of a model that was given by its path."""
 DEEPEST = 8
 """Folders below one another that are still looked into."""
 

@@ -96,7 +96,7 @@ def named_failures(repository: str) -> Iterator[None]:
         ) from error
     except errors.OfflineModeIsEnabled as error:
         raise ModelError("offline mode is on: unset HF_HUB_OFFLINE to fetch models") from error
-    except (httpx2.TransportError, errors.LocalEntryNotFoundError) as error:
+    except (httpx2.RequestError, errors.LocalEntryNotFoundError) as error:
         raise ModelError(
             f"cannot reach {hub} ({error or type(error).__name__}): check the connection;"
             " `specchat models` lists what is already here"
