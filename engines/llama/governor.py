@@ -11,17 +11,37 @@ Knows counts and seconds; sets nothing.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 WIDEST = 16
 """Passes of more rows (a prompt's chunks) teach nothing: their time depends on other things."""
-BLEND = 0.15
-"""Weight of the newest pass in an arm's mean."""
+WINDOW = 64
+"""Passes over which a count's mean is followed: one slow pass must not decide."""
 PATIENCE = 4
-"""Passes between two tries at least; doubled up to `LONGEST` while nothing better is found."""
-LONGEST = 2048
+"""Passes until a count is tried again; doubled each time it comes out worse, up to `LONGEST`."""
+LONGEST = 1024
 SHARE = 0.05
-"""Share of the time that tries may cost beyond the present arm."""
+"""Share of the time that tries may cost beyond the present count."""
 BETTER = 0.93
-"""An arm takes over if its mean is below this share of the present one's."""
+"""A count takes over if its pass takes less than this share of the present one's mean."""
+HELD_UP = 4.0
+"""A pass that takes this many means was held up: a smaller count is tried at once."""
+
+
+@dataclass(slots=True)
+class Arm:
+    """One count of threads: its mean time, and when it is to be tried again."""
+
+    threads: int
+    mean: float = 0.0
+    passes: int = 0
+    patience: int = PATIENCE
+    due: int = PATIENCE
+
+    def record(self, cost: float) -> None:
+        """Take a pass into the mean."""
+        self.passes += 1
+        self.mean += (cost - self.mean) / min(self.passes, WINDOW)
 
 
 class Governor:
@@ -30,62 +50,51 @@ class Governor:
     def __init__(self, most: int, *, learning: bool = True) -> None:
         """Begin with `most` threads; stay there unless `learning`."""
         powers = (2**power for power in range(most.bit_length()))
-        self._arms = sorted({most, *powers}) if learning else [most]
-        self._means: dict[int, float] = {}
-        self._present = self._next = most
-        self._patience = PATIENCE
-        self._since = 0
+        counts = sorted({most, *powers}) if learning else [most]
+        self._arms = [Arm(threads) for threads in counts]
+        self._present = self._next = len(counts) - 1
+        self._passes = 0
         self._spare = 0.0
 
     @property
     def threads(self) -> int:
         """Threads for the next pass."""
-        return self._next
+        return self._arms[self._next].threads
 
     def observe(self, rows: int, seconds: float) -> int:
         """A pass of `rows` rows took `seconds` with `threads` threads; returns the next count."""
         if rows > WIDEST or len(self._arms) == 1:
-            return self._next
+            return self.threads
+        self._passes += 1
         cost = seconds / (1.0 + 0.65 * (rows - 1) ** 0.7)
-        tried, self._next = self._next, self._present
-        known = self._means.get(tried)
-        self._means[tried] = cost if known is None else known + BLEND * (cost - known)
-        present = self._means.setdefault(self._present, cost)
-        self._since += 1
-        self._spare = min(self._spare + SHARE * cost, SHARE * LONGEST * present)
-        if tried != self._present:
-            self._judge(tried, cost, present)
-        elif known is not None and cost > 4 * known:
-            self._step_down()
-        elif self._since >= self._patience and self._spare >= 0.0:
-            self._next = self._neighbour()
-        return self._next
-
-    def _judge(self, tried: int, cost: float, present: float) -> None:
-        """A try came out: take the arm over, or wait longer for the next."""
-        self._since = 0
-        self._spare -= max(0.0, cost - present)
-        self._means[tried] = cost
-        if cost < BETTER * present:
-            self._present = self._next = tried
-            self._patience = PATIENCE
+        present = self._arms[self._present]
+        if self._next != self._present:
+            self._judge(self._arms[self._next], cost, present)
         else:
-            self._patience = min(2 * self._patience, LONGEST)
+            held_up = present.passes > 0 and cost > HELD_UP * present.mean
+            present.record(cost)
+            self._spare = min(self._spare + SHARE * cost, SHARE * LONGEST * present.mean)
+            self._next = self._choose(held_up)
+        return self.threads
 
-    def _step_down(self) -> None:
-        """A pass was held up: try the next smaller count at once."""
-        place = self._arms.index(self._present)
-        if place:
-            self._next = self._arms[place - 1]
-            self._patience = PATIENCE
+    def _judge(self, tried: Arm, cost: float, present: Arm) -> None:
+        """A try came out: take over and let the other prove itself soon, or wait longer."""
+        self._spare -= max(0.0, cost - present.mean)
+        if cost < BETTER * present.mean:
+            tried.mean, tried.passes = cost, 1
+            present.patience = PATIENCE
+            present.due = self._passes + PATIENCE
+            self._present = self._next
+        else:
+            tried.patience = min(2 * tried.patience, LONGEST)
+            tried.due = self._passes + tried.patience
+            self._next = self._present
 
-    def _neighbour(self) -> int:
-        """The arm to try: an untried neighbour, else the larger and the smaller one in turn."""
-        place = self._arms.index(self._present)
-        around = [
-            self._arms[near] for near in (place + 1, place - 1) if 0 <= near < len(self._arms)
-        ]
-        untried = [arm for arm in around if arm not in self._means]
-        if untried:
-            return untried[0]
-        return around[self._patience.bit_length() % len(around)]
+    def _choose(self, held_up: bool) -> int:
+        """The arm for the next pass: the present one, or a neighbour whose try is due."""
+        below, above = self._present - 1, self._present + 1
+        if below >= 0 and (held_up or self._passes >= self._arms[below].due):
+            return below
+        if above < len(self._arms) and self._spare >= 0.0 and self._passes >= self._arms[above].due:
+            return above
+        return self._present
