@@ -1,4 +1,7 @@
-"""The list of chats at the left."""
+"""The list of chats at the left.
+
+Draws only the lines in sight, so that thousands of chats are listed as quickly as ten.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +11,54 @@ from typing import ClassVar
 
 from rich.style import Style
 from rich.text import Text
+from textual import events
 from textual.binding import Binding, BindingType
-from textual.widgets import OptionList
-from textual.widgets.option_list import Option
+from textual.geometry import Region, Size
+from textual.reactive import var
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
 
 from app.interface.messages import ChatChosen, ChatsLeft
 from app.interface.topbar import NEW_CHAT
 from app.sanitise import one_line
 from datastores.records import Chat
 
+MARGIN = 2
+"""Columns left free at either side."""
 
-class Chats(OptionList):
+
+class Chats(ScrollView, can_focus=True):
     """All chats, the one last written in first; the open one is marked."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"chats--dim", "chats--accent"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"chats--dim", "chats--accent", "chats--cursor"}
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "Open this chat", id="chats.choose"),
+        Binding("up", "move(-1)", "Up", id="chats.up"),
+        Binding("down", "move(1)", "Down", id="chats.down"),
         Binding("escape", "leave", "Back to the prompt", id="chats.leave"),
     ]
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id, markup=False)
+    cursor: var[int] = var(0, init=False)
+    """The line that Enter opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self._chats: Sequence[Chat] = ()
         self._open: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many chats are listed."""
+        return len(self._chats)
 
     def show(self, chats: Sequence[Chat], open_chat: int | None) -> None:
         """List `chats` with `open_chat` marked."""
         self._chats, self._open = chats, open_chat
-        self.set_options([Option(self._line(chat), str(chat.id)) for chat in chats])
         ids = [chat.id for chat in chats]
-        self.highlighted = ids.index(open_chat) if open_chat in ids else None
+        self.cursor = ids.index(open_chat) if open_chat in ids else 0
+        self.virtual_size = Size(self.size.width, len(chats))
+        self.refresh()
 
     def neighbour(self, step: int) -> int | None:
         """The chat `step` places below the open one, or the first where none is open."""
@@ -47,30 +68,55 @@ class Chats(OptionList):
         place = ids.index(self._open) + step
         return ids[place] if 0 <= place < len(ids) else None
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        event.stop()
-        self.post_message(ChatChosen(int(event.option_id or 0)))
+    def watch_cursor(self) -> None:
+        self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False)
+        self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        line = event.get_content_offset(self)
+        if line is not None and line.y + self.scroll_offset.y < len(self._chats):
+            self.cursor = line.y + self.scroll_offset.y
+            self.action_choose()
+
+    def action_choose(self) -> None:
+        if self._chats:
+            self.post_message(ChatChosen(self._chats[self.cursor].id))
+
+    def action_move(self, step: int) -> None:
+        self.cursor = min(max(self.cursor + step, 0), max(len(self._chats) - 1, 0))
 
     def action_leave(self) -> None:
         self.post_message(ChatsLeft())
 
-    def _line(self, chat: Chat) -> Text:
+    def render_line(self, y: int) -> Strip:
+        """The chat on line `y` of what is in sight."""
+        index = y + self.scroll_offset.y
+        width, base = self.size.width, self.rich_style
+        if index >= len(self._chats):
+            return Strip.blank(width, base)
+        if index == self.cursor and self.has_focus:
+            base = self.get_component_rich_style("chats--cursor")
+        text = self._line(self._chats[index], width - MARGIN)
+        return (
+            Strip(text.render(self.app.console)).apply_style(base).extend_cell_length(width, base)
+        )
+
+    def _line(self, chat: Chat, width: int) -> Text:
         when = age(datetime.fromtimestamp(chat.updated), datetime.now())
         is_open = chat.id == self._open
-        title = Text(no_wrap=True)
-        title.append("▌" if is_open else " ", style=self._style("accent"))
-        title.append(one_line(chat.title) or NEW_CHAT, style=Style(bold=is_open))
-        room = self.content_size.width - 4 or 26
-        title.truncate(max(8, room - len(when) - 1), overflow="ellipsis")
-        title.pad_right(max(1, room - len(when) - title.cell_len))
-        return title.append(when, style=self._style("dim"))
+        line = Text(no_wrap=True)
+        line.append(" ▌" if is_open else "  ", style=self._style("accent"))
+        line.append(one_line(chat.title) or NEW_CHAT, style=Style(bold=is_open))
+        line.truncate(max(8, width - len(when) - 1), overflow="ellipsis")
+        line.pad_right(max(1, width - len(when) - line.cell_len))
+        return line.append(when, style=self._style("dim"))
 
     def _style(self, kind: str) -> Style:
         return Style(color=self.get_component_rich_style(f"chats--{kind}").color)
 
 
 def age(then: datetime, now: datetime) -> str:
-    """How long ago, in at most five characters: the time, the weekday or the date."""
+    """How long ago, in at most six characters: the time, the weekday or the date."""
     days = (now.date() - then.date()).days
     if days <= 0:
         return f"{then:%H:%M}"

@@ -14,6 +14,9 @@ LABEL = 13
 FULL = 40
 """Columns that the bars of all words take together at most."""
 
+SHORTEST, LONGEST = 4, 24
+"""Columns of a bar of speed."""
+
 SPEED = len("1,234 tok/s  ")
 """Columns of a speed."""
 
@@ -25,11 +28,10 @@ def footer(figures: Figures, width: int, ink: Ink) -> list[Text]:
     if figures.outlook is None:
         lines = [Text(line, style=ink.dim) for line in wording.wrapped(wording.PROMISE, width)]
         return [*lines, *[Text()] * 3][:3]
-    return [
-        _speeds(figures, width, ink),
-        _words(figures, width, ink),
-        _drafts(figures, width, ink),
-    ]
+    lines = [draw(figures, width, ink) for draw in (_speeds, _words, _drafts)]
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    return lines
 
 
 def _speeds(figures: Figures, width: int, ink: Ink) -> Text:
@@ -40,8 +42,9 @@ def _speeds(figures: Figures, width: int, ink: Ink) -> Text:
     for label, plain in zip(labels, (False, True), strict=True):
         value = speed(figures, plain, ink)
         line.append(label, style=ink.dim)
-        line.append_text(speed_bar(figures, plain, max(4, min(columns, 24)), ink))
-        line.append(" ").append_text(value)
+        if columns >= SHORTEST:
+            line.append_text(speed_bar(figures, plain, min(columns, LONGEST), ink)).append(" ")
+        line.append_text(value)
         line.pad_right(max(1, SPEED - 1 - value.cell_len))
     line.rstrip()
     return line
@@ -81,8 +84,9 @@ def _drafts(figures: Figures, width: int, ink: Ink) -> Text:
         line.append(wording.pause(figures.outlook), style=ink.warning)
     else:
         line.append(f"{wording.accepted(figures)} · {wording.calls(figures)}", style=ink.text)
-        line.append("  last 5 min ", style=ink.dim)
-        line.append_text(trend(figures, ink))
+        history = Text.assemble(("  last 5 min ", ink.dim), trend(figures, ink))
+        if line.cell_len + history.cell_len <= width:
+            line.append_text(history)
     if line.cell_len + len(HINT) + 1 <= width:
         line.pad_right(width - line.cell_len - len(HINT))
         line.append(HINT, style=ink.dim)

@@ -73,8 +73,9 @@ def run(options: Options) -> None:
         at_rest = app.leave()
         history.close()
     if not at_rest:
-        # A thread inside the model cannot be waited for (reading a long prompt or a large file takes
-        # minutes), nor be left among modules that are being torn down. What was shown is stored.
+        # A thread inside the model cannot be waited for (reading a long prompt or a large file
+        # takes minutes), nor be left among modules that are being torn down. What was shown is
+        # stored.
         os._exit(0)
 
 

@@ -91,7 +91,7 @@ def parse(source: str, *, continued: bool = False) -> list[Block]:
 
 
 def _growing(blocks: list[Block]) -> list[Block]:
-    """The blocks that more text can change: the last one, and one that it may make a table's head."""
+    """The blocks that more text can change: the last, and one it may make a table's head."""
     may_rule = blocks and _TABLE_RULE.fullmatch(blocks[-1].source)
     return blocks[-2:] if may_rule else blocks[-1:]
 

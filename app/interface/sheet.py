@@ -31,7 +31,7 @@ class Sheet(Widget):
         for row in range(max(len(old), len(self._lines))):
             if self._at(old, row) != self._at(self._lines, row):
                 self._strips.pop(row + top, None)
-                self.refresh(Region(0, row + top, self.size.width, 1))
+                self.refresh(Region(0, row, self.content_size.width, 1))
 
     def forget(self) -> None:
         """Draw everything again: the colours or the size changed."""

@@ -29,7 +29,7 @@ from app.interface.look import KINDS, make_look
 from app.interface.paper import Paper
 from app.interface.rows import Frame, Row
 
-AHEAD = 2
+AHEAD = 1
 """Screens laid out beyond the one in view."""
 
 

@@ -1,7 +1,7 @@
 """A scripted assistant: real events and real steps, with no model behind them.
 
-It answers from a script of passes whose words each have a source, so that every figure on the screen
-is known in advance; and it stores what it says, as the real one does.
+It answers from a script of passes whose words each have a source, so that every figure on the
+screen is known in advance; and it stores what it says, as the real one does.
 """
 
 from __future__ import annotations

@@ -137,7 +137,9 @@ async def test_a_question_that_does_not_fit_goes_back_into_the_prompt(
     stage: Make, history: History
 ) -> None:
     long = "a very long question"
-    made = stage(Script([], fails=ContextOverflowError("it has 9 tokens, 8 fit: shorten it")), PLAIN)
+    made = stage(
+        Script([], fails=ContextOverflowError("it has 9 tokens, 8 fit: shorten it")), PLAIN
+    )
     async with made.app.run_test() as pilot:
         await type_in(pilot, made, long)
         await pilot.press("enter")
@@ -165,7 +167,7 @@ async def test_chats_are_listed_opened_and_stepped_through(stage: Make) -> None:
         await pilot.press("ctrl+n")
         await ask(pilot, made, "second chat")
         listed = made.app.screen.query_one(Chats)
-        assert listed.option_count == 2
+        assert listed.count == 2
         await pilot.press("alt+down")
         assert made.conversation.bar.chat == "first chat"
         await pilot.press("ctrl+o", "up", "enter")
@@ -191,7 +193,7 @@ async def test_empty_chats_are_not_listed(stage: Make, history: History) -> None
     made = stage()
     async with made.app.run_test() as pilot:
         await pilot.pause()
-        assert made.app.screen.query_one(Chats).option_count == 0
+        assert made.app.screen.query_one(Chats).count == 0
 
 
 @pytest.mark.parametrize("key", ["shift+enter", "ctrl+j"])

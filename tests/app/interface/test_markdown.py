@@ -16,7 +16,20 @@ from app.interface.markdown import Flow
 
 WORDS = [
     *("# ", "## ", "- ", "1. ", "> ", "```", "```py\n", "~~~", "`", "*", "**", "_", "~~", "---"),
-    *("| a | b |\n", "|---|---|\n", "|", "[", "](", ")", "<b>", "<!--", "[x]: y", "!", "\\", "&lt;"),
+    *(
+        "| a | b |\n",
+        "|---|---|\n",
+        "|",
+        "[",
+        "](",
+        ")",
+        "<b>",
+        "<!--",
+        "[x]: y",
+        "!",
+        "\\",
+        "&lt;",
+    ),
     *("\n", "\n\n", "  ", "    ", "\t", "word", "a longer phrase", "[/INST]", "[bold", "===\n"),
 ]
 
@@ -86,7 +99,10 @@ def test_line_breaks_stay_where_the_model_made_them() -> None:
 
 
 def test_an_unclosed_fence_is_code_and_keeps_its_lines() -> None:
-    assert [line.strip() for line in lines_of("```python\nif x:\n", "    pass")] == ["if x:", "pass"]
+    assert [line.strip() for line in lines_of("```python\nif x:\n", "    pass")] == [
+        "if x:",
+        "pass",
+    ]
 
 
 def test_a_long_fence_goes_on_as_code() -> None:

@@ -41,9 +41,7 @@ def test_the_first_batch_is_drawn_at_once() -> None:
     assert Pacer().wait(clock=5.0, used=1.0) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("cost", "pause"), [(0.0, SHORTEST), (0.1 * SHARE, 0.1), (10.0, LONGEST)]
-)
+@pytest.mark.parametrize(("cost", "pause"), [(0.0, SHORTEST), (0.1 * SHARE, 0.1), (10.0, LONGEST)])
 def test_a_dear_batch_makes_the_next_one_wait(cost: float, pause: float) -> None:
     pacer = Pacer()
     pacer.drew(clock=5.0, used=1.0)

@@ -100,7 +100,7 @@ def test_every_source_has_its_own_letter_texture_and_colours() -> None:
 
 @given(
     st.dictionaries(st.sampled_from(list(NAMES)), st.integers(1, 60), max_size=7),
-    st.integers(74, 120),
+    st.integers(44, 120),
     st.sampled_from([0.0005, 0.06, 7.0]),
 )
 def test_lines_fit(counts: dict[int, int], width: int, cycle: float) -> None:
@@ -112,7 +112,9 @@ def test_lines_fit(counts: dict[int, int], width: int, cycle: float) -> None:
         *column(figures, 34, 20, INK, detailed=False),
     ]
     limits = [width] * 3 + [34] * (len(drawn) - 3)
-    assert [line.plain for line, most in zip(drawn, limits, strict=True) if line.cell_len > most] == []
+    assert [
+        line.plain for line, most in zip(drawn, limits, strict=True) if line.cell_len > most
+    ] == []
 
 
 @given(st.floats(0, 1), st.integers(1, 40))
@@ -129,7 +131,9 @@ def test_stacked_parts_fill_the_bar(parts: list[float], width: int) -> None:
     columns = widths(shares, width)
     assert all(column >= 1 for column in columns)
     assert sum(columns) >= width
-    assert all(abs(column - share * width) <= 1 for column, share in zip(columns, shares, strict=True))
+    assert all(
+        abs(column - share * width) <= 1 for column, share in zip(columns, shares, strict=True)
+    )
 
 
 def test_sparklines_begin_at_the_floor() -> None:
