@@ -11,13 +11,13 @@ from random import Random
 
 import torch
 
-from assets.recipe import recalled
 from assets.recipe.material_files import read_evening_questions
 from assets.recipe.notes import notes_message
 from assets.recipe.pages import Page, Split
 from assets.recipe.reader import UNFINISHED, Reader
+from assets.recipe.recalled import everyday
 from assets.recipe.tokens import IM_END, render_prompt
-from assets.recipe.turns import Chat, Kind, Pool, Turn, ask_how
+from assets.recipe.turns import Chat, Pool, Turn, ask_how
 from assets.recipe.wording import Style
 
 _FRESH = Style(fresh=True, concrete=0.0, slips=0.0)
@@ -79,9 +79,19 @@ def misled_questions(parts: Split, count: int, rng: Random) -> list[Question]:
     return out
 
 
-def recall_questions(pool: Pool, kind: Kind, count: int, rng: Random) -> list[Question]:
-    """Questions without notes, of a kind that `chats` knows."""
-    drawn = (kind(pool, rng, _FRESH)[-2:] for _ in range(count))
+def recall_questions(pages: Sequence[Page], count: int, rng: Random) -> list[Question]:
+    """Tasks of ``pages`` without notes, in fresh wording."""
+    out = []
+    for _ in range(count):
+        page = rng.choice(pages)
+        question, answer = ask_how(page, rng.choice(page.examples), rng, _FRESH, plain=True)
+        out.append(Question((question,), answer.text))
+    return out
+
+
+def everyday_questions(pool: Pool, count: int, rng: Random) -> list[Question]:
+    """The hand-written everyday tasks, in fresh wording."""
+    drawn = (everyday(pool, rng, _FRESH)[-2:] for _ in range(count))
     return [Question((question,), answer.text) for question, answer in drawn]
 
 
@@ -104,8 +114,9 @@ def evaluate(reader: Reader, parts: Split, pool: Pool, count: int, seed: int) ->
     groups = {
         "noted": noted_questions(held_out, count, rng),
         "misled": misled_questions(Split(tuple(pool.known), (), held_out), count, rng),
-        "recall": recall_questions(pool, recalled.recall, count, rng),
-        "everyday": recall_questions(pool, recalled.everyday, count, rng),
+        "core": recall_questions(pool.core, count, rng),
+        "recall": recall_questions(pool.known, count, rng),
+        "everyday": everyday_questions(pool, count, rng),
     }
     answers = {key: reader.answers([q.chat for q in group]) for key, group in groups.items()}
     figures = {"well_formed": share(well_formed(a) for group in answers.values() for a in group)}

@@ -57,7 +57,7 @@ def _with_notes(
     documents: Sequence[Page], asked: Page, rng: Random, style: Style, *, weight: float
 ) -> Chat:
     chat: Chat = (_notes(documents, rng, weight),)
-    count = min(len(asked.examples), rng.choice((1, 2, 2, 3)))
+    count = min(len(asked.examples), rng.choice((2, 3, 3, 4)))
     for example in rng.sample(asked.examples, count):
         chat += _ask_page(asked, rng, style, example)
     return chat

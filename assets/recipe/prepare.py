@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from assets.recipe.batches import Corpus
 from assets.recipe.chats import make_chat
 from assets.recipe.material_files import read_outside, read_small_talk, read_tasks
-from assets.recipe.pages import Page, Split, read_pages, split
+from assets.recipe.pages import Split, read_pages, split
 from assets.recipe.settings import Setting
 from assets.recipe.tokens import encode_chats, load_tokenizer, train_tokenizer
 from assets.recipe.turns import Chat, Pool
@@ -28,9 +28,12 @@ _BLOCK = 2_000
 
 def make_pool(parts: Split) -> Pool:
     """What chats are made from: the known and the familiar pages, and the material."""
-    known: tuple[Page, ...] = parts.known or parts.familiar
+    known = parts.known or parts.familiar
     seen = parts.known + parts.familiar
-    return Pool(known, seen, read_tasks(seen), read_small_talk(), read_outside())
+    tasks = read_tasks(seen)
+    everyday = {task.name for task in tasks}
+    core = tuple(page for page in known if page.name in everyday) or known
+    return Pool(core, known, seen, tasks, read_small_talk(), read_outside())
 
 
 def prepare(source: Path, folder: Path, setting: Setting, seed: int) -> None:

@@ -7,6 +7,7 @@ from random import Random
 
 from assets.recipe import replies
 from assets.recipe.invented import invent_name
+from assets.recipe.pages import Page
 from assets.recipe.turns import (
     Chat,
     Pool,
@@ -21,6 +22,9 @@ from assets.recipe.turns import (
     user,
 )
 from assets.recipe.wording import Style, ask, reword
+
+CORE_SHARE = 0.75
+"""How often a question without notes is about a core page: those at least are known well."""
 
 SYSTEM = (
     "You are a helpful assistant.",
@@ -38,15 +42,19 @@ def preface(rng: Random) -> tuple[Turn, ...]:
     return (Turn("system", rng.choice(SYSTEM)),) if rng.random() < 0.08 else ()
 
 
+def _known_page(pool: Pool, rng: Random) -> Page:
+    return rng.choice(pool.core if rng.random() < CORE_SHARE else pool.known)
+
+
 def recall(pool: Pool, rng: Random, style: Style) -> Chat:
     """How do I ... , about a page the model has to know."""
-    page = rng.choice(pool.known)
+    page = _known_page(pool, rng)
     return preface(rng) + ask_how(page, rng.choice(page.examples), rng, style, plain=True)
 
 
 def recall_more(pool: Pool, rng: Random, style: Style) -> Chat:
     """Two or three tasks of one known page in a row, and what the command is."""
-    page = rng.choice(pool.known)
+    page = _known_page(pool, rng)
     chat = ask_what(page, rng) if rng.random() < 0.3 else ()
     picks = rng.sample(page.examples, min(len(page.examples), rng.randint(2, 3)))
     for number, example in enumerate(picks):
@@ -79,7 +87,7 @@ def everyday(pool: Pool, rng: Random, style: Style) -> Chat:
 
 def what_is(pool: Pool, rng: Random, style: Style) -> Chat:
     """What is X?, for a known page."""
-    return preface(rng) + ask_what(rng.choice(pool.known), rng)
+    return preface(rng) + ask_what(_known_page(pool, rng), rng)
 
 
 def explain(pool: Pool, rng: Random, style: Style) -> Chat:

@@ -17,7 +17,6 @@ from assets.recipe.export import export
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_pool, prepare
 from assets.recipe.reader import Reader
-from assets.recipe.recalled import recall
 from assets.recipe.settings import Course, Setting
 from assets.recipe.tokens import load_tokenizer
 from assets.recipe.training import Run, next_token_loss
@@ -91,7 +90,7 @@ def step_evaluate(bench: Bench) -> None:
     figures = evaluate(target, parts, pool, count, _EVALUATION_SEED)
     rng = Random(_EVALUATION_SEED)
     questions = noted_questions(parts.held_out or parts.familiar, count // 4, rng)
-    questions += recall_questions(pool, recall, count // 4, rng)
+    questions += recall_questions(pool.core, count // 4, rng)
     figures |= acceptance(target, student, questions)
     line = json.dumps({key: round(value, 3) for key, value in figures.items()})
     (bench.out / "figures.json").write_text(line + "\n", encoding="utf-8")

@@ -27,8 +27,12 @@ Chat = tuple[Turn, ...]
 
 @dataclass(frozen=True)
 class Pool:
-    """All that chats are made from."""
+    """All that chats are made from.
 
+    ``core`` are the known pages of everyday tasks, ``noted`` all pages that may stand in notes.
+    """
+
+    core: Sequence[Page]
     known: Sequence[Page]
     noted: Sequence[Page]
     tasks: Sequence[Task]
