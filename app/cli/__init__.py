@@ -23,9 +23,14 @@ from datastores.errors import SpecchatError
 COMMANDS = {
     "ask": "app.cli.ask:ask",
     "bench": "app.cli.bench:bench",
+    "chats": "app.cli.chats:chats",
+    "delete": "app.cli.chats:delete",
     "doctor": "app.cli.doctor:doctor",
+    "export": "app.cli.export:export",
     "locate": "app.cli.locate:locate",
     "models": "app.cli.models:models",
+    "restore": "app.cli.export:restore",
+    "search": "app.cli.chats:search",
 }
 """Every command and where it is found; each accepts the global options after its name too."""
 

@@ -48,7 +48,10 @@ def ask(
     go_on: bool,
     as_json: bool,
 ) -> None:
-    """Ask one QUESTION; without one, or with -, it is read from standard input."""
+    """Ask one question and print the answer.
+
+    Without QUESTION, or with -, it is read from standard input.
+    """
     options: Options = context.ensure_object(Options)
     text = attach(read_question(question), files)
     locations = locate(options.data_dir)

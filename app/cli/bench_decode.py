@@ -58,9 +58,9 @@ def decode(
     deepen: int,
     as_json: bool,
 ) -> None:
-    """Answer the same chats with each set of drafters, in turns, and compare.
+    """Compare sets of drafters on the same chats.
 
-    Speed-ups are medians over chats of paired ratios to plain decoding. Ctrl-C prints what is done.
+    Each set answers each chat, in turns. Speed-ups are medians over chats of paired ratios to plain decoding. Ctrl-C prints what is done.
     """
     chats = read_workload(workload)[:limit]
     named = _named(sets)

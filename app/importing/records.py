@@ -21,7 +21,7 @@ from app.importing.limits import ENTRY_BYTES, NESTING, mebibytes
 from app.importing.material import Flaw, Material
 from datastores.errors import InputError
 
-_TOO_LARGE = f"an entry larger than {mebibytes(ENTRY_BYTES)}"
+_TOO_LARGE = "an entry larger than {}"
 _TOO_DEEP = f"JSON nested more than {NESTING} deep"
 _NOT_JSON = "damaged or truncated JSON"
 
@@ -85,10 +85,32 @@ def records(material: Material, prefix: str | None = None) -> Iterator[Record | 
         return
     where = prefix if prefix is not None else "item" if shape(material.head).array else ""
     with material.open() as stream:
-        meter = _Meter(stream)
-        for number, value in enumerate(_items(meter, where), start=1):
-            meter.used = 0
+        for number, value in enumerate(items(stream, where), start=1):
             yield Record(number, value)
+
+
+def items(
+    stream: BinaryIO, prefix: str, limit: int = ENTRY_BYTES, *, use_float: bool = True
+) -> Iterator[Any]:
+    """What stands at `prefix`, as ijson writes it, one after another.
+
+    Args:
+        limit: bytes that one of them may have.
+        use_float: whether numbers with a fraction are floats and whole ones have 64 bits at most;
+            else they are Decimals and of any size.
+
+    Raises:
+        InputError: not JSON (any more), nested too deep, or an entry too large.
+    """
+    meter = _Meter(stream, limit)
+    # Over events that never nest deep: prefixes grow with the depth.
+    events = ijson.basic_parse(meter, use_float=use_float, multiple_values=True)
+    try:
+        for item in ijson.items(ijson.parse(_shallow(events)), prefix):
+            meter.used = 0
+            yield item
+    except JSONError as error:
+        raise InputError(_NOT_JSON) from error
 
 
 def require_shallow(stream: BinaryIO) -> None:
@@ -103,26 +125,18 @@ def require_shallow(stream: BinaryIO) -> None:
 class _Meter:
     """A stream that stops a record that is too large before it has filled the memory."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, limit: int) -> None:
         self.used = 0
+        self._limit = limit
         self._stream = stream
         if stream.read(len(BOM_UTF8)) != BOM_UTF8:
             stream.seek(0)
 
     def read(self, size: int) -> bytes:
         self.used += size
-        if self.used > ENTRY_BYTES:
-            raise InputError(_TOO_LARGE)
+        if self.used > self._limit:
+            raise InputError(_TOO_LARGE.format(mebibytes(self._limit)))
         return self._stream.read(size)
-
-
-def _items(meter: _Meter, prefix: str) -> Iterator[Any]:
-    """ijson's items, over events that never nest deep: prefixes grow with the depth."""
-    events = ijson.basic_parse(meter, use_float=True, multiple_values=True)
-    try:
-        yield from ijson.items(ijson.parse(_shallow(events)), prefix)
-    except JSONError as error:
-        raise InputError(_NOT_JSON) from error
 
 
 def _shallow(events: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
@@ -160,7 +174,7 @@ def _lines(material: Material) -> Iterator[Record | Flaw]:
 
 def _parsed(line: bytes) -> Any:
     if len(line) >= ENTRY_BYTES:
-        raise InputError(_TOO_LARGE)
+        raise InputError(_TOO_LARGE.format(mebibytes(ENTRY_BYTES)))
     try:
         return json.loads(line)
     except RecursionError as error:
