@@ -23,8 +23,16 @@ Settings = TypeVar("Settings", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True)
+class CrestConfig:
+    """The n-gram store of texts and past chats."""
+
+    max_bytes: int = 256 * 2**20
+    """The most disk it takes, for each tokenizer; the rarest n-grams go first."""
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
-    """All settings. In the file, `sampling` is a table and the others stand at the top."""
+    """All settings. In the file, `sampling` and `crest` are tables; the others stand at the top."""
 
     model: str = ""
     """Model to open, by a name `specchat models` lists or a file; empty for the embedded one."""
@@ -40,6 +48,9 @@ class Config:
 
     theme: str = "specchat-dark"
     """Colours of the interface: specchat-dark, specchat-light, or the name of a Textual theme."""
+
+    crest: CrestConfig = field(default_factory=CrestConfig)
+    """How much is kept of texts and past chats to draft from."""
 
     sampling: Sampling = field(default_factory=lambda: Sampling(seed=NEW_SEED))
     """How the next token is drawn. Zero for temperature is greedy; a seed of -1 is a new one for

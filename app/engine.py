@@ -12,28 +12,22 @@ from pathlib import Path
 from threading import Lock
 
 from app.config import Config, load_config
+from app.drafting import HEAVY, make_drafters
 from app.learned import Learned
 from app.locations import Locations, locate
 from app.models.finding import path_of
 from app.models.memory import require_memory
-from app.options import Options
+from app.options import DRAFTERS, Options
 from app.sampling import NEW_SEED
+from app.stores import Stores, open_stores
 from engines.budget import AutoBudget, Budget, FixedBudget
 from engines.calibration import Calibration
 from engines.chat import Message
 from engines.costs import Costs
-from engines.drafters.prompt import PromptLookup
 from engines.drafters.protocol import Drafter
-from engines.drafters.recycle import TokenRecycling
 from engines.sampler import Sampling
 from engines.step import Step
 from engines.target import Target, Vocabulary
-
-MAKERS: dict[str, Callable[[], Drafter]] = {
-    "prompt": PromptLookup,
-    "recycle": TokenRecycling,
-}
-"""How each drafter of the command line is made."""
 
 
 @dataclass(slots=True)
@@ -47,6 +41,7 @@ class Engine:
         sampling: the person's defaults.
         seeded: whether the person fixed the seed.
         max_tokens: longest answer.
+        stores: what the drafters draft from.
         busy: held while an answer is generated; the KV cache serves one at a time.
         observers: called with every step, on the decoding thread.
     """
@@ -64,6 +59,7 @@ class Engine:
     seeded: bool
     max_tokens: int
     learned: Learned
+    stores: Stores = field(default_factory=Stores)
     busy: Lock = field(default_factory=Lock)
     observers: list[Callable[[Step], None]] = field(default_factory=list)
 
@@ -72,19 +68,28 @@ class Engine:
         for observer in self.observers:
             observer(step)
 
-    def save(self) -> None:
-        """Keep what was learned for the next session."""
+    def close(self) -> None:
+        """Keep what was learned for the next session, and let the stores go."""
         self.learned.save(self.costs, self.calibration)
+        self.stores.close()
 
 
-def load(options: Options, locations: Locations | None = None, *, deepen: int = 0) -> Engine:
+def load(
+    options: Options,
+    locations: Locations | None = None,
+    *,
+    deepen: int = 0,
+    light: bool = False,
+) -> Engine:
     """Load the model the person chose and wire it up.
 
     With `deepen`, that many layers are added which change no token but cost what layers cost.
+    With `light`, drafters that need large libraries are left out, unless the person named them.
 
     Raises:
         ModelError: the file is missing, damaged or cannot run here.
         InputError: the configuration cannot be understood.
+        StoreError: a store to draft from cannot be opened.
     """
     from engines.llama import load as load_model
 
@@ -105,14 +110,17 @@ def load(options: Options, locations: Locations | None = None, *, deepen: int = 
     costs, calibration = Costs(), Calibration()
     learned = Learned(locations.costs, f"{model.target.fingerprint}/{model.build}")
     learned.restore(costs, calibration)
-    drafters = make_drafters(options.drafters)
+    names = options.drafters
+    if light and names == DRAFTERS:
+        names = tuple(name for name in names if name not in HEAVY)
+    stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
     return Engine(
         name=model.name,
         path=path,
         target=model.target,
         vocabulary=model.vocabulary,
         render=model.render,
-        drafters=drafters,
+        drafters=make_drafters(names, stores),
         budget=make_budget(options.draft_tokens, costs, calibration),
         costs=costs,
         calibration=calibration,
@@ -120,13 +128,20 @@ def load(options: Options, locations: Locations | None = None, *, deepen: int = 
         seeded=options.seed is not None or config.sampling.seed != NEW_SEED,
         max_tokens=options.max_tokens or config.max_tokens,
         learned=learned,
+        stores=stores,
     )
 
 
-def equip(engine: Engine, drafters: Sequence[str], draft_tokens: int | None) -> Engine:
-    """The same loaded model with fresh drafters and calibration; costs are shared."""
+def equip(
+    engine: Engine,
+    drafters: Sequence[str],
+    draft_tokens: int | None,
+    stores: Stores | None = None,
+) -> Engine:
+    """The same loaded model with fresh drafters over `stores`; costs are shared."""
     calibration = Calibration()
-    made = make_drafters(drafters)
+    stores = stores or Stores()
+    made = make_drafters(drafters, stores)
     return replace(
         engine,
         drafters=made,
@@ -134,11 +149,6 @@ def equip(engine: Engine, drafters: Sequence[str], draft_tokens: int | None) -> 
         budget=make_budget(draft_tokens, engine.costs, calibration),
         observers=[],
     )
-
-
-def make_drafters(names: Sequence[str]) -> list[Drafter]:
-    """Fresh drafters by name."""
-    return [MAKERS[name]() for name in names]
 
 
 def make_budget(draft_tokens: int | None, costs: Costs, calibration: Calibration) -> Budget:

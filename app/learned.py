@@ -16,7 +16,6 @@ from typing import Any
 from engines.calibration import Calibration
 from engines.costs import Costs
 
-
 LOGGER = logging.getLogger("specchat.learned")
 
 

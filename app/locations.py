@@ -46,6 +46,21 @@ class Locations:
         return self.data / "history.db"
 
     @property
+    def library(self) -> Path:
+        """Every imported text."""
+        return self.data / "library.db"
+
+    @property
+    def projections(self) -> Path:
+        """What is made of texts and chats for drafting, a folder for each tokenizer."""
+        return self.cache / "projections"
+
+    @property
+    def states(self) -> Path:
+        """Dense indexes, one for each model."""
+        return self.cache / "states"
+
+    @property
     def work_lock(self) -> Path:
         """Held by the one process that does idle and index work."""
         return self.data / "work.lock"

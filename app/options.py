@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-DRAFTERS = ("prompt", "recycle")
+DRAFTERS = ("prompt", "recycle", "crest", "dense")
 """Every drafter, by the name it has on the command line."""
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.engine import Engine, make_drafters
+from app.drafting import file_under, make_drafters
+from app.engine import Engine
 from datastores.records import Chat
 
 
@@ -27,9 +28,16 @@ class Seclusion:
         """
         if not chat.private:
             self._chat = None
+            file_under(self._engine.drafters, source_of(chat.id))
             return self._engine
         if chat.id != self._chat:
-            drafters = make_drafters([drafter.name for drafter in self._engine.drafters])
+            names = [drafter.name for drafter in self._engine.drafters]
+            drafters = make_drafters(names, self._engine.stores, remember=False)
             self._chat = chat.id
             self._apart = replace(self._engine, drafters=drafters, observers=[])
         return self._apart
+
+
+def source_of(chat: int) -> str:
+    """What a chat's words are filed under in stores that are not made from the corpus."""
+    return f"chat:{chat}"

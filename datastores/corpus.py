@@ -73,12 +73,31 @@ class Corpus:
             return self._message(int(key.removeprefix(_MESSAGE)))
         return tuple(Passage(part.kind, part.role, part.text) for part in self._library.read(key))
 
-    def version(self) -> tuple[object, ...]:
-        """Differs from an earlier answer of this object if anything was written in between."""
-        return (_version(self._library.store), _version(self._history.store))
+    def imports(self) -> tuple[int, int]:
+        """Differs from an earlier answer of this object if the library changed in between."""
+        return _version(self._library.store)
+
+    def last_message(self) -> int:
+        """Number of the newest message, finished or not; 0 where there is none."""
+        return int(
+            self._history.store.rows("SELECT coalesce(max(id), 0) AS n FROM messages")[0]["n"]
+        )
+
+    def said_since(self, message: int) -> tuple[list[bytes], int]:
+        """Keys of what was said after `message`, and the message to ask from the next time.
+
+        That is the one before the oldest answer still being written, so none is missed; what came
+        after it will be told again.
+        """
+        store = self._history.store
+        rows = store.rows(f"{_SAID} AND messages.id > ? ORDER BY messages.id", (message,))
+        unfinished = "SELECT min(id) AS first FROM messages WHERE id > ? AND finish = ''"
+        first = store.rows(unfinished, (message,))[0]["first"]
+        after = first - 1 if first is not None else max(message, self.last_message())
+        return [_key(row["id"]) for row in rows], after
 
     def _messages(self) -> list[bytes]:
-        return [_MESSAGE + b"%d" % row["id"] for row in self._history.store.rows(_SAID)]
+        return [_key(row["id"]) for row in self._history.store.rows(_SAID)]
 
     def _message(self, message: int) -> tuple[Passage, ...]:
         """One message. With a secret in it its tokens are of no use: they spell it."""
@@ -90,6 +109,10 @@ class Corpus:
             tokens = unpack(row["tokens"])
             return (Passage(CHATS, row["role"], text, tokens, row["tokenizer"]),)
         return ()
+
+
+def _key(message: int) -> bytes:
+    return _MESSAGE + b"%d" % message
 
 
 def _version(store: Store) -> tuple[int, int]:

@@ -60,10 +60,10 @@ def ask(
         if history.store.set_aside:
             click.echo(f"a damaged history was set aside as {history.store.set_aside}", err=True)
         chat, parent = place(history, go_on)
-        engine = load(options, locations)
+        engine = load(options, locations, light=True)
         with stopping(assistant := Assistant(engine, history)):
             answer, end = converse(assistant, chat, parent, text, show=not as_json)
-        engine.save()
+        engine.close()
     if as_json:
         click.echo(json.dumps(report(engine, answer, end)))
     if end.finish == "interrupted":

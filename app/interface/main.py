@@ -83,4 +83,4 @@ def open_model(options: Options, locations: Locations, history: History) -> Mode
     """Load the model the person chose."""
     engine = load(options, locations)
     hint = EMBEDDED if engine.path == embedded() else ""
-    return Model(engine.name, hint, Assistant(engine, history), engine.save)
+    return Model(engine.name, hint, Assistant(engine, history), engine.close)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.engine import Engine, make_budget, make_drafters
+from app.drafting import make_drafters
+from app.engine import Engine, make_budget
 from app.learned import Learned
 from engines.calibration import Calibration
 from engines.chat import Message

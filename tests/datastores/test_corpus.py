@@ -88,16 +88,33 @@ def test_the_difference_is_what_to_add_and_to_remove(
     assert difference.gone == (b"message 99",)
 
 
-def test_the_version_tells_of_writes_by_anyone(
+def test_changes_of_the_library_are_told_whoever_makes_them(
     corpus: Corpus, library: Library, history: History
 ) -> None:
-    seen = [corpus.version()]
-    assert corpus.version() == seen[0]
+    seen = [corpus.imports()]
+    history.create_chat()
+    assert corpus.imports() == seen[0]
     with closing(Library.open(library.store.path)) as other:
         other.write([Put("/s", "f", 0, Document("t", (Part(NOTES, "a"),)))])
-    seen.append(corpus.version())
-    history.create_chat()
-    seen.append(corpus.version())
+    seen.append(corpus.imports())
     library.write([Put("/s", "f", 1, Document("t", (Part(NOTES, "b"),)))])
-    seen.append(corpus.version())
-    assert len(set(seen)) == 4
+    seen.append(corpus.imports())
+    assert len(set(seen)) == 3
+
+
+def test_what_is_said_is_told_once_it_is_finished(corpus: Corpus, history: History) -> None:
+    chat = history.create_chat().id
+    history.add_message(chat, None, "user", "before")
+    start = corpus.last_message()
+    assert corpus.said_since(start) == ([], start)
+    asked = history.add_message(chat, None, "user", "question")
+    answer = history.add_message(chat, asked.id, "assistant", "so", finish=STREAMING)
+    later = history.add_message(chat, None, "user", "in another window")
+    keys, after = corpus.said_since(start)
+    assert [corpus.read(key)[0].text for key in keys] == ["question", "in another window"]
+    assert after == asked.id
+    history.extend_message(answer.id, "so be it", (1,), {}, "stop")
+    keys, after = corpus.said_since(after)
+    assert [corpus.read(key)[0].text for key in keys] == ["so be it", "in another window"]
+    assert after == later.id
+    assert corpus.said_since(after) == ([], later.id)

@@ -1,0 +1,203 @@
+"""One tokenizer's view of the corpus, for drafting: its texts as token ids, and the CREST of them.
+
+Text is the truth; this follows it. Whatever came or went since the last time, in the library or in
+chats, by another process or before a kill, shows as a difference of keys, and `run` works it off in
+slices. Owns what is done in which order. Refuses to know threads, screens and when it is time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.locations import Locations
+from app.tokenising import documents, identity, tokenised
+from datastores.corpus import Corpus
+from datastores.crest import CrestStore
+from datastores.crest_document import Document
+from datastores.database import Store
+from datastores.history import History
+from datastores.library import Library
+from datastores.locks import WorkLock
+from datastores.tokenised import TokenCache, Tokenised
+from engines.target import Vocabulary
+
+SLICE = 2**20
+"""Characters tokenised between two writes: about a second's work."""
+PROMPT_TOKENS = 2**21
+"""Up to so many tokens in all, everything is settled at once: it takes seconds."""
+TOKENS = "tokens.db"
+CREST = "crest.db"
+LOCK = "work.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Projecting:
+    """How far a run has come.
+
+    Attributes:
+        done, total: texts tokenised, and all that have to be.
+        tokens: in the texts tokenised by this run.
+        building: whether the texts are tokenised and CREST is being built of them.
+    """
+
+    done: int
+    total: int
+    tokens: int
+    building: bool = False
+
+
+class Projection:
+    """The stores of one tokenizer, and what they are made from. For one thread.
+
+    Attributes:
+        corpus: the texts.
+        lock: to be held by whoever calls `learn` or `run`.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        cache: TokenCache,
+        crest: CrestStore,
+        vocabulary: Vocabulary,
+        lock: WorkLock,
+    ) -> None:
+        self.corpus = corpus
+        self.lock = lock
+        self._cache = cache
+        self._crest = crest
+        self._vocabulary = vocabulary
+
+    def is_due(self) -> bool:
+        """Whether `run` has anything to do. Reads every key: for the background."""
+        difference = self.corpus.difference(self._cache.keys())
+        return bool(difference.added or difference.gone or self._missing())
+
+    def learn(self, keys: Sequence[bytes]) -> bool:
+        """Take in the few texts under `keys`, just written; false where `run` is due instead."""
+        read = ((key, self.corpus.read(key)) for key in keys)
+        texts = [tokenised(key, found, self._vocabulary) for key, found in read if found]
+        self._cache.write(texts)
+        return self._crest.update([one for text in texts for one in documents(text)])
+
+    def run(self) -> Generator[Projecting]:
+        """Do all that is due. Stopped at any moment, the next run goes on from there."""
+        subtract(self.corpus, self._cache, self._crest)
+        added = self.corpus.difference(self._cache.keys()).added
+        last = Projecting(0, len(added), 0)
+        for last in self._tokenise(added):
+            yield last
+        if missing := self._missing():
+            yield Projecting(last.done, last.total, last.tokens, building=True)
+            self._build(missing)
+
+    def _tokenise(self, keys: Sequence[bytes]) -> Iterator[Projecting]:
+        """Tokenise the texts under `keys` in slices, each of which is written as a whole."""
+        batch: list[Tokenised] = []
+        characters = tokens = 0
+        for number, key in enumerate(keys, start=1):
+            passages = self.corpus.read(key)
+            if passages:
+                batch.append(tokenised(key, passages, self._vocabulary))
+            characters += sum(len(passage.text) for passage in passages)
+            if characters >= SLICE or number == len(keys):
+                self._cache.write(batch)
+                tokens += sum(text.tokens for text in batch)
+                yield Projecting(number, len(keys), tokens)
+                batch, characters = [], 0
+
+    def _missing(self) -> list[bytes]:
+        """Identities of the documents that CREST has not seen."""
+        return self._crest.unknown(identities(self._cache))
+
+    def _build(self, missing: Sequence[bytes]) -> None:
+        """Bring CREST up to the cache; a large one is not rebuilt for the sake of a few texts."""
+        if self._cache.tokens() > PROMPT_TOKENS:
+            wanted = frozenset(missing)
+            few = [one for one in self._documents() if one.identity in wanted]
+            if self._crest.update(few):
+                return
+        self._crest.rebuild(self._documents())
+
+    def _documents(self) -> Iterator[Document]:
+        for text in self._cache.read(self._cache.keys()):
+            yield from documents(text)
+
+
+def crest_path(locations: Locations, tokenizer: str) -> Path:
+    """Where the CREST of the tokenizer with this fingerprint is, or will be."""
+    return locations.projections / tokenizer / CREST
+
+
+@contextmanager
+def opened(locations: Locations, vocabulary: Vocabulary, budget_bytes: int) -> Iterator[Projection]:
+    """The projection for one tokenizer, over connections of its own.
+
+    Raises:
+        StoreError: a store cannot be opened.
+    """
+    folder = locations.projections / vocabulary.fingerprint
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _corpus(locations) as corpus, _stores(folder, budget_bytes) as (cache, crest):
+        yield Projection(corpus, cache, crest, vocabulary, WorkLock(folder / LOCK))
+
+
+def forget_everywhere(locations: Locations, budget_bytes: int) -> None:
+    """Take what is no longer in the corpus out of every tokenizer's stores, for good.
+
+    What CREST cannot subtract it drops; it is rebuilt by the next `run` with that tokenizer.
+
+    Raises:
+        StoreError: a store cannot be written, or another process keeps an older state of it.
+    """
+    folders = sorted(locations.projections.glob(f"*/{TOKENS}"))
+    with _corpus(locations) as corpus:
+        for file in folders:
+            with _stores(file.parent, budget_bytes) as (cache, crest):
+                subtract(corpus, cache, crest)
+
+
+def subtract(corpus: Corpus, cache: TokenCache, crest: CrestStore) -> None:
+    """Take what is no longer in the corpus out of the stores made from it."""
+    gone = corpus.difference(cache.keys()).gone
+    crest.retain(identities(cache, frozenset(gone)))
+    # Last: as long as the cache knows of it, the next call does all of this again.
+    cache.forget(gone)
+
+
+def identities(cache: TokenCache, without: frozenset[bytes] = frozenset()) -> Iterator[bytes]:
+    """Of every passage in `cache`, but those of texts in `without`."""
+    for key, passages in cache.passages():
+        if key not in without:
+            for number in range(passages):
+                yield identity(key, number)
+
+
+@contextmanager
+def _corpus(locations: Locations) -> Iterator[Corpus]:
+    with (
+        closing(Library.open(locations.library)) as library,
+        closing(History.open(locations.history)) as history,
+    ):
+        yield Corpus(library, history)
+
+
+@contextmanager
+def _stores(folder: Path, budget_bytes: int) -> Iterator[tuple[TokenCache, CrestStore]]:
+    with (
+        closing(TokenCache.open(folder / TOKENS)) as cache,
+        closing(CrestStore.open(folder / CREST, budget_bytes)) as crest,
+    ):
+        for store in (cache.store, crest.store):
+            _discard_damaged(store)
+        yield cache, crest
+
+
+def _discard_damaged(store: Store) -> None:
+    """Delete what was set aside as damaged: it can be made again, and may hold what must go."""
+    if store.set_aside is not None:
+        for part in store.path.parent.glob(f"{store.set_aside.name}*"):
+            part.unlink()

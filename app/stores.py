@@ -1,0 +1,78 @@
+"""The stores one loaded model drafts from, opened for as long as it is loaded.
+
+Owns where they lie and what is opened. Refuses to know how they are filled: the indexer fills
+CREST, the dense drafter its own index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from app.locations import Locations
+from app.projection import crest_path
+from datastores.crest import CrestStore
+from datastores.crest_reader import CrestReader
+from engines.target import Target, Vocabulary
+
+if TYPE_CHECKING:
+    from datastores.dense_keeper import DenseKeeper
+
+
+@dataclass(slots=True)
+class Stores:
+    """What is open; None where nobody drafts from it.
+
+    Attributes:
+        crest: n-grams of texts and past chats, for the model's tokenizer.
+        dense: the model's own past states.
+    """
+
+    crest: CrestReader | None = None
+    dense: DenseKeeper | None = None
+
+    def close(self) -> None:
+        """Let them go; what the dense index has not written yet is written."""
+        if self.crest is not None:
+            self.crest.close()
+        if self.dense is not None:
+            self.dense.close()
+
+
+def open_stores(
+    drafters: Sequence[str],
+    locations: Locations,
+    target: Target,
+    vocabulary: Vocabulary,
+    crest_bytes: int,
+) -> Stores:
+    """Open what `drafters` draft from, empty where nothing is there yet.
+
+    Raises:
+        StoreError: a store cannot be read or made.
+    """
+    stores = Stores()
+    if "crest" in drafters:
+        path = crest_path(locations, vocabulary.fingerprint)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            with closing(CrestStore.open(path, crest_bytes)):
+                pass
+        stores.crest = CrestReader(path)
+    if "dense" in drafters:
+        stores.dense = _open_dense(locations, target)
+    return stores
+
+
+def _open_dense(locations: Locations, target: Target) -> DenseKeeper:
+    """The index of the model's states; faiss is loaded here and nowhere before."""
+    from datastores.dense import DenseStore
+    from datastores.dense_keeper import DenseKeeper
+
+    folder = locations.states
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"{target.fingerprint}.db"
+    store = DenseStore.open(path, target.fingerprint, target.width)
+    return DenseKeeper(store, target.vocabulary_size)
