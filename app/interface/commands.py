@@ -59,7 +59,7 @@ COMMANDS = (
     Command("scroll.start", "First message", "Scroll to the start", "start", "ctrl+home"),
     Command("scroll.end", "Last message", "Scroll to the end", "end", "ctrl+end"),
     Command("theme", "Change the colours", "Choose a theme, dark or light", "theme"),
-    Command("copy", "Copy", "Copy the text selected with the mouse", "copy_text", "ctrl+c"),
+    Command("copy", "Copy", "Copy the text selected with the mouse", "copy", "ctrl+c"),
     Command("palette", "All commands", "Find a command by its name", "palette", "ctrl+p"),
     Command("quit", "Quit", "Leave; everything written is kept", "quit", "ctrl+q"),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic, thread_time
 
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Center, Vertical
 
@@ -106,10 +106,19 @@ class Conversation(Vertical):
         self.post_message(ChatsChanged())
 
     def stop(self) -> None:
-        """Stop the answer at hand."""
+        """Stop the answer at hand; where there is none, go back to the prompt."""
         if self.talk.turn is not None:
             self.bar.state = "stopping…"
             self.talk.stop()
+        else:
+            self.prompt.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        """What is typed elsewhere is meant for the prompt."""
+        if event.is_printable and event.character and not self.prompt.has_focus:
+            event.stop()
+            self.prompt.focus()
+            self.prompt.insert(event.character)
 
     def complain(self, problem: SpecchatError | str) -> None:
         """Say what went wrong, in one line."""

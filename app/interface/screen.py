@@ -141,6 +141,15 @@ class ChatScreen(Screen[None]):
     def action_theme(self) -> None:
         self.app.action_change_theme()
 
+    def action_copy(self) -> None:
+        """Copy what is selected; where nothing is, the person probably wanted to leave."""
+        selected = self.get_selected_text()
+        if selected:
+            self.app.copy_to_clipboard(selected)
+            self.notify("copied", markup=False, timeout=2)
+        else:
+            self.notify("nothing is selected to copy; Ctrl+Q quits", markup=False, timeout=4)
+
     def action_palette(self) -> None:
         self.app.action_command_palette()
 

@@ -36,6 +36,8 @@ AHEAD = 1
 class Transcript(ScrollView, can_focus=True):
     """A scrolling list of entries."""
 
+    FOCUS_ON_CLICK = False  # who selects text goes on typing afterwards
+
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"transcript--{kind}" for kind in KINDS}
 
     tinted: var[bool] = var(False, init=False)

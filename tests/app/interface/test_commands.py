@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from textual.binding import Binding
 from textual.command import CommandPalette
 from textual.widgets import OptionList, Static
 
 from app.interface.chats import Chats
-from app.interface.commands import COMMANDS, shown
+from app.interface.commands import COMMANDS, Command, shown
 from app.interface.help import Help
 from app.interface.prompt import Prompt
 from app.interface.screen import ChatScreen
 from app.interface.sources import SOURCES
-from tests.app.interface.conftest import Stage, until
+from tests.app.interface.conftest import Stage, ask, until
 
 Make = Callable[..., Stage]
 
@@ -25,6 +26,24 @@ def test_every_command_has_an_action_and_its_own_key_and_name() -> None:
     keys = [command.key for command in COMMANDS if command.key]
     assert len(set(keys)) == len(keys)
     assert len({command.id for command in COMMANDS}) == len(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
+async def test_every_command_can_be_run_in_an_empty_chat(stage: Make, command: Command) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await made.app.chat_screen.run_action(command.action)
+        await pilot.pause()
+    assert made.app.return_code in (None, 0)
+
+
+async def test_copying(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, "copy?")
+        made.conversation.transcript.text_select_all()
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: "cp -r source/ target/" in made.app.clipboard)
 
 
 async def test_help_names_every_key_and_every_source(stage: Make) -> None:

@@ -234,6 +234,16 @@ async def test_up_in_an_empty_prompt_recalls_what_was_asked(stage: Make) -> None
         assert prompt.text == "x"
 
 
+async def test_what_is_typed_beside_the_prompt_lands_in_it(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await pilot.click("Transcript")
+        assert made.conversation.prompt.has_focus
+        made.conversation.transcript.focus()
+        await pilot.press("h", "i")
+        assert made.conversation.prompt.text == "hi"
+
+
 async def test_an_empty_prompt_sends_nothing(stage: Make) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
