@@ -1,4 +1,4 @@
-"""Chats as files: Markdown to read, JSON to keep and to put back (`app.restoring`).
+"""Chats as files: Markdown to read, JSON to keep and to put back (`app.exported`).
 
 The JSON holds everything, one chat a line:
 

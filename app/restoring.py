@@ -1,33 +1,18 @@
-"""Putting exported chats back: the JSON of `app.exporting` into a history.
+"""Putting exported chats back into a history.
 
-Owns what is accepted. A chat that is not as it should be costs only itself; one that is there
-already is left alone, so restoring twice is harmless, and brings back what was deleted in between.
+One that is there already is left alone, so restoring twice is harmless, and brings back what was
+deleted in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar
 
-from app.exporting import VERSION
-from app.importing.records import items
-from app.sampling import refined
+from app.exported import Exported, Flawed, read_export
 from datastores.errors import InputError
 from datastores.history import History
-from datastores.records import ASSISTANT, INTERRUPTED, SYSTEM, USER, Chat, Message
 from datastores.transfer import holds, put_back
-from engines.sampler import Sampling
-
-LARGEST = 2**30
-"""Bytes of one chat; more is no chat."""
-MOST_TOKEN = 2**32 - 1
-MOST_SECONDS = 2**37
-"""Since 1970: a time far off, which calendars still know."""
-
-Kind = TypeVar("Kind")
 
 
 @dataclass(slots=True)
@@ -49,111 +34,30 @@ def restore(path: Path, history: History) -> Report:
 
     Raises:
         InputError: it cannot be read, is no export of specchat's, or holds no chats; damage after
-            some chats were put back is a flaw.
+            some chats were read is a flaw.
         StoreError: the history cannot be written.
     """
     report = Report()
     try:
-        _require_version(path)
-        for number, record in enumerate(_records(path, "chats.item"), start=1):
-            _restore(number, record, history, report)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+        for number, found in enumerate(read_export(path), start=1):
+            if isinstance(found, Flawed):
+                report.flaws.append(f"chat {number}: {found.reason}")
+            elif holds(history, found.chat, found.messages):
+                report.present += 1
+            else:
+                _put(number, found, history, report)
     except InputError as error:
-        if not (report.restored or report.present):
-            raise InputError(f"{path} is no export of specchat's: {error}") from error
-        report.flaws.append(f"after chat {report.restored + report.present}: {error}")
-    if not (report.restored or report.present or report.flaws):
+        if report == Report():
+            raise
+        report.flaws.append(f"the rest: {error}")
+    if report == Report():
         raise InputError(f"{path} holds no chats")
     return report
 
 
-def _require_version(path: Path) -> None:
-    for version in _records(path, "specchat"):
-        if version == VERSION:
-            return
-        raise InputError(f"its version is {version}, and this specchat reads {VERSION}")
-    raise InputError('there is no "specchat" in it')
-
-
-def _records(path: Path, prefix: str) -> Iterator[Any]:
-    """What stands at `prefix`, numbers as JSON's own: whole ones of any size, others floats."""
-    with path.open("rb") as stream:
-        yield from map(_with_floats, items(stream, prefix, LARGEST, use_float=False))
-
-
-def _with_floats(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _with_floats(below) for key, below in value.items()}
-    if isinstance(value, list):
-        return [_with_floats(below) for below in value]
-    return float(value) if isinstance(value, Decimal) else value
-
-
-def _restore(number: int, record: Any, history: History, report: Report) -> None:
+def _put(number: int, found: Exported, history: History, report: Report) -> None:
     try:
-        chat = _chat(record)
-        messages = [_message(one) for one in _field(record, "messages", list)]
-        if holds(history, chat, messages):
-            report.present += 1
-            return
-        put_back(history, chat, messages)
+        put_back(history, found.chat, found.messages)
         report.restored += 1
     except InputError as error:
         report.flaws.append(f"chat {number}: {error}")
-
-
-def _chat(record: Any) -> Chat:
-    sampling = _field(record, "sampling", dict)
-    refined(Sampling(), sampling)
-    return Chat(
-        id=0,
-        title=_field(record, "title", str),
-        pinned=_field(record, "pinned", bool),
-        private=_field(record, "private", bool),
-        system=_field(record, "system", str),
-        sampling=sampling,
-        active=_id(record, "active"),
-        created=_time(record, "created"),
-        updated=_time(record, "updated"),
-    )
-
-
-def _message(record: Any) -> Message:
-    role, tokens = _field(record, "role", str), _field(record, "tokens", list)
-    if role not in (SYSTEM, USER, ASSISTANT):
-        raise InputError(f"nobody is called {role!r}")
-    if not all(type(token) is int and 0 <= token <= MOST_TOKEN for token in tokens):
-        raise InputError("tokens must be whole numbers below 2^32")
-    return Message(
-        id=_field(record, "id", int),
-        chat=0,
-        parent=_id(record, "parent"),
-        role=role,
-        content=_field(record, "content", str),
-        tokens=tuple(tokens),
-        model=_field(record, "model", str),
-        tokenizer=_field(record, "tokenizer", str),
-        finish=_field(record, "finish", str) or INTERRUPTED,
-        statistics=_field(record, "statistics", dict),
-        created=_time(record, "created"),
-    )
-
-
-def _id(record: Mapping[str, Any], name: str) -> int | None:
-    return None if record.get(name, 0) is None else _field(record, name, int)
-
-
-def _time(record: Mapping[str, Any], name: str) -> float:
-    value = record.get(name)
-    if not isinstance(value, int | float) or not 0 <= value < MOST_SECONDS:
-        raise InputError(f"{name} must be a time in seconds since 1970")
-    return float(value)
-
-
-def _field(record: Any, name: str, kind: type[Kind]) -> Kind:
-    """A field that must be there and of that kind."""
-    value = record.get(name) if isinstance(record, dict) else None
-    if type(value) is not kind:
-        raise InputError(f"{name} is missing or not of type {kind.__name__}")
-    return value
