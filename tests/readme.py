@@ -1,7 +1,7 @@
 """The generated parts of README.md. `python -m tests.readme` writes them, test_docs checks them.
 
-Owns two blocks: what the commands' own help says, and the settings with their docstrings and
-defaults.
+Owns three blocks: what the commands' own help says, the keys of the interface, and the settings
+with their docstrings and defaults.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import click
 
 from app.cli import specchat
 from app.config import Config
+from app.interface.help import keys_of
+from app.interface.screen import BINDINGS
 
 README = Path(__file__).parents[1] / "README.md"
 WIDTH = 80
@@ -25,7 +27,8 @@ WIDTH = 80
 
 def with_generated_parts(text: str) -> str:
     """The README's text with every generated block as it has to be."""
-    for name, block in (("help", help_block()), ("settings", settings_block())):
+    blocks = {"help": help_block(), "keys": keys_block(), "settings": settings_block()}
+    for name, block in blocks.items():
         start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
         pattern = re.compile(f"{start}.*?{end}", re.DOTALL)
         text = pattern.sub(lambda _: f"{start}\n{block}\n{end}", text)  # noqa: B023
@@ -39,6 +42,16 @@ def help_block() -> str:
         specchat, info_name="specchat", terminal_width=WIDTH, help_option_names=names
     ) as context:
         return "\n\n".join(f"```\n{text.rstrip()}\n```" for text in _helps(context))
+
+
+def keys_block() -> str:
+    """Every key of the interface, from the same bindings as its help screen."""
+    lines = ["| where | key | what it does |", "|---|---|---|"]
+    for where, bindings in BINDINGS:
+        for name, keys in keys_of(bindings):
+            lines.append(f"| {where} | {keys} | {name} |")
+            where = ""
+    return "\n".join(lines)
 
 
 def settings_block() -> str:

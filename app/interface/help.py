@@ -40,7 +40,7 @@ class Help(ModalScreen[None]):
 
     def __init__(self, groups: Iterable[tuple[str, Iterable[BindingType]]]) -> None:
         super().__init__()
-        self._groups = [(title, list(Binding.make_bindings(own))) for title, own in groups]
+        self._groups = [(title, list(own)) for title, own in groups]
 
     def compose(self) -> ComposeResult:
         page = VerticalScroll(Static(Text("\n").join(self._lines()), markup=False))
@@ -51,7 +51,7 @@ class Help(ModalScreen[None]):
         accent = Style(color=self.app.theme_variables["accent"])
         for title, bindings in self._groups:
             yield Text(title, style=Style(bold=True))
-            for name, keys in self._keys(bindings):
+            for name, keys in keys_of(bindings):
                 yield Text.assemble((f"{keys:<{KEYS}}", accent), name)
             yield Text()
         yield Text("What the panel shows", style=Style(bold=True))
@@ -65,10 +65,10 @@ class Help(ModalScreen[None]):
             label = f" {source.label}".ljust(KEYS - 1)
             yield Text.assemble((source.letter, color), label, source.meaning)
 
-    @staticmethod
-    def _keys(bindings: Iterable[Binding]) -> list[tuple[str, str]]:
-        """What each binding does, and all its keys."""
-        keys: dict[str, list[str]] = {}
-        for binding in bindings:
-            keys.setdefault(binding.description, []).append(shown(binding.key))
-        return [(name, ", ".join(given)) for name, given in keys.items()]
+
+def keys_of(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
+    """What each binding does, and all its keys."""
+    keys: dict[str, list[str]] = {}
+    for binding in Binding.make_bindings(bindings):
+        keys.setdefault(binding.description, []).append(shown(binding.key))
+    return [(name, ", ".join(given)) for name, given in keys.items()]

@@ -97,12 +97,7 @@ class ChatScreen(Screen[None]):
             panel.redraw()
 
     def action_help(self) -> None:
-        groups = (
-            ("Everywhere", self.BINDINGS),
-            ("In the prompt", Prompt.BINDINGS),
-            ("In the list of chats", Chats.BINDINGS),
-        )
-        self.app.push_screen(Help(groups))
+        self.app.push_screen(Help(BINDINGS))
 
     def action_more(self) -> None:
         for panel in self.query(Panel):
@@ -155,3 +150,11 @@ class ChatScreen(Screen[None]):
 
     def action_quit(self) -> None:
         self.app.exit()
+
+
+BINDINGS = (
+    ("Everywhere", ChatScreen.BINDINGS),
+    ("In the prompt", Prompt.BINDINGS),
+    ("In the list of chats", Chats.BINDINGS),
+)
+"""Every key, by where it works."""
