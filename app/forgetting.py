@@ -1,50 +1,59 @@
 """Deleting a chat, or making it private: its words leave every store, not only the history.
 
-Owns the order of things. What stores may hold is what the corpus offers; deleted and private chats
-are not in it, so a store forgets by comparing. A kind of store takes part by its line in
-`FORGETTERS`.
+Owns the order of things. What stores may hold is what the history still offers, so each one forgets
+by comparing, and a forgetting that was interrupted is made good by the next. A kind of store takes
+part by its line in `FORGETTERS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
+from pathlib import Path
 
+from app.config import load_config
+from app.engine import Engine
 from app.locations import Locations
-from datastores.corpus import Corpus
+from app.projection import forget_everywhere
+from app.seclusion import CHAT, source_of
+from datastores.dense_forgetting import retain
 from datastores.history import History
-from datastores.library import Library
+from engines.drafters.recycle import TokenRecycling
 
-Forgetter = Callable[[Locations, Corpus], object]
-"""Leaves no byte, in any file of one kind of store, of what the corpus does not hold (any more).
+Forgetter = Callable[[Locations, History], object]
+"""Leaves no byte, in any file of one kind of store, of what the history does not offer (any more).
 
 Every file of that kind is meant, those of models that are not loaded as well. Raises StoreError
 where another process hinders it; calling it again finishes the work.
 """
 
-FORGETTERS: list[Forgetter] = []
-"""One for each kind of store that is made of texts or of what a model did with them."""
 
-
-def delete_chat(history: History, locations: Locations, chat: int) -> None:
+def delete_chat(
+    history: History, locations: Locations, chat: int, engine: Engine | None = None
+) -> None:
     """Delete `chat` from every store; it takes a second or so for each 60 MB of history.
+
+    Args:
+        engine: the one that is loaded in this process, if one is.
 
     Raises:
         InputError: there is no such chat.
         StoreError: it is deleted, but its bytes are not all gone: `forget_gone` goes on.
     """
     history.delete_chat(chat)
-    forget_gone(history, locations)
+    _forget(history, locations, chat, engine)
 
 
-def make_private(history: History, locations: Locations, chat: int) -> None:
+def make_private(
+    history: History, locations: Locations, chat: int, engine: Engine | None = None
+) -> None:
     """Make `chat` private: it stays in the history alone, as if it had been private always.
 
     Raises:
         InputError, StoreError: as for `delete_chat`.
     """
     history.set_private(chat, True)
-    forget_gone(history, locations)
+    _forget(history, locations, chat, engine)
 
 
 def forget_gone(history: History, locations: Locations) -> None:
@@ -56,8 +65,49 @@ def forget_gone(history: History, locations: Locations) -> None:
     Raises:
         StoreError: another process hinders it; calling this again finishes the work.
     """
-    with closing(Library.open(locations.library)) as library, ExitStack() as steps:
-        corpus = Corpus(library, history)
+    with ExitStack() as steps:
         for forget in FORGETTERS:
-            steps.callback(forget, locations, corpus)
+            steps.callback(forget, locations, history)
         steps.callback(history.erase)
+
+
+def set_aside(locations: Locations) -> list[Path]:
+    """Damaged histories that were set aside: they are the person's to keep or to delete, and may
+    hold chats that were deleted since."""
+    return sorted(locations.data.glob(f"{locations.history.name}.corrupt-*"))
+
+
+def _forget(history: History, locations: Locations, chat: int, engine: Engine | None) -> None:
+    """What is alive first: it writes what it still holds."""
+    with ExitStack() as steps:
+        steps.callback(forget_gone, history, locations)
+        if engine is not None:
+            forget_alive(engine, chat)
+
+
+def forget_alive(engine: Engine, chat: int) -> None:
+    """Have a loaded engine forget `chat`.
+
+    Raises:
+        StoreError: the dense index cannot be written.
+    """
+    engine.drafters[:] = [
+        TokenRecycling() if isinstance(drafter, TokenRecycling) else drafter
+        for drafter in engine.drafters
+    ]
+    if engine.stores.dense is not None:
+        engine.stores.dense.ask(lambda book: book.forget(source_of(chat)))
+
+
+def _n_grams(locations: Locations, _history: History) -> None:
+    forget_everywhere(locations, load_config(locations.settings).crest.max_bytes)
+
+
+def _states(locations: Locations, history: History) -> None:
+    wanted = {source_of(chat.id) for chat in history.chats() if not chat.private}
+    for path in sorted(locations.states.glob("*.db")):
+        retain(path, CHAT, wanted)
+
+
+FORGETTERS: list[Forgetter] = [_n_grams, _states]
+"""One for each kind of store that is made of texts or of what a model did with them."""

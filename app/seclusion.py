@@ -11,6 +11,9 @@ from app.drafting import file_under, make_drafters
 from app.engine import Engine
 from datastores.records import Chat
 
+CHAT = "chat:"
+"""Begins the names of chats in stores that are not made from the corpus."""
+
 
 class Seclusion:
     """Chooses the engine for a chat: the shared one, or for a private chat one that forgets."""
@@ -40,4 +43,4 @@ class Seclusion:
 
 def source_of(chat: int) -> str:
     """What a chat's words are filed under in stores that are not made from the corpus."""
-    return f"chat:{chat}"
+    return f"{CHAT}{chat}"

@@ -11,7 +11,7 @@ from datetime import datetime
 import click
 
 from app.cli.history import opened
-from app.forgetting import delete_chat
+from app.forgetting import delete_chat, set_aside
 from app.locations import locate
 from app.options import Options
 from app.sanitise import clean, one_line
@@ -81,6 +81,8 @@ def delete(options: Options, numbers: tuple[int, ...], yes: bool) -> None:
         for chat in doomed:
             delete_chat(history, locations, chat.id)
     click.echo(f"deleted {len(doomed)} {'chat' if len(doomed) == 1 else 'chats'}", err=True)
+    for copy in set_aside(locations):
+        click.echo(f"a damaged history may still hold what it held then: {copy}", err=True)
 
 
 def ask_first(doomed: Sequence[Chat]) -> None:

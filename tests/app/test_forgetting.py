@@ -2,111 +2,175 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app import forgetting
+from app.assistant import Assistant
 from app.forgetting import delete_chat, forget_gone, make_private
 from app.locations import Locations, locate
-from datastores.corpus import Corpus
+from app.projection import opened
+from app.seclusion import source_of
+from datastores.dense import DenseStore
+from datastores.dense_keeper import DenseKeeper
+from datastores.dense_rows import Written
 from datastores.errors import InputError, StoreError
 from datastores.history import History
-from datastores.library import Library
 from datastores.records import USER
+from engines.drafters.recycle import TokenRecycling
+from tests.app.scripted import scripted_engine
+from tests.app.test_projection import BUDGET, SENTENCE, Characters
 
-
-class Memory:
-    """A store of texts as plain as can be: the keys it knows."""
-
-    def __init__(self) -> None:
-        self.keys: tuple[bytes, ...] = ()
-        self.failing = False
-
-    def learn(self, locations: Locations, corpus: Corpus) -> None:
-        self.keys = corpus.difference(()).added
-
-    def forget(self, locations: Locations, corpus: Corpus) -> None:
-        if self.failing:
-            raise StoreError("hindered")
-        gone = corpus.difference(self.keys).gone
-        self.keys = tuple(key for key in self.keys if key not in gone)
+Act = Callable[[History, Locations, int], None]
 
 
 @pytest.fixture
 def locations(tmp_path: Path) -> Locations:
-    return locate(tmp_path)
+    places = locate(tmp_path)
+    places.create()
+    return places
 
 
 @pytest.fixture
 def history(locations: Locations) -> Iterator[History]:
-    with closing(History.open(locations.history)) as opened:
-        yield opened
+    with closing(History.open(locations.history)) as opened_history:
+        yield opened_history
 
 
-@pytest.fixture
-def stores(monkeypatch: pytest.MonkeyPatch) -> list[Memory]:
-    """Two kinds of stores that take part."""
-    made = [Memory(), Memory()]
-    monkeypatch.setattr(forgetting, "FORGETTERS", [store.forget for store in made])
-    return made
+VOCABULARIES = (Characters(), Characters("other", offset=70_000))
 
 
-def _chats(history: History, stores: list[Memory], locations: Locations) -> tuple[int, int]:
-    """Two chats of one message each, which the stores have learnt."""
-    ids = []
-    for text in ("one", "two"):
-        ids.append(history.create_chat(text).id)
-        history.add_message(ids[-1], None, USER, text)
-    with closing(Library.open(locations.library)) as library:
-        for store in stores:
-            store.learn(locations, Corpus(library, history))
-    assert all(len(store.keys) == 2 for store in stores)
-    return ids[0], ids[1]
+def _chats(history: History, locations: Locations) -> tuple[int, int]:
+    """Two chats, in the stores of two tokenizers and of two models: one to go, one to stay."""
+    gone, kept = history.create_chat("t").id, history.create_chat("t").id
+    for number in range(30):
+        history.add_message(gone, None, USER, f"{SENTENCE} {number}")
+        history.add_message(kept, None, USER, "abc" * 20)
+    for vocabulary in VOCABULARIES:
+        with opened(locations, vocabulary, BUDGET) as projection:
+            list(projection.run())
+    locations.states.mkdir()
+    for model in ("one", "two"):
+        with closing(DenseStore.open(locations.states / f"{model}.db", model, 4)) as dense:
+            for chat, text in ((gone, SENTENCE), (kept, "abc" * 20)):
+                document = dense.create_document(source_of(chat))
+                dense.write([Written(document, 0, VOCABULARIES[0].encode(text))])
+    return gone, kept
 
 
-def test_a_deleted_chat_leaves_history_and_stores(
-    history: History, locations: Locations, stores: list[Memory]
-) -> None:
-    first, second = _chats(history, stores, locations)
-    delete_chat(history, locations, first)
-    assert [chat.id for chat in history.chats()] == [second]
-    assert [len(store.keys) for store in stores] == [1, 1]
+def _traces() -> list[bytes]:
+    """The sentence, and two letters that no other text has, in every form that ids are kept in."""
+    traces = [SENTENCE.encode()]
+    for vocabulary in VOCABULARIES:
+        ids = np.array(vocabulary.encode("wa"), dtype="<u4")
+        bytewise = ids.view(np.uint8).reshape(-1, 4)
+        traces += [bytewise[:, :width].tobytes() for width in (3, 4)]
+    return traces
+
+
+def _holding(folder: Path, *, besides: str = "") -> set[str]:
+    return {
+        file.name
+        for file in folder.rglob("*")
+        if file.is_file() and not (besides and file.name.startswith(besides))
+        for trace in _traces()
+        if trace in file.read_bytes()
+    }
+
+
+def test_a_deleted_chat_leaves_every_file(history: History, locations: Locations) -> None:
+    gone, kept = _chats(history, locations)
+    held = {name.removesuffix("-wal") for name in _holding(locations.data)}
+    assert {"history.db", "tokens.db", "one.db", "two.db"} <= held
+    delete_chat(history, locations, gone)
+    assert _holding(locations.data) == set()
+    assert [chat.id for chat in history.chats()] == [kept]
     assert not history.erase(), "it is erased already"
+    for model in ("one", "two"):
+        with closing(DenseStore.open(locations.states / f"{model}.db", model, 4)) as dense:
+            assert len(list(dense.streams())) == 1
 
 
-def test_a_chat_made_private_leaves_the_stores_alone(
-    history: History, locations: Locations, stores: list[Memory]
+def test_a_chat_made_private_stays_in_the_history_alone(
+    history: History, locations: Locations
 ) -> None:
-    first, _ = _chats(history, stores, locations)
-    make_private(history, locations, first)
-    assert [len(store.keys) for store in stores] == [1, 1]
-    assert history.chat(first).private
-    assert [message.content for message in history.thread(first)] == ["one"]
+    gone, _ = _chats(history, locations)
+    make_private(history, locations, gone)
+    assert _holding(locations.data, besides="history.db") == set()
+    assert history.chat(gone).private
+    assert len(history.tree(gone)) == 30
 
 
+def test_a_damaged_index_that_was_set_aside_goes_too(
+    history: History, locations: Locations
+) -> None:
+    gone, _ = _chats(history, locations)
+    index = locations.states / "one.db"
+    (locations.states / "one.db.corrupt-20260101-000000").write_bytes(index.read_bytes())
+    delete_chat(history, locations, gone)
+    assert list(locations.states.glob("*corrupt*")) == []
+
+
+def test_a_loaded_engine_forgets_as_well(
+    history: History, locations: Locations, tmp_path: Path
+) -> None:
+    engine = scripted_engine(tmp_path, drafters=("recycle",))
+    list(Assistant(engine, history).answer(history.create_chat().id, None, "hello"))
+    [learnt] = engine.drafters
+    asked: list[object] = []
+    with closing(DenseStore.open(tmp_path / "one.db", "one", 4)) as store:
+        keeper = DenseKeeper(store, 64)
+        keeper.begin(source_of(1), [1, 2, 3])
+        engine.stores.dense = keeper
+        delete_chat(history, locations, 1, engine)
+        keeper.ask(lambda book: asked.extend(book.backlog()))
+        keeper.close()
+    assert asked == []
+    [fresh] = engine.drafters
+    assert isinstance(fresh, TokenRecycling)
+    assert fresh is not learnt
+
+
+class Memory:
+    """A kind of store that remembers chats by their ids."""
+
+    def __init__(self, history: History) -> None:
+        self.chats = {chat.id for chat in history.chats()}
+        self.failing = False
+
+    def forget(self, _: Locations, history: History) -> None:
+        if self.failing:
+            raise StoreError("hindered")
+        self.chats &= {chat.id for chat in history.chats() if not chat.private}
+
+
+@pytest.mark.parametrize("act", [delete_chat, make_private])
 @pytest.mark.parametrize("failing", [0, 1])
 def test_one_store_that_is_hindered_keeps_no_other_from_forgetting(
-    history: History, locations: Locations, stores: list[Memory], failing: int
+    history: History,
+    locations: Locations,
+    monkeypatch: pytest.MonkeyPatch,
+    act: Act,
+    failing: int,
 ) -> None:
-    first, _ = _chats(history, stores, locations)
+    gone, kept = history.create_chat().id, history.create_chat().id
+    stores = [Memory(history), Memory(history)]
     stores[failing].failing = True
+    monkeypatch.setattr(forgetting, "FORGETTERS", [store.forget for store in stores])
     with pytest.raises(StoreError, match="hindered"):
-        delete_chat(history, locations, first)
-    assert len(stores[1 - failing].keys) == 1
+        act(history, locations, gone)
+    assert stores[1 - failing].chats == {kept}
     assert not history.erase(), "it is erased already"
     stores[failing].failing = False
     forget_gone(history, locations)
-    assert len(stores[failing].keys) == 1
+    assert stores[failing].chats == {kept}
 
 
-def test_what_is_not_there_is_named_and_nothing_is_done(
-    history: History, locations: Locations, stores: list[Memory]
-) -> None:
-    _chats(history, stores, locations)
-    for act in (delete_chat, make_private):
-        with pytest.raises(InputError, match="no chat 99"):
-            act(history, locations, 99)
-    assert [len(store.keys) for store in stores] == [2, 2]
+@pytest.mark.parametrize("act", [delete_chat, make_private])
+def test_what_is_not_there_is_named(history: History, locations: Locations, act: Act) -> None:
+    with pytest.raises(InputError, match="no chat 99"):
+        act(history, locations, 99)
