@@ -159,7 +159,7 @@ class Figures:
 
     def _count(self, step: Step, outlook: Outlook, moment: float) -> None:
         tokens, seconds = len(step.tokens), step.timings.total
-        plain_seconds = tokens * outlook.plain_seconds
+        plain_seconds = plain_time(step, outlook)
         for pace in (self.pace, self.session, self._recent):
             pace.add(tokens, seconds, plain_seconds)
         self._steps.append((tokens, seconds, plain_seconds))
@@ -185,3 +185,14 @@ class Figures:
 
     def _tally_of(self, sources: int) -> Tally:
         return self.tallies.setdefault(NAMES[credited(sources)], Tally())
+
+
+def plain_time(step: Step, outlook: Outlook) -> float:
+    """Seconds that plain decoding would have taken for the tokens of `step`.
+
+    A step without a draft was plain decoding: it is its own measurement, but for the time spent on
+    deciding not to draft.
+    """
+    if not step.drafted:
+        return step.timings.total - step.timings.draft
+    return len(step.tokens) * outlook.plain_seconds

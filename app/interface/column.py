@@ -10,7 +10,8 @@ from textual.renderables.digits import Digits
 from app.figures import Figures
 from app.interface import wording
 from app.interface.detail import detail
-from app.interface.ink import Ink, lead, parts, speed, speed_bar, stacked_bar, trend
+from app.interface.ink import Ink, Part, lead, missed, parts, speed, speed_bar, stacked_bar, trend
+from engines.outlook import Outlook
 
 ROOMY = 30
 """Rows from which the lead is written in large digits."""
@@ -67,13 +68,22 @@ def _speeds(figures: Figures, width: int, ink: Ink) -> list[Text]:
 
 def _words(figures: Figures, width: int, ink: Ink) -> list[Text]:
     lines = [_title("words from", ink), stacked_bar(figures, width, ink)]
-    for part in parts(figures.shares):
-        letter = (part.source.letter, ink.of(part.source) + Style(bold=True))
-        line = Text.assemble(letter, (f" {part.source.label}", ink.text))
-        share = wording.percent(part.share)
-        line.pad_right(width - line.cell_len - len(share))
-        lines.append(line + Text(share, style=ink.dim))
-    return lines
+    return lines + [_row(part, width, ink) for part in parts(figures.shares)]
+
+
+def _row(part: Part, width: int, ink: Ink) -> Text:
+    """A source and its share, to the edges."""
+    letter = (part.source.letter, ink.of(part.source) + Style(bold=True))
+    line = Text.assemble(letter, (f" {part.source.label}", ink.text))
+    share = wording.percent(part.share)
+    line.pad_right(width - line.cell_len - len(share))
+    return line + Text(share, style=ink.dim)
+
+
+def _missed(outlook: Outlook, width: int, ink: Ink) -> list[Text]:
+    """What drafts would have given while they are paused."""
+    rows = [_row(part, width, ink) for part in missed(outlook)[:3]]
+    return [Text("they would have given", style=ink.dim), *rows] if rows else []
 
 
 def _drafts(figures: Figures, width: int, ink: Ink) -> list[Text]:
@@ -82,6 +92,7 @@ def _drafts(figures: Figures, width: int, ink: Ink) -> list[Text]:
     if figures.outlook.paused:
         paused = wording.wrapped(wording.pause(figures.outlook), width)
         lines += [Text(line, style=ink.warning) for line in paused]
+        lines += _missed(figures.outlook, width, ink)
     lines += [
         Text(wording.accepted(figures), style=ink.text),
         Text(wording.calls(figures), style=ink.text),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from rich.style import Style
 from rich.text import Text
 
 from app.figures import Figures
 from app.interface import wording
-from app.interface.ink import Ink, Part, lead, parts, share_bar, speed, speed_bar, trend
+from app.interface.ink import Ink, Part, lead, missed, parts, share_bar, speed, speed_bar, trend
 
 LABEL = 13
 """Columns of what stands at the left of each line."""
@@ -52,13 +53,26 @@ def _speeds(figures: Figures, width: int, ink: Ink) -> Text:
 
 def _words(figures: Figures, width: int, ink: Ink) -> Text:
     line = _label("words from", ink)
-    shown = _fitting(parts(figures.shares), width - LABEL)
-    room = min(width - LABEL - sum(_least(part) for part in shown), FULL)
+    missing = _missed(figures, ink)
+    width -= LABEL + missing.cell_len
+    shown = _fitting(parts(figures.shares), width)
+    room = min(width - sum(_least(part) for part in shown), FULL)
     for part in shown:
         line.append_text(share_bar(part, 1 + int(part.share * room), ink))
         line.append(f" {part.source.label} ", style=ink.text)
         line.append(f"{wording.percent(part.share)}  ", style=ink.dim)
     line.rstrip()
+    return line.append_text(missing)
+
+
+def _missed(figures: Figures, ink: Ink) -> Text:
+    """What drafts would have given while they are paused: `  drafts would give T 31%  H 12%`."""
+    assert figures.outlook is not None
+    line = Text()
+    for part in missed(figures.outlook)[:2]:
+        line.append("  " if line else "  drafts would give ", style=ink.dim)
+        line.append(part.source.letter, style=ink.of(part.source) + Style(bold=True))
+        line.append(f" {wording.percent(part.share)}", style=ink.dim)
     return line
 
 

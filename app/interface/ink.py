@@ -15,6 +15,7 @@ from app.figures import Figures
 from app.interface import wording
 from app.interface.bars import NOTHING, bar, sparkline, widths
 from app.interface.sources import BY_NAME, OWN, Source
+from engines.outlook import Outlook
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,13 @@ def parts(shares: Mapping[str, float]) -> list[Part]:
     known = [Part(BY_NAME[name], share) for name, share in shares.items()]
     known.sort(key=lambda part: -part.share)
     return [*known, Part(OWN, max(0.0, 1 - sum(shares.values())))]
+
+
+def missed(outlook: Outlook) -> list[Part]:
+    """While drafting is paused: the sources whose drafts would have been accepted, best first."""
+    shares = outlook.would_accept.items() if outlook.paused else ()
+    would = [Part(BY_NAME[name], share) for name, share in shares if share > 0]
+    return sorted(would, key=lambda part: -part.share)
 
 
 def lead(figures: Figures, ink: Ink) -> Text:

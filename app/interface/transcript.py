@@ -230,6 +230,7 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh()
         if self._following:
             self._scroll_to_row(len(self._paper.rows))
+        self._move_scrollbar()
 
     def _reach(self) -> None:
         """Lay out more where the screen has come near an end of what is laid out."""

@@ -17,6 +17,9 @@ NOTICEABLE = 0.02
 FEWEST_TOKENS = 8
 """Tokens before which an answer is too short to speak of its speed."""
 
+LEAST_SAVED = 0.05
+"""Seconds below which nothing was saved or lost."""
+
 PROMISE = (
     "Ask something: this shows how much faster the answer came than the model alone writes,"
     " and where its words were drafted from."
@@ -94,6 +97,8 @@ def calls(figures: Figures) -> str:
 def saved(figures: Figures) -> str:
     """What the session gained or lost."""
     seconds = figures.saved_seconds
+    if abs(seconds) < LEAST_SAVED:
+        return "no time saved"
     return f"{duration(abs(seconds))} {'saved' if seconds >= 0 else 'lost'}"
 
 

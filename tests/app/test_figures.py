@@ -72,7 +72,14 @@ def test_a_new_answer_begins_anew_and_the_session_goes_on() -> None:
     assert figures.answers == 2
     assert figures.answer.tokens == 8
     assert figures.session.tokens == 14
-    assert figures.saved_seconds == pytest.approx(2 * (7 * 0.05 - 3 * 0.06))
+    assert figures.saved_seconds == pytest.approx(2 * (6 * 0.05 + 0.0594 - 3 * 0.06))
+
+
+def test_a_step_without_a_draft_was_plain_decoding_whatever_the_estimate() -> None:
+    wrong = replace(OUTLOOK, plain_seconds=1.0)
+    figures = Figures()
+    figures.observe(wrote(1, [("d", 0)], replace(SCRIPT, outlook=wrong)), 0.0)
+    assert figures.now.ratio == pytest.approx(0.99)
 
 
 def test_an_answer_without_tokens_leaves_the_last_one_standing() -> None:

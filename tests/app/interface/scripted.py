@@ -125,7 +125,7 @@ def wrote(position: int, said: Sequence[Said], script: Script) -> Wrote:
         hidden=np.zeros((len(said), 2), dtype=np.float32),
         top_tokens=[[0]] * len(said),
         top_logits=np.zeros((len(said), 1), dtype=np.float32),
-        timings=Timings(target=script.cycle * 0.9, draft=script.cycle * 0.02, total=script.cycle),
+        timings=Timings(target=script.cycle * 0.9, draft=script.cycle * 0.01, total=script.cycle),
         prefill=position == 0,
         finish="",
     )

@@ -84,7 +84,8 @@ def test_a_few_tokens_are_no_measurement() -> None:
 def test_a_pause_is_said_with_its_reason() -> None:
     paused = Outlook(0.05, True, True, 0.09, {"prompt": 0.3})
     script = Script(passes_of("word " * 20, [0], 1), outlook=paused)
-    drafts = footer_of(script)[2]
+    _, words, drafts = footer_of(script)
+    assert words.endswith("drafts would give T 30%")
     assert "drafting paused: would cost 9% here; tries again by itself" in drafts
     lines = [line.plain for line in column(figures_of(script), 32, 60, INK, detailed=True)]
     assert any("this chat" in line and line.endswith("30%") for line in lines)
