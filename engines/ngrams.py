@@ -17,78 +17,145 @@ from heapq import heappop, heappush
 from math import log1p
 
 from datastores.crest_codec import Entry
+from engines.recall import LONGEST, Recall
+from engines.sources import PROMPT
 from engines.tree import DraftTree, root_only
 
 DISCOUNT = 0.8
-"""Taken from every count and given to the shorter n-grams."""
-MISTRUST = 2.0
+"""Taken from every count of a store and given to the shorter n-grams."""
+MISTRUST = 3.0
 """The shorter n-grams get so many times more weight than discounting alone would leave them."""
-FLOOR = 0.001
-"""Path probability below which a row is not worth proposing."""
+NOVELTY = 3.0
+"""Weight, in occurrences, of "something new" for each token known to follow an n-gram of the
+context (Witten and Bell 1991, with a weight of 1)."""
+FLOOR = 0.06
+"""Path probability, divided by the rows wanted, below which a row is not worth proposing."""
+
+TRIFLE = 0.5
+"""Share of what a row needs below which one n-gram alone does not bring up a token."""
 
 Place = tuple[Entry, int, float]
 """A node in one n-gram's tree: the tree, the node's row there, how often it occurred."""
-Candidate = list[Place]
-"""A token that may follow: its places, in the trees that have it, the longest n-gram first."""
 
 
-def rank(entries: Sequence[Entry], root: int, limit: int) -> DraftTree:
-    """The `limit` most probable rows under `root`.
+class Candidate:
+    """A token that may follow a path.
+
+    Attributes:
+        chance: P(token | path).
+        source: who says so, as a bit set of `engines.sources`.
+        support: ln(1 + occurrences of the longest n-gram that says so).
+        places: where the longer path stands in the trees that have it, the longest n-gram first.
+    """
+
+    __slots__ = ("chance", "places", "source", "support")
+
+    def __init__(self, chance: float, source: int, support: float) -> None:
+        self.chance = chance
+        self.source = source
+        self.support = support
+        self.places: list[Place] = []
+
+
+def rank(
+    entries: Sequence[Entry], context: Sequence[int], limit: int, recall: Recall | None = None
+) -> DraftTree:
+    """The `limit` most probable rows that may follow `context`, whose last token is the root.
 
     Args:
         entries: trees of the n-grams that end with the root, the longest first.
+        recall: n-grams of the context itself, heard before those of `entries`.
 
-    Supports are ln(1 + occurrences of the longest path that has the row). The source of a row is
-    the kind of that path's n-gram: kind k is source bit 1 << k.
+    The source of a row is the kind of the longest n-gram that has it (kind k is source bit 1 << k),
+    and `PROMPT` where the context has it.
     """
-    tree = root_only(root)
-    heap: list[tuple[float, int, int, int, float, Candidate]] = []
-    places: Candidate = [(entry, 0, entry.count) for entry in entries]
+    tree = root_only(context[-1])
+    heap: list[tuple[float, int, int, int, Candidate, tuple[int, ...]]] = []
+    places = [(entry, 0, entry.count) for entry in entries]
+    suffix = tuple(context[-LONGEST:])
     row, path, pushed = 0, 1.0, 0
+    floor = FLOOR / max(limit, 1)
     while len(tree) <= limit:
-        chances, candidates = blend(places)
-        for token, chance in chances.items():
-            if path * chance > FLOOR:
+        for token, found in blend(places, suffix, recall, floor / path).items():
+            probability = path * found.chance
+            if probability > floor:
                 pushed += 1
-                item = (-path * chance, pushed, token, row, chance, candidates[token])
-                heappush(heap, item)
+                heappush(heap, (-probability, pushed, token, row, found, suffix))
         if not heap:
             break
-        negative, _, token, parent, chance, places = heappop(heap)
-        entry, _, count = places[0]
-        row = tree.add(parent, token, 1 << entry.kind, chance, log1p(count))
-        path = -negative
+        negative, _, token, parent, found, suffix = heappop(heap)
+        row = tree.add(parent, token, found.source, found.chance, found.support)
+        path, places = -negative, found.places
+        suffix = (*suffix, token)[-LONGEST:]
     return tree
 
 
-def blend(places: Sequence[Place]) -> tuple[dict[int, float], dict[int, Candidate]]:
-    """P of every token that may follow a path which stands at `places`, and its own places.
+def blend(
+    places: Sequence[Place],
+    suffix: tuple[int, ...],
+    recall: Recall | None = None,
+    least: float = 0.0,
+) -> dict[int, Candidate]:
+    """What may follow a path that ends with `suffix` and stands at `places` in the trees.
 
-    What one n-gram leaves over, by discounting and because rare nodes are not stored, the next
-    shorter one shares out.
+    What one n-gram leaves over, because it was seen seldom or because rare nodes are not stored,
+    the next shorter one shares out: first those of the context, then those of the store. It ends
+    where less than `least` is left.
     """
-    chances: dict[int, float] = {}
-    candidates: dict[int, Candidate] = {}
-    left = 1.0
+    found: dict[int, Candidate] = {}
+    left = _recalled(found, suffix, recall, least) if recall else 1.0
     for entry, row, count in places:
         first, last = entry.children[row]
         if first == last:
             continue
-        tokens = entry.tokens
+        if left < least:
+            break
         # Quantised counts: none is below 1, and a node is no rarer than its children together.
         counts = [max(count * chance, 1.0) for chance in entry.chances[first:last]]
         total = sum(counts)
         said = total - DISCOUNT * len(counts)
         unsaid = (max(count, total) - said) * MISTRUST
         share = left / (said + unsaid)
+        left = share * unsaid
+        tokens = entry.tokens
+        few = TRIFLE * least / share + DISCOUNT
         for child, number in enumerate(counts, first):
             token = tokens[child]
-            chance = share * (number - DISCOUNT)
-            if token in chances:
-                chances[token] += chance
-                candidates[token].append((entry, child, number))
-            else:
-                chances[token] = chance
-                candidates[token] = [(entry, child, number)]
-        left = share * unsaid
-    return chances, candidates
+            candidate = found.get(token)
+            if candidate is None:
+                if number < few:
+                    continue
+                candidate = found[token] = Candidate(0.0, 1 << entry.kind, log1p(count))
+            elif candidate.source == PROMPT:
+                candidate.source |= 1 << entry.kind
+            candidate.chance += share * (number - DISCOUNT)
+            candidate.places.append((entry, child, number))
+    return found
+
+
+def _recalled(
+    found: dict[int, Candidate], suffix: tuple[int, ...], recall: Recall, least: float
+) -> float:
+    """Add what the context knows; returns what it leaves over."""
+    left = 1.0
+    followers = recall.followers
+    for start in range(len(suffix)):
+        after = followers.get(suffix[start:])
+        if after is None:
+            continue
+        if left < least:
+            break
+        total = sum(after.values())
+        share = left / (total + NOVELTY * len(after))
+        left = share * NOVELTY * len(after)
+        if share * max(after.values()) < least:
+            continue
+        few = TRIFLE * least / share
+        for token, number in after.items():
+            candidate = found.get(token)
+            if candidate is None:
+                if number < few:
+                    continue
+                candidate = found[token] = Candidate(0.0, PROMPT, log1p(total))
+            candidate.chance += share * number
+    return left

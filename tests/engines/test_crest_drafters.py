@@ -15,7 +15,7 @@ from datastores.rest import RestStore, write_rest
 from engines.drafters.crest import Crest, LongestMatch
 from engines.drafters.protocol import Context
 from engines.drafters.rest import Rest
-from engines.sources import CHATS, CODE
+from engines.sources import CHATS, CODE, PROMPT
 from engines.tree import DraftTree
 
 DOCUMENTS = [
@@ -57,21 +57,21 @@ def chain(tree: DraftTree) -> list[int]:
 
 
 def test_crest_drafts_what_followed(reader: CrestReader) -> None:
-    tree = Crest(reader).propose(asked(1, 2, 3), 16)
+    tree = Crest(reader, recalls=False).propose(asked(1, 2, 3), 16)
     assert chain(tree)[:4] == [4, 5, 6, 1]
     assert {tree.tokens[row] for row in tree.children()[0].values()} == {4, 9}
 
 
 def test_crest_tells_kinds_apart(reader: CrestReader) -> None:
-    tree = Crest(reader).propose(asked(8, 2, 3), 16)
+    tree = Crest(reader, recalls=False).propose(asked(8, 2, 3), 16)
     assert tree.sources[tree.children()[0][9]] == CODE
-    tree = Crest(reader).propose(asked(6, 1, 2), 16)
+    tree = Crest(reader, recalls=False).propose(asked(6, 1, 2), 16)
     assert tree.sources[tree.children()[0][3]] == CHATS
 
 
 def test_the_longest_match_silences_the_shorter(reader: CrestReader) -> None:
     assert set(LongestMatch(reader).propose(asked(9, 8, 2, 3), 64).tokens[1:]) == {9, 8, 2, 3}
-    assert 4 in Crest(reader).propose(asked(9, 8, 2, 3), 64).tokens
+    assert 4 in Crest(reader, recalls=False).propose(asked(9, 8, 2, 3), 64).tokens
 
 
 def test_unknown_words_are_answered_by_silence(reader: CrestReader, rest: Rest) -> None:
@@ -96,3 +96,14 @@ def test_rest_follows_the_longest_match_alone(rest: Rest) -> None:
 
 def test_rest_drafts_nothing_across_the_end(rest: Rest) -> None:
     assert rest.propose(asked(1, 2, 3, 9), 64).drafted == 0
+
+
+def test_crest_hears_this_chat_too(reader: CrestReader) -> None:
+    context = asked(1, 2, 3, 50, 51, 1, 2, 3)
+    crest = Crest(reader)
+    crest.begin(context)
+    tree = crest.propose(context, 16)
+    row = tree.children()[0][50]
+    assert tree.sources[row] == PROMPT
+    assert 51 in tree.children()[row]
+    assert tree.sources[tree.children()[0][4]] == CHATS

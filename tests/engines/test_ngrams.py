@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from datastores.crest_codec import Entry
-from engines.ngrams import DISCOUNT, MISTRUST, blend, rank
+from engines.ngrams import DISCOUNT, MISTRUST, NOVELTY, blend, rank
+from engines.recall import Recall
+from engines.sources import CHATS, PROMPT
 
 Paths = Mapping[tuple[int, ...], float]
 
@@ -41,18 +43,29 @@ def entries(draw: st.DrawFn) -> list[Entry]:
     return found
 
 
-@given(entries())
-def test_what_may_follow_adds_up_to_at_most_one(given_entries: list[Entry]) -> None:
-    chances, _ = blend([(one, 0, one.count) for one in given_entries])
-    assert all(chance > 0 for chance in chances.values())
-    assert sum(chances.values()) <= 1 + 1e-9
+def spoken(tokens: Sequence[int]) -> Recall:
+    """The n-grams of a context."""
+    recall = Recall()
+    recall.begin(tokens)
+    recall.extend()
+    return recall
+
+
+@given(entries(), st.lists(st.integers(1, 6), max_size=30))
+def test_what_may_follow_adds_up_to_at_most_one(
+    given_entries: list[Entry], tokens: list[int]
+) -> None:
+    found = blend([(one, 0, one.count) for one in given_entries], (1, 2, 3), spoken(tokens))
+    chances = [candidate.chance for candidate in found.values()]
+    assert all(chance > 0 for chance in chances)
+    assert sum(chances) <= 1 + 1e-9
 
 
 @given(entries(), st.integers(0, 20))
 def test_rows_come_best_first_parents_before_children(
     given_entries: list[Entry], limit: int
 ) -> None:
-    tree = rank(given_entries, 5, limit)
+    tree = rank(given_entries, [5], limit)
     assert tree.drafted <= limit
     paths = [1.0]
     for row in range(1, len(tree)):
@@ -63,33 +76,53 @@ def test_rows_come_best_first_parents_before_children(
         assert sum(tree.probabilities[row] for row in children.values()) <= 1 + 1e-9
 
 
-@given(entries(), st.integers(1, 20))
-def test_a_smaller_draft_is_the_beginning_of_a_larger_one(
-    given_entries: list[Entry], limit: int
-) -> None:
-    small, large = rank(given_entries, 5, limit), rank(given_entries, 5, 64)
-    assert small.tokens == large.tokens[: len(small)]
-    assert small.parents == large.parents[: len(small)]
+def chances(*places: tuple[Entry, int, float], recall: Recall | None = None) -> dict[int, float]:
+    found = blend(places, (1, 2, 3), recall)
+    return {token: candidate.chance for token, candidate in found.items()}
 
 
 def test_one_ngram_is_discounted() -> None:
-    chances, _ = blend([(entry(10, {(7,): 0.6, (8,): 0.4}), 0, 10.0)])
+    found = chances((entry(10, {(7,): 0.6, (8,): 0.4}), 0, 10.0))
     said, unsaid = 10 - 2 * DISCOUNT, 2 * DISCOUNT * MISTRUST
-    assert chances[7] == pytest.approx((6 - DISCOUNT) / (said + unsaid))
-    assert chances[8] == pytest.approx((4 - DISCOUNT) / (said + unsaid))
+    assert found[7] == pytest.approx((6 - DISCOUNT) / (said + unsaid))
+    assert found[8] == pytest.approx((4 - DISCOUNT) / (said + unsaid))
 
 
 def test_the_shorter_ngram_shares_out_what_the_longer_leaves() -> None:
     long, short = entry(4, {(7,): 1.0}), entry(1000, {(8,): 1.0})
-    chances, places = blend([(long, 0, 4.0), (short, 0, 1000.0)])
-    left = 1 - chances[7]
-    assert chances[8] == pytest.approx(left * (1000 - DISCOUNT) / (1000 - DISCOUNT + 1.6))
-    assert [place[0] for place in places[7]] == [long]
+    found = chances((long, 0, 4.0), (short, 0, 1000.0))
+    unsaid = DISCOUNT * MISTRUST
+    assert found[8] == pytest.approx(
+        (1 - found[7]) * (1000 - DISCOUNT) / (1000 - DISCOUNT + unsaid)
+    )
+
+
+def test_the_context_is_heard_before_the_store() -> None:
+    recall = spoken([3, 9, 3, 9, 3])
+    found = blend([(entry(100, {(7,): 0.9}), 0, 100.0)], (3,), recall)
+    assert found[9].chance == pytest.approx(2 / (2 + NOVELTY))
+    assert found[9].source == PROMPT
+    assert found[7].source == CHATS
+    assert found[7].chance < 1 - found[9].chance
+
+
+def test_a_token_known_to_both_is_credited_to_both() -> None:
+    recall = spoken([3, 7, 3])
+    found = blend([(entry(100, {(7,): 0.9}), 0, 100.0)], (3,), recall)
+    assert found[7].source == PROMPT | CHATS
+    assert found[7].places
 
 
 def test_a_path_is_followed_in_every_tree_that_has_it() -> None:
     long = entry(4, {(7,): 1.0})
     short = entry(100, {(7,): 0.5, (7, 3): 1.0}, kind=2)
-    tree = rank([long, short], 5, 10)
+    tree = rank([long, short], [5], 10)
     assert tree.tokens == [5, 7, 3]
     assert tree.sources == [0, 1 << 1, 1 << 2]
+
+
+def test_a_path_may_begin_in_the_store_and_go_on_in_the_context() -> None:
+    recall = spoken([8, 6, 1, 8, 6, 5])
+    tree = rank([entry(100, {(8,): 0.99})], [8, 6, 1, 8, 6, 5], 3, recall)
+    assert tree.tokens[1:3] == [8, 6]
+    assert tree.parents[1:3] == [0, 1]
