@@ -11,6 +11,8 @@ from app.cli.lazy import LazyGroup
     cls=LazyGroup,
     commands_at={
         "decode": "app.cli.bench_decode:decode",
+        "growth": "app.cli.bench_growth:growth",
+        "replay": "app.cli.bench_replay:replay",
     },
 )
 def bench() -> None:

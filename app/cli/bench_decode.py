@@ -60,7 +60,8 @@ def decode(
 ) -> None:
     """Compare sets of drafters on the same chats.
 
-    Each set answers each chat, in turns. Speed-ups are medians over chats of paired ratios to plain decoding. Ctrl-C prints what is done.
+    Each set answers each chat, in turns. Speed-ups are medians over chats of paired ratios to plain
+    decoding. Ctrl-C prints what is done.
     """
     chats = read_workload(workload)[:limit]
     named = _named(sets)

@@ -1,0 +1,106 @@
+"""`specchat bench growth`: does it get faster as it is used?
+
+Replays a person's months. Each chat is answered, then becomes history: its tokens go into CREST,
+its states into the dense index. The same chat is answered with empty stores and by plain decoding
+right beside it, so that each window compares the same chats on the same machine at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from app.bench.decode import Answer, answer_chat
+from app.bench.stores import BenchStores
+from app.bench.workload import Workload
+from app.drafting import file_under
+from app.engine import Engine, equip
+from app.statistics import Statistics
+from engines.sampler import Sampling
+
+WINDOW = 20
+"""Chats in a window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One chat, answered three times.
+
+    Attributes:
+        new: whether none of its questions was asked before.
+    """
+
+    new: bool
+    full: list[Answer]
+    empty: list[Answer]
+    plain: list[Answer]
+
+
+@dataclass(slots=True)
+class Growth:
+    """One set of drafters, growing."""
+
+    drafters: str
+    names: tuple[str, ...]
+    engine: Engine
+    stores: BenchStores
+    draft_tokens: int | None
+    trials: list[Trial] = field(default_factory=list)
+
+
+def grow(
+    growth: Growth, plain: Engine, workload: Sequence[Workload], sampling: Sampling
+) -> Iterator[int]:
+    """Answer each chat with full and empty stores and plainly; yields the number done."""
+    asked: set[str] = set()
+    for number, chat in enumerate(workload):
+        bare = answer_chat(plain, chat, (), sampling)
+        empty = answer_chat(equip(plain, growth.names, growth.draft_tokens), chat, bare, sampling)
+        file_under(growth.engine.drafters, f"chat:{number}")
+        full = answer_chat(growth.engine, chat, bare, sampling)
+        growth.stores.learn([*full[-1].prompt, *full[-1].tokens])
+        growth.trials.append(Trial(asked.isdisjoint(chat.questions), full, empty, bare))
+        asked.update(chat.questions)
+        yield number + 1
+
+
+def summarise(growth: Growth) -> dict[str, object]:
+    """The figures by window, in the shape of `bench growth --json`."""
+    trials = growth.trials
+    windows = [trials[start : start + WINDOW] for start in range(0, len(trials), WINDOW)]
+    return {"drafters": growth.drafters, "windows": [_window(part) for part in windows]}
+
+
+def _window(trials: Sequence[Trial]) -> dict[str, object]:
+    return {
+        "chats": len(trials),
+        "tokens_per_call": _per_call(trials, lambda trial: trial.full),
+        "tokens_per_call_empty": _per_call(trials, lambda trial: trial.empty),
+        "new": sum(trial.new for trial in trials),
+        "tokens_per_call_new": _per_call(
+            [trial for trial in trials if trial.new], lambda trial: trial.full
+        ),
+        "speedup": _ratio(trials, lambda trial: trial.full),
+        "speedup_empty": _ratio(trials, lambda trial: trial.empty),
+    }
+
+
+def _per_call(trials: Sequence[Trial], which: Callable[[Trial], list[Answer]]) -> float:
+    total = Statistics()
+    for trial in trials:
+        for answer in which(trial):
+            total.add(answer.statistics)
+    return total.tokens_per_call
+
+
+def _ratio(trials: Sequence[Trial], which: Callable[[Trial], list[Answer]]) -> float:
+    """Median over chats of plain seconds ÷ these, prefill excluded."""
+    ratios = [
+        _seconds(trial.plain) / _seconds(which(trial)) for trial in trials if _seconds(which(trial))
+    ]
+    return median(ratios) if ratios else 1.0
+
+
+def _seconds(answers: Sequence[Answer]) -> float:
+    return sum(answer.statistics.decode_seconds for answer in answers)
