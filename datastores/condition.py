@@ -4,7 +4,10 @@ files go. Changes no byte of what it looks at.
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
+import stat
 import time
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +18,8 @@ from datastores.failures import damage_mark, means_damage
 CHECKED_BYTES = 64 * 2**20
 """Up to this size the whole file is checked at every opening; beyond it, after damage was met."""
 
-_HEADER = b"SQLite format 3\0"
+SMALLEST_BYTES = 512
+"""Anything shorter is no database, although SQLite would take it for an empty one."""
 
 
 class DamagedError(Exception):
@@ -32,19 +36,17 @@ def require_usable(path: Path, known: int) -> None:
         DamagedError: it is to be set aside.
         StoreError: it cannot be read, or a newer specchat wrote it.
     """
-    header = _header(path)
-    if not header:
+    if not _holds_anything(path):
         return
-    if header != _HEADER:
-        raise DamagedError
-    with closing(_reading(path)) as connection:
-        try:
+    try:
+        _require_header(path)
+        with closing(_reading(path)) as connection:
             _require_known(connection, path, known)
             _require_sound(connection, path)
-        except sqlite3.DatabaseError as error:
-            if means_damage(error):
-                raise DamagedError from error
-            raise
+    except sqlite3.DatabaseError as error:
+        if means_damage(error):
+            raise DamagedError from error
+        raise
 
 
 def set_aside(path: Path) -> Path:
@@ -66,21 +68,45 @@ def version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _header(path: Path) -> bytes:
-    """The file's first bytes; none where there is no file yet, or nothing in it."""
+def _holds_anything(path: Path) -> bool:
+    """Whether there is a file with something in it.
+
+    Raises:
+        StoreError: there is something else in its place, or it may not be read.
+    """
     try:
-        with path.open("rb") as file:
-            return file.read(len(_HEADER))
+        status = path.stat()
     except FileNotFoundError:
-        return b""
+        return False
     except OSError as error:
-        raise StoreError(
-            f"cannot read {path}: {error.strerror}; use --data-dir for another place"
-        ) from error
+        raise _unreadable(path, error.errno) from error
+    if stat.S_ISDIR(status.st_mode):
+        raise _unreadable(path, errno.EISDIR)
+    if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise _unreadable(path, errno.EACCES)
+    return status.st_size > 0
 
 
-def _reading(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+def _require_header(path: Path) -> None:
+    """Raise unless the file begins as a database does, as SQLite sees it; its log is not read.
+
+    SQLite has to look: were the file opened and closed by anyone else, POSIX would take away every
+    lock this process holds on it, and another process would fold the log into the file and delete
+    it under the connections that are open here.
+    """
+    if path.stat().st_size < SMALLEST_BYTES:
+        raise DamagedError
+    with closing(_reading(path, "&immutable=1")) as connection:
+        connection.execute("PRAGMA schema_version")
+
+
+def _unreadable(path: Path, code: int | None) -> StoreError:
+    reason = os.strerror(code or 0)
+    return StoreError(f"cannot read {path}: {reason}; use --data-dir for another place")
+
+
+def _reading(path: Path, options: str = "") -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{options}", uri=True)
 
 
 def _require_known(connection: sqlite3.Connection, path: Path, known: int) -> None:
