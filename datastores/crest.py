@@ -39,6 +39,8 @@ DOCUMENT_BYTES = 64
 """A recent document takes, beside its tokens."""
 SHORT = 8
 """Bytes of an identity that are kept of a settled document."""
+OWED = 0x45524153
+"""Stands in the file's header, as its application id, until what was removed is erased."""
 LEAST_BYTES = 1 << 16
 """A budget below this holds nothing of use."""
 
@@ -124,16 +126,26 @@ class CrestStore:
                 log may still hold it until this is called again.
         """
         wanted = frozenset(identity[:SHORT] for identity in identities)
+        if self._known() <= wanted:
+            self._erase()
+            return False
         with self.store.writing() as db:
+            db.conn.execute(f"PRAGMA application_id = {OWED}")
             due = not self._settled() <= wanted
             if due:
                 _clear(db, SETTLED)
             gone = [(one.identity,) for one in _fresh(db) if one.identity[:SHORT] not in wanted]
             db.conn.executemany("DELETE FROM fresh WHERE identity = ?", gone)
             self._refresh(db)
-        if due or gone:
-            erase(self.store)
+        self._erase()
         return due
+
+    def _erase(self) -> None:
+        """Leave no byte of what was removed, if that is still owed."""
+        if self.store.rows("PRAGMA application_id")[0]["application_id"] == OWED:
+            erase(self.store)
+            with self.store.writing() as db:
+                db.conn.execute("PRAGMA application_id = 0")
 
     def _known(self) -> frozenset[bytes]:
         rows = self.store.rows("SELECT identity FROM fresh")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -141,6 +142,21 @@ def test_forgetting_leaves_a_store_that_never_saw_it(store: CrestStore, tmp_path
     never.rebuild([*kept, words(3)])
     assert rows(never) == after
     never.close()
+
+
+def test_an_erasure_that_somebody_held_up_is_made_good(store: CrestStore) -> None:
+    secret = document(9, [1, 2, 3_000_000_019, 3])
+    store.update([words(1), secret])
+    reader = sqlite3.connect(store.store.path)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM fresh").fetchone()
+    store.store.db.conn.execute("PRAGMA busy_timeout = 10")
+    with pytest.raises(StoreError, match="another"):
+        store.retain([words(1).identity])
+    reader.close()
+    assert not store.retain([words(1).identity])
+    for file in store.store.path.parent.iterdir():
+        assert (3_000_000_019).to_bytes(4, "little") not in file.read_bytes()
 
 
 @pytest.mark.parametrize("budget", [100_000, 400_000])
