@@ -1,0 +1,153 @@
+"""The background: what is imported, said or forgotten while specchat runs reaches the stores."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.indexer import Indexer, catch_up, start_child
+from app.locations import Locations, locate
+from app.projection import crest_path, opened
+from datastores.crest_reader import CrestReader
+from datastores.documents import NOTES, Document, Part, Put
+from datastores.history import History
+from datastores.library import Library
+from engines.llama.tokenizer import load_vocabulary
+from engines.llama.vocabulary import LlamaVocabulary
+
+MODEL = Path(__file__).parents[2] / "assets" / "target-f16.gguf"
+BUDGET = 2**22
+PATIENCE = 60.0
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> LlamaVocabulary:
+    return load_vocabulary(MODEL)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Locations:
+    found = locate(tmp_path / "data")
+    found.create()
+    return found
+
+
+@pytest.fixture
+def library(places: Locations) -> Iterator[Library]:
+    with closing(Library.open(places.library)) as found:
+        yield found
+
+
+@pytest.fixture
+def history(places: Locations) -> Iterator[History]:
+    with closing(History.open(places.history)) as found:
+        yield found
+
+
+@pytest.fixture
+def indexer(
+    places: Locations, vocabulary: LlamaVocabulary, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Indexer]:
+    monkeypatch.setattr("app.indexer.INTERVAL", 0.05)
+    monkeypatch.setattr("app.indexer.PATIENCE", 0.05)
+    started = Indexer(places, MODEL, vocabulary, BUDGET)
+    yield started
+    started.close()
+
+
+def _import(library: Library, text: str, source: str = "/s") -> None:
+    library.write([Put(source, "f", 0, Document("t", (Part(NOTES, text),)))])
+
+
+def _wait_until(true: Callable[[], bool]) -> None:
+    """Ask again and again; the wait is as long as it takes, within reason."""
+    never = threading.Event()
+    for _ in range(int(PATIENCE / 0.05)):
+        if true():
+            return
+        never.wait(0.05)
+    pytest.fail("it never came to it")
+
+
+def _knows(places: Locations, vocabulary: LlamaVocabulary, text: str) -> bool:
+    with (
+        opened(places, vocabulary, BUDGET),
+        closing(CrestReader(crest_path(places, vocabulary.fingerprint))) as reader,
+    ):
+        return bool(reader.lookup(vocabulary.encode(text)))
+
+
+def _is_due(places: Locations, vocabulary: LlamaVocabulary) -> bool:
+    with opened(places, vocabulary, BUDGET) as projection:
+        return projection.is_due()
+
+
+def test_what_happens_while_it_runs_is_followed(
+    places: Locations,
+    vocabulary: LlamaVocabulary,
+    library: Library,
+    history: History,
+    indexer: Indexer,
+) -> None:
+    _import(library, " walrus telescopes" * 20)
+    indexer.start()
+    _wait_until(lambda: _knows(places, vocabulary, " walrus"))
+    _import(library, " penguin umbrellas" * 20, source="/later")
+    _wait_until(lambda: _knows(places, vocabulary, " penguin"))
+    history.add_message(history.create_chat().id, None, "user", " badger lantern" * 20)
+    _wait_until(lambda: _knows(places, vocabulary, " badger"))
+    library.forget("/s")
+    _wait_until(lambda: not _is_due(places, vocabulary))
+    assert indexer.trouble is None
+
+
+def test_closing_ends_the_process_at_work(
+    vocabulary: LlamaVocabulary, library: Library, indexer: Indexer
+) -> None:
+    _import(library, "".join(f"word{number} " for number in range(300_000)))
+    indexer.start()
+    _wait_until(lambda: indexer.progress is not None)
+    indexer.close()
+    assert indexer._process is None
+
+
+def test_a_process_that_fails_is_told_of(
+    places: Locations, vocabulary: LlamaVocabulary, library: Library, tmp_path: Path
+) -> None:
+    _import(library, "walrus")
+    failing = Indexer(places, tmp_path / "no.gguf", vocabulary, BUDGET)
+    failing.start()
+    _wait_until(lambda: failing.trouble is not None)
+    failing.close()
+
+
+def test_a_command_learns_what_was_said_and_leaves_the_rest_to_a_process(
+    places: Locations, vocabulary: LlamaVocabulary, library: Library, history: History
+) -> None:
+    history.add_message(history.create_chat().id, None, "user", " badger lantern" * 20)
+    assert catch_up(places, MODEL, vocabulary, BUDGET, 0) is None
+    assert _knows(places, vocabulary, " badger")
+    _import(library, " walrus telescopes" * 20)
+    child = catch_up(places, MODEL, vocabulary, BUDGET, 99)
+    assert child is not None
+    with child:
+        assert child.wait() == 0
+    assert _knows(places, vocabulary, " walrus")
+
+
+def test_two_processes_do_not_work_on_the_same(
+    places: Locations, vocabulary: LlamaVocabulary, library: Library
+) -> None:
+    _import(library, " walrus telescopes" * 20)
+    with opened(places, vocabulary, BUDGET) as projection:
+        assert projection.lock.take()
+        with start_child(places, MODEL, BUDGET, output=subprocess.PIPE) as child:
+            said, _ = child.communicate()
+        assert (child.returncode, said) == (0, "")
+        assert projection.is_due()
+        projection.lock.release()
