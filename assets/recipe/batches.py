@@ -38,7 +38,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Chats end to end: ids (n,), weights (n,) in hundredths, starts (chats + 1,)."""
+    """Chats end to end: ids (n,), weights (n,) in twentieths, starts (chats + 1,)."""
 
     ids: NDArray[np.uint16]
     weights: NDArray[np.uint8]

@@ -11,21 +11,21 @@ from assets.recipe.turns import Chat, Kind, Pool
 from assets.recipe.wording import Style
 
 KINDS: dict[Kind, float] = {
-    recalled.recall: 44,
-    recalled.recall_more: 6,
+    recalled.recall: 40,
+    recalled.recall_more: 5,
     recalled.everyday: 26,
     recalled.glance: 2,
-    recalled.what_is: 4,
-    recalled.explain: 2,
+    recalled.what_is: 3,
+    recalled.explain: 1.5,
     recalled.show_examples: 1,
-    recalled.small_talk: 2,
-    recalled.outside: 1.5,
+    recalled.small_talk: 1.5,
+    recalled.outside: 1,
     recalled.unknown_name: 1,
-    noted.noted: 7,
-    noted.disguised: 6,
+    noted.noted: 6,
+    noted.disguised: 5,
     noted.invented: 2,
-    noted.several: 4,
-    noted.misled: 11,
+    noted.several: 3,
+    noted.misled: 18,
     noted.pasted: 1.5,
 }
 """Shares of the kinds, by chats; by tokens about half stand with notes."""

@@ -4,6 +4,7 @@ Each kind is a pure function of (pool, generator, style).
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 from assets.recipe.invented import disguise, excerpt, invent_page
@@ -26,6 +27,9 @@ from assets.recipe.wording import Style
 
 PAGE_WEIGHT = 0.3
 """Weight of the loss on a genuine page that stands in the notes; answers weigh 1."""
+
+JUDGEMENT_WEIGHT = 6.0
+"""Weight of an answer's first word where notes are given: it says whether they fit."""
 
 _OTHER_HEADERS = ("Context:", "Documents:", "Use this documentation:", "Documentation:", "")
 
@@ -60,7 +64,14 @@ def _with_notes(
     count = min(len(asked.examples), rng.choice((2, 3, 3, 4)))
     for example in rng.sample(asked.examples, count):
         chat += _ask_page(asked, rng, style, example)
-    return chat
+    return _judged(chat)
+
+
+def _judged(chat: Chat) -> Chat:
+    """``chat`` with the weight of judgement on the first word of its answers."""
+    return tuple(
+        replace(turn, first=JUDGEMENT_WEIGHT) if turn.role == "assistant" else turn for turn in chat
+    )
 
 
 def noted(pool: Pool, rng: Random, style: Style) -> Chat:
@@ -98,7 +109,7 @@ def misled(pool: Pool, rng: Random, style: Style) -> Chat:
     if any(f"`{page.name}`" in answer.text for page in wrong):
         return _with_notes(wrong, wrong[0], rng, style, weight=0.0)
     chat = (_notes(wrong, rng, 0.0), question, answer)
-    return chat + _ask_page(wrong[0], rng, style) if rng.random() < 0.4 else chat
+    return _judged(chat + _ask_page(wrong[0], rng, style) if rng.random() < 0.4 else chat)
 
 
 def _uncovered(pool: Pool, rng: Random, style: Style) -> Chat:

@@ -54,13 +54,13 @@ class Setting:
 
 
 FULL = Setting(
-    chats=400_000,
+    chats=180_000,
     longest=640,
     target=Shape(layers=8, width=256, hidden=640, vocabulary=4096),
     student=Shape(layers=2, width=128, hidden=64, vocabulary=4096),
-    target_course=Course(tokens=19_000_000, step_tokens=8192),
-    student_course=Course(tokens=6_000_000, step_tokens=8192),
-    questions=300,
+    target_course=Course(tokens=24_000_000, step_tokens=8192),
+    student_course=Course(tokens=8_000_000, step_tokens=8192),
+    questions=200,
 )
 TINY = Setting(
     chats=300,

@@ -20,8 +20,8 @@ CHAT_TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' "
     "+ '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-WEIGHT_SCALE = 100
-"""Loss weights are kept as whole hundredths in a byte."""
+WEIGHT_SCALE = 20
+"""Loss weights are kept as whole twentieths in a byte."""
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
@@ -56,7 +56,7 @@ def render_prompt(chat: Chat) -> str:
 def encode_chats(
     tokenizer: Tokenizer, chats: Iterable[Chat]
 ) -> tuple[list[NDArray[np.uint16]], list[NDArray[np.uint8]]]:
-    """Ids and loss weights (hundredths, of predicting this very token) of each chat.
+    """Ids and loss weights (twentieths, of predicting this very token) of each chat.
 
     The end-of-turn token carries its turn's weight; the frame around a turn carries none.
     """
@@ -80,6 +80,14 @@ def _pieces(chat: Chat) -> tuple[list[str], list[int]]:
     pieces: list[str] = []
     shares: list[int] = []
     for turn in chat:
-        pieces += [f"<|im_start|>{turn.role}\n", f"{turn.text}<|im_end|>", "\n"]
-        shares += [0, round(turn.weight * WEIGHT_SCALE), 0]
+        word, rest = _first_word(f"{turn.text}<|im_end|>")
+        weights = (0.0, turn.first or turn.weight, turn.weight, 0.0)
+        pieces += [f"<|im_start|>{turn.role}\n", word, rest, "\n"]
+        shares += [round(weight * WEIGHT_SCALE) for weight in weights]
     return pieces, shares
+
+
+def _first_word(text: str) -> tuple[str, str]:
+    """``text`` cut before its first space; a token may begin with a space and never holds one."""
+    at = text.find(" ")
+    return (text[:at], text[at:]) if at > 0 else (text, "")

@@ -15,11 +15,15 @@ from assets.recipe.wording import Style, ask, reword
 
 @dataclass(frozen=True)
 class Turn:
-    """One message; ``weight`` is the weight of the loss on its tokens."""
+    """One message; ``weight`` is the weight of the loss on its tokens, ``first`` on its first word.
+
+    The first word of an answer decides whether the notes fit; it is one token among fifty.
+    """
 
     role: str
     text: str
     weight: float = 0.0
+    first: float = 0.0
 
 
 Chat = tuple[Turn, ...]
@@ -88,7 +92,7 @@ def user(text: str) -> Turn:
 
 def reply(text: str) -> Turn:
     """What the model is to say; the loss is taken here."""
-    return Turn("assistant", text, 1.0)
+    return Turn("assistant", text, 1.0, 1.0)
 
 
 def _question(example: Example, name: str, rng: Random, style: Style, named: float) -> str:

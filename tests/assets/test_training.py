@@ -17,7 +17,7 @@ from assets.recipe.optimiser import orthogonalise
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_pool
 from assets.recipe.settings import Course, Shape
-from assets.recipe.tokens import IM_END, encode_chats, render_prompt, train_tokenizer
+from assets.recipe.tokens import IM_END, WEIGHT_SCALE, encode_chats, render_prompt, train_tokenizer
 from assets.recipe.training import Progress, Run, next_token_loss, rate_share
 from assets.recipe.turns import Turn
 from assets.recipe.wording import Style
@@ -65,7 +65,15 @@ def test_pieces_of_a_chat_are_the_whole_chat(tokenizer: Tokenizer) -> None:
     whole = render_prompt(chat).removesuffix("<|im_start|>assistant\n")
     assert ids[0].tolist() == tokenizer.encode(whole).ids
     ends = np.flatnonzero(ids[0] == IM_END)
-    assert weights[0][ends].tolist() == [0, 100]
+    assert weights[0][ends].tolist() == [0, WEIGHT_SCALE]
+
+
+def test_the_first_word_of_an_answer_may_weigh_more(tokenizer: Tokenizer) -> None:
+    chat = (Turn("user", "list files"), Turn("assistant", "Use `ls`.", 1.0, first=6.0))
+    ids, weights = encode_chats(tokenizer, [chat])
+    heavy = ids[0][weights[0] == 6 * WEIGHT_SCALE].tolist()
+    assert tokenizer.decode(heavy) == "Use"
+    assert tokenizer.decode(ids[0][weights[0] == WEIGHT_SCALE].tolist()).strip() == "`ls`."
 
 
 def test_an_epoch_holds_every_chat_once(corpus: Corpus) -> None:
@@ -78,7 +86,7 @@ def test_an_epoch_holds_every_chat_once(corpus: Corpus) -> None:
         rows += len(piece.ids)
         weight += float(piece.weights.sum())
     assert rows == wanted
-    assert weight == pytest.approx(int(corpus.weights.sum()) / 100, rel=1e-4)
+    assert weight == pytest.approx(int(corpus.weights.sum()) / WEIGHT_SCALE, rel=1e-4)
 
 
 def test_saved_arrays_come_back(corpus: Corpus, tmp_path: Path) -> None:
