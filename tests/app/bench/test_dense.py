@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import faiss
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -18,7 +19,8 @@ SIZE = 8_000
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, dict[str, object]]:
-    """Every kind that takes no long training, on the same keys."""
+    """Every kind that takes no long training, on the same keys; one thread, as others work too."""
+    faiss.omp_set_num_threads(1)
     material = clustered(SIZE)
     return {kind: measure(material, kind) for kind in ("flat", "sq", "partitioned")}
 
