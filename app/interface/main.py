@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import ClassVar
@@ -19,6 +20,7 @@ from app.interface.themes import DARK, THEMES, own_variables
 from app.locations import Locations, locate
 from app.models.own import embedded
 from app.options import Options
+from datastores.errors import InputError
 from datastores.history import History
 
 EMBEDDED = (
@@ -60,8 +62,11 @@ def run(options: Options) -> None:
     """Run the interface until the person quits.
 
     Raises:
-        StoreError, InputError: the data or the configuration cannot be used; nothing was shown yet.
+        StoreError, InputError: the data or the configuration cannot be used, or there is no
+            terminal; nothing was shown yet.
     """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InputError("the interface needs a terminal: `specchat ask` answers without one")
     locations = locate(options.data_dir)
     locations.create()
     config = load_config(locations.settings)

@@ -259,9 +259,9 @@ class Transcript(ScrollView, can_focus=True):
 
     def _move_scrollbar(self) -> None:
         """Show where the screen is, unless it is at the end, where everything begins and grows."""
-        bar = self.vertical_scrollbar
-        bar.visible = not self._following
+        self.styles.scrollbar_visibility = "hidden" if self._following else "visible"
         if not self._following:
+            bar = self.vertical_scrollbar
             bar.window_virtual_size, bar.position = len(self._paper.rows), self.scroll_y
 
     def _scroll_to_row(self, row: int) -> None:

@@ -156,6 +156,11 @@ def test_stopped(stage: Make, snap_compare: Compare) -> None:
     assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)
 
 
+def test_scrolled_up(stage: Make, snap_compare: Compare) -> None:
+    made = stage(Script(passes_of(DOCUMENT, [CHATS], 3)))
+    assert snap_compare(made.app, terminal_size=(80, 24), run_before=before(made, "pageup"))
+
+
 def test_a_failure(stage: Make, snap_compare: Compare) -> None:
     made = stage()
 
