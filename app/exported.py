@@ -5,7 +5,7 @@ Owns what is accepted. A chat that is not as it should be costs only itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -29,7 +29,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A chat with all its messages; ids are those of the file."""
+    """A chat with all its messages, parents before children; ids are those of the file."""
 
     chat: Chat
     messages: list[Message]
@@ -82,9 +82,22 @@ def _with_floats(value: Any) -> Any:
 
 def _exported(record: Any) -> Exported | Flawed:
     try:
-        return Exported(_chat(record), [_message(one) for one in _field(record, "messages", list)])
+        chat = _chat(record)
+        messages = [_message(one) for one in _field(record, "messages", list)]
+        _require_tree(chat, messages)
     except InputError as error:
         return Flawed(str(error))
+    return Exported(chat, messages)
+
+
+def _require_tree(chat: Chat, messages: Sequence[Message]) -> None:
+    places: set[int | None] = {None}
+    for message in messages:
+        if message.parent not in places or message.id in places:
+            raise InputError(f"message {message.id} has no place in the tree")
+        places.add(message.id)
+    if chat.active not in places:
+        raise InputError(f"it is read at message {chat.active}, which is not there")
 
 
 def _chat(record: Any) -> Chat:

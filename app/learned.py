@@ -52,8 +52,25 @@ class Learned:
         os.replace(file.name, self._path)
 
     def _read(self) -> dict[str, object]:
-        try:
-            content = json.loads(self._path.read_text())
-        except (FileNotFoundError, ValueError):
-            return {}
-        return content if isinstance(content, dict) else {}
+        return _read(self._path)
+
+
+def costs_of(path: Path, fingerprint: str) -> Costs:
+    """What passes of a model cost on this machine, whatever build and threads it last ran with.
+
+    Unmeasured where it never ran here.
+    """
+    costs = Costs()
+    for key in _read(path):
+        if key.startswith(f"{fingerprint}/"):
+            costs = Costs()
+            Learned(path, key).restore(costs, Calibration())
+    return costs
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        content = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

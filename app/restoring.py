@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.exported import Exported, Flawed, read_export
+from app.exported import Flawed, read_export
 from datastores.errors import InputError
 from datastores.history import History
 from datastores.transfer import holds, put_back
@@ -45,7 +45,8 @@ def restore(path: Path, history: History) -> Report:
             elif holds(history, found.chat, found.messages):
                 report.present += 1
             else:
-                _put(number, found, history, report)
+                put_back(history, found.chat, found.messages)
+                report.restored += 1
     except InputError as error:
         if report == Report():
             raise
@@ -53,11 +54,3 @@ def restore(path: Path, history: History) -> Report:
     if report == Report():
         raise InputError(f"{path} holds no chats")
     return report
-
-
-def _put(number: int, found: Exported, history: History, report: Report) -> None:
-    try:
-        put_back(history, found.chat, found.messages)
-        report.restored += 1
-    except InputError as error:
-        report.flaws.append(f"chat {number}: {error}")

@@ -10,7 +10,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from datastores.errors import InputError
 from datastores.history import History, storable
 from datastores.records import Chat, Message
 from datastores.tokens import pack
@@ -20,10 +19,10 @@ def put_back(history: History, chat: Chat, messages: Sequence[Message]) -> Chat:
     """Insert `chat` with `messages`, all or nothing; returns it as it now stands.
 
     Args:
-        messages: parents before children, in the order in which they were begun.
+        chat: `active` is None or the id of one of `messages`.
+        messages: a tree, parents before children, in the order in which they were begun.
 
     Raises:
-        InputError: a message hangs under one that is not there, or the chat is read at none.
         StoreError: the history does not take it.
     """
     places: dict[int | None, int | None] = {None: None}
@@ -31,13 +30,9 @@ def put_back(history: History, chat: Chat, messages: Sequence[Message]) -> Chat:
         own = _columns(asdict(chat), title=storable(chat.title), system=storable(chat.system))
         number = int(db.table("chats").insert({**own, "active": None}).last_pk or 0)
         for message in messages:
-            if message.parent not in places or message.id in places:
-                raise InputError(f"message {message.id} has no place in the tree")
             row = _columns(asdict(message), content=storable(message.content))
             row.update(chat=number, parent=places[message.parent], tokens=pack(message.tokens))
             places[message.id] = int(db.table("messages").insert(row).last_pk or 0)
-        if chat.active not in places:
-            raise InputError(f"it is read at message {chat.active}, which is not there")
         db.table("chats").update(number, {"active": places[chat.active]})
     return history.chat(number)
 

@@ -2,8 +2,9 @@
 
 What lossless decoding accepts of drafts that depend on tokens alone is decided by the answer, so
 replaying a chat gives the tokens per call it would have had (`engines.replay`). Chats are replayed
-in order; each becomes history for those after it. With what passes cost on this machine that gives
-an estimate of the speed-up, at the best draft length for each drafter.
+in order; each becomes history for those after it. Each drafter by itself is tried at fixed draft
+lengths, and all of them together as the budget would use them on this machine: with the rows that
+pay. With what passes cost here that gives an estimate of the speed-up.
 
 Two things cannot be known without the model: what the dense index and the student would draft, and
 the scores that token recycling learns from. For the latter what followed each token in the chat
@@ -14,34 +15,27 @@ Owns the estimate. Refuses to know where chats come from.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import fmean
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from app.bench.conversations import Conversation
+from app.bench.past import Past
 from app.tokenising import pieces_of
-from datastores.crest import CrestStore
-from datastores.crest_document import Document
-from datastores.crest_reader import CrestReader
 from datastores.records import ASSISTANT, Message
-from engines.drafters.crest import Crest
-from engines.drafters.prompt import PromptLookup
-from engines.drafters.protocol import Drafter
-from engines.drafters.recycle import TokenRecycling
+from engines.budget import choose, prune
+from engines.drafters.protocol import Context, Drafter
 from engines.replay import Combined, Recorded, Tally, replay
-from engines.sources import CHATS
+from engines.step import Step
 from engines.target import Vocabulary
+from engines.tree import DraftTree
 
 BUDGETS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 23, 31)
 """Draft lengths that are tried: with the root, the widths that costs are known for."""
+MOST = BUDGETS[-1]
 ALL = "all"
-CREST_BYTES = 256 * 2**20
 
 Tallies = Mapping[int, Tally]
 """What one drafter reached, by budget."""
@@ -56,7 +50,8 @@ class Replayed:
 
     def total(self) -> Tallies:
         """All chats together."""
-        return {budget: _sum([chat[budget] for chat in self.chats]) for budget in BUDGETS}
+        budgets = self.chats[0] if self.chats else ()
+        return {budget: _sum([chat[budget] for chat in self.chats]) for budget in budgets}
 
     def speedup(self, tally: Tally, table: Sequence[float]) -> float:
         """Seconds of plain decoding ÷ seconds with `tally`'s calls, the drafter's own included.
@@ -69,16 +64,43 @@ class Replayed:
         rows = np.interp(1.0 + tally.drafted_per_call, range(1, len(table)), table[1:])
         return tally.tokens_per_call * table[1] / (float(rows) + fmean(self.seconds))
 
+    def best(self, table: Sequence[float]) -> int:
+        """The budget at which decoding is fastest; the smallest where none pays."""
+        total = self.total()
+        return max(total, key=lambda budget: self.speedup(total[budget], table))
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A drafter at its best draft length: `budget` tokens at a time, 0 where none pays.
 
-    `speedup` is against plain decoding, the drafter's own time included.
+class Paying:
+    """All drafters together, as the budget uses them: only rows that pay are drafted.
+
+    Attributes:
+        rate: tokens per second over the long run, which a second of verification must be worth.
     """
 
-    budget: int
-    speedup: float
+    name = ALL
+    learns_from = 0
+
+    def __init__(self, drafters: Sequence[Drafter], table: Sequence[float]) -> None:
+        self.rate = 1.0 / table[1]
+        self._all = Combined(drafters)
+        self._table = table
+
+    def begin(self, context: Context) -> None:
+        """A new answer starts."""
+        self._all.begin(context)
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """The rows that pay, of the `limit` most probable ones."""
+        tree = self._all.propose(context, limit)
+        paths = list(tree.probabilities)
+        for row in range(1, len(tree)):
+            paths[row] *= paths[tree.parents[row]]
+        chosen, _ = choose(paths[1:], self._table, self.rate, 0.0)
+        return prune(tree, range(1, chosen + 1))
+
+    def observe(self, step: Step) -> None:
+        """Learn from what came."""
+        self._all.observe(step)
 
 
 def recordings(
@@ -95,12 +117,13 @@ def recordings(
     parents = {message.id: message.parent for message in messages}
     answers = []
     for message in messages:
-        if message.role == ASSISTANT and len(said[message.id]) > 1:
-            before: list[int] = []
-            at = message.parent
-            while at is not None and len(before) < context:
-                before = said[at] + before
-                at = parents[at]
+        before: list[int] = []
+        at = message.parent
+        while message.role == ASSISTANT and at is not None and len(before) < context:
+            before = said[at] + before
+            at = parents[at]
+        # The first token comes out of the prompt.
+        if before and len(said[message.id]) > 1:
             answers.append(Recorded(tuple(before[-context:]), tuple(said[message.id])))
     return answers
 
@@ -118,17 +141,28 @@ def tokens_of(message: Message, vocabulary: Vocabulary) -> list[int]:
 
 
 class Replay:
-    """Replays chats, one after another, with each drafter alone and with all of them."""
+    """Replays chats, one after another.
 
-    def __init__(self, vocabulary: Vocabulary, context: int, past: Past) -> None:
-        """Replay with `vocabulary`; `past` takes the chats as they become history."""
-        self.drafters = {drafter.name: Replayed() for drafter in past.drafters()}
-        self.drafters[ALL] = Replayed()
+    Attributes:
+        drafters: what each drafter reached, by name; all of them together, too.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, context: int, past: Past, table: Sequence[float]
+    ) -> None:
+        """Replay with `vocabulary`; `past` takes the chats as they become history.
+
+        Args:
+            context: tokens that are seen before an answer.
+            table: seconds of a pass by its number of rows, from 1 on.
+        """
         self._alone = past.drafters()
-        self._together = Combined(past.drafters())
+        self._together = Paying(past.drafters(), table)
+        self.drafters = {drafter.name: Replayed() for drafter in (*self._alone, self._together)}
         self._vocabulary = vocabulary
         self._context = context
         self._past = past
+        self._table = table
 
     def remember(self, conversations: Sequence[Conversation]) -> None:
         """Chats that are history from the start."""
@@ -140,71 +174,27 @@ class Replay:
         """Replay one chat, which then is history; returns the tokens of its answers."""
         said = self._said(conversation)
         answers = recordings(conversation.messages, said, self._context)
-        for drafter in (*self._alone, self._together):
-            tallies, seconds = replay(drafter, answers, BUDGETS)
-            self.drafters[drafter.name].chats.append(tallies)
-            self.drafters[drafter.name].seconds += seconds
+        for drafter in self._alone:
+            self._replay(drafter, answers, BUDGETS)
+        self._replay(self._together, answers, (MOST,))
+        together = self.drafters[ALL]
+        gain = together.speedup(together.total()[MOST], self._table)
+        self._together.rate = max(1.0, gain) / self._table[1]
         self._past.note(said.values())
         self._past.update()
         return sum(len(answer.answer) for answer in answers)
+
+    def _replay(
+        self, drafter: Drafter, answers: Sequence[Recorded], budgets: Sequence[int]
+    ) -> None:
+        tallies, seconds = replay(drafter, answers, budgets)
+        self.drafters[drafter.name].chats.append(tallies)
+        self.drafters[drafter.name].seconds += seconds
 
     def _said(self, conversation: Conversation) -> dict[int, list[int]]:
         return {
             message.id: tokens_of(message, self._vocabulary) for message in conversation.messages
         }
-
-
-class Past:
-    """The chats replayed so far, as drafters know them: a CREST of their own."""
-
-    def __init__(self, store: CrestStore, reader: CrestReader) -> None:
-        self._store = store
-        self._reader = reader
-        self._documents: list[Document] = []
-        self._new: list[Document] = []
-
-    def drafters(self) -> list[Drafter]:
-        """Fresh drafters of every kind that can be replayed."""
-        return [PromptLookup(), TokenRecycling(), Crest(self._reader)]
-
-    def note(self, texts: Iterable[Sequence[int]]) -> None:
-        """Token ids of messages that were said; drafted from after `update` or `settle`."""
-        for text in texts:
-            ids = np.array(text, dtype=np.uint32)
-            number = len(self._documents) + len(self._new)
-            identity = hashlib.sha256(number.to_bytes(8, "little")).digest()
-            self._new.append(Document(identity, ids, CHATS.bit_length() - 1))
-
-    def update(self) -> None:
-        """Take in what was noted, which is little."""
-        if not self._store.update(self._new):
-            self.settle()
-        self._documents += self._new
-        self._new = []
-
-    def settle(self) -> None:
-        """Take in what was noted, however much it is."""
-        self._documents += self._new
-        self._new = []
-        self._store.rebuild(self._documents)
-
-
-@contextmanager
-def past() -> Iterator[Past]:
-    """An empty past, on the disk until the end of the block."""
-    with TemporaryDirectory(prefix="specchat-bench-") as folder:
-        path = Path(folder) / "crest.db"
-        with closing(CrestStore.open(path, CREST_BYTES)) as store, closing(CrestReader(path)) as it:
-            yield Past(store, it)
-
-
-def estimate(replayed: Replayed, table: Sequence[float]) -> Estimate:
-    """The draft length that pays most; `table` is as for `Replayed.speedup`."""
-    speedups = {
-        budget: replayed.speedup(tally, table) for budget, tally in replayed.total().items()
-    }
-    best = max(speedups, key=lambda budget: speedups[budget])
-    return Estimate(best, speedups[best]) if speedups[best] > 1.0 else Estimate(0, 1.0)
 
 
 def _sum(tallies: Sequence[Tally]) -> Tally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import click
@@ -69,9 +70,7 @@ def decode(
     costs = verify_ms(engine.target)
     rows = [Row(name, equip(engine, drafters, options.draft_tokens)) for name, drafters in named]
     try:
-        with click.progressbar(
-            length=len(chats), label="chats", file=click.get_text_stream("stderr")
-        ) as bar:
+        with click.progressbar(length=len(chats), label="chats", file=sys.stderr) as bar:
             for _ in run(rows, chats, engine.sampling):
                 bar.update(1)
     except KeyboardInterrupt:
