@@ -10,15 +10,12 @@ from typing import ClassVar
 
 from textual.app import App
 
-from app.assistant import Assistant
 from app.config import load_config
-from app.engine import load
 from app.interface.palette import CommandsProvider
 from app.interface.screen import ChatScreen
 from app.interface.talk import Model
 from app.interface.themes import DARK, THEMES, own_variables
 from app.locations import Locations, locate
-from app.models.own import embedded
 from app.options import Options
 from datastores.errors import InputError
 from datastores.history import History
@@ -85,7 +82,11 @@ def run(options: Options) -> None:
 
 
 def open_model(options: Options, locations: Locations, history: History) -> Model:
-    """Load the model the person chose."""
+    """Load the model the person chose; what this imports must not hold up the first frame."""
+    from app.assistant import Assistant
+    from app.engine import load
+    from app.models.own import embedded
+
     engine = load(options, locations)
     hint = EMBEDDED if engine.path == embedded() else ""
     return Model(engine.name, hint, Assistant(engine, history), engine.close)
