@@ -1,0 +1,88 @@
+"""The same weights through both engines say the same, and think in the same states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engines import transformers
+from engines.budget import FixedBudget
+from engines.calibration import Calibration
+from engines.chat import Message
+from engines.costs import Costs
+from engines.decode import Ending, decode
+from engines.drafters.prompt import PromptLookup
+from engines.drafters.protocol import Drafter
+from engines.drafters.recycle import TokenRecycling
+from engines.llama.model import LlamaModel
+from engines.sampler import Sampling, make_sampler
+from engines.target import Target
+from engines.transformers import TransformersTarget
+from tests.engines.conftest import EMBEDDED
+
+QUESTIONS = (
+    "How do I decode a file?",
+    "What is tar?",
+    "Show me how to rename a file or directory.",
+    "List all files, including hidden ones, with ls",
+    "Give me examples of git log.",
+    "I want to follow the output of the currently opened file.",
+)
+LENGTH = 80
+NEAR = 0.02
+"""Logits of the two engines differ by up to 0.006; a smaller gap than this may flip."""
+
+
+@pytest.fixture(scope="module")
+def other() -> TransformersTarget:
+    return transformers.load(Path(EMBEDDED), device="cpu", context_length=1024)
+
+
+def answer(target: Target, prompt: list[int], stops: frozenset[int], draft: int) -> list[int]:
+    for _ in target.prefill(prompt):
+        pass
+    drafters: list[Drafter] = [PromptLookup(), TokenRecycling()]
+    budget = FixedBudget(draft, Costs(), Calibration())
+    steps = decode(
+        target, drafters, budget, make_sampler(Sampling(temperature=0.0)), Ending(stops, LENGTH)
+    )
+    return [token for step in steps for token in step.tokens]
+
+
+def gap_after(target: Target, tokens: list[int]) -> float:
+    """By how much the likeliest next token wins."""
+    for _ in target.prefill(tokens):
+        pass
+    second, first = np.sort(target.tail.logits[0])[-2:]
+    return float(first - second)
+
+
+@pytest.mark.parametrize("draft", [0, 8])
+def test_both_engines_give_the_same_greedy_text(
+    model: LlamaModel, other: TransformersTarget, draft: int
+) -> None:
+    forks = 0
+    for question in QUESTIONS:
+        prompt = model.render([Message("user", question)])
+        stops = model.vocabulary.stops
+        one = answer(model.target, prompt, stops, 0)
+        two = answer(other, prompt, stops, draft)
+        if one != two:
+            forks += 1
+            length = next(n for n, (a, b) in enumerate(zip(one, two, strict=False)) if a != b)
+            assert gap_after(model.target, prompt + one[:length]) < NEAR
+    assert forks <= 1
+
+
+def test_both_engines_are_in_the_same_state(model: LlamaModel, other: TransformersTarget) -> None:
+    prompt = model.render([Message("user", QUESTIONS[0])])
+    rows = []
+    for target in (model.target, other):
+        for _ in target.prefill(prompt):
+            pass
+        rows.append((target.tail.hidden.copy(), target.tail.logits.copy()))
+    assert model.target.fingerprint == other.fingerprint
+    np.testing.assert_allclose(rows[0][0], rows[1][0], atol=0.02)
+    np.testing.assert_allclose(rows[0][1], rows[1][1], atol=0.02)
