@@ -66,23 +66,25 @@ class Assistant:
     def regenerate(self, answer: int) -> Generator[Event]:
         """Answer once more what `answer` is an answer to; both are kept.
 
+        A greedy model would say the same again: unless greed was the person's choice, it draws.
+
         Raises:
             InputError: it is no answer.
         """
         given = self.history.message(answer)
         if given.role != records.ASSISTANT or given.parent is None:
             raise InputError("only an answer can be given again")
-        yield from self.respond(given.chat, given.parent)
+        yield from self.respond(given.chat, given.parent, again=True)
 
-    def respond(self, chat: int, message: int) -> Generator[Event]:
-        """Answer the stored `message`: a first answer or, beside others, one more.
+    def respond(self, chat: int, message: int, *, again: bool = False) -> Generator[Event]:
+        """Answer the stored `message`: a first answer or, beside others, one more (`again`).
 
         Raises:
             InputError: the chat's sampling settings make no sense.
         """
         self._stop.clear()
         settings = self.history.chat(chat)
-        sampling = self._sampling(settings.sampling)
+        sampling = self._sampling(settings.sampling, again)
         messages = self._messages(settings.system, self.history.path(message))
         answer = self.history.add_message(
             chat,
@@ -121,9 +123,11 @@ class Assistant:
         finally:
             writer.close(finish)
 
-    def _sampling(self, chosen: Mapping[str, Any]) -> Sampling:
+    def _sampling(self, chosen: Mapping[str, Any], again: bool) -> Sampling:
         """The chat's sampling; without a seed of its own each answer gets a new one."""
         sampling = refined(self.engine.sampling, chosen, "this chat's sampling")
+        if again and self.engine.unchosen_temperature and "temperature" not in chosen:
+            sampling = replace(sampling, temperature=Sampling().temperature)
         seed = chosen.get("seed", sampling.seed if self.engine.seeded else NEW_SEED)
         return replace(sampling, seed=randbits(32) if seed == NEW_SEED else seed)
 

@@ -17,6 +17,7 @@ from app.learned import Learned
 from app.locations import Locations, locate
 from app.models.finding import path_of
 from app.models.memory import require_memory
+from app.models.own import EMBEDDED_TEMPERATURE, embedded
 from app.options import DRAFTERS, Options
 from app.sampling import NEW_SEED
 from app.stores import Stores, open_stores
@@ -41,6 +42,7 @@ class Engine:
         sampling: the person's defaults.
         seeded: whether the person fixed the seed.
         max_tokens: longest answer.
+        unchosen_temperature: whether the person left the temperature to us.
         stores: what the drafters draft from.
         busy: held while an answer is generated; the KV cache serves one at a time.
         observers: called with every step, on the decoding thread.
@@ -59,6 +61,7 @@ class Engine:
     seeded: bool
     max_tokens: int
     learned: Learned
+    unchosen_temperature: bool = False
     stores: Stores = field(default_factory=Stores)
     busy: Lock = field(default_factory=Lock)
     observers: list[Callable[[Step], None]] = field(default_factory=list)
@@ -114,6 +117,7 @@ def load(
     if light and names == DRAFTERS:
         names = tuple(name for name in names if name not in HEAVY)
     stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
+    sampling, unchosen = _sampling(options, config, path)
     return Engine(
         name=model.name,
         path=path,
@@ -124,7 +128,8 @@ def load(
         budget=make_budget(options.draft_tokens, costs, calibration),
         costs=costs,
         calibration=calibration,
-        sampling=_sampling(options, config),
+        sampling=sampling,
+        unchosen_temperature=unchosen,
         seeded=options.seed is not None or config.sampling.seed != NEW_SEED,
         max_tokens=options.max_tokens or config.max_tokens,
         learned=learned,
@@ -180,10 +185,14 @@ def deepened(path: Path, layers: int, cache: Path) -> Path:
     return copy
 
 
-def _sampling(options: Options, config: Config) -> Sampling:
+def _sampling(options: Options, config: Config, path: Path) -> tuple[Sampling, bool]:
+    """The defaults for answers, and whether their temperature is nobody's choice but ours."""
     sampling = config.sampling
+    unchosen = options.temperature is None and sampling.temperature == Sampling().temperature
     if options.temperature is not None:
         sampling = replace(sampling, temperature=options.temperature)
+    elif unchosen and path == embedded():
+        sampling = replace(sampling, temperature=EMBEDDED_TEMPERATURE)
     if options.seed is not None:
         sampling = replace(sampling, seed=options.seed)
-    return replace(sampling, seed=max(sampling.seed, 0))
+    return replace(sampling, seed=max(sampling.seed, 0)), unchosen

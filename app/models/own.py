@@ -12,6 +12,9 @@ PLACE = "specchat"
 EMBEDDED = "embedded"
 """The embedded model's name wherever a name is expected."""
 
+EMBEDDED_TEMPERATURE = 0.0
+"""Unless the person chose another: a specialist's likeliest answer is its best."""
+
 _FILE = "target-f16.gguf"
 
 

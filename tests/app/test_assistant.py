@@ -228,3 +228,17 @@ def test_figures_add_up(tmp_path: Path, history: History) -> None:
 def test_titles() -> None:
     assert title_of("\n\n  first line \nsecond") == "first line"
     assert title_of("x" * 100) == "x" * 59 + "…"
+
+
+def test_an_answer_given_again_is_drawn_unless_greed_was_chosen(
+    tmp_path: Path, history: History
+) -> None:
+    engine = scripted_engine(tmp_path, sampling=Sampling(temperature=0.0, seed=8))
+    for unchosen in (False, True):
+        engine.unchosen_temperature = unchosen
+        assistant = Assistant(engine, history)
+        chat = history.create_chat()
+        list(assistant.answer(chat.id, None, "again"))
+        first = history.thread(chat.id)[-1]
+        list(assistant.regenerate(first.id))
+        assert (history.thread(chat.id)[-1].tokens != first.tokens) == unchosen
