@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.locations import Locations
-from app.tokenising import documents, identity, tokenised
+from app.tokenising import documents, identity_of, tokenised
 from datastores.corpus import Corpus
-from datastores.crest import CrestStore
+from datastores.crest import RECENT_TOKENS, CrestStore
 from datastores.crest_document import Document
 from datastores.database import Store
 from datastores.history import History
@@ -26,8 +26,8 @@ from engines.target import Vocabulary
 
 SLICE = 2**20
 """Characters tokenised between two writes: about a second's work."""
-PROMPT_TOKENS = 2**21
-"""Up to so many tokens in all, everything is settled at once: it takes seconds."""
+SETTLED_TOKENS = 2**21
+"""Up to so many tokens in all, a person who waits for it gets everything settled: some seconds."""
 TOKENS = "tokens.db"
 CREST = "crest.db"
 LOCK = "work.lock"
@@ -83,8 +83,12 @@ class Projection:
         self._cache.write(texts)
         return self._crest.update([one for text in texts for one in documents(text)])
 
-    def run(self) -> Generator[Projecting]:
-        """Do all that is due. Stopped at any moment, the next run goes on from there."""
+    def run(self, *, settle: bool = False) -> Generator[Projecting]:
+        """Do all that is due. Stopped at any moment, the next run goes on from there.
+
+        What is little is put beside what CREST has settled; with `settle` all of it is settled, so
+        that the store depends on the texts alone, not on how they came.
+        """
         subtract(self.corpus, self._cache, self._crest)
         added = self.corpus.difference(self._cache.keys()).added
         last = Projecting(0, len(added), 0)
@@ -92,7 +96,7 @@ class Projection:
             yield last
         if missing := self._missing():
             yield Projecting(last.done, last.total, last.tokens, building=True)
-            self._build(missing)
+            self._build(missing, settle)
 
     def _tokenise(self, keys: Sequence[bytes]) -> Iterator[Projecting]:
         """Tokenise the texts under `keys` in slices, each of which is written as a whole."""
@@ -110,20 +114,27 @@ class Projection:
                 batch, characters = [], 0
 
     def _missing(self) -> list[bytes]:
-        """Identities of the documents that CREST has not seen."""
-        return self._crest.unknown(identities(self._cache))
+        """Keys of the tokenised texts of which CREST has not seen everything."""
+        owners = dict(identities(self._cache))
+        return sorted({owners[unknown] for unknown in self._crest.unknown(owners)})
 
-    def _build(self, missing: Sequence[bytes]) -> None:
-        """Bring CREST up to the cache; a large one is not rebuilt for the sake of a few texts."""
-        if self._cache.tokens() > PROMPT_TOKENS:
-            wanted = frozenset(missing)
-            few = [one for one in self._documents() if one.identity in wanted]
-            if self._crest.update(few):
+    def _build(self, missing: Sequence[bytes], settle: bool) -> None:
+        """Bring CREST up to the cache."""
+        at_once = settle and self._cache.tokens() <= SETTLED_TOKENS
+        if at_once or not self._crest.update(list(self._few(missing))):
+            self._crest.rebuild(self._documents(self._cache.keys()))
+
+    def _few(self, keys: Sequence[bytes]) -> Iterator[Document]:
+        """The documents of the texts under `keys`, or enough of them to be too many."""
+        tokens = 0
+        for document in self._documents(keys):
+            yield document
+            tokens += len(document.tokens)
+            if tokens > RECENT_TOKENS:
                 return
-        self._crest.rebuild(self._documents())
 
-    def _documents(self) -> Iterator[Document]:
-        for text in self._cache.read(self._cache.keys()):
+    def _documents(self, keys: Sequence[bytes]) -> Iterator[Document]:
+        for text in self._cache.read(keys):
             yield from documents(text)
 
 
@@ -163,17 +174,20 @@ def forget_everywhere(locations: Locations, budget_bytes: int) -> None:
 def subtract(corpus: Corpus, cache: TokenCache, crest: CrestStore) -> None:
     """Take what is no longer in the corpus out of the stores made from it."""
     gone = corpus.difference(cache.keys()).gone
-    crest.retain(identities(cache, frozenset(gone)))
+    left = identities(cache, frozenset(gone))
+    crest.retain([identity for identity, _ in left])
     # Last: as long as the cache knows of it, the next call does all of this again.
     cache.forget(gone)
 
 
-def identities(cache: TokenCache, without: frozenset[bytes] = frozenset()) -> Iterator[bytes]:
-    """Of every passage in `cache`, but those of texts in `without`."""
+def identities(
+    cache: TokenCache, without: frozenset[bytes] = frozenset()
+) -> Iterator[tuple[bytes, bytes]]:
+    """Of every passage in `cache`, and its text's key; texts under keys in `without` left out."""
     for key, passages in cache.passages():
         if key not in without:
             for number in range(passages):
-                yield identity(key, number)
+                yield identity_of(key, number), key
 
 
 @contextmanager

@@ -29,7 +29,7 @@ PIECE = 2**16
 """Characters given to a tokenizer at once; it takes many times their memory."""
 
 
-def identity(key: bytes, number: int) -> bytes:
+def identity_of(key: bytes, number: int) -> bytes:
     """Of passage `number` of the text under `key`."""
     return hashlib.sha256(number.to_bytes(4, "little") + key).digest()
 
@@ -37,7 +37,7 @@ def identity(key: bytes, number: int) -> bytes:
 def documents(text: Tokenised) -> Iterator[Document]:
     """The passages of a text, as CREST wants them."""
     for number, stretch in enumerate(text.stretches):
-        yield Document(identity(text.key, number), stretch.tokens, stretch.kind)
+        yield Document(identity_of(text.key, number), stretch.tokens, stretch.kind)
 
 
 def tokenised(key: bytes, passages: Sequence[Passage], vocabulary: Vocabulary) -> Tokenised:

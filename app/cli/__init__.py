@@ -27,10 +27,13 @@ COMMANDS = {
     "delete": "app.cli.chats:delete",
     "doctor": "app.cli.doctor:doctor",
     "export": "app.cli.export:export",
+    "forget": "app.cli.forget:forget",
+    "import": "app.cli.import_:import_",
     "locate": "app.cli.locate:locate",
     "models": "app.cli.models:models",
     "restore": "app.cli.export:restore",
     "search": "app.cli.chats:search",
+    "sources": "app.cli.sources:sources",
 }
 """Every command and where it is found; each accepts the global options after its name too."""
 

@@ -76,7 +76,7 @@ def _import(library: Library, source: str, *texts: str, kind: str = NOTES) -> No
 
 def _project(places: Locations, vocabulary: Characters = VOCABULARY) -> None:
     with opened(places, vocabulary, BUDGET) as projection:
-        for _ in projection.run():
+        for _ in projection.run(settle=True):
             pass
         assert not projection.is_due()
 
@@ -126,7 +126,7 @@ def test_stopped_and_gone_on_with_it_ends_the_same(
     undisturbed = _rows(places)
     interrupted = Locations(places.data, tmp_path / "cache", places.config)
     with opened(interrupted, VOCABULARY, BUDGET) as projection:
-        run = projection.run()
+        run = projection.run(settle=True)
         for _ in range(stop):
             next(run)
         run.close()
@@ -229,12 +229,33 @@ def test_a_chat_made_private_is_unlearnt(places: Locations, history: History) ->
     assert not _follows(places, "a")
 
 
+def test_what_is_little_is_put_beside_what_is_settled(
+    places: Locations, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _import(library, "/s", "abc" * 20)
+    _project(places)
+    _import(library, "/small", "xyz" * 20)
+    with monkeypatch.context() as patch, opened(places, VOCABULARY, BUDGET) as projection:
+        patch.setattr("datastores.crest.CrestStore.rebuild", None)
+        list(projection.run())
+        assert not projection.is_due()
+    assert _follows(places, "xy") == {"z": sources.NOTES}
+
+
+def test_what_is_too_much_for_that_is_settled(places: Locations, library: Library) -> None:
+    _import(library, "/s", *(f"abc{number} " * 1000 for number in range(20)))
+    with opened(places, VOCABULARY, BUDGET) as projection:
+        list(projection.run())
+        assert not projection.is_due()
+    assert _follows(places, "ab") == {"c": sources.NOTES}
+
+
 def test_large_stores_take_in_a_little_without_a_rebuild(
     places: Locations, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _import(library, "/large", "abc" * 200)
     _project(places)
-    monkeypatch.setattr("app.projection.PROMPT_TOKENS", 100)
+    monkeypatch.setattr("app.projection.SETTLED_TOKENS", 100)
     monkeypatch.setattr("datastores.crest.CrestStore.rebuild", None)
     _import(library, "/small", "xyz" * 20)
     _project(places)

@@ -1,0 +1,49 @@
+"""One line on the terminal that says how far something is, and numbers as people read them."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from time import monotonic
+
+import click
+
+from app.sanitise import one_line
+
+INTERVAL = 0.1
+"""Seconds between two pictures: more often is not read, and costs."""
+CLEAR = "\r\x1b[K"
+
+
+class Status:
+    """The line, on stderr, if that is a terminal; otherwise nothing is written."""
+
+    def __init__(self) -> None:
+        self._shown = 0.0
+        self._to_terminal = sys.stderr.isatty()
+
+    def show(self, text: str) -> None:
+        """Replace the line, unless it was replaced a moment ago."""
+        now = monotonic()
+        if self._to_terminal and now - self._shown >= INTERVAL:
+            self._shown = now
+            width = shutil.get_terminal_size().columns - 1
+            click.echo(CLEAR + one_line(text, width), nl=False, err=True)
+
+    def clear(self) -> None:
+        """Leave no trace of it."""
+        if self._to_terminal and self._shown:
+            self._shown = 0.0
+            click.echo(CLEAR, nl=False, err=True)
+
+
+def amount(number: int, thing: str) -> str:
+    """`1 file`, `2,000 files`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """`8 s`, `3 min`, `2 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.0f} h"
