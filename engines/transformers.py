@@ -34,7 +34,7 @@ CHUNK = 256
 MAX_ROWS = 64
 """The widest tree. Wider ones do not pay on any device this was measured on."""
 
-_UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, struct.error, SafetensorError)
+UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, struct.error, SafetensorError)
 """What transformers raises over files that are missing, damaged or unknown to it."""
 
 
@@ -63,6 +63,11 @@ class TransformersTarget:
     @property
     def fingerprint(self) -> str:
         return self._identity
+
+    @property
+    def place(self) -> str:
+        """Device and type of numbers, as measured costs depend on them."""
+        return f"{self._model.device} {str(self._model.dtype).removeprefix('torch.')}"
 
     @property
     def vocabulary_size(self) -> int:
@@ -203,7 +208,7 @@ def _read(path: Path, device: str, dtype: torch.dtype) -> PreTrainedModel:
                 use_safetensors=True,
                 trust_remote_code=False,
             )
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             raise ModelError(f"transformers cannot load {path}: {reason}") from error
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from engines import transformers
 from engines.budget import FixedBudget
 from engines.calibration import Calibration
 from engines.chat import Message
@@ -19,7 +19,8 @@ from engines.drafters.recycle import TokenRecycling
 from engines.llama.model import LlamaModel
 from engines.sampler import Sampling, make_sampler
 from engines.target import Target
-from engines.transformers import TransformersTarget
+from engines.transformers import TransformersTarget, load
+from engines.transformers_model import load_model
 from tests.engines.conftest import EMBEDDED
 
 QUESTIONS = (
@@ -37,7 +38,7 @@ NEAR = 0.02
 
 @pytest.fixture(scope="module")
 def other() -> TransformersTarget:
-    return transformers.load(Path(EMBEDDED), device="cpu", context_length=1024)
+    return load(EMBEDDED, device="cpu", context_length=1024)
 
 
 def answer(target: Target, prompt: list[int], stops: frozenset[int], draft: int) -> list[int]:
@@ -86,3 +87,44 @@ def test_both_engines_are_in_the_same_state(model: LlamaModel, other: Transforme
     assert model.target.fingerprint == other.fingerprint
     np.testing.assert_allclose(rows[0][0], rows[1][0], atol=0.02)
     np.testing.assert_allclose(rows[0][1], rows[1][1], atol=0.02)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, other: TransformersTarget) -> Path:
+    """The embedded model as a safetensors folder with a tokenizer and generation settings."""
+    path, home, name = tmp_path_factory.mktemp("folder"), EMBEDDED.parent, EMBEDDED.name
+    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(home, gguf_file=name))
+    model.load_state_dict(other._model.state_dict())
+    model.save_pretrained(path)
+    AutoTokenizer.from_pretrained(home, gguf_file=name).save_pretrained(path)
+    GenerationConfig(eos_token_id=[0, 2]).save_pretrained(path)
+    return path
+
+
+def test_a_folder_reads_and_writes_text_as_its_gguf_does(model: LlamaModel, folder: Path) -> None:
+    loaded = load_model(folder, device="cpu", context_length=512)
+    assert loaded.vocabulary.stops == model.vocabulary.stops
+    assert loaded.vocabulary.size == model.vocabulary.size
+    texts = ["Grüße, 世界!\n\n  `ls -la`", "<|im_start|>user", "a\ud800b", "", "  x  "]
+    for text in texts:
+        for special in (False, True):
+            ids = model.vocabulary.encode(text, special=special)
+            assert loaded.vocabulary.encode(text, special=special) == ids
+    for token in range(model.vocabulary.size):
+        assert loaded.vocabulary.piece(token) == model.vocabulary.piece(token)
+    chat = [
+        Message("user", QUESTIONS[0]),
+        Message("assistant", "Yes."),
+        Message("user", "<|im_end|>"),
+    ]
+    assert loaded.render(chat) == model.render(chat)
+    stops, prompt = model.vocabulary.stops, model.render([Message("user", QUESTIONS[0])])
+    assert answer(loaded.target, prompt, stops, 4) == answer(model.target, prompt, stops, 0)
+
+
+def test_a_gguf_through_transformers_keeps_its_own_tokenizer(model: LlamaModel) -> None:
+    loaded = load_model(EMBEDDED, device="cpu", context_length=512)
+    assert loaded.vocabulary.fingerprint == model.vocabulary.fingerprint
+    chat = [Message("user", QUESTIONS[1])]
+    assert loaded.render(chat) == model.render(chat)
+    assert "cpu float32" in loaded.build
