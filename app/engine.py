@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 
-from app.config import Config, load_config
+from app.config import Config, CrestConfig, load_config
 from app.drafting import HEAVY, make_drafters
 from app.learned import Learned
 from app.locations import Locations, locate
@@ -43,6 +43,7 @@ class Engine:
         seeded: whether the person fixed the seed.
         max_tokens: longest answer.
         unchosen_temperature: whether the person left the temperature to us.
+        crest_bytes: the most disk CREST may take.
         stores: what the drafters draft from.
         busy: held while an answer is generated; the KV cache serves one at a time.
         observers: called with every step, on the decoding thread.
@@ -62,6 +63,7 @@ class Engine:
     max_tokens: int
     learned: Learned
     unchosen_temperature: bool = False
+    crest_bytes: int = CrestConfig().max_bytes
     stores: Stores = field(default_factory=Stores)
     busy: Lock = field(default_factory=Lock)
     observers: list[Callable[[Step], None]] = field(default_factory=list)
@@ -130,6 +132,7 @@ def load(
         calibration=calibration,
         sampling=sampling,
         unchosen_temperature=unchosen,
+        crest_bytes=config.crest.max_bytes,
         seeded=options.seed is not None or config.sampling.seed != NEW_SEED,
         max_tokens=options.max_tokens or config.max_tokens,
         learned=learned,

@@ -19,6 +19,7 @@ from app.assistant import Assistant
 from app.attach import attach
 from app.engine import Engine, load
 from app.events import Dropped, Finished, Wrote
+from app.indexer import catch_up
 from app.locations import locate
 from app.options import Options
 from app.sanitise import clean
@@ -64,8 +65,10 @@ def ask(
         with stopping(assistant := Assistant(engine, history)):
             answer, end = converse(assistant, chat, parent, text, show=not as_json)
         engine.close()
+        before = history.path(history.chat(chat).active or 0)[-2].id - 1
     if as_json:
         click.echo(json.dumps(report(engine, answer, end)))
+    catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, before)
     if end.finish == "interrupted":
         context.exit(INTERRUPTED)
 

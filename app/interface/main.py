@@ -85,8 +85,16 @@ def open_model(options: Options, locations: Locations, history: History) -> Mode
     """Load the model the person chose; what this imports must not hold up the first frame."""
     from app.assistant import Assistant
     from app.engine import load
+    from app.indexer import Indexer
     from app.models.own import embedded
 
     engine = load(options, locations)
+    indexer = Indexer(locations, engine.path, engine.vocabulary, engine.crest_bytes)
+    indexer.start()
     hint = EMBEDDED if engine.path == embedded() else ""
-    return Model(engine.name, hint, Assistant(engine, history), engine.close)
+
+    def close() -> None:
+        indexer.close()
+        engine.close()
+
+    return Model(engine.name, hint, Assistant(engine, history), close)
