@@ -8,7 +8,7 @@ without. Refuses to know files and how neighbours become a draft.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from datastores.dense import DenseStore
 from datastores.dense_codec import Codes, Projection
 from datastores.dense_generations import Generation
-from datastores.dense_index import PartitionedIndex
+from datastores.dense_index import FEW, FaissIndex, FewIndex, Index
 from datastores.dense_moments import Floats
 from datastores.dense_stream import GAP, Stream, Tokens
 
@@ -42,12 +42,12 @@ class Recall:
     continuations: Tokens
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Loaded:
     """Everything of one generation."""
 
     projection: Projection
-    index: PartitionedIndex
+    index: Index
 
 
 class DenseMemory:
@@ -103,8 +103,7 @@ class DenseMemory:
 
     def serve(self, projection: Projection) -> None:
         """Begin with an empty index: the first projection was just fitted."""
-        index = PartitionedIndex(self._vocabulary, projection.dimensions, projection.scale)
-        self._loaded = _Loaded(projection, index)
+        self._loaded = _Loaded(projection, FewIndex(projection.dimensions, projection.scale))
 
     def begin(self) -> None:
         """What is added from here on is recent."""
@@ -122,6 +121,10 @@ class DenseMemory:
             with self._lock:
                 places = self._stream.places(document, positions)
                 self._add(self._loaded.index, self._stream, places, codes)
+            if len(self) > FEW and isinstance(self._loaded.index, FewIndex):
+                self._loaded = replace(
+                    self._loaded, index=self._loaded.index.moved(self._vocabulary)
+                )
 
     def forget(self, document: int) -> None:
         """Draft from a document no more."""
@@ -130,14 +133,21 @@ class DenseMemory:
 
     def _fill(self, store: DenseStore, generation: Generation, stream: Stream) -> _Loaded:
         projection = generation.projection
-        index = PartitionedIndex(self._vocabulary, projection.dimensions, projection.scale)
-        known = stream.tokens[(stream.tokens >= 0) & (stream.tokens < self._vocabulary)]
-        index.reserve(np.bincount(known, minlength=self._vocabulary))
+        index = self._empty(store.counts(generation)[1], projection, stream)
         documents, bases = stream.bases()
         for batch in store.keys(generation):
             rows = np.searchsorted(documents, batch.documents)
             self._add(index, stream, bases[rows] + batch.positions, batch.codes)
         return _Loaded(projection, index)
+
+    def _empty(self, count: int, projection: Projection, stream: Stream) -> Index:
+        """What takes in `count` keys of `stream`."""
+        if count <= FEW:
+            return FewIndex(projection.dimensions, projection.scale)
+        index = FaissIndex(self._vocabulary, projection.dimensions, projection.scale)
+        known = stream.tokens[(stream.tokens >= 0) & (stream.tokens < self._vocabulary)]
+        index.reserve(np.bincount(known, minlength=self._vocabulary))
+        return index
 
     def _nearest(
         self, loaded: _Loaded, state: Floats, token: int, k: int
@@ -163,9 +173,7 @@ class DenseMemory:
             tokens[places[:, None] + np.arange(1, length + 1)],
         )
 
-    def _add(
-        self, index: PartitionedIndex, stream: Stream, places: NDArray[np.int64], codes: Codes
-    ) -> None:
+    def _add(self, index: Index, stream: Stream, places: NDArray[np.int64], codes: Codes) -> None:
         """Add keys whose place is known and whose token this vocabulary has."""
         tokens = stream.tokens[places]
         held = (places >= 0) & (tokens >= 0) & (tokens < self._vocabulary)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.bench.dense_material import Material
-from datastores.dense_index import PartitionedIndex
+from datastores.dense_index import FaissIndex
 from datastores.dense_moments import Floats
 
 TRAINING = 1 << 17
@@ -82,11 +82,11 @@ class Partitioned:
     def __init__(self, dimensions: int, vocabulary: int) -> None:
         self._dimensions, self._vocabulary = dimensions, vocabulary
         self._scale = 127.0
-        self._index = PartitionedIndex(vocabulary, dimensions, self._scale)
+        self._index = FaissIndex(vocabulary, dimensions, self._scale)
 
     def train(self, keys: Floats) -> None:
         self._scale = 127.0 / max(1e-6, float(np.abs(keys).max()))
-        self._index = PartitionedIndex(self._vocabulary, self._dimensions, self._scale)
+        self._index = FaissIndex(self._vocabulary, self._dimensions, self._scale)
 
     def add(self, keys: Floats, tokens: NDArray[np.int64], first: int) -> None:
         places = np.arange(first, first + len(keys), dtype=np.int64)

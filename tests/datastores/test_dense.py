@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from datastores.dense import DenseStore
 from datastores.dense_blocks import KEYS, TOKENS, expand, key_blocks
 from datastores.dense_codec import Projection, explained, fit, unpack_projection
-from datastores.dense_index import PartitionedIndex
+from datastores.dense_index import FaissIndex, FewIndex
 from datastores.dense_moments import Floats, Moments, unpack_moments
 from datastores.dense_rows import Encoded, Written
 from datastores.dense_stream import GAP, Stream
@@ -109,22 +109,27 @@ def test_a_projection_survives_its_bytes_and_refuses_others() -> None:
     st.lists(st.integers(0, 3), min_size=1, max_size=60),
     st.integers(1, 12),
 )
-def test_the_index_finds_what_brute_force_finds(seed: int, lists: list[int], k: int) -> None:
+def test_both_indexes_find_what_brute_force_finds(seed: int, lists: list[int], k: int) -> None:
     generator = np.random.default_rng(seed)
     codes = generator.integers(1, 256, (len(lists), 16)).astype(np.uint8)
     query = generator.integers(1, 256, (1, 16)).astype(np.uint8)
-    partitions = np.array(lists)
-    index = PartitionedIndex(4, 16, 127.0)
-    index.reserve(np.bincount(partitions, minlength=4))
-    index.add(codes, partitions, np.arange(len(lists)) * 10)
-    for partition in range(4):
-        rows = np.flatnonzero(partitions == partition)
-        far = ((codes[rows].astype(int) - query.astype(int)) ** 2).sum(1)
-        found = index.search(query, partition, k)
-        assert len(found.positions) == min(k, len(rows))
-        expected = np.sort(far)[:k] / (2 * 127.0**2)
-        np.testing.assert_allclose(1 - found.similarities, expected, rtol=1e-4, atol=1e-6)
-        assert set(found.positions) <= set(rows * 10)
+    partitions, places = np.array(lists), np.arange(len(lists)) * 10
+    few, many = FewIndex(16, 127.0), FaissIndex(4, 16, 127.0)
+    many.reserve(np.bincount(partitions, minlength=4))
+    for index in (few, many):
+        for part in np.array_split(np.arange(len(lists)), 3):
+            index.add(codes[part], partitions[part], places[part])
+    for index in (few, many, few.moved(4)):
+        assert len(index) == len(lists)
+        for partition in range(4):
+            rows = np.flatnonzero(partitions == partition)
+            far = ((codes[rows].astype(int) - query.astype(int)) ** 2).sum(1)
+            found = index.search(query, partition, k)
+            assert len(found.positions) == min(k, len(rows))
+            expected = np.sort(far)[:k] / (2 * 127.0**2)
+            np.testing.assert_allclose(1 - found.similarities, expected, rtol=1e-4, atol=1e-5)
+            mine = far[np.searchsorted(rows * 10, found.positions)] if len(rows) else far
+            assert mine.tolist() == sorted(far.tolist())[:k]
 
 
 @given(st.lists(st.integers(0, 7 * KEYS), unique=True, min_size=1).map(sorted))

@@ -207,6 +207,26 @@ def test_a_closed_keeper_refuses_and_lets_nobody_wait(tmp_path: Path) -> None:
         keeper.ask(DenseBook.flush)
 
 
+def test_a_growing_index_moves_to_faiss_unnoticed(
+    keeper: DenseKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datastores.dense_memory.FEW", 320)
+    tell(keeper, 300)
+    before = find(keeper.memory, 77)
+    tell(keeper, 500, start=300)
+    assert type(keeper.memory._loaded.index).__name__ == "FaissIndex"  # type: ignore[union-attr]
+    after = find(keeper.memory, 77)
+    assert after.similarities[0] == before.similarities[0]
+    np.testing.assert_array_equal(after.continuations[0], before.continuations[0])
+    assert find(keeper.memory, 400).similarities[0] > 0.99
+
+
+def test_a_small_index_does_not_load_faiss() -> None:
+    code = "import sys, engines.drafters.dense; sys.exit('faiss' in sys.modules)"
+    root = Path(__file__).parents[2]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
+
+
 def test_tokens_that_another_vocabulary_would_have_are_left_out(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     document = store.create_document("strange")
