@@ -95,8 +95,9 @@ class Assistant:
             tokenizer=self.engine.vocabulary.fingerprint,
             finish=records.STREAMING,
         )
-        engine = self._seclusion.engine(settings)
+        engine = self._seclusion.engine(settings, (message.content for message in messages))
         yield from self._stored(engine, answer.id, messages, sampling)
+        self._seclusion.answered(chat, engine, self.history.message(answer.id).content)
 
     def stop(self) -> None:
         """End the answer that is being generated, from any thread; what was written is kept."""

@@ -1,35 +1,39 @@
-"""Private chats while they are answered: nothing that drafts, indexes or learns sees them.
+"""Chats that stay apart while they are answered: nothing that drafts, indexes or learns sees them.
 
-What is on disk keeps them out through `datastores.corpus`; this does so for what is alive.
+Private chats do, and those in which a secret stands (a key, a password): it belongs to the
+transcript alone. What is on disk keeps them out through `datastores.corpus`; this does so for what
+is alive.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from app.drafting import file_under, make_drafters
 from app.engine import Engine
 from datastores.records import Chat
+from datastores.redaction import redact
 
 CHAT = "chat:"
 """Begins the names of chats in stores that are not made from the corpus."""
 
 
 class Seclusion:
-    """Chooses the engine for a chat: the shared one, or for a private chat one that forgets."""
+    """Chooses the engine for a chat: the shared one, or for a chat apart one that forgets."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._chat: int | None = None
         self._apart = engine
 
-    def engine(self, chat: Chat) -> Engine:
-        """The engine that answers in `chat`.
+    def engine(self, chat: Chat, texts: Iterable[str]) -> Engine:
+        """The engine that answers in `chat`, whose messages so far are `texts`.
 
-        For a private one it has no observers, and drafters of its own, so that what those remember
-        is drafted from in this chat alone and goes with it.
+        For one that stays apart it has no observers, and drafters of its own, so that what those
+        remember is drafted from in this chat alone and goes with it.
         """
-        if not chat.private:
+        if not chat.private and not any(redact(text)[1] for text in texts):
             self._chat = None
             file_under(self._engine.drafters, source_of(chat.id))
             return self._engine
@@ -39,6 +43,17 @@ class Seclusion:
             self._chat = chat.id
             self._apart = replace(self._engine, drafters=drafters, observers=[])
         return self._apart
+
+
+    def answered(self, chat: int, engine: Engine, text: str) -> None:
+        """`engine` has said `text` in `chat`: with a secret in it, its states are forgotten.
+
+        Raises:
+            StoreError: the dense index cannot be written.
+        """
+        dense = self._engine.stores.dense
+        if engine is self._engine and dense is not None and redact(text)[1]:
+            dense.ask(lambda book: book.forget(source_of(chat)))
 
 
 def source_of(chat: int) -> str:
