@@ -53,6 +53,7 @@ COMMANDS = (
     ),
     Command("chat.new", "New chat", "Begin an empty chat", "new_chat", "ctrl+n"),
     Command("chat.list", "Chats", "Go to the list of chats, or hide it", "chats", "ctrl+o"),
+    Command("chat.find", "Search", "Find a chat by words in it", "search", "ctrl+f"),
     Command("chat.newer", "Newer chat", "Go up in the list of chats", "step(-1)", "alt+up"),
     Command("chat.older", "Older chat", "Go down in the list of chats", "step(1)", "alt+down"),
     Command("answer.stop", "Stop", "Stop the answer; what was written stays", "stop", "escape"),

@@ -90,9 +90,11 @@ class Conversation(Vertical):
         # After the first frame: what loading imports would hold it up.
         self.call_after_refresh(self._load)
 
-    def open(self, chat: int | None) -> None:
-        """Show a chat at its end; None: an empty one."""
+    def open(self, chat: int | None, message: int | None = None) -> None:
+        """Show a chat, at `message` or at its end; None: an empty one."""
         try:
+            if message is not None and not self._is_being_answered(chat):
+                self._history.bring_in_view(message)
             messages = self._history.thread(chat) if chat is not None else []
         except SpecchatError as error:
             self.complain(error)
@@ -100,10 +102,15 @@ class Conversation(Vertical):
         self._unsent[self.chat], self.chat = self.prompt.text, chat
         self._take_over(messages)
         self._show_thread()
+        if message is not None:
+            self.transcript.go_to(message)
         self.prompt.text = self._unsent.pop(chat, "")
         self.prompt.move_cursor(self.prompt.document.end)
         self.prompt.focus()
         self.post_message(ChatsChanged())
+
+    def _is_being_answered(self, chat: int | None) -> bool:
+        return self.talk.turn is not None and self.talk.turn.chat == chat
 
     def stop(self) -> None:
         """Stop the answer at hand; where there is none, go back to the prompt."""

@@ -17,6 +17,7 @@ from app.figures import Figures
 from app.interface.chats import Chats
 from app.interface.commands import COMMANDS
 from app.interface.conversation import Conversation
+from app.interface.finder import Finder
 from app.interface.help import Help
 from app.interface.messages import ChatChosen, ChatsChanged, ChatsLeft, FiguresChanged
 from app.interface.panel import Panel
@@ -25,6 +26,7 @@ from app.interface.talk import Model
 from app.interface.topbar import NEW_CHAT
 from datastores.errors import SpecchatError
 from datastores.history import History
+from datastores.search import Hit
 
 WIDE = 120
 """Columns from which the panel stands at the right."""
@@ -123,6 +125,13 @@ class ChatScreen(Screen[None]):
         neighbour = self.chats.neighbour(step)
         if neighbour is not None:
             self.conversation.open(neighbour)
+
+    def action_search(self) -> None:
+        self.app.push_screen(Finder(self._history), self._open_hit)
+
+    def _open_hit(self, hit: Hit | None) -> None:
+        if hit is not None:
+            self.conversation.open(hit.chat, hit.message)
 
     def action_stop(self) -> None:
         self.conversation.stop()

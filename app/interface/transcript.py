@@ -24,7 +24,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from app.interface.answer import Answer
-from app.interface.entries import Entry
+from app.interface.entries import Entry, Question
 from app.interface.look import KINDS, make_look
 from app.interface.paper import Paper
 from app.interface.rows import Frame, Row
@@ -94,6 +94,15 @@ class Transcript(ScrollView, can_focus=True):
         self._following = False
         self._fill()
         self._scroll_to_row(0)
+
+    def go_to(self, message: int) -> None:
+        """Go to the entry of `message`, if it is here."""
+        for place, entry in enumerate(self.entries):
+            if isinstance(entry, Answer | Question) and entry.message == message:
+                self._paper.show(self.entries, place)
+                self._following = False
+                self._fill()
+                self._scroll_to_row(self._paper.start(entry) or 0)
 
     def toggle_reasoning(self) -> None:
         """Fold or unfold the reasoning of all answers, as the last one is not now."""

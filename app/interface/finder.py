@@ -1,0 +1,120 @@
+"""Finding a chat by words in its title or its messages, as one types.
+
+Owns the box and the list of what was found. What is found is `datastores.search`'s business; where
+it is opened, the chat screen's. Each search reads the history over a connection of its own, on a
+thread beside the screen's, and a newer one takes the place of an older.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import closing
+from datetime import datetime
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList
+
+from app.interface.chats import age
+from app.interface.topbar import NEW_CHAT
+from app.sanitise import clean, one_line
+from datastores.errors import SpecchatError
+from datastores.history import History
+from datastores.records import USER
+from datastores.search import Hit, search
+
+KEYS = "↑↓ choose · enter opens · esc closes"
+NOTHING = "nothing found"
+
+
+class Finder(ModalScreen[Hit | None]):
+    """A box to type into, and what was found; closes with the hit to open, or None."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"finder--dim", "finder--found"}
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "Close", id="finder.close"),
+        Binding("up", "list('cursor_up')", "Up", id="finder.up"),
+        Binding("down", "list('cursor_down')", "Down", id="finder.down"),
+        Binding("pageup", "list('page_up')", "A page up", id="finder.page-up"),
+        Binding("pagedown", "list('page_down')", "A page down", id="finder.page-down"),
+    ]
+
+    def __init__(self, history: History) -> None:
+        super().__init__()
+        self._history = history
+        self._hits: list[Hit] = []
+
+    def compose(self) -> ComposeResult:
+        box = Input(placeholder="Words in a title or a message")
+        box.cursor_blink = False
+        found = OptionList(markup=False)
+        found.can_focus = False
+        frame = Vertical(box, found)
+        frame.border_subtitle = KEYS
+        yield frame
+
+    @on(Input.Changed)
+    @work(exclusive=True)
+    async def _typed(self, event: Input.Changed) -> None:
+        """Find what is typed now; a search that is overtaken shows nothing."""
+        try:
+            hits = await asyncio.to_thread(_found, self._history, event.value)
+        except SpecchatError as error:
+            self.notify(one_line(str(error), 400), severity="error", markup=False)
+            return
+        self._show(hits, event.value)
+
+    def _show(self, hits: list[Hit], typed: str) -> None:
+        self._hits = hits
+        listed = self.query_one(OptionList)
+        listed.clear_options()
+        listed.add_options(self._lines(hits))
+        listed.highlighted = 0 if hits else None
+        frame = self.query_one(Vertical)
+        frame.border_subtitle = KEYS if hits or not typed.strip() else NOTHING
+
+    def _lines(self, hits: Iterable[Hit]) -> list[Text]:
+        return [self._line(hit) for hit in hits]
+
+    def _line(self, hit: Hit) -> Text:
+        """The chat's title and, below it, the words around what was found in a message."""
+        dim = self._style("finder--dim")
+        when = age(datetime.fromtimestamp(hit.created), datetime.now())
+        excerpt = Text()
+        for text, found in hit.excerpt.pieces():
+            excerpt.append(clean(text), self._style("finder--found") if found else None)
+        if hit.message is None:
+            return Text.assemble(excerpt, (f"  {when}", dim))
+        speaker = "you" if hit.role == USER else "answer"
+        title = one_line(hit.title, 48) or NEW_CHAT
+        return Text.assemble((title, Style(bold=True)), (f"  {speaker}, {when}\n", dim), excerpt)
+
+    def _style(self, component: str) -> Style:
+        style = self.get_component_rich_style(component)
+        return Style(color=style.color, bold=style.bold)
+
+    @on(Input.Submitted)
+    def _enter(self) -> None:
+        chosen = self.query_one(OptionList).highlighted
+        if chosen is not None:
+            self.dismiss(self._hits[chosen])
+
+    @on(OptionList.OptionSelected)
+    def _clicked(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._hits[event.option_index])
+
+    async def action_list(self, action: str) -> None:
+        await self.query_one(OptionList).run_action(action)
+
+
+def _found(history: History, typed: str) -> list[Hit]:
+    with closing(history.beside()) as beside:
+        return search(beside, typed)
