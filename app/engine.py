@@ -21,11 +21,12 @@ from app.models.own import EMBEDDED_TEMPERATURE, embedded
 from app.options import DRAFTERS, Options
 from app.sampling import NEW_SEED
 from app.stores import Stores, open_stores
-from engines.budget import AutoBudget, Budget, FixedBudget
+from engines.budget import AutoBudget, Budget
 from engines.calibration import Calibration
 from engines.chat import Message
 from engines.costs import Costs
 from engines.drafters.protocol import Drafter
+from engines.fixed_budget import FixedBudget
 from engines.sampler import Sampling
 from engines.step import Step
 from engines.target import Target, Vocabulary

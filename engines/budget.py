@@ -23,6 +23,7 @@ from engines.drafters.protocol import Context, Drafter
 from engines.gate import Gate
 from engines.merge import merge
 from engines.outlook import Outlook
+from engines.planning import choose, consult, in_order, prune, record, source_bits
 from engines.step import Proposal, Step
 from engines.target import Target
 from engines.tree import DraftTree, root_only
@@ -75,52 +76,6 @@ class Plan:
     paths: list[float]
     chosen: int
     loss: float
-
-
-class FixedBudget:
-    """Verifies the `count` likeliest draft tokens at every step, whatever they cost; 0 is plain."""
-
-    def __init__(self, count: int, costs: Costs, calibration: Calibration) -> None:
-        self._count = count
-        self._costs = costs
-        self._calibration = calibration
-
-    def begin(self, context: Context) -> None:
-        """A new answer: old proposals are not scored against its text."""
-        self._calibration.forget_waiting()
-
-    def draft(
-        self, drafters: Sequence[Drafter], context: Context, target: Target, room: int
-    ) -> Draft:
-        """The `count` likeliest rows, fewer where `room` or the drafters give fewer."""
-        count = min(self._count, room - 1)
-        if count < 1 or not drafters:
-            return root_only(context.root), ()
-        proposals = [consult(drafter, context, count) for drafter in drafters]
-        merged = merge(context.root, proposals, context.temperature)
-        paths = self._calibration.estimate(merged)
-        self._calibration.expect(merged, paths)
-        order = in_order(merged.tree, paths, target.chains_only)
-        return prune(merged.tree, order[:count]), tuple(proposals)
-
-    def keep(self, drafters: Sequence[Drafter]) -> int:
-        """As many as any drafter learns from."""
-        return max((drafter.learns_from for drafter in drafters), default=0)
-
-    def observe(self, step: Step) -> None:
-        """Learn from what came."""
-        self._calibration.learn(step.tokens)
-        record(self._costs, step)
-
-    def outlook(self, length: int) -> Outlook:
-        """Never paused: the length is forced."""
-        return Outlook(
-            self._costs.plain(length),
-            self._costs.measured(length),
-            False,
-            0.0,
-            self._calibration.would_accept(),
-        )
 
 
 class AutoBudget:
@@ -264,7 +219,7 @@ class AutoBudget:
         share = planning / len(proposals)
         seen = 0
         for proposal in proposals:
-            bits = _bits(proposal.tree) & ~seen
+            bits = source_bits(proposal.tree) & ~seen
             seen |= bits
             gain = sum(
                 value
@@ -272,72 +227,3 @@ class AutoBudget:
                 if plan.tree.sources[row] & bits and not plan.tree.sources[row] & seen & ~bits
             )
             self._gates[proposal.drafter].settle(gain, proposal.seconds + share, rate)
-
-
-def choose(
-    gains: Sequence[float], table: Sequence[float], rate: float, seconds: float
-) -> tuple[int, float]:
-    """The n that maximises τ(n) − λ·(V(n + 1) + t_draft), and what drafting would lose if n is 0.
-
-    Args:
-        gains: P of the rows in order.
-        table: V by number of rows, in seconds.
-        rate: λ, tokens per second.
-        seconds: t_draft, spent already: it weighs in the loss only.
-    """
-    tau, chosen, best_value, best_speed = 1.0, 0, 1.0 - rate * table[1], 0.0
-    for count, gain in enumerate(gains, 1):
-        tau += gain
-        value = tau - rate * table[count + 1]
-        if value > best_value:
-            chosen, best_value = count, value
-        best_speed = max(best_speed, tau / (table[count + 1] + seconds))
-    loss = max(0.0, 1.0 - best_speed * table[1]) if gains and not chosen else 0.0
-    return chosen, loss
-
-
-def consult(drafter: Drafter, context: Context, limit: int) -> Proposal:
-    """Ask one drafter, on the clock."""
-    started = perf_counter()
-    tree = drafter.propose(context, limit)
-    return Proposal(drafter.name, tree, perf_counter() - started)
-
-
-def in_order(tree: DraftTree, paths: list[float], chains_only: bool) -> list[int]:
-    """Rows beside the root by falling P, parents before children; one path if `chains_only`."""
-    # P never grows along a path and the sort is stable, so a parent comes before its children.
-    order = sorted(range(1, len(tree)), key=lambda row: -paths[row])
-    if not chains_only:
-        return order
-    path, last = [], 0
-    for row in order:
-        if tree.parents[row] == last:
-            path.append(row)
-            last = row
-    return path
-
-
-def prune(tree: DraftTree, rows: Sequence[int]) -> DraftTree:
-    """The tree of the root and `rows` alone, in their order."""
-    kept = DraftTree([tree.tokens[0]])
-    place = {0: 0}
-    for row in rows:
-        parent = place[tree.parents[row]]
-        place[row] = kept.add(
-            parent, tree.tokens[row], tree.sources[row], tree.probabilities[row], tree.supports[row]
-        )
-    return kept
-
-
-def record(costs: Costs, step: Step) -> None:
-    """Learn the cost of a cycle, the drafters' own time aside."""
-    if not step.prefill:
-        seconds = step.timings.total - step.timings.draft
-        costs.observe(len(step.tree), step.position, seconds)
-
-
-def _bits(tree: DraftTree) -> int:
-    bits = 0
-    for sources in tree.sources:
-        bits |= sources
-    return bits

@@ -18,10 +18,10 @@ from time import perf_counter
 
 import numpy as np
 
-from engines.budget import in_order, prune
 from engines.calibration import Calibration
 from engines.drafters.protocol import Context, Drafter
 from engines.merge import merge
+from engines.planning import in_order, prune
 from engines.step import Proposal, Step, Timings
 from engines.tree import DraftTree, root_only
 

@@ -25,8 +25,8 @@ from app.bench.conversations import Conversation
 from app.bench.past import Past
 from app.tokenising import pieces_of
 from datastores.records import ASSISTANT, Message
-from engines.budget import choose, prune
 from engines.drafters.protocol import Context, Drafter
+from engines.planning import choose, prune
 from engines.replay import Combined, Recorded, Tally, replay
 from engines.step import Step
 from engines.target import Vocabulary

@@ -14,6 +14,7 @@ from app.bench.stores import bench_stores
 from app.bench.table import table
 from app.bench.workload import read_workload
 from app.cli.choices import DrafterNames
+from app.cli.workload_options import workload_options
 from app.engine import equip, load
 from app.options import Options
 
@@ -29,24 +30,7 @@ COLUMNS = {
 
 
 @click.command()
-@click.option(
-    "--workload", required=True, type=click.Path(path_type=Path), help="Chats, one JSON a line."
-)
-@click.option(
-    "--drafters",
-    "sets",
-    multiple=True,
-    help="A set of drafters; may be given again. [default: all]",
-)
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first N chats.", metavar="N")
-@click.option(
-    "--deepen",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Add N layers that change no token but cost as much: a larger model's costs.",
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
+@workload_options(default="all")
 @click.pass_obj
 def growth(
     options: Options,

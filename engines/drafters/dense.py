@@ -44,6 +44,9 @@ class DenseDrafter:
 
     Attributes:
         source: what answers are filed under from the next `begin` on; None: they are not recorded.
+        neighbours: states whose continuations are looked at. DReSD takes 3 for greedy answers and
+            10 for sampled ones…
+        longest: …and 20 or 10 tokens of each (section 5.4).
     """
 
     name = "dense"
@@ -52,6 +55,8 @@ class DenseDrafter:
     def __init__(self, memory: DenseMemory, keeper: DenseKeeper | None = None) -> None:
         """Draft from `memory`; record through `keeper`, if there is one."""
         self.source: str | None = ""
+        self.neighbours = NEIGHBOURS
+        self.longest = LONGEST
         self._memory = memory
         self._keeper = keeper
 
@@ -67,8 +72,8 @@ class DenseDrafter:
     def propose(self, context: Context, limit: int) -> DraftTree:
         """The trie of the neighbours' continuations; nothing while the index is not ready."""
         before = context.tokens[-1 - BACK : -1]
-        length = min(limit, LONGEST)
-        recall = self._memory.recall(context.hidden, context.root, before, NEIGHBOURS, length)
+        length = min(limit, self.longest)
+        recall = self._memory.recall(context.hidden, context.root, before, self.neighbours, length)
         if recall is None or not len(recall.similarities):
             return root_only(context.root)
         weights = _weights(recall)

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.budget import AutoBudget, choose, in_order, prune
+from engines.budget import AutoBudget
 from engines.calibration import Calibration
 from engines.costs import Costs, prior_ratio
 from engines.drafters.protocol import Context
 from engines.gate import LONGEST_PAUSE, Gate
 from engines.merge import BASE, merge
+from engines.planning import choose, in_order, prune
 from engines.sources import PROMPT, RECYCLE, STUDENT
 from engines.step import Proposal, Step, Timings
 from engines.tree import DraftTree, chain, root_only

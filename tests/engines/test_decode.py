@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.budget import AutoBudget, Budget, FixedBudget
+from engines.budget import AutoBudget, Budget
 from engines.calibration import Calibration
 from engines.costs import Costs
 from engines.decode import Ending, decode
 from engines.drafters.prompt import PromptLookup
 from engines.drafters.protocol import Context, Drafter
 from engines.drafters.recycle import TokenRecycling
+from engines.fixed_budget import FixedBudget
 from engines.sampler import Sampling, make_sampler
 from engines.sources import STUDENT
 from engines.step import Step

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from engines.budget import FixedBudget
 from engines.calibration import Calibration
 from engines.chat import Message
 from engines.costs import Costs
@@ -16,6 +15,7 @@ from engines.decode import Ending, decode
 from engines.drafters.prompt import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.recycle import TokenRecycling
+from engines.fixed_budget import FixedBudget
 from engines.llama.model import LlamaModel
 from engines.sampler import Sampling, make_sampler
 from engines.target import Target

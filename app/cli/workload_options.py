@@ -1,0 +1,47 @@
+"""The options that benchmarks over chats share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+Command = Callable[..., Any]
+
+
+def workload_options(default: str) -> Callable[[Command], Command]:
+    """--workload, --drafters (by default the sets named in `default`), --limit, --deepen, --json."""
+    options = (
+        click.option(
+            "--workload",
+            required=True,
+            type=click.Path(path_type=Path),
+            help="Chats, one JSON a line.",
+        ),
+        click.option(
+            "--drafters",
+            "sets",
+            multiple=True,
+            help=f"A set of drafters; may be given again. [default: {default}]",
+        ),
+        click.option(
+            "--limit", type=click.IntRange(min=1), help="Only the first N chats.", metavar="N"
+        ),
+        click.option(
+            "--deepen",
+            type=click.IntRange(min=0),
+            default=0,
+            metavar="N",
+            help="Add N layers that change no token but cost as much: a larger model's costs.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line."),
+    )
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
