@@ -12,7 +12,7 @@ Command = Callable[..., Any]
 
 
 def workload_options(default: str) -> Callable[[Command], Command]:
-    """--workload, --drafters (by default the sets named in `default`), --limit, --deepen, --json."""
+    """--workload, --drafters (the sets in `default` unless given), --limit, --deepen, --json."""
     options = (
         click.option(
             "--workload",
