@@ -108,6 +108,11 @@ class DenseStore:
         sql = "SELECT tokens FROM spans WHERE document = ? ORDER BY block"
         return unpack(b"".join(row["tokens"] for row in self.store.rows(sql, (document,))))
 
+    def latest(self, source: str) -> list[int]:
+        """The token ids of the last document of `source`; none where there is none."""
+        sql = "SELECT max(id) AS id FROM documents WHERE source = ?"
+        return list(self.tokens(self.store.rows(sql, (source,))[0]["id"] or 0))
+
     def missing(self, document: int, generation: Generation | None) -> NDArray[np.int64]:
         """Positions of a document that want a key in `generation` and have none, ascending."""
         number = generation.id if generation else 0

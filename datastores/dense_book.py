@@ -25,6 +25,8 @@ from datastores.dense_memory import DenseMemory
 from datastores.dense_moments import Floats
 from datastores.dense_rows import Encoded, Written
 
+RIPE = 4096
+"""Keys below which little of what is said has been said before."""
 FIRST = 256
 """States the first projection is fitted to: four times the components. On the embedded model its
 drafts are as good as those of one fitted to 20,000 (3.09 against 3.10 tokens per call)."""
@@ -51,6 +53,11 @@ class Status:
     keys: int
     rebuilt: int | None
     explained: float
+
+    @property
+    def ripe(self) -> bool:
+        """Whether there is enough for drafts to be worth much: about 50 answers."""
+        return self.keys >= RIPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +91,8 @@ class DenseBook:
         self._memory = memory
         self._moments = store.moments()
         self._kept = self._judged = self._moments.count
+        self._documents: dict[str, tuple[int, list[int]]] = {}
         self._document = 0
-        self._source = ""
         self._said: list[int] = []
         self._unwritten: dict[int, tuple[int, list[int]]] = {}
         self._fresh: list[_Fresh] = []
@@ -99,13 +106,20 @@ class DenseBook:
         return bool(self._unwritten or held)
 
     def begin(self, source: str, tokens: Sequence[int]) -> None:
-        """An answer starts after `tokens`; it goes on in the same document if those do."""
-        shared = _common(self._said, tokens)
-        if not self._document or source != self._source or shared < len(self._said):
-            self._document = self._store.create_document(source, first=shared)
-            self._source, self._said = source, []
-            self._memory.begin()
-        self._extend(tokens[len(self._said) :])
+        """An answer starts after `tokens`.
+
+        It goes on in the document that was last written here for `source`, if its tokens do; else
+        in a new one, in which only what that one has not is to be encoded. Documents of earlier
+        sessions are left alone: another window may be writing them.
+        """
+        document, said = self._documents.get(source) or (0, self._store.latest(source))
+        shared = _common(said, tokens)
+        if not document or shared < len(said):
+            document, said = self._store.create_document(source, first=shared), []
+            self._documents[source] = document, said
+        self._document, self._said = document, said
+        self._memory.begin(document)
+        self._extend(tokens[len(said) :])
 
     def observe(self, position: int, tokens: Sequence[int], states: Floats) -> None:
         """Tokens of the answer, from `position` of the document on, and the states that produced
@@ -181,10 +195,10 @@ class DenseBook:
     def forget(self, source: str) -> None:
         """Delete the documents of `source`, without a trace."""
         self.flush()
+        if self._documents.pop(source, (0,))[0] == self._document:
+            self.leave()
         for document in self._store.forget(source):
             self._memory.forget(document)
-            if document == self._document:
-                self._document, self._said = 0, []
 
     def status(self) -> Status:
         """How far the index is."""

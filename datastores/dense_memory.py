@@ -32,13 +32,13 @@ class Recall:
     Attributes:
         similarities: float32 [n], cosine of their keys with the state asked for.
         matches: int64 [n], how many tokens before the root agree, up to `BACK`.
-        recent: bool [n], whether they lie in the document that is being written.
+        present: bool [n], whether they lie in the document that is being written.
         continuations: int32 [n, length], what followed; what stands behind a `GAP` means nothing.
     """
 
     similarities: Floats
     matches: NDArray[np.int64]
-    recent: NDArray[np.bool_]
+    present: NDArray[np.bool_]
     continuations: Tokens
 
 
@@ -62,7 +62,7 @@ class DenseMemory:
         self._lock = Lock()
         self._stream = Stream()
         self._loaded: _Loaded | None = None
-        self._recent = 0
+        self._present = 0
 
     def __len__(self) -> int:
         """Keys that can be found."""
@@ -99,15 +99,15 @@ class DenseMemory:
             stream.extend(document, 0, tokens)
         loaded = self._fill(store, generation, stream) if generation else None
         with self._lock:
-            self._stream, self._loaded, self._recent = stream, loaded, stream.end
+            self._stream, self._loaded = stream, loaded
 
     def serve(self, projection: Projection) -> None:
         """Begin with an empty index: the first projection was just fitted."""
         self._loaded = _Loaded(projection, FewIndex(projection.dimensions, projection.scale))
 
-    def begin(self) -> None:
-        """What is added from here on is recent."""
-        self._recent = self._stream.end
+    def begin(self, document: int) -> None:
+        """An answer is being written in `document`: what it holds is present."""
+        self._present = document
 
     def add_tokens(self, document: int, start: int, tokens: Sequence[int]) -> None:
         """Append to a document's stream."""
@@ -169,7 +169,7 @@ class DenseMemory:
         return Recall(
             similarities,
             np.cumprod(same, axis=1).sum(axis=1),
-            places >= self._recent,
+            self._stream.owned(self._present, places),
             tokens[places[:, None] + np.arange(1, length + 1)],
         )
 

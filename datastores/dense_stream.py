@@ -55,6 +55,13 @@ class Stream:
             places[inside] = positions[inside] - first + place
         return places
 
+    def owned(self, document: int, places: Places) -> NDArray[np.bool_]:
+        """Which places lie in a document."""
+        owned = np.zeros(len(places), np.bool_)
+        for _, place, length in self._runs.get(document, ()):
+            owned |= (places >= place) & (places < place + length)
+        return owned
+
     def forget(self, document: int) -> None:
         """Overwrite a document's tokens; what looks at its places finds gaps."""
         for _, place, length in self._runs.pop(document, ()):

@@ -96,6 +96,6 @@ class DenseDrafter:
 def _weights(recall: Recall) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """How much each neighbour resembles the present, in (0, e]."""
     logarithms = (recall.similarities.astype(np.float64) - 1.0) / TEMPERATURE
-    logarithms += MATCH * (recall.matches - BACK) + THIS_CHAT * recall.recent
+    logarithms += MATCH * (recall.matches - BACK) + THIS_CHAT * recall.present
     weights: np.ndarray[tuple[int], np.dtype[np.float64]] = np.exp(logarithms)
     return weights

@@ -102,8 +102,8 @@ def test_what_was_found_live_is_found_after_a_restart(tmp_path: Path) -> None:
         found = find(again.memory, position)
         np.testing.assert_array_equal(found.similarities, recall.similarities)
         np.testing.assert_array_equal(found.continuations, recall.continuations)
-        assert recall.recent.any()
-        assert not found.recent.any()
+        assert recall.present.any()
+        assert not found.present.any()
     again.close()
 
 
@@ -128,6 +128,29 @@ def test_a_chat_goes_on_in_its_document_and_a_new_version_of_it_shares_the_start
     keeper.begin("chat", [*(word(position) for position in range(200)), 1, 2, 3])
     assert keeper.ask(DenseBook.backlog) == [1, 2]
     assert keeper.ask(lambda book: book.wanting(2).positions.tolist()) == [200, 201, 202]
+
+
+def test_chats_in_turns_go_on_in_their_own_documents(keeper: DenseKeeper) -> None:
+    tell(keeper, 300)
+    tell(keeper, 100, source="other")
+    tell(keeper, 320, start=310)
+    tell(keeper, 120, start=100, source="other")
+    assert keeper.ask(DenseBook.status).positions == 319 + 119
+    recall = find(keeper.memory, 115, k=2)
+    assert recall.similarities.min() > 0.99
+    assert recall.matches.tolist() == [8, 8]
+    assert sorted(recall.present.tolist()) == [False, True]
+
+
+def test_a_chat_of_an_earlier_session_is_not_encoded_again(tmp_path: Path) -> None:
+    for start, stop in ((5, 300), (310, 330)):
+        keeper = DenseKeeper(open_store(tmp_path), VOCABULARY)
+        tell(keeper, stop, start=start)
+        keeper.close()
+    store = open_store(tmp_path)
+    (generation,) = store.generations.all()
+    assert store.missing(2, generation).tolist() == list(range(300, 310))
+    store.close()
 
 
 def test_what_belongs_to_no_chat_is_not_recorded(keeper: DenseKeeper) -> None:
