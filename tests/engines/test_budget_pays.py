@@ -1,0 +1,136 @@
+"""The budget in virtual time: the clock moves by what passes cost on a CPU, and nothing else does.
+
+No machine's speed enters: what is tested is the policy. Drafting must pay where the text repeats
+itself, and cost next to nothing where it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from engines import budget, decode, planning
+from engines.budget import AutoBudget, Budget
+from engines.calibration import Calibration
+from engines.costs import Costs, prior_ratio
+from engines.decode import Ending
+from engines.drafters.prompt import PromptLookup
+from engines.drafters.protocol import Context, Drafter
+from engines.drafters.recycle import TokenRecycling
+from engines.fixed_budget import FixedBudget
+from engines.sampler import Sampling, make_sampler
+from engines.sources import STUDENT
+from engines.step import Step
+from engines.target import Rows
+from engines.tree import DraftTree, chain
+from tests.engines.scripted import ScriptedTarget
+
+PASS = 0.010
+"""Seconds of a plain pass."""
+CONSULTATION = 0.0001
+"""Seconds a drafter takes."""
+
+
+class Clock:
+    """Seconds that pass only when somebody works."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class PricedTarget(ScriptedTarget):
+    """The scripted target, at a CPU's prices."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(context_length=4000)
+        self._clock = clock
+
+    def verify(self, tree: DraftTree) -> Rows:
+        """Verify, and let time pass."""
+        self._clock.now += PASS * prior_ratio(len(tree))
+        return super().verify(tree)
+
+
+class Priced:
+    """A drafter whose work takes time."""
+
+    def __init__(self, drafter: Drafter, clock: Clock) -> None:
+        self.name = drafter.name
+        self.learns_from = drafter.learns_from
+        self.begin = drafter.begin
+        self.observe = drafter.observe
+        self._propose = drafter.propose
+        self._clock = clock
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """Propose, and let time pass."""
+        self._clock.now += CONSULTATION
+        return self._propose(context, limit)
+
+
+class Liar:
+    """Always wrong and always sure."""
+
+    name = "student"
+    learns_from = 0
+
+    def begin(self, context: Context) -> None:
+        """Nothing."""
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """The token that never comes."""
+        return chain(context.root, [62] * min(limit, 5), STUDENT, 0.95)
+
+    def observe(self, step: Step) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    for module in (budget, decode, planning):
+        monkeypatch.setattr(module, "perf_counter", made)
+    return made
+
+
+def seconds(clock: Clock, drafters: Sequence[Drafter], policy: Budget, sampling: Sampling) -> float:
+    """Virtual time of one long answer."""
+    target = PricedTarget(clock)
+    for _ in target.prefill([1, 2, 3]):
+        pass
+    started = clock.now
+    draw = make_sampler(sampling)
+    priced = [Priced(drafter, clock) for drafter in drafters]
+    ending = Ending(frozenset({-1}), 1500)
+    for _ in decode.decode(target, priced, policy, draw, ending):
+        pass
+    return clock.now - started
+
+
+def speedup(clock: Clock, drafters: Sequence[Drafter], sampling: Sampling) -> float:
+    plain = seconds(clock, [], FixedBudget(0, Costs(), Calibration()), sampling)
+    return plain / seconds(clock, drafters, AutoBudget(Costs(), Calibration()), sampling)
+
+
+GREEDY = Sampling(temperature=0.0)
+WILD = Sampling(temperature=12.0, top_k=0, top_p=1.0, min_p=0.0, seed=4)
+
+
+def test_drafting_pays_where_the_text_repeats_itself(clock: Clock) -> None:
+    assert speedup(clock, [PromptLookup(), TokenRecycling()], GREEDY) > 2.0
+
+
+@pytest.mark.parametrize("liar", [False, True])
+def test_drafting_costs_next_to_nothing_where_nothing_comes_again(clock: Clock, liar: bool) -> None:
+    drafters: list[Drafter] = [PromptLookup(), TokenRecycling()]
+    if liar:
+        drafters.append(Liar())
+    assert speedup(clock, drafters, WILD) >= 0.97
+
+
+def test_a_liar_does_not_spoil_the_others(clock: Clock) -> None:
+    assert speedup(clock, [PromptLookup(), TokenRecycling(), Liar()], GREEDY) > 1.8
