@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from app.importing.material import Flaw, Reader
 from app.importing.readers import chatgpt, claude, messages, own, sharegpt
-from app.importing.records import records
+from app.importing.records import items, records
 from datastores.documents import CHATS, Document
+from datastores.errors import InputError
 from datastores.library import Library
 from tests.app.importing import texts
 from tests.app.importing.conftest import Importer
@@ -175,6 +177,26 @@ def test_an_export_cut_short_gives_what_came_before(folder: Path, imported: Impo
     report = imported(folder)
     assert 10 < report.documents < 30
     assert report.skipped == {"damaged or truncated JSON": ["conversations.json"]}
+    again = imported(folder)
+    assert (again.documents, again.unchanged) == (0, report.documents)
+    assert again.skipped == report.skipped
+    (folder / "conversations.json").write_text(export)
+    assert imported(folder).documents == 39 - report.documents
+
+
+def test_an_entry_that_is_too_large_is_not_read_to_its_end() -> None:
+    small, large = b'{"a": 1}', b'{"a": "' + b"x" * 10**6 + b'"}'
+    stream = io.BytesIO(b"[" + b",".join([small, small, large, small]) + b"]")
+    entries = items(stream, "item", limit=2**17)
+    assert [next(entries), next(entries)] == [{"a": 1}, {"a": 1}]
+    with pytest.raises(InputError, match="an entry larger than"):
+        next(entries)
+    assert stream.tell() < 2**18
+
+
+def test_many_small_entries_are_no_large_one() -> None:
+    stream = io.BytesIO(b"[" + b",".join([b'{"a": 1}'] * 50_000) + b"]")
+    assert len(list(items(stream, "item", limit=2**17))) == 50_000
 
 
 def test_an_export_in_its_zip_is_its_conversations_only(
