@@ -1,6 +1,6 @@
-"""Deleting a chat, or making it private: its words leave every store, not only the history.
+"""Deleting a chat, making it private, forgetting a source: the words leave every store.
 
-Owns the order of things. What stores may hold is what the history still offers, so each one forgets
+Owns the order of things. What stores may hold is what history and library still offer; each forgets
 by comparing, and a forgetting that was interrupted is made good by the next. A kind of store takes
 part by its line in `FORGETTERS`.
 """
@@ -18,6 +18,7 @@ from app.projection import forget_everywhere
 from app.seclusion import CHAT, source_of
 from datastores.dense_forgetting import retain
 from datastores.history import History
+from datastores.library import Library
 from engines.drafters.recycle import TokenRecycling
 
 Forgetter = Callable[[Locations, History], object]
@@ -54,6 +55,20 @@ def make_private(
     """
     history.set_private(chat, True)
     _forget(history, locations, chat, engine)
+
+
+def forget_source(library: Library, history: History, locations: Locations, path: str) -> None:
+    """Forget the imported source `path` in every store; texts that another one has too stay.
+
+    Raises:
+        InputError: there is no such source.
+        StoreError: it is forgotten, but its bytes are not all gone: the next call, for any source,
+            goes on.
+    """
+    library.forget(path)
+    with ExitStack() as steps:
+        steps.callback(forget_gone, history, locations)
+        steps.callback(library.erase)
 
 
 def forget_gone(history: History, locations: Locations) -> None:

@@ -47,7 +47,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _yield_to_others() -> None:
     """Run only where nobody else wants to."""
-    os.nice(NICEST)
+    if sys.platform != "win32":
+        os.nice(NICEST)
     if sys.platform == "linux":
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 

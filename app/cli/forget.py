@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -11,7 +11,7 @@ import click
 from app.cli.library import opened
 from app.cli.projecting import project
 from app.cli.terminal import Status, amount
-from app.forgetting import forget_gone
+from app.forgetting import forget_source
 from app.importing.walk import stored
 from app.locations import Locations, locate
 from app.options import Options
@@ -42,22 +42,9 @@ def forget(options: Options, source: str) -> None:
 
 
 def _forgotten(source: str, locations: Locations) -> Source:
-    """Forget the source in every store, one that fails not keeping the others from it.
-
-    Raises:
-        InputError: there is no such source.
-        StoreError: it is forgotten, but another process keeps its bytes from going; the next
-            `forget` or deletion goes on.
-    """
-    with (
-        opened(locations) as library,
-        closing(History.open(locations.history)) as history,
-        ExitStack() as steps,
-    ):
+    with opened(locations) as library, closing(History.open(locations.history)) as history:
         found = named(source, library)
-        library.forget(found.path)
-        steps.callback(forget_gone, history, locations)
-        steps.callback(library.erase)
+        forget_source(library, history, locations, found.path)
     return found
 
 

@@ -134,14 +134,20 @@ def test_a_worker_that_takes_too_long_is_replaced() -> None:
             worker.extract("html", slow)
     finally:
         worker.close()
-    patient = Worker()
+
+
+def test_a_worker_that_dies_is_replaced() -> None:
+    worker = Worker()
     try:
-        assert patient.extract("html", b"<html><p>x") == "x"
-        patient._process.kill()  # type: ignore[union-attr]
-        patient._process.wait()  # type: ignore[union-attr]
-        assert patient.extract("html", b"<html><p>y") == "y"
+        with pytest.raises(InputError, match="breaks its reader"):
+            worker.extract("nothing it knows", b"<html>")
+        assert worker.extract("html", b"<html><p>x") == "x"
+        assert worker._process is not None
+        worker._process.kill()
+        worker._process.wait()
+        assert worker.extract("html", b"<html><p>y") == "y"
     finally:
-        patient.close()
+        worker.close()
 
 
 def test_notebooks_give_runs_of_cells_of_one_kind() -> None:
