@@ -65,7 +65,13 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """`file` was read to its end and holds `count` documents; `digest` is that of its bytes."""
+    """`file` was read to its end.
+
+    Attributes:
+        digest: of its bytes, so that it need not be read again; empty where it should be, since
+            something in it could not be used.
+        count: documents found in it.
+    """
 
     source: str
     file: str
@@ -81,7 +87,7 @@ class Source:
         path: the absolute path that was given; its name for ever.
         files, documents, characters: what is stored of it.
         kinds: the kinds of its parts, in alphabetical order.
-        whole: false while files of it are only partly stored.
+        whole: false where reading a file was stopped half-way.
     """
 
     path: str

@@ -47,11 +47,11 @@ class Library:
         ]
 
     def known(self, source: str, file: str, digest: str) -> int:
-        """How many documents of `file` are stored, if it was read whole with `digest`; else 0."""
+        """How many documents of `file` are stored, if it is finished with `digest`; else 0."""
         sql = """
             SELECT count(*) AS number FROM files JOIN documents
             ON documents.source = files.source AND documents.file = files.name
-            WHERE files.source = ? AND files.name = ? AND files.digest = ?
+            WHERE files.source = ? AND files.name = ? AND files.digest = ? AND finished
         """
         return int(self.store.rows(sql, (source, file, digest))[0]["number"])
 
@@ -107,7 +107,7 @@ _SOURCES = """
          WHERE source = path) AS characters,
         (SELECT coalesce(group_concat(DISTINCT kind), '') FROM documents JOIN parts USING (text)
          WHERE source = path) AS kinds,
-        NOT EXISTS (SELECT 1 FROM files WHERE source = path AND digest = '') AS whole
+        NOT EXISTS (SELECT 1 FROM files WHERE source = path AND NOT finished) AS whole
     FROM sources ORDER BY path
 """
 
@@ -131,10 +131,11 @@ def _put(db: Database, entry: Put) -> bool:
 
 
 def _open_file(db: Database, source: str, file: str) -> None:
-    """Note that `file` is being read: without a digest it counts as not read whole."""
+    """Note that `file` is being read."""
     db.conn.execute("INSERT OR IGNORE INTO sources VALUES (?)", (source,))
     db.conn.execute(
-        "INSERT INTO files VALUES (?, ?, '') ON CONFLICT DO UPDATE SET digest = ''", (source, file)
+        "INSERT INTO files VALUES (?, ?, '', 0) ON CONFLICT DO UPDATE SET finished = 0",
+        (source, file),
     )
 
 
@@ -151,11 +152,15 @@ def _store_text(db: Database, digest: bytes, document: Document) -> None:
 
 
 def _finish(db: Database, entry: Done) -> None:
-    """Drop what an earlier state of the file had beyond its end, and note that it is whole."""
-    beyond = "DELETE FROM documents WHERE source = ? AND file = ? AND position >= ?"
-    db.conn.execute(beyond, (entry.source, entry.file, entry.count))
-    whole = "UPDATE files SET digest = ? WHERE source = ? AND name = ?"
-    db.conn.execute(whole, (entry.digest, entry.source, entry.file))
+    """Note that the file is finished, and drop what it once had beyond its end.
+
+    Where something in it could not be used, its end may be a part that is damaged now: that stays.
+    """
+    if entry.digest:
+        beyond = "DELETE FROM documents WHERE source = ? AND file = ? AND position >= ?"
+        db.conn.execute(beyond, (entry.source, entry.file, entry.count))
+    finished = "UPDATE files SET digest = ?, finished = 1 WHERE source = ? AND name = ?"
+    db.conn.execute(finished, (entry.digest, entry.source, entry.file))
 
 
 def _listed(names: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ def _sources_and_texts(db: Database) -> None:
             source TEXT NOT NULL REFERENCES sources(path) ON DELETE CASCADE,
             name TEXT NOT NULL,
             digest TEXT NOT NULL,
+            finished INTEGER NOT NULL,
             PRIMARY KEY (source, name)
         ) WITHOUT ROWID;
         CREATE TABLE texts (

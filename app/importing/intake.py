@@ -33,7 +33,7 @@ class Intake:
         self._store_if_due()
 
     def finish(self, source: str, file: str, digest: str, count: int) -> None:
-        """Note that a file was read whole."""
+        """Note that a file was read to its end, as in `Done`."""
         self._group.append(Done(source, file, digest, count))
         self._store_if_due()
 

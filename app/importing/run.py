@@ -96,16 +96,16 @@ def _file(
     if known:
         intake.pass_over(known)
         return
-    count, whole = 0, True
+    count = 0
     for outcome in documents(material, readers):
         if isinstance(outcome, Flaw):
-            whole = False
+            digest = ""
             yield outcome
         else:
             intake.put(item.source, item.file, count, outcome)
             count += 1
             yield None
-    if whole and count:
+    if count:
         intake.finish(item.source, item.file, digest, count)
 
 

@@ -58,6 +58,14 @@ def test_a_file_is_known_when_it_was_read_whole_and_did_not_change(library: Libr
     assert library.known("s", "f", "another") == 0
 
 
+def test_a_flawed_file_is_finished_but_read_again(library: Library) -> None:
+    _store(library, "s", "a", "b", file="f")
+    library.write([Put("s", "f", 0, _page("c")), Done("s", "f", "", 1)])
+    assert library.sources()[0].whole
+    assert library.known("s", "f", "digest") == 0
+    assert library.digests() == sorted([_page("c").digest, _page("b").digest])
+
+
 def test_a_file_that_became_shorter_loses_its_end(library: Library) -> None:
     _store(library, "s", "a", "b", "c")
     _store(library, "s", "a")

@@ -228,6 +228,8 @@ def test_hostile_files_are_all_named_and_the_good_ones_imported(
     report = imported(folder)
     named = {name: reason for reason, names in report.skipped.items() for name in names}
     assert named == expected
+    assert imported(folder).skipped == report.skipped
+    assert all(source.whole for source in library.sources())
     assert set(stored(library)) == {
         "000.md", "001.md", "002.md", "good.zip/in zip.md", "good.zip/deeper/too.md",
         "traversal.zip/fine.md", "traversal.tar.gz/fine too.md", "mixed.txt", "line 1",
