@@ -39,6 +39,7 @@ class Answer:
 
     Attributes:
         message: id of the stored message; None until it is known.
+        version: which of its versions this is; empty for the only one.
         finish: how it ended; `GROWING` while it does not.
         status: what is going on before the first word.
         note: what a reader should know before it; empty for nothing.
@@ -48,6 +49,7 @@ class Answer:
 
     def __init__(self, text: str = "", finish: str = GROWING, message: int | None = None) -> None:
         self.message = message
+        self.version = ""
         self.finish = finish
         self.status = ""
         self.note = ""
@@ -87,6 +89,8 @@ class Answer:
             rows += [*([Row([])] if rows else []), _line(ending, frame, "warning")]
         if self.status:
             rows.append(_line(self.status, frame, "dim"))
+        if self.version:
+            rows += [Row([]), _line(self.version, frame, "dim")]
         return [*rows, Row([])]
 
     def _reasoning(self, parts: Parts, frame: Frame, above: int) -> list[Row]:

@@ -21,6 +21,7 @@ class Command:
         help: one line on what it does.
         action: the action of the chat screen that it runs.
         key: keys that run it, separated by commas; empty for none.
+        priority: whether the key is taken from the prompt, which edits text with it otherwise.
     """
 
     id: str
@@ -28,10 +29,11 @@ class Command:
     help: str
     action: str
     key: str = ""
+    priority: bool = False
 
     def binding(self) -> Binding:
         """The binding of its keys."""
-        return Binding(self.key, self.action, self.title, id=self.id)
+        return Binding(self.key, self.action, self.title, id=self.id, priority=self.priority)
 
 
 COMMANDS = (
@@ -57,6 +59,19 @@ COMMANDS = (
     Command("chat.newer", "Newer chat", "Go up in the list of chats", "step(-1)", "alt+up"),
     Command("chat.older", "Older chat", "Go down in the list of chats", "step(1)", "alt+down"),
     Command("answer.stop", "Stop", "Stop the answer; what was written stays", "stop", "escape"),
+    Command(
+        "answer.again", "Answer again", "Have the last question answered anew", "again", "ctrl+r"
+    ),
+    Command(
+        "question.edit",
+        "Edit a question",
+        "Change the last question; again: the one before",
+        "edit",
+        "ctrl+e",
+        priority=True,
+    ),
+    Command("version.older", "Older version", "Read an older version", "version(-1)", "alt+left"),
+    Command("version.newer", "Newer version", "Read a newer version", "version(1)", "alt+right"),
     Command("scroll.start", "First message", "Scroll to the start", "start", "ctrl+home"),
     Command("scroll.end", "Last message", "Scroll to the end", "end", "ctrl+end"),
     Command("theme", "Change the colours", "Choose a theme, dark or light", "theme"),
@@ -65,7 +80,15 @@ COMMANDS = (
     Command("quit", "Quit", "Leave; everything written is kept", "quit", "ctrl+q"),
 )
 
-_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "up": "↑", "down": "↓"}
+_NAMES = {
+    "escape": "Esc",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+}
 
 
 def shown(key: str) -> str:

@@ -14,8 +14,8 @@ from textual.app import ComposeResult
 from textual.containers import Center, Vertical
 
 from app.figures import Figures
-from app.interface.answer import GROWING, Answer
-from app.interface.entries import Question
+from app.interface.answer import GROWING
+from app.interface.editing import Edit
 from app.interface.live import Live
 from app.interface.messages import (
     Arrived,
@@ -28,13 +28,14 @@ from app.interface.outbox import Outbox, Pacer
 from app.interface.panel import Panel
 from app.interface.prompt import Prompt
 from app.interface.talk import Model, Talk, Turn
-from app.interface.thread import asked, entries, greeting, parent_of_next, until
+from app.interface.thread import Thread, asked, entries, greeting, read, settle, until
 from app.interface.topbar import TopBar
 from app.interface.transcript import Transcript
+from app.interface.turns import asking, editing, other_version, question_before, regenerating
 from app.sanitise import one_line
 from datastores.errors import SpecchatError
 from datastores.history import History
-from datastores.records import ASSISTANT, INTERRUPTED, Message
+from datastores.records import ASSISTANT, INTERRUPTED
 
 BUSY = "an answer is still being written: Esc stops it; then send again"
 LOADING = "loading the model…"
@@ -61,7 +62,8 @@ class Conversation(Vertical):
         self._live = Live(figures, lambda: self.post_message(FiguresChanged()))
         self._pacer = Pacer()
         self._waiting = False
-        self._thread: list[Message] = []
+        self._thread = Thread()
+        self._edit = Edit()
         self._unsent: dict[int | None, str] = {}
 
     def compose(self) -> ComposeResult:
@@ -95,17 +97,17 @@ class Conversation(Vertical):
         try:
             if message is not None and not self._is_being_answered(chat):
                 self._history.bring_in_view(message)
-            messages = self._history.thread(chat) if chat is not None else []
+            thread = read(self._history, chat)
         except SpecchatError as error:
             self.complain(error)
             return
+        self._edit.leave(self.prompt)
         self._unsent[self.chat], self.chat = self.prompt.text, chat
-        self._take_over(messages)
+        self._take_over(thread)
         self._show_thread()
         if message is not None:
             self.transcript.go_to(message)
-        self.prompt.text = self._unsent.pop(chat, "")
-        self.prompt.move_cursor(self.prompt.document.end)
+        self.prompt.write(self._unsent.pop(chat, ""))
         self.prompt.focus()
         self.post_message(ChatsChanged())
 
@@ -118,7 +120,35 @@ class Conversation(Vertical):
             self.bar.state = "stopping…"
             self.talk.stop()
         else:
+            self._edit.leave(self.prompt)
             self.prompt.focus()
+
+    def regenerate(self) -> None:
+        """Have the last question of the thread answered once more."""
+        turn = regenerating(self._thread.messages)
+        if self.talk.turn is not None:
+            self.complain(BUSY)
+        elif turn is not None:
+            self._edit.leave(self.prompt)
+            self._begin(turn)
+
+    def edit(self) -> None:
+        """Put the last question into the prompt to be changed; again: the one before it."""
+        question = question_before(self._thread.messages, self._edit.question)
+        if self.talk.turn is not None:
+            self.complain(BUSY)
+        elif question is not None:
+            self._edit.enter(self.prompt, question, question.content)
+            self.transcript.go_to(question.id)
+
+    def walk(self, step: int) -> None:
+        """Read another version of the lowest message that has one `step` places on."""
+        thread = self._thread
+        version = other_version(thread.messages, thread.versions, step)
+        if self.talk.turn is not None:
+            self.complain(BUSY)
+        elif version is not None:
+            self.open(self.chat, version)
 
     def on_key(self, event: events.Key) -> None:
         """What is typed elsewhere is meant for the prompt."""
@@ -142,7 +172,7 @@ class Conversation(Vertical):
         self.bar.model = model.name
         if self.bar.state == LOADING:
             self.bar.state = ""
-        if not self._thread and self.talk.turn is None:
+        if not self._thread.messages and self.talk.turn is None:
             self._show_thread()
 
     @on(Submitted)
@@ -155,19 +185,24 @@ class Conversation(Vertical):
         except SpecchatError as error:
             self.complain(error)
             return
-        self.talk.turn = turn
         self.prompt.clear()
+        self._edit.leave(self.prompt)
+        self._begin(turn)
+
+    def _begin(self, turn: Turn) -> None:
+        turn.answer.status = "" if self.talk.model else "waiting for the model to be loaded…"
+        self.talk.turn = turn
         self.prompt.border_subtitle = STOPS
         self._show_thread()
         self._see_through(turn)
 
     def _next_turn(self, text: str) -> Turn:
-        """A turn for `text` at the end of the open chat, or in a new one."""
+        """A turn for `text`: as the edited question, at the end of the chat, or in a new one."""
+        if self._edit.question is not None:
+            return editing(self._thread.messages, self._edit.question, text)
         if self.chat is None:
             self.chat = self._history.create_chat().id
-        answer = Answer()
-        answer.status = "" if self.talk.model else "waiting for the model to be loaded…"
-        return Turn(self.chat, parent_of_next(self._thread), text, Question(text), answer)
+        return asking(self.chat, self._thread.messages, text)
 
     @work
     async def _see_through(self, turn: Turn) -> None:
@@ -187,25 +222,37 @@ class Conversation(Vertical):
     def _settle(self, turn: Turn) -> None:
         """Take over what is stored, and give back a question that came to nothing."""
         try:
-            messages = self._history.thread(turn.chat)
+            thread = read(self._history, turn.chat)
+            last = thread.messages[-1] if thread.messages else None
+            answered = last is not None and last.role == ASSISTANT and last.id != turn.before
+            if not answered and turn.edited is not None and turn.before is not None:
+                self._history.set_active(turn.chat, turn.before)
+                thread = read(self._history, turn.chat)
         except SpecchatError as error:
             self.complain(error)
             return
-        answered = bool(messages) and messages[-1].role == ASSISTANT
-        if not answered or messages[-1].id == turn.parent:
-            self._give_back(turn, until(messages, turn.parent))
+        if not answered:
+            self._give_back(turn, thread)
         elif turn.chat == self.chat:
-            self._take_over(messages)
+            self._take_over(thread)
+            settle(thread, turn)
+            self.transcript.update_entry(turn.question)
+            self.transcript.update_entry(turn.answer)
         self.post_message(ChatsChanged())
 
-    def _give_back(self, turn: Turn, messages: list[Message]) -> None:
+    def _give_back(self, turn: Turn, thread: Thread) -> None:
         """Put the question back where it was written."""
-        if turn.chat == self.chat:
-            self._take_over(messages)
-            self._show_thread()
-            self.prompt.put_back(turn.text)
-        else:
+        if turn.chat != self.chat:
             self._unsent[turn.chat] = turn.text
+            return
+        if turn.text and turn.edited is None:
+            thread = Thread(until(thread.messages, turn.parent), thread.versions)
+        self._take_over(thread)
+        self._show_thread()
+        if turn.edited is not None:
+            self._edit.enter(self.prompt, turn.edited, turn.text)
+        elif turn.text:
+            self.prompt.put_back(turn.text)
 
     def _show_thread(self) -> None:
         """Show the open chat: what is stored, the turn at hand, or a greeting."""
@@ -213,9 +260,9 @@ class Conversation(Vertical):
         hint = self.talk.model.hint if self.talk.model else ""
         self.transcript.show(entries(self._thread, turn) or [greeting(hint)])
 
-    def _take_over(self, messages: list[Message]) -> None:
-        self._thread = messages
-        self.prompt.remember(asked(messages))
+    def _take_over(self, thread: Thread) -> None:
+        self._thread = thread
+        self.prompt.remember(asked(thread.messages))
 
     @on(Arrived)
     def _drain(self) -> None:

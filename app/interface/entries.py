@@ -25,22 +25,30 @@ class Entry(Protocol):
 
 
 class Question:
-    """What the person said."""
+    """What the person said.
+
+    Attributes:
+        message: id of the stored message; None until it is known.
+        version: which of its versions this is; empty for the only one.
+    """
 
     def __init__(self, text: str, message: int | None = None) -> None:
         self.text = clean(text)
         self.message = message
-        self._frame: Frame | None = None
+        self.version = ""
+        self._laid_out_for: tuple[Frame, str] | None = None
         self._rows: list[Row] = []
 
     def rows(self, frame: Frame) -> list[Row]:
-        if frame != self._frame:
-            self._frame, self._rows = frame, self._laid_out(frame)
+        if (frame, self.version) != self._laid_out_for:
+            self._laid_out_for, self._rows = (frame, self.version), self._laid_out(frame)
         return self._rows
 
     def _laid_out(self, frame: Frame) -> list[Row]:
         look = frame.look
         lines = look.lines(Text(self.text, overflow="fold", tab_size=4), frame.width)
+        if self.version:
+            lines.append([Segment(self.version, look["dim"])])
         bar = Segment(BAR, look["question-bar"])
         return [*(Row(line, bar, look["question"]) for line in lines), Row([])]
 

@@ -47,11 +47,15 @@ class Prompt(TextArea):
         self._asked = [clean(text) for text in asked]
         self._recalled = None
 
+    def write(self, text: str) -> None:
+        """Stand for another text, the cursor at its end."""
+        self.text = clean(text)
+        self.move_cursor(self.document.end)
+
     def put_back(self, text: str) -> None:
         """Return a text that could not be sent, before whatever was written since."""
         written = self.text
-        self.text = clean(f"{text}\n{written}" if written.strip() else text)
-        self.move_cursor(self.document.end)
+        self.write(f"{text}\n{written}" if written.strip() else text)
 
     def action_send(self) -> None:
         if self.text.strip():

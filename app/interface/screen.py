@@ -136,6 +136,16 @@ class ChatScreen(Screen[None]):
     def action_stop(self) -> None:
         self.conversation.stop()
 
+    def action_again(self) -> None:
+        self.conversation.regenerate()
+
+    def action_edit(self) -> None:
+        self.conversation.edit()
+
+    def action_version(self, step: int) -> None:
+        """Read the version `step` places on."""
+        self.conversation.walk(step)
+
     def action_start(self) -> None:
         self.conversation.transcript.go_to_start()
 

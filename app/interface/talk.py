@@ -18,6 +18,7 @@ from app.interface.answer import Answer
 from app.interface.entries import Question
 from app.interface.outbox import Outbox
 from datastores.errors import ModelError
+from datastores.records import Message
 
 PATIENCE = 1.0
 """Seconds that leaving waits for the model to stop where it is."""
@@ -27,6 +28,10 @@ class Answers(Protocol):
     """What the conversation asks of `app.assistant.Assistant`."""
 
     def answer(self, chat: int, parent: int | None, text: str) -> Iterator[Event]: ...
+
+    def edit(self, message: int, text: str) -> Iterator[Event]: ...
+
+    def regenerate(self, answer: int) -> Iterator[Event]: ...
 
     def stop(self) -> None: ...
 
@@ -54,7 +59,10 @@ class Turn:
 
     Attributes:
         parent: the message it follows.
-        text: what was asked, as it was typed.
+        text: what was asked, as it was typed; empty where a stored question is answered again.
+        begin: asks it.
+        before: the last message on the thread before it.
+        edited: the question this is another version of; None for any other turn.
     """
 
     chat: int
@@ -62,6 +70,9 @@ class Turn:
     text: str
     question: Question
     answer: Answer
+    begin: Callable[[Answers], Iterator[Event]]
+    before: int | None = None
+    edited: Message | None = None
 
 
 class Talk:
@@ -133,7 +144,7 @@ class Talk:
     def _answer(self, turn: Turn) -> None:
         if self.model is None:
             raise ModelError("there is no model to ask: start specchat with another --model")
-        for event in self.model.answers.answer(turn.chat, turn.parent, turn.text):
+        for event in turn.begin(self.model.answers):
             self._outbox.put(event)
             if self._stopped:
                 # Said before the answer began, it was not heard.

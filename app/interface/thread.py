@@ -1,12 +1,14 @@
-"""A stored thread of messages as entries of the transcript. Pure functions."""
+"""A stored thread of messages, and how it becomes entries of the transcript."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from app.interface.answer import Answer
 from app.interface.entries import Entry, Greeting, Question
 from app.interface.talk import Turn
+from datastores.history import History
 from datastores.records import ASSISTANT, STREAMING, USER, Message
 
 ELSEWHERE = "interrupted"
@@ -26,11 +28,32 @@ def greeting(hint: str) -> Greeting:
     return Greeting((*GREETING, "", *((hint, "") if hint else ()), KEYS))
 
 
-def entries(messages: Sequence[Message], turn: Turn | None) -> list[Entry]:
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """The messages being read, oldest first, and all versions of those that have others."""
+
+    messages: list[Message] = field(default_factory=list)
+    versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def place(self, message: int) -> str:
+        """Which of its versions a message is: `‹ 2/3 ›`; empty for the only one."""
+        known = self.versions.get(message)
+        return f"‹ {known.index(message) + 1}/{len(known)} ›" if known else ""
+
+
+def read(history: History, chat: int | None) -> Thread:
+    """The thread of a chat; an empty one for None.
+
+    Raises:
+        InputError, StoreError: it cannot be read.
+    """
+    return Thread() if chat is None else Thread(history.thread(chat), history.versions(chat))
+
+
+def entries(thread: Thread, turn: Turn | None) -> list[Entry]:
     """The entries of a thread; those of the `turn` at hand are live."""
-    if turn is not None:
-        messages = until(messages, turn.parent)
-    shown = [entry for message in messages if (entry := _entry(message))]
+    messages = thread.messages if turn is None else until(thread.messages, turn.parent)
+    shown = [entry for message in messages if (entry := _entry(message, thread))]
     if turn is not None:
         shown += [turn.question, turn.answer]
     return shown
@@ -55,10 +78,21 @@ def asked(messages: Sequence[Message]) -> list[str]:
     return [message.content for message in messages if message.role == USER]
 
 
-def _entry(message: Message) -> Entry | None:
+def settle(thread: Thread, turn: Turn) -> None:
+    """Tell the entries of a `turn` that is over, the last two of `thread`, what they became."""
+    live: tuple[Question | Answer, ...] = (turn.question, turn.answer)
+    for entry, message in zip(live, thread.messages[-2:], strict=True):
+        entry.message, entry.version = message.id, thread.place(message.id)
+
+
+def _entry(message: Message, thread: Thread) -> Entry | None:
+    entry: Question | Answer
     if message.role == USER:
-        return Question(message.content, message.id)
-    if message.role == ASSISTANT:
+        entry = Question(message.content, message.id)
+    elif message.role == ASSISTANT:
         finish = ELSEWHERE if message.finish == STREAMING else message.finish
-        return Answer(message.content, finish, message.id)
-    return None
+        entry = Answer(message.content, finish, message.id)
+    else:
+        return None
+    entry.version = thread.place(message.id)
+    return entry

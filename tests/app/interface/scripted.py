@@ -67,15 +67,27 @@ class ScriptedAssistant:
         self._stop.set()
 
     def answer(self, chat: int, parent: int | None, text: str) -> Iterator[Event]:
-        self._stop.clear()
         self.asked.append(text)
-        script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
         question = self.history.add_message(chat, parent, USER, text)
         if not self.history.chat(chat).title:
             self.history.rename(chat, text[:60])
+        yield from self._respond(chat, question.id)
+
+    def edit(self, message: int, text: str) -> Iterator[Event]:
+        edited = self.history.message(message)
+        yield from self.answer(edited.chat, edited.parent, text)
+
+    def regenerate(self, answer: int) -> Iterator[Event]:
+        given = self.history.message(answer)
+        assert given.parent is not None
+        yield from self._respond(given.chat, given.parent)
+
+    def _respond(self, chat: int, question: int) -> Iterator[Event]:
+        self._stop.clear()
+        script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
         if script.fails is not None and not script.passes:
             raise script.fails
-        answer = self.history.add_message(chat, question.id, ASSISTANT, "", finish="")
+        answer = self.history.add_message(chat, question, ASSISTANT, "", finish="")
         said, finish = "", "interrupted"
         try:
             for event in events_of(script, self._stop):

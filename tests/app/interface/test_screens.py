@@ -169,3 +169,21 @@ def test_a_failure(stage: Make, snap_compare: Compare) -> None:
         made.conversation.complain("model.gguf is truncated: fetch it again, or choose --model")
 
     assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_versions(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await before(made, "ctrl+r")(pilot)
+        await until(pilot, lambda: made.conversation.talk.turn is None)
+        await pilot.press("ctrl+e")
+        await type_in(pilot, made, " And a file?")
+        await pilot.press("enter")
+        await until(pilot, lambda: len(made.assistant.asked) == 2)
+        await until(pilot, lambda: made.conversation.talk.turn is None)
+        await pilot.press("alt+left", "ctrl+e")
+        await pilot.pause()
+
+    assert snap_compare(made.app, terminal_size=size, run_before=act)
