@@ -9,17 +9,20 @@ kinds that cannot look for it fetch `FETCHED` and keep what fits, as DReSD does.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.bench.dense_kinds import KINDS, Kind, Places
 from app.bench.dense_material import Block, Material
 from datastores.dense import DenseStore
 from datastores.dense_codec import Projection
+from datastores.dense_moments import Floats
 from datastores.dense_rows import Encoded, Written
 
 NEAREST = 10
@@ -35,13 +38,30 @@ TOKEN = 4.0
 """Bytes of a token id, which a kind with a file of its own must keep besides."""
 
 
-def measure(material: Material, name: str) -> dict[str, object]:
-    """One row of `bench dense --json`."""
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What brute force says of a material's queries.
+
+    Attributes:
+        nearest: of each query, the ten nearest keys.
+        filtered: the ten nearest that led to the query's token; fewer where there are fewer.
+        tokens: the token each key led to.
+    """
+
+    nearest: list[Places]
+    filtered: list[Places]
+    tokens: NDArray[np.int64]
+
+
+def measure(material: Material, truth: Truth, name: str) -> dict[str, object]:
+    """One row of `bench dense --json`: a kind of index over some material."""
     kind = KINDS[name](material)
     seconds = _build(kind, material)
     queries = material.queries
     found, times = _search(kind, queries)
-    mine = kind.partitioned
+    right = [
+        mine[truth.tokens[mine] == token] for mine, token in zip(found, queries.tokens, strict=True)
+    ]
     key_bytes = kind.key_bytes()
     return {
         "material": material.name,
@@ -51,12 +71,49 @@ def measure(material: Material, name: str) -> dict[str, object]:
         "vectors": material.size,
         "explained": material.explained,
         "mrr": _reciprocal_rank(kind, next(material.blocks())),
-        "recall_at_10": _recall(found, _truth(material, queries, partitioned=mine)),
-        "filtered_recall_at_10": _filtered_recall(found, material, queries),
+        "recall_at_10": _recall(found, truth.filtered if kind.partitioned else truth.nearest),
+        "filtered_recall_at_10": _recall(right, truth.filtered),
         "search_ms_median": 1e3 * median(times),
         "bytes_per_token": stored_bytes(material) if key_bytes is None else key_bytes + TOKEN,
         "build_per_second": material.size / seconds,
     }
+
+
+def ground_truth(material: Material) -> Truth:
+    """Compare every query with every key."""
+    queries = material.queries
+    nearest, filtered, tokens = _Best(len(queries.keys)), _Best(len(queries.keys)), []
+    for block in material.blocks():
+        similar = queries.keys @ block.keys.T
+        nearest.see(similar)
+        similar[queries.tokens[:, None] != block.tokens[None, :]] = -np.inf
+        filtered.see(similar)
+        tokens.append(block.tokens)
+    return Truth(nearest.places(), filtered.places(), np.concatenate(tokens))
+
+
+class _Best:
+    """The best of all columns seen so far, for each row."""
+
+    def __init__(self, rows: int) -> None:
+        self._scores = np.full((rows, NEAREST), -np.inf, np.float32)
+        self._places = np.full((rows, NEAREST), -1, np.int64)
+        self._seen = 0
+
+    def see(self, scores: Floats) -> None:
+        """Take in float32 [rows, n], the next n columns."""
+        best = np.argpartition(-scores, min(NEAREST, scores.shape[1] - 1), axis=1)[:, :NEAREST]
+        joined = np.concatenate([self._scores, np.take_along_axis(scores, best, 1)], axis=1)
+        places = np.concatenate([self._places, best + self._seen], axis=1)
+        kept = np.argsort(-joined, axis=1, kind="stable")[:, :NEAREST]
+        self._scores = np.take_along_axis(joined, kept, 1)
+        self._places = np.take_along_axis(places, kept, 1)
+        self._seen += scores.shape[1]
+
+    def places(self) -> list[Places]:
+        """Columns, best first; those at -inf left out."""
+        pairs = zip(self._places, self._scores, strict=True)
+        return [places[scores > -np.inf] for places, scores in pairs]
 
 
 def stored_bytes(material: Material) -> float:
@@ -117,26 +174,6 @@ def _reciprocal_rank(kind: Kind, block: Block) -> float:
     return mean(ranks)
 
 
-def _truth(material: Material, queries: Block, *, partitioned: bool) -> list[Places]:
-    """The nearest of each query by brute force, among all keys or those of its token."""
-    count = len(queries.keys)
-    scores = np.full((count, NEAREST), -np.inf, np.float32)
-    places = np.full((count, NEAREST), -1, np.int64)
-    first = 0
-    for block in material.blocks():
-        similar = queries.keys @ block.keys.T
-        if partitioned:
-            similar[queries.tokens[:, None] != block.tokens[None, :]] = -np.inf
-        best = np.argpartition(-similar, min(NEAREST, similar.shape[1] - 1), axis=1)[:, :NEAREST]
-        scores = np.concatenate([scores, np.take_along_axis(similar, best, 1)], axis=1)
-        places = np.concatenate([places, best + first], axis=1)
-        kept = np.argsort(-scores, axis=1, kind="stable")[:, :NEAREST]
-        scores = np.take_along_axis(scores, kept, 1)
-        places = np.take_along_axis(places, kept, 1)
-        first += len(block.keys)
-    return [row[score > -np.inf] for row, score in zip(places, scores, strict=True)]
-
-
 def _recall(found: list[Places], truth: list[Places]) -> float:
     """Mean share of the true nearest that were among the first ten found."""
     shares = [
@@ -145,10 +182,3 @@ def _recall(found: list[Places], truth: list[Places]) -> float:
         if len(true)
     ]
     return mean(shares)
-
-
-def _filtered_recall(found: list[Places], material: Material, queries: Block) -> float:
-    """The same among keys that led to the query's token, after the filter."""
-    tokens = np.concatenate([block.tokens for block in material.blocks()])
-    right = [mine[tokens[mine] == token] for mine, token in zip(found, queries.tokens, strict=True)]
-    return _recall(right, _truth(material, queries, partitioned=True))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from app.bench.table import table
 from app.bench.workload import read_workload
 from app.options import Options
+
+if TYPE_CHECKING:
+    from app.bench.dense_material import Material
 
 KINDS = ("flat", "sq", "pq", "ivf", "hnsw", "partitioned")
 NORMS = ("none", "z", "unit", "both")
@@ -101,7 +105,6 @@ def _rows(
     sizes: tuple[int, ...],
     kinds: tuple[str, ...],
 ) -> Iterator[dict[str, object]]:
-    from app.bench.dense import measure
     from app.bench.dense_material import clustered, gather, project
     from app.engine import equip, load
 
@@ -109,8 +112,18 @@ def _rows(
         engine = load(options)
         plain = equip(engine, (), 0)
         states = gather(plain, read_workload(workload)[:limit], engine.sampling)
-        for (dimensions, norm), kind in product(shapes, kinds):
-            yield measure(project(states, dimensions, norm), kind)
+        materials = (project(states, dimensions, norm) for dimensions, norm in shapes)
+        yield from _each_kind(materials, kinds)
     defaults = () if workload else (100_000, 1_000_000)
-    for size, kind in product(sizes or defaults, kinds):
-        yield measure(clustered(size), kind)
+    yield from _each_kind(map(clustered, sizes or defaults), kinds)
+
+
+def _each_kind(
+    materials: Iterable[Material], kinds: tuple[str, ...]
+) -> Iterator[dict[str, object]]:
+    from app.bench.dense import ground_truth, measure
+
+    for material in materials:
+        truth = ground_truth(material)
+        for kind in kinds:
+            yield measure(material, truth, kind)

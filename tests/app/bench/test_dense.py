@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from app.bench.dense import measure
+from app.bench.dense import ground_truth, measure
 from app.bench.dense_material import QUERIES, States, clustered, project
 from app.cli.bench_dense import KINDS, NORMS, dense
 from app.options import Options
@@ -22,7 +22,8 @@ def rows() -> dict[str, dict[str, object]]:
     """Every kind that takes no long training, on the same keys; one thread, as others work too."""
     faiss.omp_set_num_threads(1)
     material = clustered(SIZE)
-    return {kind: measure(material, kind) for kind in ("flat", "sq", "partitioned")}
+    truth = ground_truth(material)
+    return {kind: measure(material, truth, kind) for kind in ("flat", "sq", "partitioned")}
 
 
 def number(row: dict[str, object], key: str) -> float:
