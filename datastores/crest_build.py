@@ -30,12 +30,14 @@ from datastores.crest_select import (
     NODE_BYTES,
     Floats,
     Nodes,
+    candidates,
+    estimated_bytes,
     kept,
     top,
-    worths,
 )
 from datastores.crest_strings import Level, Text, count_strings
 from datastores.crest_strings import join as join_documents
+from datastores.crest_worth import worths
 
 LONGEST = 4
 """n-grams of 1 to this many tokens. Longer ones are worth next to nothing beside these."""
@@ -47,10 +49,19 @@ FEW = 1 << 21
 """Tokens up to which they are counted at all: they take more memory than all others together."""
 CROWDED = 8
 """Tokens of text for each byte of budget above which strings seen thrice or less do not."""
-CLOSER = 0.9
-"""How far below the estimate the threshold is set: what is too much is taken away again."""
-STEEPNESS = 1.5
-"""Bytes kept grow about as fast as the threshold, to this power, falls."""
+WIDE = 0.25
+HIGHEST = 2.0
+"""The right threshold lies between these shares of the first estimate, which knows no limits."""
+HALVINGS = 7
+"""Of the logarithm of what lies between."""
+OVERFULL = 1.02
+"""What is too much by the estimate is taken away again, entry by entry."""
+TREE_BYTES = 30
+"""An n-gram with its tree, on average, where all of its tree is kept."""
+ATTEMPTS = 12
+"""Looks for a number of n-grams that fills a budget."""
+ENOUGH = 0.95
+"""Share of a budget at which it counts as filled."""
 FIXED = 5 * 4096
 """Bytes of an empty file."""
 FILLED = 0.92
@@ -105,16 +116,25 @@ def build(documents: Iterable[Document], budget: int, longest: int = LONGEST) ->
 
 def select(counted: Counted, budget: int, longest: int = LONGEST) -> Built:
     """The best content for `budget` bytes of file."""
-    worth = {length: worths(counted.levels, length) for length in range(1, longest + 1)}
     room = max(int((budget - FIXED) * FILLED), 0)
-    least = threshold(worth, room)
-    entries, ids = _encoded(counted, _kept(counted, worth, least))
-    for closer in (CLOSER, CLOSER, 0.0):
-        if least == 0.0 or used(entries, ids) >= room:
-            break
-        least *= closer * (used(entries, ids) / room) ** STEEPNESS
-        entries, ids = _encoded(counted, _kept(counted, worth, least))
+    worth = {length: worths(counted.levels, length) for length in range(1, longest + 1)}
+    low = WIDE * threshold(worth, room)
+    found = [candidates(counted.levels, length, levels, low) for length, levels in worth.items()]
+    least = _filling(found, low, room * OVERFULL)
+    entries, ids = _encoded(counted, [kept(nodes, least) for nodes in found])
     return _built(fitting(entries, room - ids_bytes(ids)), ids, longest)
+
+
+def _filling(found: Sequence[Nodes], low: float, room: float) -> float:
+    """The worth of a byte, `low` or more, from which on nodes fill about `room` bytes."""
+    high = low / WIDE * HIGHEST
+    for _ in range(HALVINGS if low else 0):
+        middle = (low * high) ** 0.5
+        if sum(estimated_bytes(kept(nodes, middle)) for nodes in found) > room:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def paper(counted: Counted, lengths: Sequence[int], number: int) -> Built:
@@ -122,6 +142,27 @@ def paper(counted: Counted, lengths: Sequence[int], number: int) -> Built:
     chosen = [top(counted.levels, length, number) for length in lengths]
     entries, ids = _encoded(counted, chosen)
     return _built(entries, ids, max(lengths))
+
+
+def paper_within(counted: Counted, lengths: Sequence[int], budget: int) -> Built:
+    """The paper's selection with the same number of each n, as large as `budget` allows."""
+    room = max(int((budget - FIXED) * FILLED), 0)
+    fits = 0
+    fails = max(len(counted.levels[length - 1]) for length in lengths) + 1
+    number = min(room // (TREE_BYTES * len(lengths)), fails - 1)
+    for _ in range(ATTEMPTS):
+        chosen = [top(counted.levels, length, number) for length in lengths]
+        size = used(*_encoded(counted, chosen))
+        if size <= room:
+            fits = number
+        else:
+            fails = number
+        if ENOUGH * room <= size <= room or fails - fits <= 1:
+            break
+        number = int(number * room / size * ENOUGH**0.5) if size else fails
+        if not fits < number < fails:
+            number = (fits + fails) // 2
+    return paper(counted, lengths, fits)
 
 
 def threshold(worth: Mapping[int, Mapping[int, Floats]], room: int) -> float:
@@ -142,10 +183,6 @@ def used(entries: Entries, ids: NDArray[np.uint32]) -> int:
 def ids_bytes(ids: NDArray[np.uint32]) -> int:
     """Bytes of the token ids as they are stored."""
     return len(ids) * (2 if not len(ids) or int(ids.max()) < 1 << 16 else 4)
-
-
-def _kept(counted: Counted, worth: Mapping[int, dict[int, Floats]], least: float) -> list[Nodes]:
-    return [kept(counted.levels, length, found, least) for length, found in worth.items()]
 
 
 def _encoded(counted: Counted, chosen: Sequence[Nodes]) -> tuple[Entries, NDArray[np.uint32]]:

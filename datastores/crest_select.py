@@ -1,27 +1,14 @@
 """Selecting: which n-grams are kept, and which nodes of their trees.
 
-The paper keeps the same number of n-grams for each n (crest.txt, section 5.4), and leaves open how
-n-grams of different n should compete (sections 5.3 and 5.5). Here they do, node by node, by what a
-node is worth for the bytes it costs.
-
-A drafter that ranks paths reads the trees of the 4-gram, 3-gram, 2-gram and 1-gram that end the
-context, and where a longer one is silent the shorter one speaks for it. So a node of n-gram g is
-worth what it *corrects*: how often g came, times by how much P(path | g) differs from P(path | g
-without its first token),
-
-    worth = (count(g · path) - D) · |1 - P(path | g without its first token) / P(path | g)|
-
-with absolute discounting D. A longer n-gram that only repeats what the shorter one says is worth
-nothing, however common; a rare one is worth little, however sure. For 1-grams the shorter tree is
-empty. Measured on recorded answers (Llama-3.1-8B, 3 M tokens of history, ranked paths, 64 nodes):
-1.88 tokens per call with 4.1 MB, where keeping the most common nodes of any n needs 8 MB.
-
-Owns the rules. Knows no bytes but an estimate, and no files.
+The paper keeps the same number of n-grams for each n (crest.txt, section 5.4). Here they compete,
+node by node, by what a node is worth for the bytes it costs (`datastores.crest_worth`); an n-gram
+stays if its nodes together pay for its entry. Owns thresholds and limits. Knows no bytes but
+estimates, and no files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +22,6 @@ CONTINUATION = 10
 """Tokens that a tree reaches beyond its n-gram (the paper's setting)."""
 MOST_NODES = 64
 """Nodes of a tree, the n-gram itself not counted (the paper's setting)."""
-DISCOUNT = 0.8
-"""Taken from every count: a path seen once is seen again far less often than once."""
 NODE_BYTES = 2.5
 """A node's bytes, on average."""
 ENTRY_BYTES = 5.0
@@ -79,55 +64,35 @@ def ancestors(levels: Sequence[Level], length: int) -> dict[int, Ints]:
     return found
 
 
-def worths(levels: Sequence[Level], length: int) -> dict[int, Floats]:
-    """By level: what each string is worth as a node in the tree of its first `length` tokens.
-
-    No node is worth less than the best below it, which it takes to reach that one.
-    """
-    roots = ancestors(levels, length)
-    shorter = ancestors(levels, length - 1) if length > 1 else {}
-    found: dict[int, Floats] = {}
-    for deep in _depths(levels, length):
-        level = levels[deep - 1]
-        counts = level.counts - np.float32(DISCOUNT)
-        if length > 1:
-            own = levels[length - 1].counts[roots[deep]] / counts
-            less = levels[deep - 2].counts[level.suffixes] - np.float32(DISCOUNT)
-            all_less = levels[length - 2].counts[shorter[deep - 1][level.suffixes]]
-            counts *= np.abs(1 - own * less / all_less)
-        found[deep] = counts.astype(np.float32)
-    return _lift(levels, found)
-
-
-def counts(levels: Sequence[Level], length: int) -> dict[int, Floats]:
-    """By level: how often each string occurred, the paper's measure of a node."""
-    return {deep: levels[deep - 1].counts.astype(np.float32) for deep in _depths(levels, length)}
-
-
-def kept(
-    levels: Sequence[Level],
-    length: int,
-    worth: dict[int, Floats],
-    least: float,
-    wanted: NDArray[np.bool_] | None = None,
+def candidates(
+    levels: Sequence[Level], length: int, worth: Mapping[int, Floats], least: float
 ) -> Nodes:
-    """The nodes worth at least `least` a byte, at most `MOST_NODES` of each n-gram.
+    """All nodes in the trees of n-grams of one length that are worth at least `least` a byte.
 
     Args:
-        worth: of every string by level; nowhere less than below.
-        wanted: which n-grams may be kept; None for those whose nodes together are worth it.
+        worth: of every string, by level; nowhere less than below.
     """
     roots = ancestors(levels, length)
     parts = []
-    for deep in _depths(levels, length):
-        good = worth[deep] >= least * NODE_BYTES
-        if wanted is not None:
-            good &= wanted[roots[deep]]
-        rows = np.flatnonzero(good).astype(np.int32)
+    for deep, found in worth.items():
+        rows = np.flatnonzero(found >= least * NODE_BYTES).astype(np.int32)
         depths = np.full(len(rows), deep, dtype=np.uint8)
-        parts.append(Nodes(length, roots[deep][rows], depths, rows, worth[deep][rows]))
-    nodes = _pruned(levels, _ordered(length, parts))
-    return nodes if wanted is not None else _worthwhile(nodes, least)
+        parts.append(Nodes(length, roots[deep][rows], depths, rows, found[rows]))
+    return _ordered(length, parts)
+
+
+def kept(nodes: Nodes, least: float) -> Nodes:
+    """Those of `nodes` that are worth `least` a byte, in n-grams that are so too as a whole."""
+    nodes = _pruned(nodes.take(nodes.worths >= least * NODE_BYTES))
+    sums = np.bincount(nodes.roots, weights=nodes.worths)
+    sizes = np.bincount(nodes.roots)
+    return nodes.take((sums >= least * (ENTRY_BYTES + NODE_BYTES * sizes))[nodes.roots])
+
+
+def estimated_bytes(nodes: Nodes) -> float:
+    """About what `nodes` take."""
+    entries = np.count_nonzero(np.diff(nodes.roots, prepend=-1))
+    return NODE_BYTES * len(nodes) + ENTRY_BYTES * entries
 
 
 def top(levels: Sequence[Level], length: int, number: int) -> Nodes:
@@ -138,24 +103,17 @@ def top(levels: Sequence[Level], length: int, number: int) -> Nodes:
     level = levels[length - 1]
     wanted = np.zeros(len(level), dtype=np.bool_)
     wanted[np.argsort(-level.counts, kind="stable")[:number]] = True
-    return kept(levels, length, counts(levels, length), 0.0, wanted)
+    roots = ancestors(levels, length)
+    worth = {
+        deep: np.where(wanted[roots[deep]], levels[deep - 1].counts, -1).astype(np.float32)
+        for deep in depths(levels, length)
+    }
+    return _pruned(candidates(levels, length, worth, 0.0))
 
 
-def _depths(levels: Sequence[Level], length: int) -> range:
+def depths(levels: Sequence[Level], length: int) -> range:
+    """Lengths of the strings that are nodes in the trees of n-grams of `length` tokens."""
     return range(length + 1, min(length + CONTINUATION, len(levels)) + 1)
-
-
-def _lift(levels: Sequence[Level], found: dict[int, Floats]) -> dict[int, Floats]:
-    """Raise every node to the best one below it."""
-    for deep in sorted(found, reverse=True):
-        prefixes = levels[deep - 1].prefixes
-        if deep - 1 in found and len(prefixes):
-            # Strings stand in the order of their prefixes: each prefix's are a run.
-            starts = np.flatnonzero(np.diff(prefixes, prepend=-1))
-            above = found[deep - 1]
-            best = np.maximum.reduceat(found[deep], starts)
-            above[prefixes[starts]] = np.maximum(above[prefixes[starts]], best)
-    return found
 
 
 def _ordered(length: int, parts: Sequence[Nodes]) -> Nodes:
@@ -171,17 +129,17 @@ def _ordered(length: int, parts: Sequence[Nodes]) -> Nodes:
     return joined.take(np.argsort(roots, kind="stable"))
 
 
-def _pruned(levels: Sequence[Level], nodes: Nodes) -> Nodes:
-    """At most `MOST_NODES` of each tree: the most common, the shallower among equals.
+def _pruned(nodes: Nodes) -> Nodes:
+    """At most `MOST_NODES` of each tree: those worth most, the shallower among equals.
 
-    A node is never more common than its parent, so what is left is a tree.
+    A node is never worth more than its parent, so what is left is a tree.
     """
     sizes = np.bincount(nodes.roots)
     large = np.flatnonzero(sizes[nodes.roots] > MOST_NODES)
     if not len(large):
         return nodes
-    roots, found = nodes.roots[large], occurrences(levels, nodes.take(large))
-    order = np.lexsort((-found, roots))
+    roots = nodes.roots[large]
+    order = np.lexsort((-nodes.worths[large], roots))
     firsts = np.flatnonzero(np.diff(roots[order], prepend=-1))
     ranks = np.arange(len(order)) - np.repeat(firsts, np.diff(firsts, append=len(order)))
     keep = np.ones(len(nodes), dtype=np.bool_)
@@ -196,10 +154,3 @@ def occurrences(levels: Sequence[Level], nodes: Nodes) -> NDArray[np.int64]:
         rows = nodes.depths == deep
         found[rows] = levels[deep - 1].counts[nodes.strings[rows]]
     return found
-
-
-def _worthwhile(nodes: Nodes, least: float) -> Nodes:
-    """Without the n-grams whose nodes do not pay for the entry."""
-    sums = np.bincount(nodes.roots, weights=nodes.worths)
-    sizes = np.bincount(nodes.roots)
-    return nodes.take((sums >= least * (ENTRY_BYTES + NODE_BYTES * sizes))[nodes.roots])

@@ -80,7 +80,7 @@ class RestStore:
 
 
 def write_rest(folder: Path, documents: Iterable[Document], width: int = 4) -> None:
-    """Make a store in `folder`, which must be empty, with `width` bytes for each id: 4 or 2.
+    """Make a store in `folder`, which must exist and be empty, with 4 or 2 bytes for each id.
 
     Raises:
         InputError: an id does not fit into `width` bytes.

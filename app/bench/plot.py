@@ -1,0 +1,133 @@
+"""Line charts as SVG text: what a benchmark's `--plot` writes.
+
+Owns scales, ticks and the legend. Knows no benchmark. A chart needs no library for two axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from math import ceil, floor, log10
+
+Points = Sequence[tuple[float, float]]
+
+WIDTH, HEIGHT = 640, 420
+LEFT, RIGHT, TOP, BOTTOM = 60, 190, 30, 50
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
+"""Okabe and Ito's, told apart by the colour-blind."""
+TICKS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Several lines over the same axes.
+
+    Attributes:
+        lines: name → points, ascending in x.
+        logarithmic: whether the x axis is; its values are then above 0.
+        unit: after the numbers of the x axis: "B" shows bytes as KB, MB, GB.
+    """
+
+    title: str
+    across: str
+    up: str
+    lines: Mapping[str, Points]
+    logarithmic: bool = False
+    unit: str = ""
+
+
+def svg(charts: Sequence[Chart]) -> str:
+    """One picture with the charts under each other."""
+    height = HEIGHT * len(charts)
+    body = "".join(
+        f'<g transform="translate(0 {HEIGHT * index})">{_chart(chart)}</g>'
+        for index, chart in enumerate(charts)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+        f'viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12">'
+        f'<rect width="100%" height="100%" fill="white"/>{body}</svg>\n'
+    )
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers that span [low, high], some `TICKS` of them."""
+    if high <= low:
+        high = low + 1.0
+    rough = (high - low) / TICKS
+    power = 10.0 ** floor(log10(rough))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)
+    return [step * number for number in range(floor(low / step), ceil(high / step) + 1)]
+
+
+def _chart(chart: Chart) -> str:
+    xs = [x for points in chart.lines.values() for x, _ in points] or [1.0]
+    ys = [y for points in chart.lines.values() for _, y in points] or [1.0]
+    marks = _powers(xs) if chart.logarithmic else ticks(min(xs), max(xs))
+    rises = ticks(min(ys), max(ys))
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return _across(x, marks, chart.logarithmic), _up(y, rises)
+
+    parts = [_text(WIDTH / 2 - RIGHT / 2, 18, chart.title, anchor="middle", weight="bold")]
+    for mark in marks:
+        x = _across(mark, marks, chart.logarithmic)
+        parts.append(_line(x, TOP, x, HEIGHT - BOTTOM))
+        parts.append(_text(x, HEIGHT - BOTTOM + 16, _number(mark, chart.unit), anchor="middle"))
+    for rise in rises:
+        y = _up(rise, rises)
+        parts.append(_line(LEFT, y, WIDTH - RIGHT, y))
+        parts.append(_text(LEFT - 6, y + 4, _number(rise, ""), anchor="end"))
+    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, chart.across, anchor="middle"))
+    parts.append(_text(LEFT, TOP - 8, chart.up))
+    for index, (name, points) in enumerate(chart.lines.items()):
+        colour = COLOURS[index % len(COLOURS)]
+        dash = "" if index < len(COLOURS) else ' stroke-dasharray="5 3"'
+        spots = [place(x, y) for x, y in points]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
+        parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>'
+        )
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in spots]
+        parts.append(_text(WIDTH - RIGHT + 12, TOP + 10 + 16 * index, name, colour=colour))
+    return "".join(parts)
+
+
+def _powers(xs: Sequence[float]) -> list[float]:
+    """Powers of ten that span `xs`."""
+    low, high = floor(log10(min(xs))), ceil(log10(max(xs)))
+    return [10.0**power for power in range(low, max(high, low + 1) + 1)]
+
+
+def _across(x: float, marks: Sequence[float], logarithmic: bool) -> float:
+    low, high = marks[0], marks[-1]
+    share = log10(x / low) / log10(high / low) if logarithmic else (x - low) / (high - low)
+    return LEFT + share * (WIDTH - LEFT - RIGHT)
+
+
+def _up(y: float, rises: Sequence[float]) -> float:
+    share = (y - rises[0]) / (rises[-1] - rises[0])
+    return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP)
+
+
+def _number(value: float, unit: str) -> str:
+    if unit == "B":
+        for factor, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "KB")):
+            if value >= factor:
+                return f"{value / factor:g} {name}"
+    return f"{value:g}{' ' + unit if unit else ''}"
+
+
+def _line(x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="#ddd"/>'
+
+
+def _text(
+    x: float, y: float, text: str, *, anchor: str = "start", weight: str = "", colour: str = "#222"
+) -> str:
+    bold = f' font-weight="{weight}"' if weight else ""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{bold}>'
+        f"{escape(text)}</text>"
+    )

@@ -1,0 +1,131 @@
+"""Recorded answers: files of chats, one JSON object a line, as token ids.
+
+    {"id": "…-123", "messages": [{"role": "user", "content": "…"}, {"role": "assistant", …}]}
+
+Owns the format, which chats are replayed and which may be history. A chat of the history whose
+question is also replayed is left out: it would give the answer away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from datastores.crest_document import Document
+from datastores.errors import InputError
+from engines.replay import Recorded
+
+Encode = Callable[[Sequence[str]], list[list[int]]]
+"""Texts to token ids, many at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message: who said it, and what."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """One recorded chat; `number` is the end of its id, else its line's."""
+
+    number: int
+    messages: tuple[Said, ...]
+
+    @property
+    def question(self) -> str:
+        """What it is about: its first message, however it is spaced."""
+        return " ".join(self.messages[0].text.split())
+
+
+def read_chats(path: Path) -> Iterator[Chat]:
+    """The chats of a file, which may be compressed (`.xz`).
+
+    Raises:
+        InputError: it cannot be read, or a line of it is no chat.
+    """
+    opened = lzma.open if path.suffix == ".xz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file):
+                if line.strip():
+                    yield _chat(path, number, line)
+    except (OSError, UnicodeDecodeError, lzma.LZMAError, EOFError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+
+
+def replayed_chats(paths: Sequence[Path], first: int) -> list[Chat]:
+    """The chats to replay: of each file those numbered from `first` on, or all if none is."""
+    chosen = []
+    for path in paths:
+        chats = list(read_chats(path))
+        chosen += [chat for chat in chats if chat.number >= first] or chats
+    return chosen
+
+
+def history_texts(paths: Sequence[Path], replayed: Sequence[Chat]) -> Iterator[Said]:
+    """Every message of the history's chats, each text once, but for what is replayed."""
+    questions = {chat.question for chat in replayed}
+    seen: set[bytes] = set()
+    for path in paths:
+        for chat in read_chats(path):
+            if chat.question in questions:
+                continue
+            for said in chat.messages:
+                digest = hashlib.sha256(f"{said.role}\n{said.text}".encode()).digest()
+                if digest not in seen:
+                    seen.add(digest)
+                    yield said
+
+
+def recordings(chats: Sequence[Chat], encode: Encode, end: int) -> list[Recorded]:
+    """Every answer of `chats` with what stood before it; a template's few tokens are left out.
+
+    Args:
+        end: the token that ends an answer.
+    """
+    found = []
+    for chat in chats:
+        before: list[int] = []
+        for said, ids in zip(
+            chat.messages, encode([one.text for one in chat.messages]), strict=True
+        ):
+            if said.role == "assistant":
+                ids = [*ids, end]
+                if len(ids) > 1:
+                    found.append(Recorded(tuple(before), tuple(ids)))
+            before += ids
+    return found
+
+
+def documents(texts: Sequence[Said], encode: Encode, end: int, kind: int) -> list[Document]:
+    """Every message as a document of its own."""
+    made = []
+    for said, ids in zip(texts, encode([one.text for one in texts]), strict=True):
+        tokens = np.array([*ids, end] if said.role == "assistant" else ids, dtype=np.uint32)
+        made.append(Document(hashlib.sha256(tokens.tobytes()).digest(), tokens, kind))
+    return made
+
+
+def _chat(path: Path, number: int, line: str) -> Chat:
+    try:
+        record = json.loads(line)
+        messages = tuple(Said(one["role"], one["content"]) for one in record["messages"])
+        well = bool(messages) and all(isinstance(one.text, str) for one in messages)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        well = False
+    if not well:
+        raise InputError(
+            f"{path}, line {number + 1}, is no chat: see `specchat bench crest --help`"
+        )
+    ending = re.search(r"(\d+)$", str(record.get("id", "")))
+    return Chat(int(ending[1]) if ending else number, messages)
