@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import ClassVar
 
+from textual import work
 from textual.app import App
 
 from app.config import load_config
+from app.interface import clipboard
 from app.interface.palette import CommandsProvider
 from app.interface.screen import ChatScreen
 from app.interface.talk import Model
@@ -49,6 +51,21 @@ class Specchat(App[None]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return own_variables(dark=self.current_theme.dark)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy by a program of this machine where there is one, else through the terminal."""
+        self._clipboard = text
+        self._copy_out(text)
+
+    @work(thread=True, group="clipboard")
+    def _copy_out(self, text: str) -> None:
+        """Apart from the screen: such a program can hang."""
+        if not clipboard.hand_over(text, clipboard.programs(os.environ)):
+            self.call_from_thread(self._write, clipboard.sequence(text, os.environ))
+
+    def _write(self, sequence: str) -> None:
+        if self._driver is not None:
+            self._driver.write(sequence)
 
     def leave(self) -> bool:
         """After `run`: let the model go; whether it could be."""

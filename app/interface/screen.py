@@ -15,6 +15,7 @@ from textual.screen import Screen
 
 from app.figures import Figures
 from app.interface.chats import Chats
+from app.interface.clipboard import last_code
 from app.interface.commands import COMMANDS
 from app.interface.conversation import Conversation
 from app.interface.finder import Finder
@@ -163,6 +164,18 @@ class ChatScreen(Screen[None]):
             self.notify("copied", markup=False, timeout=2)
         else:
             self.notify("nothing is selected to copy; Ctrl+Q quits", markup=False, timeout=4)
+
+    def action_copy_answer(self) -> None:
+        self._copy_out(self.conversation.transcript.last_answer, "there is no answer to copy")
+
+    def action_copy_code(self) -> None:
+        code = last_code(self.conversation.transcript.last_answer)
+        self._copy_out(code, "the answer holds no code to copy")
+
+    def _copy_out(self, text: str, missing: str) -> None:
+        if text:
+            self.app.copy_to_clipboard(text)
+        self.notify("copied" if text else missing, markup=False, timeout=2)
 
     def action_palette(self) -> None:
         self.app.action_command_palette()

@@ -63,6 +63,12 @@ class Transcript(ScrollView, can_focus=True):
         """The rows laid out."""
         return self._paper.rows
 
+    @property
+    def last_answer(self) -> str:
+        """What the model said last, without its reasoning; empty where it said nothing."""
+        answers = [entry for entry in self.entries if isinstance(entry, Answer)]
+        return answers[-1].parts.answer.strip() if answers else ""
+
     def show(self, entries: Sequence[Entry]) -> None:
         """Show other entries, at their end."""
         self._paper.show(entries, len(entries))

@@ -63,6 +63,13 @@ class Stage:
         return Model("small helper", "It knows commands.", self.assistant, lambda: None)
 
 
+@pytest.fixture(autouse=True)
+def no_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests leave the clipboard of whoever runs them alone."""
+    monkeypatch.setenv("SSH_TTY", "/dev/none")
+    monkeypatch.delenv("TMUX", raising=False)
+
+
 @pytest.fixture
 def history(tmp_path: Path) -> Iterator[History]:
     opened = History.open(tmp_path / "history.db")
