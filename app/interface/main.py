@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from textual import work
 from textual.app import App
+from textual.theme import Theme
 
 from app.config import load_config
 from app.interface import clipboard
@@ -19,7 +20,8 @@ from app.interface.talk import Model
 from app.interface.themes import DARK, THEMES, own_variables
 from app.locations import Locations, locate
 from app.options import Options
-from datastores.errors import InputError
+from app.settings import write_setting
+from datastores.errors import InputError, SpecchatError
 from datastores.history import History
 
 EMBEDDED = (
@@ -36,15 +38,30 @@ class Specchat(App[None]):
     COMMANDS = {CommandsProvider}  # noqa: RUF012
 
     def __init__(
-        self, history: History, open_model: Callable[[], Model], theme: str = DARK.name
+        self,
+        history: History,
+        open_model: Callable[[], Model],
+        theme: str = DARK.name,
+        keep_theme: Callable[[str], None] = lambda theme: None,
     ) -> None:
+        """`keep_theme` is called with the name of each theme the person chooses."""
         super().__init__()
         for own in THEMES:
             self.register_theme(own)
         self.theme = theme if theme in self.available_themes else DARK.name
         # Nothing moves by itself: an animation costs the processor that the model needs.
         self.animation_level = "none"
+        self._keep_theme = keep_theme
         self.chat_screen = ChatScreen(history, open_model)
+
+    def on_mount(self) -> None:
+        self.theme_changed_signal.subscribe(self, self._theme_chosen)
+
+    def _theme_chosen(self, theme: Theme) -> None:
+        try:
+            self._keep_theme(theme.name)
+        except SpecchatError as error:
+            self.chat_screen.conversation.complain(error)
 
     def get_default_screen(self) -> ChatScreen:
         return self.chat_screen
@@ -85,7 +102,12 @@ def run(options: Options) -> None:
     locations.create()
     config = load_config(locations.settings)
     history = History.open(locations.history)
-    app = Specchat(history, lambda: open_model(options, locations, history), config.theme)
+    app = Specchat(
+        history,
+        lambda: open_model(options, locations, history),
+        config.theme,
+        lambda theme: write_setting(locations, "theme", theme),
+    )
     try:
         app.run()
     finally:

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-
-import tomlkit
 
 from app.config import load_config
 from app.locations import Elsewhere, Locations
@@ -18,7 +15,8 @@ from app.models.files import A_FILE, Candidate, parts
 from app.models.finding import find, survey
 from app.models.memory import available, short_of
 from app.models.own import EMBEDDED
-from datastores.errors import InputError, StoreError
+from app.settings import write_setting
+from datastores.errors import InputError
 
 ABOUT_EMBEDDED = (
     "The embedded model is a small helper for the command line: it explains and finds commands,"
@@ -44,8 +42,7 @@ def choose(choice: str, locations: Locations, others: Elsewhere | None = None) -
     model = describe(candidate)
     if model.problem:
         raise InputError(f"{model.name} cannot be used: {model.problem}")
-    load_config(locations.settings)  # what is not understood is not written to
-    _write(locations, "" if model.name == EMBEDDED else model.name)
+    write_setting(locations, "model", "" if model.name == EMBEDDED else model.name)
     return model
 
 
@@ -67,40 +64,3 @@ def first_launch_offer(
     usable = [model for model in found if not model.problem and model.name != EMBEDDED]
     fitting = [model for model in usable if not short_of(model.path, config.context, free)]
     return sorted(fitting, key=lambda model: (-model.parameters, model.name))
-
-
-def _write(locations: Locations, model: str) -> None:
-    """Set `model` in the settings file; comments and all other settings stay as they are."""
-    locations.create()
-    path = locations.settings.resolve()  # the file itself, where the settings are a link to it
-    text = _read(path)
-    document = tomlkit.parse(text)
-    if "model" in document:
-        document["model"] = model
-        _replace(path, tomlkit.dumps(document))
-    elif model:
-        # At the top: where tomlkit would put it, it can come between a comment and what that is on.
-        _replace(path, tomlkit.dumps({"model": model}) + text)
-
-
-def _read(path: Path) -> str:
-    """The file's text as it is, its line endings included; empty where there is none."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return file.read()
-    except FileNotFoundError:
-        return ""
-
-
-def _replace(path: Path, text: str) -> None:
-    """Put `text` in the file's place at once, with the file's mode."""
-    try:
-        with NamedTemporaryFile(
-            "w", encoding="utf-8", newline="", dir=path.parent, prefix=path.name, delete=False
-        ) as file:
-            file.write(text)
-        if path.exists():
-            os.chmod(file.name, path.stat().st_mode & 0o777)
-        os.replace(file.name, path)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror}; check its permissions") from error

@@ -1,0 +1,50 @@
+"""The theme a person chooses is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.config import load_config
+from app.interface.main import Specchat
+from app.interface.talk import Model
+from app.locations import Locations, locate
+from app.settings import write_setting
+from datastores.history import History
+from tests.app.interface.conftest import until
+from tests.app.interface.scripted import ScriptedAssistant
+
+
+def application(history: History, locations: Locations) -> Specchat:
+    model = Model("small", "", ScriptedAssistant(history, []), lambda: None)
+    theme = load_config(locations.settings).theme
+    return Specchat(
+        history, lambda: model, theme, lambda chosen: write_setting(locations, "theme", chosen)
+    )
+
+
+async def test_a_chosen_theme_is_there_again_at_the_next_start(
+    history: History, tmp_path: Path
+) -> None:
+    locations = locate(tmp_path / "data")
+    app = application(history, locations)
+    async with app.run_test() as pilot:
+        assert not locations.settings.exists()
+        app.theme = "specchat-light"
+        await until(pilot, locations.settings.exists)
+    app.leave()
+    again = application(history, locations)
+    assert again.theme == "specchat-light"
+
+
+async def test_settings_that_are_not_understood_are_left_alone(
+    history: History, tmp_path: Path
+) -> None:
+    locations = locate(tmp_path / "data")
+    app = application(history, locations)
+    locations.create()
+    locations.settings.write_text("them = 'x'\n")
+    async with app.run_test() as pilot:
+        app.theme = "specchat-light"
+        await until(pilot, lambda: app._notifications)
+    app.leave()
+    assert locations.settings.read_text() == "them = 'x'\n"
