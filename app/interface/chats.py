@@ -18,13 +18,16 @@ from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from app.interface.messages import ChatChosen, ChatsLeft
+from app.interface.messages import ChatChosen, ChatKept, ChatsLeft
 from app.interface.topbar import NEW_CHAT
 from app.sanitise import one_line
 from datastores.records import Chat
 
 MARGIN = 2
 """Columns left free at either side."""
+
+PINNED, PRIVATE = "▴", "◌"
+"""Marks before a title."""
 
 
 class Chats(ScrollView, can_focus=True):
@@ -36,6 +39,12 @@ class Chats(ScrollView, can_focus=True):
         Binding("enter", "choose", "Open this chat", id="chats.choose"),
         Binding("up", "move(-1)", "Up", id="chats.up"),
         Binding("down", "move(1)", "Down", id="chats.down"),
+        Binding("r", "keep('rename')", "Rename", id="chats.rename"),
+        Binding("p", "keep('pin')", f"Pin ({PINNED}), or no longer", id="chats.pin"),
+        Binding(
+            "v", "keep('private')", f"Make private ({PRIVATE}), or no longer", id="chats.private"
+        ),
+        Binding("delete", "keep('delete')", "Delete", id="chats.delete"),
         Binding("escape", "leave", "Back to the prompt", id="chats.leave"),
     ]
 
@@ -54,9 +63,13 @@ class Chats(ScrollView, can_focus=True):
 
     def show(self, chats: Sequence[Chat], open_chat: int | None) -> None:
         """List `chats` with `open_chat` marked."""
+        at_cursor = self._chats[self.cursor].id if self.has_focus and self._chats else open_chat
         self._chats, self._open = chats, open_chat
         ids = [chat.id for chat in chats]
-        self.cursor = ids.index(open_chat) if open_chat in ids else 0
+        if at_cursor in ids:
+            self.cursor = ids.index(at_cursor)
+        else:
+            self.cursor = min(self.cursor, max(len(ids) - 1, 0)) if self.has_focus else 0
         self.virtual_size = Size(self.size.width, len(chats))
         self.refresh()
 
@@ -82,6 +95,10 @@ class Chats(ScrollView, can_focus=True):
         if self._chats:
             self.post_message(ChatChosen(self._chats[self.cursor].id))
 
+    def action_keep(self, verb: str) -> None:
+        if self._chats:
+            self.post_message(ChatKept(verb, self._chats[self.cursor].id))
+
     def action_move(self, step: int) -> None:
         self.cursor = min(max(self.cursor + step, 0), max(len(self._chats) - 1, 0))
 
@@ -106,6 +123,8 @@ class Chats(ScrollView, can_focus=True):
         is_open = chat.id == self._open
         line = Text(no_wrap=True)
         line.append(" ▌" if is_open else "  ", style=self._style("accent"))
+        marks = PINNED * chat.pinned + PRIVATE * chat.private
+        line.append(f"{marks} " if marks else "", style=self._style("dim"))
         line.append(one_line(chat.title) or NEW_CHAT, style=Style(bold=is_open))
         line.truncate(max(8, width - len(when) - 1), overflow="ellipsis")
         line.pad_right(max(1, width - len(when) - line.cell_len))

@@ -54,6 +54,23 @@ COMMANDS = (
         "f4",
     ),
     Command("chat.new", "New chat", "Begin an empty chat", "new_chat", "ctrl+n"),
+    Command(
+        "chat.new-private",
+        "New private chat",
+        "Begin a chat that is stored, but never drafted from, indexed or trained on",
+        "new_chat(True)",
+    ),
+    Command("chat.rename", "Rename this chat", "Give it another title", "chat('rename')"),
+    Command(
+        "chat.pin", "Pin this chat", "Keep it at the top of the list, or no longer", "chat('pin')"
+    ),
+    Command(
+        "chat.private",
+        "Make this chat private",
+        "Keep it out of all drafting from now on, or no longer",
+        "chat('private')",
+    ),
+    Command("chat.delete", "Delete this chat", "Delete it from every store", "chat('delete')"),
     Command("chat.list", "Chats", "Go to the list of chats, or hide it", "chats", "ctrl+o"),
     Command("chat.find", "Search", "Find a chat by words in it", "search", "ctrl+f"),
     Command("chat.newer", "Newer chat", "Go up in the list of chats", "step(-1)", "alt+up"),

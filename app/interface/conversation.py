@@ -47,6 +47,7 @@ class Conversation(Vertical):
 
     Attributes:
         chat: id of the open chat; None while it is empty and unstored.
+        private: whether a chat that is still unstored is going to be private.
         talk: the conversation with the model.
     """
 
@@ -55,6 +56,7 @@ class Conversation(Vertical):
     def __init__(self, history: History, open_model: Callable[[], Model], figures: Figures) -> None:
         super().__init__(id="conversation")
         self.chat: int | None = None
+        self.private = False
         self._outbox = Outbox(lambda: self.post_message(Arrived()))
         self.talk = Talk(open_model, self._outbox)
         self._history = history
@@ -92,8 +94,8 @@ class Conversation(Vertical):
         # After the first frame: what loading imports would hold it up.
         self.call_after_refresh(self._load)
 
-    def open(self, chat: int | None, message: int | None = None) -> None:
-        """Show a chat, at `message` or at its end; None: an empty one."""
+    def open(self, chat: int | None, message: int | None = None, *, private: bool = False) -> None:
+        """Show a chat, at `message` or at its end; None: an empty one, `private` or not."""
         try:
             if message is not None and not self._is_being_answered(chat):
                 self._history.bring_in_view(message)
@@ -103,6 +105,7 @@ class Conversation(Vertical):
             return
         self._edit.leave(self.prompt)
         self._unsent[self.chat], self.chat = self.prompt.text, chat
+        self.private = private
         self._take_over(thread)
         self._show_thread()
         if message is not None:
@@ -201,7 +204,7 @@ class Conversation(Vertical):
         if self._edit.question is not None:
             return editing(self._thread.messages, self._edit.question, text)
         if self.chat is None:
-            self.chat = self._history.create_chat().id
+            self.chat = self._history.create_chat(private=self.private).id
         return asking(self.chat, self._thread.messages, text)
 
     @work
@@ -258,7 +261,7 @@ class Conversation(Vertical):
         """Show the open chat: what is stored, the turn at hand, or a greeting."""
         turn = self.talk.turn if self.talk.turn and self.talk.turn.chat == self.chat else None
         hint = self.talk.model.hint if self.talk.model else ""
-        self.transcript.show(entries(self._thread, turn) or [greeting(hint)])
+        self.transcript.show(entries(self._thread, turn) or [greeting(hint, private=self.private)])
 
     def _take_over(self, thread: Thread) -> None:
         self._thread = thread

@@ -40,6 +40,7 @@ class Specchat(App[None]):
     def __init__(
         self,
         history: History,
+        locations: Locations,
         open_model: Callable[[], Model],
         theme: str = DARK.name,
         keep_theme: Callable[[str], None] = lambda theme: None,
@@ -52,7 +53,7 @@ class Specchat(App[None]):
         # Nothing moves by itself: an animation costs the processor that the model needs.
         self.animation_level = "none"
         self._keep_theme = keep_theme
-        self.chat_screen = ChatScreen(history, open_model)
+        self.chat_screen = ChatScreen(history, locations, open_model)
 
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
@@ -104,6 +105,7 @@ def run(options: Options) -> None:
     history = History.open(locations.history)
     app = Specchat(
         history,
+        locations,
         lambda: open_model(options, locations, history),
         config.theme,
         lambda theme: write_setting(locations, "theme", theme),
@@ -136,4 +138,4 @@ def open_model(options: Options, locations: Locations, history: History) -> Mode
         indexer.close()
         engine.close()
 
-    return Model(engine.name, hint, Assistant(engine, history), close)
+    return Model(engine.name, hint, Assistant(engine, history), close, engine)

@@ -22,6 +22,14 @@ class ChatChosen(Message):
 
 
 @dataclass
+class ChatKept(Message):
+    """The person wants something done with chat `chat`: a verb of `app.interface.keeping`."""
+
+    verb: str
+    chat: int
+
+
+@dataclass
 class ChatsLeft(Message):
     """The person is done with the list of chats."""
 

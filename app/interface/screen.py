@@ -20,11 +20,13 @@ from app.interface.commands import COMMANDS
 from app.interface.conversation import Conversation
 from app.interface.finder import Finder
 from app.interface.help import Help
-from app.interface.messages import ChatChosen, ChatsChanged, ChatsLeft, FiguresChanged
+from app.interface.keeping import Keeping
+from app.interface.messages import ChatChosen, ChatKept, ChatsChanged, ChatsLeft, FiguresChanged
 from app.interface.panel import Panel
 from app.interface.prompt import Prompt
 from app.interface.talk import Model
-from app.interface.topbar import NEW_CHAT
+from app.interface.topbar import NEW_CHAT, NEW_PRIVATE_CHAT
+from app.locations import Locations
 from datastores.errors import SpecchatError
 from datastores.history import History
 from datastores.search import Hit
@@ -45,11 +47,14 @@ class ChatScreen(Screen[None]):
         command.binding() for command in COMMANDS if command.key
     ]
 
-    def __init__(self, history: History, open_model: Callable[[], Model]) -> None:
+    def __init__(
+        self, history: History, locations: Locations, open_model: Callable[[], Model]
+    ) -> None:
         super().__init__()
         self._history = history
         self._figures = Figures()
         self.conversation = Conversation(history, open_model, self._figures)
+        self._keeping = Keeping(self.conversation, history, locations)
         self._listed: bool | None = None
 
     def compose(self) -> ComposeResult:
@@ -84,11 +89,16 @@ class ChatScreen(Screen[None]):
         opened = self.conversation.chat
         self.chats.show(chats, opened)
         titles = [chat.title for chat in chats if chat.id == opened]
-        self.conversation.bar.chat = titles[0] if titles else NEW_CHAT
+        empty = NEW_PRIVATE_CHAT if self.conversation.private else NEW_CHAT
+        self.conversation.bar.chat = titles[0] if titles else empty
 
     @on(ChatChosen)
     def _chosen(self, event: ChatChosen) -> None:
         self.conversation.open(event.chat)
+
+    @on(ChatKept)
+    def _kept(self, event: ChatKept) -> None:
+        self._keeping.do(event.verb, event.chat)
 
     @on(ChatsLeft)
     def _left(self) -> None:
@@ -112,8 +122,12 @@ class ChatScreen(Screen[None]):
     def action_reasoning(self) -> None:
         self.conversation.transcript.toggle_reasoning()
 
-    def action_new_chat(self) -> None:
-        self.conversation.open(None)
+    def action_new_chat(self, private: bool = False) -> None:
+        self.conversation.open(None, private=private)
+
+    def action_chat(self, verb: str) -> None:
+        """Do `verb` with the open chat."""
+        self._keeping.do(verb, self.conversation.chat)
 
     def action_chats(self) -> None:
         """Go to the list; from there, hide it."""

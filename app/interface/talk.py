@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from app.events import Event
 from app.interface.answer import Answer
@@ -19,6 +19,9 @@ from app.interface.entries import Question
 from app.interface.outbox import Outbox
 from datastores.errors import ModelError
 from datastores.records import Message
+
+if TYPE_CHECKING:
+    from app.engine import Engine
 
 PATIENCE = 1.0
 """Seconds that leaving waits for the model to stop where it is."""
@@ -45,12 +48,14 @@ class Model:
         hint: what a person should know before the first question, in a line; may be empty.
         answers: who answers with it.
         close: called at the end.
+        engine: what it runs on, where stores have to forget; None where there is none.
     """
 
     name: str
     hint: str
     answers: Answers
     close: Callable[[], None]
+    engine: Engine | None = None
 
 
 @dataclass(slots=True)
@@ -120,6 +125,15 @@ class Talk:
                 raise  # not the turn but the screen that awaits it is being stopped
         finally:
             self.turn = None
+
+    async def between_answers(self, work: Callable[[Engine | None], None]) -> None:
+        """Run `work` on the model's thread with the engine, if one is loaded.
+
+        Raises:
+            SpecchatError: as `work` does.
+        """
+        self._last = self._thread.submit(lambda: work(self.model.engine if self.model else None))
+        await asyncio.wrap_future(self._last)
 
     def stop(self) -> None:
         """Stop the turn at hand, wherever it is; what was written is kept."""

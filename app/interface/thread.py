@@ -20,12 +20,18 @@ GREETING = (
     "A model that runs on this machine alone: nothing you write leaves it.",
     "It gets faster the more you use it.",
 )
+PRIVATE_GREETING = (
+    "A private chat",
+    "",
+    "It is stored on this machine, but never drafted from, indexed or trained on.",
+)
 KEYS = "Enter sends · Ctrl+J makes a new line · F1 shows every key"
 
 
-def greeting(hint: str) -> Greeting:
+def greeting(hint: str, *, private: bool = False) -> Greeting:
     """What stands in an empty chat, with what is to be known of the model."""
-    return Greeting((*GREETING, "", *((hint, "") if hint else ()), KEYS))
+    lines = PRIVATE_GREETING if private else GREETING
+    return Greeting((*lines, "", *((hint, "") if hint else ()), KEYS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from textual.widgets import Static
 from app.sanitise import one_line
 
 NEW_CHAT = "New chat"
+NEW_PRIVATE_CHAT = "New private chat"
 
 
 class TopBar(Static):

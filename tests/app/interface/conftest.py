@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 from app.interface.conversation import Conversation
 from app.interface.main import Specchat
 from app.interface.talk import Model
+from app.locations import locate
 from datastores.errors import SpecchatError
 from datastores.history import History
 from engines.sources import CHATS, PROMPT, RECYCLE
@@ -50,7 +51,8 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.assistant = ScriptedAssistant(self.history, self.scripts)
-        self.app = Specchat(self.history, self._open, self.theme)
+        self.locations = locate(self.history.store.path.parent)
+        self.app = Specchat(self.history, self.locations, self._open, self.theme)
 
     @property
     def conversation(self) -> Conversation:

@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
-from app.interface import finder
+from app.interface import chats, finder
 from app.interface.finder import Finder
 from app.interface.screen import ChatScreen
 from datastores.errors import StoreError
@@ -68,8 +68,8 @@ async def test_a_word_in_another_version_brings_that_version_into_view(
 
 
 async def test_titles_are_found_and_arrows_choose(stage: Make, history: History) -> None:
-    chats = [history.create_chat(f"Walrus {name}").id for name in ("one", "two", "three")]
-    for chat in chats:
+    for name in ("one", "two", "three"):
+        chat = history.create_chat(f"Walrus {name}").id
         history.add_message(chat, None, "user", "hm")
     made = stage()
     async with made.app.run_test() as pilot:
@@ -119,7 +119,8 @@ def test_search(
     size: tuple[int, int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(finder, "age", lambda then, now: "09:41")
+    for module in (chats, finder):
+        monkeypatch.setattr(module, "age", lambda then, now: "09:41")
     chat = history.create_chat("Copying with \x1b[31mtar").id
     asked = history.add_message(chat, None, "user", "How do I copy a tree with tar?").id
     history.add_message(chat, asked, "assistant", "One tar packs, the other unpacks: " * 8)

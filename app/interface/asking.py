@@ -1,0 +1,55 @@
+"""One-line questions to the person: a text to write, or yes and no."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from app.sanitise import one_line
+
+
+class AskLine(ModalScreen[str | None]):
+    """Asks for a line; closes with it, or with None where the person would rather not."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Close")]
+
+    def __init__(self, question: str, text: str = "") -> None:
+        super().__init__()
+        self._question = question
+        self._text = one_line(text)
+
+    def compose(self) -> ComposeResult:
+        box = Input(self._text, select_on_focus=False)
+        box.cursor_blink = False
+        frame = Vertical(box)
+        frame.border_title, frame.border_subtitle = self._question, "enter keeps · esc closes"
+        yield frame
+
+    @on(Input.Submitted)
+    def _enter(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+
+class AskWhether(ModalScreen[bool | None]):
+    """Asks whether to do what cannot be undone; only `y` does it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "dismiss(True)", "Yes"),
+        Binding("escape,n,enter", "dismiss(False)", "No"),
+    ]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = one_line(question)
+
+    def compose(self) -> ComposeResult:
+        frame = Vertical(Static(Text(self._question), markup=False))
+        frame.border_subtitle = "y does it · esc does not"
+        yield frame

@@ -1,0 +1,126 @@
+"""What can be done with a chat as a whole: rename, pin, make private, delete.
+
+Owns what is asked first and said afterwards. What leaves which store is `app.forgetting`'s
+business; it takes a second, and runs between answers on the model's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from app.interface.asking import AskLine, AskWhether
+from app.interface.conversation import Conversation
+from app.interface.messages import ChatsChanged
+from app.interface.topbar import NEW_CHAT
+from app.locations import Locations
+from app.sanitise import one_line
+from datastores.errors import SpecchatError
+from datastores.history import History
+from datastores.records import Chat
+
+if TYPE_CHECKING:
+    from app.engine import Engine
+
+EMPTY = "this chat is still empty: ask something first"
+BUSY = "an answer is still being written: Esc stops it; then try again"
+
+
+class Keeping:
+    """Does what the person wants done with a chat.
+
+    Attributes:
+        verbs: what can be done, by name.
+    """
+
+    def __init__(self, conversation: Conversation, history: History, locations: Locations) -> None:
+        self._conversation = conversation
+        self._history = history
+        self._locations = locations
+        self.verbs: dict[str, Callable[[Chat], None]] = {
+            "rename": self._rename,
+            "pin": self._pin,
+            "private": self._seclude,
+            "delete": self._delete,
+        }
+
+    def do(self, verb: str, chat: int | None) -> None:
+        """Do `verb` with `chat`; None: an empty one, with which nothing can be done."""
+        if chat is None:
+            self._conversation.complain(EMPTY)
+            return
+        self._try(lambda: self.verbs[verb](self._history.chat(chat)))
+
+    def _rename(self, chat: Chat) -> None:
+        def keep(title: str | None) -> None:
+            if title is not None and title.strip():
+                self._try(lambda: self._history.rename(chat.id, title.strip()))
+
+        self._conversation.app.push_screen(AskLine("Rename the chat", chat.title), keep)
+
+    def _pin(self, chat: Chat) -> None:
+        self._history.pin(chat.id, not chat.pinned)
+
+    def _seclude(self, chat: Chat) -> None:
+        """Make it private, or end that."""
+        if chat.private:
+            self._history.set_private(chat.id, False)
+        elif self._is_free():
+            self._conversation.run_worker(self._make_private(chat))
+
+    def _delete(self, chat: Chat) -> None:
+        def confirmed(sure: bool | None) -> None:
+            if sure and self._is_free():
+                self._conversation.run_worker(self._delete_for_good(chat))
+
+        question = f"Delete “{named(chat, 60)}” for good?"
+        self._conversation.app.push_screen(AskWhether(question), confirmed)
+
+    async def _make_private(self, chat: Chat) -> None:
+        def work(engine: Engine | None) -> None:
+            from app.forgetting import make_private
+
+            with closing(self._history.beside()) as history:
+                make_private(history, self._locations, chat.id, engine)
+
+        await self._forget(work, f"“{named(chat, 40)}” is private: never drafted from again")
+
+    async def _delete_for_good(self, chat: Chat) -> None:
+        def work(engine: Engine | None) -> None:
+            from app.forgetting import delete_chat
+
+            with closing(self._history.beside()) as history:
+                delete_chat(history, self._locations, chat.id, engine)
+
+        if self._conversation.chat == chat.id:
+            self._conversation.open(None)
+        await self._forget(work, f"“{named(chat, 40)}” is deleted")
+
+    async def _forget(self, work: Callable[[Engine | None], None], done: str) -> None:
+        """Forget something in every store, and say so when it is gone."""
+        try:
+            await self._conversation.talk.between_answers(work)
+        except SpecchatError as error:
+            self._conversation.complain(error)
+        else:
+            self._conversation.notify(done, markup=False, timeout=4)
+        self._conversation.post_message(ChatsChanged())
+
+    def _is_free(self) -> bool:
+        """Whether no answer is being written, with a word to the person where one is."""
+        if self._conversation.talk.turn is not None:
+            self._conversation.complain(BUSY)
+        return self._conversation.talk.turn is None
+
+    def _try(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except SpecchatError as error:
+            self._conversation.complain(error)
+        self._conversation.post_message(ChatsChanged())
+
+
+def named(chat: Chat, limit: int) -> str:
+    """The chat's title for people."""
+    return one_line(chat.title, limit) or NEW_CHAT
