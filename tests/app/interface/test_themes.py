@@ -18,7 +18,11 @@ def application(history: History, locations: Locations) -> Specchat:
     model = Model("small", "", ScriptedAssistant(history, []), lambda: None)
     theme = load_config(locations.settings).theme
     return Specchat(
-        history, lambda: model, theme, lambda chosen: write_setting(locations, "theme", chosen)
+        history,
+        locations,
+        lambda: model,
+        theme,
+        lambda chosen: write_setting(locations, "theme", chosen),
     )
 
 
