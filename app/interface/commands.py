@@ -98,6 +98,9 @@ COMMANDS = (
     Command("code.copy", "Copy the code", "Copy its last block of code", "copy_code", "alt+y"),
     Command("version.older", "Older version", "Read an older version", "version(-1)", "alt+left"),
     Command("version.newer", "Newer version", "Read a newer version", "version(1)", "alt+right"),
+    Command(
+        "attach", "Attach a file", "Put the text of a file before your question", "attach", "f8"
+    ),
     Command("scroll.start", "First message", "Scroll to the start", "start", "ctrl+home"),
     Command("scroll.end", "Last message", "Scroll to the end", "end", "ctrl+end"),
     Command("theme", "Change the colours", "Choose a theme, dark or light", "theme"),

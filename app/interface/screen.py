@@ -6,6 +6,7 @@ Owns what stands where, and what each command does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar
 
 from textual import events, on
@@ -13,7 +14,9 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
 
+from app.attach import attach
 from app.figures import Figures
+from app.interface.asking import AskLine
 from app.interface.chats import Chats
 from app.interface.clipboard import last_code
 from app.interface.commands import COMMANDS
@@ -190,6 +193,19 @@ class ChatScreen(Screen[None]):
         if text:
             self.app.copy_to_clipboard(text)
         self.notify("copied" if text else missing, markup=False, timeout=2)
+
+    def action_attach(self) -> None:
+        self.app.push_screen(AskLine("File to attach"), self._put_before)
+
+    def _put_before(self, path: str | None) -> None:
+        """Put the file's text before what stands in the prompt."""
+        if not path or not path.strip():
+            return
+        prompt = self.conversation.prompt
+        try:
+            prompt.write(attach(prompt.text, [Path(path.strip()).expanduser()]))
+        except SpecchatError as error:
+            self.conversation.complain(error)
 
     def action_palette(self) -> None:
         self.app.action_command_palette()
