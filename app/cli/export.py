@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import click
 
 from app.cli.history import opened
 from app.exporting import as_json, as_markdown
+from app.files import write_whole
 from app.locations import locate
 from app.options import Options
 from app.restoring import restore as put_back
@@ -49,7 +47,7 @@ def export(options: Options, number: int | None, form: str | None, output: Path 
             for piece in pieces:
                 click.echo(show(piece), nl=False, color=True)
         else:
-            write(output, pieces)
+            write_whole(output, pieces)
 
 
 @click.command()
@@ -68,23 +66,3 @@ def restore(context: click.Context, file: Path) -> None:
         click.echo(f"left out: {one_line(flaw)}", err=True)
     if report.flaws:
         context.exit(1)
-
-
-def write(path: Path, pieces: Iterable[str]) -> None:
-    """Write a whole file or none; others cannot read it.
-
-    Raises:
-        InputError: it cannot be written.
-    """
-    try:
-        with NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            try:
-                file.writelines(pieces)
-            except BaseException:
-                os.unlink(file.name)
-                raise
-        os.replace(file.name, path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error

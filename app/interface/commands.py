@@ -71,6 +71,18 @@ COMMANDS = (
         "chat('private')",
     ),
     Command("chat.delete", "Delete this chat", "Delete it from every store", "chat('delete')"),
+    Command(
+        "chat.markdown",
+        "Export this chat as Markdown",
+        "Write what is being read to a file",
+        "chat('markdown')",
+    ),
+    Command(
+        "chat.json",
+        "Export this chat as JSON",
+        "Write all its versions to a file that specchat can restore",
+        "chat('json')",
+    ),
     Command("chat.list", "Chats", "Go to the list of chats, or hide it", "chats", "ctrl+o"),
     Command("chat.find", "Search", "Find a chat by words in it", "search", "ctrl+f"),
     Command("chat.newer", "Newer chat", "Go up in the list of chats", "step(-1)", "alt+up"),

@@ -1,4 +1,4 @@
-"""What can be done with a chat as a whole: rename, pin, make private, delete.
+"""What can be done with a chat as a whole: rename, pin, make private, export, delete.
 
 Owns what is asked first and said afterwards. What leaves which store is `app.forgetting`'s
 business; it takes a second, and runs between answers on the model's thread.
@@ -6,10 +6,12 @@ business; it takes a second, and runs between answers on the model's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from app.exporting import as_json, as_markdown
+from app.files import STEM_LENGTH, free_path, write_whole
 from app.interface.asking import AskLine, AskWhether
 from app.interface.conversation import Conversation
 from app.interface.messages import ChatsChanged
@@ -22,6 +24,8 @@ from datastores.records import Chat
 
 if TYPE_CHECKING:
     from app.engine import Engine
+
+Form = Callable[[History, Sequence[Chat]], Iterator[str]]
 
 EMPTY = "this chat is still empty: ask something first"
 BUSY = "an answer is still being written: Esc stops it; then try again"
@@ -43,6 +47,8 @@ class Keeping:
             "pin": self._pin,
             "private": self._seclude,
             "delete": self._delete,
+            "markdown": lambda chat: self._export(chat, as_markdown, ".md"),
+            "json": lambda chat: self._export(chat, as_json, ".json"),
         }
 
     def do(self, verb: str, chat: int | None) -> None:
@@ -68,6 +74,12 @@ class Keeping:
             self._history.set_private(chat.id, False)
         elif self._is_free():
             self._conversation.run_worker(self._make_private(chat))
+
+    def _export(self, chat: Chat, form: Form, suffix: str) -> None:
+        """Write the chat beside where the person works, and tell where."""
+        path = free_path(named(chat, STEM_LENGTH), suffix)
+        write_whole(path, form(self._history, [chat]))
+        self._conversation.notify(f"exported to {path}", markup=False, timeout=10)
 
     def _delete(self, chat: Chat) -> None:
         def confirmed(sure: bool | None) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
@@ -25,6 +27,10 @@ SLOW = Script(passes_of("one two three", [CHATS], 2), holds=True)
 
 def notices(made: Stage) -> list[str]:
     return [notification.message for notification in made.app._notifications]
+
+
+def said(made: Stage, count: int) -> bool:
+    return len(notices(made)) == count
 
 
 def chats_of(history: History, *titles: str) -> list[int]:
@@ -129,6 +135,36 @@ async def test_nothing_is_deleted_under_an_answer_being_written(
         await pilot.press("y")
         await until(pilot, lambda: notices(made))
     assert len(history.chats()) == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "begins"),
+    [
+        ("markdown", "to-be-kept.md", "# To be: kept?"),
+        ("json", "to-be-kept.json", '{"specchat": 1'),
+    ],
+)
+async def test_exporting_tells_the_path_and_overwrites_nothing(
+    stage: Make,
+    history: History,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    name: str,
+    begins: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (chat,) = chats_of(history, "To be: kept?")
+    made = stage()
+    async with made.app.run_test() as pilot:
+        made.conversation.open(chat)
+        for count in (1, 2):
+            await made.app.chat_screen.run_action(f"chat('{verb}')")
+            await until(pilot, partial(said, made, count))
+    second = tmp_path / name.replace(".", "-2.")
+    assert notices(made) == [f"exported to {tmp_path / name}", f"exported to {second}"]
+    assert (tmp_path / name).read_text().startswith(begins)
+    assert second.read_text() == (tmp_path / name).read_text()
 
 
 async def test_an_empty_chat_cannot_be_kept(stage: Make) -> None:
