@@ -15,12 +15,12 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from app.bench.dense_material import Material
+from app.bench.dense_material import BLOCK, Material
 from datastores.dense_index import FaissIndex
 from datastores.dense_moments import Floats
 
-TRAINING = 1 << 17
-"""Keys that quantisers and cells are trained on, at most."""
+TRAINED = 40
+"""Keys that a cell is trained on, which faiss wants at least; it is trained on the first block."""
 Places = NDArray[np.int64]
 
 
@@ -57,7 +57,7 @@ class Faiss:
             faiss.extract_index_ivf(self._index).nprobe = probes
 
     def train(self, keys: Floats) -> None:
-        self._index.train(keys[:TRAINING])
+        self._index.train(keys)
 
     def add(self, keys: Floats, tokens: NDArray[np.int64], first: int) -> None:
         self._index.add(keys)
@@ -105,8 +105,9 @@ class Partitioned:
 
 
 def _cells(material: Material) -> int:
-    """Cells of an inverted file: four times the square root of the keys, as faiss advises."""
-    return max(1, min(4 * int(material.size**0.5), material.size // 40))
+    """Cells of an inverted file: four times the square root of the keys, as faiss advises, or as
+    many as a block can train."""
+    return max(1, min(4 * int(material.size**0.5), min(material.size, BLOCK) // TRAINED))
 
 
 KINDS: dict[str, Callable[[Material], Kind]] = {
