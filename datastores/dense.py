@@ -162,8 +162,13 @@ class DenseStore:
             documents = np.array([row[0] for row in batch], np.int64)
             starts = np.array([row[1] * KEYS for row in batch], np.int64)
             owners, positions = expand(starts, np.array([row[2] for row in batch], np.int64))
-            codes = np.frombuffer(b"".join(row[3] for row in batch), np.uint8)
-            codes = codes.reshape(-1, generation.projection.dimensions)
+            joined, size = b"".join(row[3] for row in batch), generation.projection.dimensions
+            if len(joined) != len(positions) * size:
+                raise StoreError(
+                    f"{self.store.path} holds keys without places; move it away to have it made"
+                    " again"
+                )
+            codes = np.frombuffer(joined, np.uint8).reshape(-1, size)
             yield KeyBatch(documents[owners], positions, codes)
 
     def moments(self) -> Moments:

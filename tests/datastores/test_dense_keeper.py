@@ -222,6 +222,21 @@ def test_a_failing_disk_loses_nothing(
     store.close()
 
 
+def test_keys_that_do_not_fit_are_refused_in_one_line(tmp_path: Path) -> None:
+    keeper = DenseKeeper(open_store(tmp_path), VOCABULARY)
+    tell(keeper, 300)
+    keeper.close()
+    store = open_store(tmp_path)
+    with store.store.writing() as db:
+        db.conn.execute("UPDATE keys SET codes = x'00' WHERE id = 3")
+    broken = DenseKeeper(store, VOCABULARY)
+    with pytest.raises(StoreError, match="keys without places"):
+        broken.ask(DenseBook.status)
+    assert broken.memory.recall(state_of(77), word(77), [], 3, 4) is None
+    broken.observe(0, *said(0, 3))
+    broken.close()
+
+
 def test_a_closed_keeper_refuses_and_lets_nobody_wait(tmp_path: Path) -> None:
     keeper = DenseKeeper(open_store(tmp_path), VOCABULARY)
     keeper.close()
