@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import engines.budget
+import engines.planning
 from engines.budget import AutoBudget
 from engines.calibration import Calibration
 from engines.costs import Costs, prior_ratio
@@ -204,7 +206,12 @@ class Hopeless:
         """Nothing."""
 
 
-def test_the_budget_pauses_a_hopeless_drafter_and_says_so() -> None:
+def test_the_budget_pauses_a_hopeless_drafter_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Consulting takes no time here: on a busy machine it might take long, and close the gate.
+    for module in (engines.budget, engines.planning):
+        monkeypatch.setattr(module, "perf_counter", lambda: 0.0)
     budget = AutoBudget(Costs(), Calibration())
     context = Context([1] * 50, HIDDEN, 0.0)
     target = ScriptedTarget()

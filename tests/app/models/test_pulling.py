@@ -277,7 +277,7 @@ def test_a_pull_that_was_stopped_at_40_percent_goes_on(
     while stopped.poll() is None and partial.stat().st_size < FORTY_PERCENT:
         time.sleep(0.01)
     stopped.send_signal(blow)
-    _, said = stopped.communicate(timeout=30)
+    _, said = stopped.communicate(timeout=120)
     if blow is signal.SIGINT:
         assert stopped.returncode == 130
         assert "interrupted: the same command goes on from here" in said
@@ -287,7 +287,7 @@ def test_a_pull_that_was_stopped_at_40_percent_goes_on(
     hub.stall_at = None
     hub.go_on.set()
     second = _command(hub, home)
-    printed, said = second.communicate(timeout=30)
+    printed, said = second.communicate(timeout=120)
     assert (second.returncode, hub.fetches()) == (0, ["bytes=0-", f"bytes={FORTY_PERCENT}-"]), said
     path = Path(printed.split(" is at ")[1].strip())
     assert hashlib.sha256(path.read_bytes()).hexdigest() == DIGEST
