@@ -28,7 +28,7 @@ from assets.recipe.wording import Style
 PAGE_WEIGHT = 0.3
 """Weight of the loss on a genuine page that stands in the notes; answers weigh 1."""
 
-JUDGEMENT_WEIGHT = 6.0
+JUDGEMENT_WEIGHT = 12.0
 """Weight of an answer's first word where notes are given: it says whether they fit."""
 
 _OTHER_HEADERS = ("Context:", "Documents:", "Use this documentation:", "Documentation:", "")

@@ -1,4 +1,6 @@
-"""The sizes of a run: ``tiny`` ends in a minute, ``full`` made the shipped pair.
+"""The sizes of a run: ``tiny`` ends in a minute, ``full`` has the shapes of the shipped pair.
+
+The shipped weights saw fewer tokens than ``full`` asks for; the model card says how many.
 
 Owns numbers, nothing else.
 """

@@ -1,0 +1,55 @@
+"""The files that are shipped: their size, what they say about themselves, and one answer."""
+
+from pathlib import Path
+
+import gguf
+import pytest
+
+from assets.recipe.evaluation import command_of, well_formed
+from assets.recipe.reader import Reader
+from assets.recipe.steps import STUDENT_FILE, TARGET_FILE
+from assets.recipe.tokens import CHAT_TEMPLATE, SPECIALS
+from assets.recipe.turns import Turn
+
+ASSETS = Path(__file__).parents[2] / "assets"
+
+
+def _weights(file: str) -> int:
+    return sum(int(tensor.n_elements) for tensor in gguf.GGUFReader(ASSETS / file).tensors)
+
+
+def test_the_pair_is_small_enough_to_ship() -> None:
+    assert sum((ASSETS / file).stat().st_size for file in (TARGET_FILE, STUDENT_FILE)) < 64 * 2**20
+
+
+def test_the_student_costs_a_tenth_of_the_target() -> None:
+    assert _weights(STUDENT_FILE) <= 0.1 * _weights(TARGET_FILE)
+
+
+@pytest.mark.parametrize("file", [TARGET_FILE, STUDENT_FILE])
+def test_a_file_says_what_it_is(file: str) -> None:
+    fields = gguf.GGUFReader(ASSETS / file).fields
+    assert fields["general.architecture"].contents() == "llama"
+    assert fields["general.license"].contents() == "cc-by-4.0"
+    assert fields["tokenizer.chat_template"].contents() == CHAT_TEMPLATE
+    assert fields["tokenizer.ggml.tokens"].contents()[: len(SPECIALS)] == list(SPECIALS)
+    heads = fields["llama.attention.head_count"].contents()
+    assert fields["llama.embedding_length"].contents() == 64 * heads
+
+
+def test_both_speak_the_same_tokens() -> None:
+    target, student = (
+        gguf.GGUFReader(ASSETS / file).fields["tokenizer.ggml.tokens"].contents()
+        for file in (TARGET_FILE, STUDENT_FILE)
+    )
+    assert target == student
+
+
+def test_the_first_question_of_a_fresh_install_is_answered() -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(ASSETS, gguf_file=TARGET_FILE).backend_tokenizer
+    reader = Reader(ASSETS / TARGET_FILE, tokenizer)
+    answer = reader.answers([(Turn("user", "how do I extract a tar.gz archive?"),)])[0]
+    assert well_formed(answer)
+    assert command_of(answer).startswith(("tar xf", "tar xvf", "tar xzf"))
