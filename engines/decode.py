@@ -136,9 +136,11 @@ def walk_tree(
 def _keep(rows: Rows, path: Sequence[int], keep: int) -> Kept:
     """Own copies of the states, and the `keep` likeliest tokens with their logits, along `path`."""
     hidden = rows.hidden[path, :]
+    # Along a chain the rows follow one another: a view spares a copy of whole vocabularies.
+    straight = path[-1] == len(path) - 1
     if not keep:
         return hidden, [[] for _ in path], np.empty((len(path), 0), np.float32)
-    top, logits = best_rows(rows.logits[path, :], keep)
+    top, logits = best_rows(rows.logits[: len(path)] if straight else rows.logits[path, :], keep)
     return hidden, top.tolist(), logits
 
 
