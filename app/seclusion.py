@@ -44,7 +44,6 @@ class Seclusion:
             self._apart = replace(self._engine, drafters=drafters, observers=[])
         return self._apart
 
-
     def answered(self, chat: int, engine: Engine, text: str) -> None:
         """`engine` has said `text` in `chat`: with a secret in it, its states are forgotten.
 

@@ -46,8 +46,16 @@ def test_every_row_answers_the_same_chats_with_the_same_tokens(tmp_path: Path) -
         assert summary["tokens"] == plain["tokens"]
     assert plain["speedup"] == 1.0
     assert plain["drafted"] == 0
-    assert everything["accepted"] > 0
-    assert everything["target_calls"] < plain["target_calls"]
+    accepted, calls, most = (
+        everything["accepted"],
+        everything["target_calls"],
+        plain["target_calls"],
+    )
+    assert isinstance(accepted, int)
+    assert isinstance(calls, int)
+    assert isinstance(most, int)
+    assert accepted > 0
+    assert calls < most
 
 
 def answer(tokens: tuple[int, ...], seconds: float = 1.0) -> Answer:

@@ -16,6 +16,8 @@ from app.locations import Elsewhere, Locations
 from app.models.own import embedded
 from tests.app.models.gguf_files import split_gguf, write_gguf
 
+MEGABYTES = f"{embedded().stat().st_size / 1e6:.0f}"
+
 
 @pytest.fixture(autouse=True)
 def data(locations: Locations, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +36,7 @@ def test_models_are_listed_and_the_one_in_use_is_marked(
     write_gguf(locations.models / "org" / "tuned" / "tuned-Q8_0.gguf")
     title, first, second = _lines(capsys)
     assert title.split() == ["name", "size", "parameters", "quantisation", "context", "place"]
-    assert first.split() == ["*", "embedded", "12", "MB", "6", "M", "F16", "2,048", "specchat"]
+    assert first.split() == ["*", "embedded", MEGABYTES, "MB", "7", "M", "F16", "2,048", "specchat"]
     assert second.split()[0] == "org/tuned:Q8_0"
     assert _lines(capsys, "use", "org/tuned") == ["specchat opens org/tuned:Q8_0 from now on"]
     assert _lines(capsys)[2].startswith("* org/tuned:Q8_0")
@@ -119,7 +121,17 @@ def test_a_model_in_parts_is_one_model_through_the_cache_s_links(
         blob = part.rename(tmp_path / f"blob {number}")
         (snapshot / part.name).symlink_to(blob)
     listed = _lines(capsys)[2].split()
-    assert listed == ["org/parted:F16", "12", "MB", "6", "M", "F16", "2,048", "Hugging", "Face"]
+    assert listed == [
+        "org/parted:F16",
+        MEGABYTES,
+        "MB",
+        "6",
+        "M",
+        "F16",
+        "2,048",
+        "Hugging",
+        "Face",
+    ]
     assert run(["ask", "--json", "--max-tokens", "2", "--model", "org/parted", "hello"]) == 0
     assert json.loads(capsys.readouterr().out)["tokens"] == 2
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -140,9 +141,9 @@ def test_a_damaged_file_is_not_kept(hub: Hub, others: Elsewhere) -> None:
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("size", [FORTY_PERCENT, len(CONTENT) + 1])
 def test_a_wrong_beginning_is_found_out(others: Elsewhere, size: int) -> None:
-    partial = _partial(others.hugging_face)
-    partial.parent.mkdir(parents=True)
-    partial.write_bytes(b"x" * size)
+    begun = _partial(others.hugging_face)
+    begun.parent.mkdir(parents=True)
+    begun.write_bytes(b"x" * size)
     with pytest.raises(ModelError, match="arrived damaged"):
         _pull(others.hugging_face)
     assert _pull(others.hugging_face)[0].read_bytes() == CONTENT
@@ -263,7 +264,11 @@ def _command(hub: Hub, home: Path) -> subprocess.Popen[str]:
     }
     command = [sys.executable, "-m", "app", "models", "pull", WANTED]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, env=environment, text=True)
+    # A shell starts background jobs deaf to Ctrl-C, and with them these tests: let it hear.
+    hearing = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, env=environment, text=True, preexec_fn=hearing
+    )
 
 
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
@@ -273,8 +278,8 @@ def test_a_pull_that_was_stopped_at_40_percent_goes_on(
     hub.stall_at = FORTY_PERCENT
     stopped = _command(hub, home)
     assert hub.stalled.wait(30)
-    partial = _partial(others.hugging_face)
-    while stopped.poll() is None and partial.stat().st_size < FORTY_PERCENT:
+    begun = _partial(others.hugging_face)
+    while stopped.poll() is None and begun.stat().st_size < FORTY_PERCENT:
         time.sleep(0.01)
     stopped.send_signal(blow)
     _, said = stopped.communicate(timeout=120)
@@ -282,7 +287,7 @@ def test_a_pull_that_was_stopped_at_40_percent_goes_on(
         assert stopped.returncode == 130
         assert "interrupted: the same command goes on from here" in said
         assert "Traceback" not in said
-    assert partial.read_bytes() == CONTENT[:FORTY_PERCENT]
+    assert begun.read_bytes() == CONTENT[:FORTY_PERCENT]
 
     hub.stall_at = None
     hub.go_on.set()
@@ -292,4 +297,4 @@ def test_a_pull_that_was_stopped_at_40_percent_goes_on(
     path = Path(printed.split(" is at ")[1].strip())
     assert hashlib.sha256(path.read_bytes()).hexdigest() == DIGEST
     assert f"specchat models use {WANTED}" in said
-    assert not partial.exists()
+    assert not begun.exists()
