@@ -67,12 +67,18 @@ def _branch(
     """Push the children of a node that lies `depth` tokens deep and on the way of `members`."""
     total = DOUBT * DECAY**depth
     groups: dict[int, list[int]] = {}
+    shares: dict[int, float] = {}
     for member in members:
-        total += weights[member]
-        words = continuations[member]
-        if depth < len(words) and words[depth] >= 0:
-            groups.setdefault(words[depth], []).append(member)
+        weight, words = weights[member], continuations[member]
+        total += weight
+        token = words[depth] if depth < len(words) else -1
+        if token in groups:
+            groups[token].append(member)
+            shares[token] += weight
+        elif token >= 0:
+            groups[token] = [member]
+            shares[token] = weight
     for token, group in groups.items():
-        probability = sum(weights[member] for member in group) / total
+        probability = shares[token] / total
         if path * probability >= FLOOR:
             heappush(heap, (-path * probability, parent, token, probability, group, depth + 1))
