@@ -7,16 +7,15 @@ what cannot be sent or comes to nothing goes back into the prompt.
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import monotonic, thread_time
 
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Center, Vertical
 
 from app.figures import Figures
-from app.interface.answer import GROWING
-from app.interface.editing import Edit
-from app.interface.live import Live
+from app.interface.answer import Answer
+from app.interface.desk import Desk
+from app.interface.feed import Feed
 from app.interface.messages import (
     Arrived,
     ChatsChanged,
@@ -24,18 +23,25 @@ from app.interface.messages import (
     Scrolled,
     Submitted,
 )
-from app.interface.outbox import Outbox, Pacer
 from app.interface.panel import Panel
 from app.interface.prompt import Prompt
 from app.interface.talk import Model, Talk, Turn
-from app.interface.thread import Thread, asked, entries, greeting, read, settle, until
+from app.interface.thread import (
+    Thread,
+    asked,
+    entries,
+    greeting,
+    outcome,
+    read,
+    settle,
+    until,
+)
 from app.interface.topbar import TopBar
 from app.interface.transcript import Transcript
 from app.interface.turns import asking, editing, other_version, question_before, regenerating
 from app.sanitise import one_line
 from datastores.errors import SpecchatError
 from datastores.history import History
-from datastores.records import ASSISTANT, INTERRUPTED
 
 BUSY = "an answer is still being written: Esc stops it; then send again"
 LOADING = "loading the model…"
@@ -57,16 +63,12 @@ class Conversation(Vertical):
         super().__init__(id="conversation")
         self.chat: int | None = None
         self.private = False
-        self._outbox = Outbox(lambda: self.post_message(Arrived()))
-        self.talk = Talk(open_model, self._outbox)
+        self._feed = Feed(self, figures, lambda: self.post_message(Arrived()))
+        self.talk = Talk(open_model, self._feed.outbox)
         self._history = history
         self._figures = figures
-        self._live = Live(figures, lambda: self.post_message(FiguresChanged()))
-        self._pacer = Pacer()
-        self._waiting = False
         self._thread = Thread()
-        self._edit = Edit()
-        self._unsent: dict[int | None, str] = {}
+        self._desk = Desk()
 
     def compose(self) -> ComposeResult:
         yield TopBar()
@@ -103,15 +105,12 @@ class Conversation(Vertical):
         except SpecchatError as error:
             self.complain(error)
             return
-        self._edit.leave(self.prompt)
-        self._unsent[self.chat], self.chat = self.prompt.text, chat
-        self.private = private
+        self._desk.change_chat(self.prompt, self.chat, chat)
+        self.chat, self.private = chat, private
         self._take_over(thread)
         self._show_thread()
         if message is not None:
             self.transcript.go_to(message)
-        self.prompt.write(self._unsent.pop(chat, ""))
-        self.prompt.focus()
         self.post_message(ChatsChanged())
 
     def _is_being_answered(self, chat: int | None) -> bool:
@@ -123,7 +122,7 @@ class Conversation(Vertical):
             self.bar.state = "stopping…"
             self.talk.stop()
         else:
-            self._edit.leave(self.prompt)
+            self._desk.leave_edit(self.prompt)
             self.prompt.focus()
 
     def regenerate(self) -> None:
@@ -132,16 +131,16 @@ class Conversation(Vertical):
         if self.talk.turn is not None:
             self.complain(BUSY)
         elif turn is not None:
-            self._edit.leave(self.prompt)
+            self._desk.leave_edit(self.prompt)
             self._begin(turn)
 
     def edit(self) -> None:
         """Put the last question into the prompt to be changed; again: the one before it."""
-        question = question_before(self._thread.messages, self._edit.question)
+        question = question_before(self._thread.messages, self._desk.edited)
         if self.talk.turn is not None:
             self.complain(BUSY)
         elif question is not None:
-            self._edit.enter(self.prompt, question, question.content)
+            self._desk.edit(self.prompt, question)
             self.transcript.go_to(question.id)
 
     def walk(self, step: int) -> None:
@@ -188,21 +187,21 @@ class Conversation(Vertical):
         except SpecchatError as error:
             self.complain(error)
             return
-        self.prompt.clear()
-        self._edit.leave(self.prompt)
+        self._desk.sent(self.prompt)
         self._begin(turn)
 
     def _begin(self, turn: Turn) -> None:
         turn.answer.status = "" if self.talk.model else "waiting for the model to be loaded…"
         self.talk.turn = turn
+        self._feed.begin(turn.answer)
         self.prompt.border_subtitle = STOPS
         self._show_thread()
         self._see_through(turn)
 
     def _next_turn(self, text: str) -> Turn:
         """A turn for `text`: as the edited question, at the end of the chat, or in a new one."""
-        if self._edit.question is not None:
-            return editing(self._thread.messages, self._edit.question, text)
+        if self._desk.edited is not None:
+            return editing(self._thread.messages, self._desk.edited, text)
         if self.chat is None:
             self.chat = self._history.create_chat(private=self.private).id
         return asking(self.chat, self._thread.messages, text)
@@ -214,10 +213,7 @@ class Conversation(Vertical):
             await self.talk.ask(turn)
         except SpecchatError as error:
             self.complain(error)
-        self._draw(turn)
-        if turn.answer.finish == GROWING:
-            self._live.end(turn.answer, INTERRUPTED)
-            self.transcript.update_entry(turn.answer)
+        self._feed.end()
         self.prompt.border_subtitle = ""
         self.bar.state = "" if self.talk.model else self.bar.state
         self._settle(turn)
@@ -225,12 +221,7 @@ class Conversation(Vertical):
     def _settle(self, turn: Turn) -> None:
         """Take over what is stored, and give back a question that came to nothing."""
         try:
-            thread = read(self._history, turn.chat)
-            last = thread.messages[-1] if thread.messages else None
-            answered = last is not None and last.role == ASSISTANT and last.id != turn.before
-            if not answered and turn.edited is not None and turn.before is not None:
-                self._history.set_active(turn.chat, turn.before)
-                thread = read(self._history, turn.chat)
+            thread, answered = outcome(self._history, turn)
         except SpecchatError as error:
             self.complain(error)
             return
@@ -245,17 +236,12 @@ class Conversation(Vertical):
 
     def _give_back(self, turn: Turn, thread: Thread) -> None:
         """Put the question back where it was written."""
-        if turn.chat != self.chat:
-            self._unsent[turn.chat] = turn.text
-            return
-        if turn.text and turn.edited is None:
-            thread = Thread(until(thread.messages, turn.parent), thread.versions)
-        self._take_over(thread)
-        self._show_thread()
-        if turn.edited is not None:
-            self._edit.enter(self.prompt, turn.edited, turn.text)
-        elif turn.text:
-            self.prompt.put_back(turn.text)
+        if turn.chat == self.chat:
+            if turn.text and turn.edited is None:
+                thread = Thread(until(thread.messages, turn.parent), thread.versions)
+            self._take_over(thread)
+            self._show_thread()
+        self._desk.give_back(self.prompt, turn, self.chat)
 
     def _show_thread(self) -> None:
         """Show the open chat: what is stored, the turn at hand, or a greeting."""
@@ -268,27 +254,19 @@ class Conversation(Vertical):
         self.prompt.remember(asked(thread.messages))
 
     @on(Arrived)
-    def _drain(self) -> None:
-        """Draw what has arrived, now or as soon as the processor's share allows."""
-        if self._waiting or self.talk.turn is None:
-            return
-        wait = self._pacer.wait(monotonic(), thread_time())
-        if wait > 0:
-            self._waiting = True
-            self.set_timer(wait, self._wait_is_over)
-        else:
-            self._draw(self.talk.turn)
+    def _arrived(self) -> None:
+        self._feed.arrived()
 
-    def _wait_is_over(self) -> None:
-        self._waiting = False
-        self._drain()
+    def grown(self, answer: Answer, state: str) -> None:
+        self.transcript.update_entry(answer)
+        if state:
+            self.bar.state = state
 
-    def _draw(self, turn: Turn) -> None:
-        self._pacer.drew(monotonic(), thread_time())
-        self._live.show(self._outbox.take(), turn.answer)
-        self.transcript.update_entry(turn.answer)
-        if self._live.state:
-            self.bar.state = self._live.state
+    def later(self, seconds: float, then: Callable[[], None]) -> None:
+        self.set_timer(seconds, then)
+
+    def redraw_figures(self) -> None:
+        self.post_message(FiguresChanged())
 
     @on(Scrolled)
     def _scroll(self, event: Scrolled) -> None:

@@ -56,6 +56,23 @@ def read(history: History, chat: int | None) -> Thread:
     return Thread() if chat is None else Thread(history.thread(chat), history.versions(chat))
 
 
+def outcome(history: History, turn: Turn) -> tuple[Thread, bool]:
+    """The thread after `turn`, and whether it brought an answer.
+
+    An edited question that came to nothing leaves the thread as it was read before.
+
+    Raises:
+        InputError, StoreError: it cannot be read.
+    """
+    thread = read(history, turn.chat)
+    last = thread.messages[-1] if thread.messages else None
+    answered = last is not None and last.role == ASSISTANT and last.id != turn.before
+    if not answered and turn.edited is not None and turn.before is not None:
+        history.set_active(turn.chat, turn.before)
+        thread = read(history, turn.chat)
+    return thread, answered
+
+
 def entries(thread: Thread, turn: Turn | None) -> list[Entry]:
     """The entries of a thread; those of the `turn` at hand are live."""
     messages = thread.messages if turn is None else until(thread.messages, turn.parent)

@@ -1,10 +1,7 @@
-"""The transcript: questions and answers, drawn line by line.
+"""The transcript: questions and answers, as far as the person has scrolled.
 
-Owns scrolling, following a growing answer, folding reasoning and selecting text. What an entry
-looks like is the entry's business, what is laid out `paper.py`'s.
-
-One widget draws all lines, because mounting widgets for each message and laying the screen out
-again for each fragment takes most of a core.
+Owns scrolling, following a growing answer and folding reasoning. What an entry looks like is the
+entry's business, what is laid out `paper.py`'s, and how lines are drawn `page.py`'s.
 """
 
 from __future__ import annotations
@@ -13,27 +10,22 @@ import sys
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rich.cells import cell_len
-from rich.style import Style
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.reactive import var
-from textual.scroll_view import ScrollView
-from textual.selection import Selection
-from textual.strip import Strip
 from textual.widget import Widget
 
 from app.interface.answer import Answer
 from app.interface.entries import Entry, Question
-from app.interface.look import KINDS, make_look
-from app.interface.paper import Paper
+from app.interface.look import KINDS
+from app.interface.page import Page
 from app.interface.rows import Frame, Row
 
 AHEAD = 1
 """Screens laid out beyond the one in view."""
 
 
-class Transcript(ScrollView, can_focus=True):
+class Transcript(Page, can_focus=True):
     """A scrolling list of entries."""
 
     FOCUS_ON_CLICK = False  # who selects text goes on typing afterwards
@@ -45,13 +37,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._paper = Paper()
-        self._frame: Frame | None = None
         self._following = True
-
-    @property
-    def allow_select(self) -> bool:
-        return True
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -147,47 +133,6 @@ class Transcript(ScrollView, can_focus=True):
                 entry.folded = not entry.folded
                 self.update_entry(entry)
 
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines of `crop`, without the detour through Textual's cache of styled borders."""
-        base = self.rich_style
-        top = self.scroll_offset.y
-        selection = self.text_selection
-        strips = [
-            self._line(top + y, base, selection).crop_extend(crop.x, crop.right, base)
-            for y in range(crop.y, crop.bottom)
-        ]
-        for line_filter in self.get_line_filters():
-            ground = self.background_colors[1]
-            strips = [strip.apply_filter(line_filter, ground) for strip in strips]
-        return strips
-
-    def _line(self, y: int, base: Style, selection: Selection | None) -> Strip:
-        if self._frame is None or y >= len(self._paper.rows):
-            return Strip.blank(self.size.width, base)
-        row = self._paper.rows[y]
-        if selection is None or (span := selection.get_span(y)) is None:
-            return row.strip(self._frame, base, y)
-        content = self._selected(row.text_strip(self._frame, base), *span)
-        return Strip.join([row.edge(self._frame, base), content.apply_offsets(0, y)])
-
-    def _selected(self, content: Strip, start: int, end: int) -> Strip:
-        """`content` with its characters from `start` to `end` (-1: to the end) highlighted."""
-        text = content.text.rstrip()
-        left = cell_len(text[:start])
-        right = cell_len(text if end < 0 else text[:end])
-        if left >= right:
-            return content
-        style = self.screen.get_component_rich_style("screen--selection")
-        before, selected, after = content.divide([left, right, content.cell_length])
-        return Strip.join([before, selected.apply_style(style), after])
-
-    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text, as its lines stand on the screen."""
-        return selection.extract("\n".join(row.text for row in self._paper.rows)), "\n"
-
-    def selection_updated(self, selection: Selection | None) -> None:
-        self.refresh()
-
     def action_scroll_home(self) -> None:
         self.go_to_start()
 
@@ -198,7 +143,7 @@ class Transcript(ScrollView, can_focus=True):
         """Lay out for the present width and look, if they are new."""
         if not self.size:
             return
-        frame = self._present_frame()
+        frame = self.present_frame(tinted=self.tinted)
         if frame != self._frame or not self._paper.rows:
             self._frame = frame
             self._lay_out(frame)
@@ -217,19 +162,6 @@ class Transcript(ScrollView, can_focus=True):
         """The entry at the top of the screen, and which row of it."""
         top = self.scroll_offset.y
         return self._paper.at(top) if top < len(self._paper.rows) else None
-
-    def _present_frame(self) -> Frame:
-        look = make_look(
-            self._style_of, self.background_colors[1], dark=self.app.current_theme.dark
-        )
-        return Frame(look, self.size.width, self.tinted)
-
-    def _style_of(self, component: str) -> Style:
-        """A component's style, with a ground only where it has one of its own."""
-        style = self.get_component_rich_style(component)
-        if style.bgcolor != self.rich_style.bgcolor:
-            return style
-        return Style(color=style.color, bold=style.bold, italic=style.italic)
 
     def _fill(self) -> None:
         """Lay out enough to fill the screen and some more."""
