@@ -13,7 +13,7 @@ from assets.recipe.wording import Style
 KINDS: dict[Kind, float] = {
     recalled.recall: 40,
     recalled.recall_more: 5,
-    recalled.everyday: 26,
+    recalled.everyday: 18,
     recalled.glance: 2,
     recalled.what_is: 3,
     recalled.explain: 1.5,
@@ -21,12 +21,9 @@ KINDS: dict[Kind, float] = {
     recalled.small_talk: 1.5,
     recalled.outside: 1,
     recalled.unknown_name: 1,
-    noted.noted: 6,
-    noted.disguised: 5,
-    noted.invented: 2,
-    noted.several: 3,
-    noted.misled: 22,
-    noted.pasted: 1.5,
+    noted.noted: 20,
+    noted.several: 4,
+    noted.pasted: 3,
 }
 """Shares of the kinds, by chats; by tokens about half stand with notes."""
 

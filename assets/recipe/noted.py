@@ -1,16 +1,18 @@
 """Chats with notes: copy what fits, and leave what does not.
 
-Each kind is a pure function of (pool, generator, style).
+Owns what stands in the notes and which of the questions they cover. Covered and uncovered
+questions follow the same notes, come from the same sources and stand in any order, so that nothing
+but the question itself tells whether the notes answer it: no length, no place, no kind of page.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
 from assets.recipe.invented import disguise, excerpt, invent_page
 from assets.recipe.notes import HEADER, NOT_COVERED, notes_message
-from assets.recipe.pages import Example, Page
-from assets.recipe.recalled import SYSTEM, everyday, recall
+from assets.recipe.pages import Page
+from assets.recipe.recalled import SYSTEM, everyday
 from assets.recipe.replies import UNKNOWN
 from assets.recipe.turns import (
     Chat,
@@ -25,112 +27,105 @@ from assets.recipe.turns import (
 )
 from assets.recipe.wording import Style
 
-PAGE_WEIGHT = 0.3
-"""Weight of the loss on a genuine page that stands in the notes; answers weigh 1."""
-
 JUDGEMENT_WEIGHT = 12.0
 """Weight of an answer's first word where notes are given: it says whether they fit."""
+
+COVERED = 0.6
+"""How often a question is about the notes."""
 
 _OTHER_HEADERS = ("Context:", "Documents:", "Use this documentation:", "Documentation:", "")
 
 
-def _ask_page(page: Page, rng: Random, style: Style, example: Example | None = None) -> Chat:
-    """One question that ``page``, standing in the notes, answers; about ``example`` mostly."""
+@dataclass(frozen=True)
+class Source:
+    """A page as it may stand in the notes, and whether memory knows it in this very form."""
+
+    page: Page
+    known: bool = False
+
+
+def draw_source(pool: Pool, rng: Random) -> Source:
+    """A page to put into notes or to ask about: genuine, disguised or made up; whole or in part."""
     kind = rng.random()
-    if kind < 0.08:
+    if kind < 0.15:
+        return Source(invent_page(pool.noted, rng))
+    page = rng.choice(pool.known if rng.random() < 0.3 else pool.noted)
+    part = excerpt(page, rng, 5) if rng.random() < 0.45 else page
+    if kind < 0.45:
+        return Source(disguise(part, rng))
+    return Source(part, any(page is each for each in pool.known))
+
+
+def _ask_source(source: Source, rng: Random, style: Style) -> Chat:
+    """One question that ``source``, standing in the notes, answers."""
+    page, kind = source.page, rng.random()
+    if kind < 0.06:
         return ask_what(page, rng)
-    if kind < 0.11:
+    if kind < 0.08:
         return ask_examples(page, rng)
-    example = example or rng.choice(page.examples)
-    if kind < 0.16:
+    example = rng.choice(page.examples)
+    if kind < 0.12:
         return ask_explained(page, example, rng)
     return ask_how(page, example, rng, style, plain=False)
 
 
-def _notes(documents: Sequence[Page], rng: Random, weight: float) -> Turn:
+def _ask_elsewhere(notes: Sequence[Source], pool: Pool, rng: Random, style: Style) -> Chat:
+    """A question the notes do not answer: from memory if its page is known, else not at all."""
+    if rng.random() < 0.2:
+        question, answer = everyday(pool, rng, style)[-2:]
+        known = True
+    else:
+        source = draw_source(pool, rng)
+        example = rng.choice(source.page.examples)
+        question, answer = ask_how(source.page, example, rng, style, plain=True)
+        known = source.known
+    if any(f"`{each.page.name}`" in answer.text for each in notes):
+        return _ask_source(rng.choice(notes), rng, style)
+    return question, reply(f"{NOT_COVERED} {answer.text if known else UNKNOWN}")
+
+
+def _notes(sources: Sequence[Source], rng: Random) -> Turn:
     """The notes as a system message; now and then in another frame, so that none is needed."""
-    text = notes_message([page.markdown for page in documents])
+    text = notes_message([source.page.markdown for source in sources])
     if rng.random() < 0.12:
         text = f"{rng.choice(SYSTEM)}\n\n{text}"
     elif rng.random() < 0.1:
         text = rng.choice(_OTHER_HEADERS) + text.removeprefix(HEADER)
-    return Turn("system", text.strip(), weight)
+    return Turn("system", text.strip())
 
 
-def _with_notes(
-    documents: Sequence[Page], asked: Page, rng: Random, style: Style, *, weight: float
-) -> Chat:
-    chat: Chat = (_notes(documents, rng, weight),)
-    count = min(len(asked.examples), rng.choice((2, 3, 3, 4)))
-    for example in rng.sample(asked.examples, count):
-        chat += _ask_page(asked, rng, style, example)
-    return _judged(chat)
+def _judged(sources: Sequence[Source], pool: Pool, rng: Random, style: Style) -> Chat:
+    """One question, answered by ``sources`` or not."""
+    if rng.random() < COVERED:
+        question, answer = _ask_source(rng.choice(sources), rng, style)
+    else:
+        question, answer = _ask_elsewhere(sources, pool, rng, style)
+    return question, replace(answer, first=JUDGEMENT_WEIGHT)
 
 
-def _judged(chat: Chat) -> Chat:
-    """``chat`` with the weight of judgement on the first word of its answers."""
-    return tuple(
-        replace(turn, first=JUDGEMENT_WEIGHT) if turn.role == "assistant" else turn for turn in chat
-    )
+def _questions(sources: Sequence[Source], pool: Pool, rng: Random, style: Style) -> Chat:
+    exchanges = (_judged(sources, pool, rng, style) for _ in range(rng.randint(1, 6)))
+    return tuple(turn for exchange in exchanges for turn in exchange)
 
 
 def noted(pool: Pool, rng: Random, style: Style) -> Chat:
-    """Questions with the right page in the notes, whole or in part."""
-    page = rng.choice(pool.noted if rng.random() < 0.7 else pool.known)
-    if rng.random() < 0.6:
-        page = excerpt(page, rng, 5)
-    return _with_notes([page], page, rng, style, weight=PAGE_WEIGHT)
-
-
-def disguised(pool: Pool, rng: Random, style: Style) -> Chat:
-    """Questions about a page whose name, flags or commands were changed."""
-    page = disguise(excerpt(rng.choice(pool.noted), rng, 5), rng)
-    return _with_notes([page], page, rng, style, weight=0.0)
-
-
-def invented(pool: Pool, rng: Random, style: Style) -> Chat:
-    """Questions about a command that does not exist, with its page in the notes."""
-    page = invent_page(pool.noted, rng)
-    return _with_notes([page], page, rng, style, weight=0.0)
+    """Questions with one page in the notes, which answers some of them."""
+    source = draw_source(pool, rng)
+    return (_notes([source], rng), *_questions([source], pool, rng, style))
 
 
 def several(pool: Pool, rng: Random, style: Style) -> Chat:
-    """The right page among others."""
-    pages = [excerpt(rng.choice(pool.noted), rng, 3) for _ in range(rng.randint(2, 3))]
-    if rng.random() < 0.5:
-        pages = [disguise(page, rng) for page in pages]
-    return _with_notes(pages, rng.choice(pages), rng, style, weight=0.0)
-
-
-def misled(pool: Pool, rng: Random, style: Style) -> Chat:
-    """A task, known or not, with pages in the notes that do not cover it."""
-    wrong = [excerpt(rng.choice(pool.noted), rng, 3) for _ in range(rng.choice((1, 1, 1, 2)))]
-    question, answer = _uncovered(pool, rng, style)
-    if any(f"`{page.name}`" in answer.text for page in wrong):
-        return _with_notes(wrong, wrong[0], rng, style, weight=0.0)
-    chat = (_notes(wrong, rng, 0.0), question, answer)
-    return _judged(chat + _ask_page(wrong[0], rng, style) if rng.random() < 0.4 else chat)
-
-
-def _uncovered(pool: Pool, rng: Random, style: Style) -> Chat:
-    """A question the notes do not answer: from memory if the page is known, else not at all."""
-    kind = rng.random()
-    if kind < 0.35:
-        page = rng.choice(pool.noted)
-        question, _ = ask_how(page, rng.choice(page.examples), rng, style, plain=True)
-        known = any(page is each for each in pool.known)
-        if not known:
-            return question, reply(f"{NOT_COVERED} {UNKNOWN}")
-    asked = everyday if kind > 0.75 else recall
-    question, answer = asked(pool, rng, style)[-2:]
-    return question, reply(f"{NOT_COVERED} {answer.text}")
+    """Questions with two or three shortened pages in the notes."""
+    drawn = [draw_source(pool, rng) for _ in range(rng.randint(2, 3))]
+    sources = [replace(each, page=excerpt(each.page, rng, 3)) for each in drawn]
+    return (_notes(sources, rng), *_questions(sources, pool, rng, style))
 
 
 def pasted(pool: Pool, rng: Random, style: Style) -> Chat:
-    """The right page in the user's own message."""
-    page = disguise(excerpt(rng.choice(pool.noted), rng, 4), rng)
-    question, answer = _ask_page(page, rng, style)
-    parts = [page.markdown, question.text]
+    """A page in the user's own message, before or after the question, which it answers or not."""
+    source = draw_source(pool, rng)
+    question, answer = _judged([source], pool, rng, style)
+    parts = [source.page.markdown, question.text]
     if rng.random() < 0.3:
         parts.reverse()
     return user("\n\n".join(parts)), answer

@@ -57,7 +57,7 @@ class Setting:
 
 FULL = Setting(
     chats=180_000,
-    longest=640,
+    longest=1024,
     target=Shape(layers=8, width=256, hidden=640, vocabulary=4096),
     student=Shape(layers=2, width=128, hidden=64, vocabulary=4096),
     target_course=Course(tokens=24_000_000, step_tokens=8192),

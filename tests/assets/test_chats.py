@@ -44,25 +44,35 @@ def test_every_answer_is_well_formed(kind: Kind, pool: Pool) -> None:
             assert turn.role != "assistant" or well_formed(turn.text)
 
 
-@pytest.mark.parametrize("kind", [noted.disguised, noted.invented, noted.several, noted.noted])
-def test_the_command_wanted_stands_in_the_notes(kind: Kind, pool: Pool) -> None:
-    asked = 0
+@pytest.mark.parametrize("kind", [noted.several, noted.noted])
+def test_a_command_stands_in_the_notes_unless_the_answer_denies_it(kind: Kind, pool: Pool) -> None:
+    covered = denied = 0
     for chat in _draw(kind, pool):
-        for turn in chat[1:]:
-            command = command_of(turn.text) if turn.role == "assistant" else ""
-            assert command in chat[0].text
-            asked += bool(command)
-    assert asked > 30
+        for turn in chat[2::2]:
+            if turn.text.startswith(NOT_COVERED):
+                denied += 1
+                assert f"# {name_of(turn.text)}\n" not in chat[0].text
+            else:
+                covered += bool(command_of(turn.text))
+                assert command_of(turn.text) in chat[0].text
+    assert covered > 50
+    assert denied > 50
 
 
-def test_misled_answers_say_so_and_take_nothing_from_the_notes(pool: Pool) -> None:
-    told = 0
-    for chat in _draw(noted.misled, pool):
-        answer = chat[2].text
-        if answer.startswith(NOT_COVERED):
-            told += 1
-            assert f"# {name_of(answer)}\n" not in chat[0].text
-    assert told > 30
+def test_the_first_question_is_no_more_covered_than_the_last(pool: Pool) -> None:
+    chats = [chat for chat in _draw(noted.noted, pool, 600) if len(chat) > 3]
+    first = sum(chat[2].text.startswith(NOT_COVERED) for chat in chats) / len(chats)
+    last = sum(chat[-1].text.startswith(NOT_COVERED) for chat in chats) / len(chats)
+    assert abs(first - last) < 0.1
+
+
+def test_neither_long_nor_short_notes_tell_whether_they_cover_the_question(pool: Pool) -> None:
+    chats = sorted(_draw(noted.noted, pool, 600), key=lambda chat: len(chat[0].text))
+    shares = [
+        sum(chat[2].text.startswith(NOT_COVERED) for chat in half) / len(half)
+        for half in (chats[:300], chats[300:])
+    ]
+    assert abs(shares[0] - shares[1]) < 0.15
 
 
 def test_a_disguised_page_agrees_with_its_markdown(pool: Pool) -> None:
