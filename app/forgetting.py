@@ -13,6 +13,7 @@ from pathlib import Path
 
 from app.config import load_config
 from app.engine import Engine
+from app.importing.noted import drop_note
 from app.locations import Locations
 from app.projection import forget_everywhere
 from app.seclusion import CHAT, source_of
@@ -67,8 +68,10 @@ def forget_source(library: Library, history: History, locations: Locations, path
     """
     library.forget(path)
     with ExitStack() as steps:
-        steps.callback(forget_gone, history, locations)
+        # Last of all: until then, whoever is indexing sees that it has to give way.
         steps.callback(library.erase)
+        steps.callback(forget_gone, history, locations)
+        steps.callback(drop_note, locations.imported, path)
 
 
 def forget_gone(history: History, locations: Locations) -> None:
@@ -81,9 +84,10 @@ def forget_gone(history: History, locations: Locations) -> None:
         StoreError: another process hinders it; calling this again finishes the work.
     """
     with ExitStack() as steps:
+        # Last of all, as above.
+        steps.callback(history.erase)
         for forget in FORGETTERS:
             steps.callback(forget, locations, history)
-        steps.callback(history.erase)
 
 
 def set_aside(locations: Locations) -> list[Path]:

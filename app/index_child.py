@@ -2,7 +2,9 @@
 
 A process of its own, at the lowest priority: building CREST takes memory and minutes where a
 library is large, and neither may cost the answer that is being written meanwhile. It may be killed
-at any moment. One line of JSON on standard output for each step; when nobody reads them, it ends.
+at any moment, and ends by itself where something is deleted: what it holds in memory must not be
+written after that. One line of JSON on standard output for each step, and one that tells of its
+failure; when nobody reads them, it ends.
 """
 
 from __future__ import annotations
@@ -10,16 +12,22 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from threading import Event, Thread
 
+from app.indexer import GAVE_WAY
 from app.locations import Locations
 from app.projection import opened
+from datastores.corpus import Corpus
 from datastores.errors import SpecchatError
 from engines.llama.tokenizer import load_vocabulary
 
 NICEST = 19
+INTERVAL = 0.2
+"""Seconds between two looks whether something was deleted."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,15 +42,35 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with opened(locations, load_vocabulary(Path(model)), int(budget)) as projection:
             if projection.lock.take():
-                for progress in projection.run():
-                    print(json.dumps(asdict(progress)), flush=True)
+                with _giving_way(projection.corpus):
+                    for progress in projection.run(settle=True):
+                        print(json.dumps(asdict(progress)), flush=True)
     except SpecchatError as error:
-        print(error, file=sys.stderr)
+        print(json.dumps({"error": str(error)}), flush=True)
         return 1
     except BrokenPipeError:
         # Whoever asked for it has ended.
         os._exit(1)
     return 0
+
+
+@contextmanager
+def _giving_way(corpus: Corpus) -> Iterator[None]:
+    """End the process, in here, as soon as a text or a chat is deleted."""
+    before, done = corpus.wishes(), Event()
+
+    def watch() -> None:
+        while not done.wait(INTERVAL):
+            if any(now > then for now, then in zip(corpus.wishes(), before, strict=True)):
+                os._exit(GAVE_WAY)
+
+    watching = Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watching.join()
 
 
 def _yield_to_others() -> None:

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from app.locations import Locations
@@ -20,10 +21,14 @@ from app.projection import Projecting, Projection, opened
 from datastores.errors import SpecchatError, StoreError
 from engines.target import Vocabulary
 
+Tell = Callable[[Projecting | None, SpecchatError | None], object]
+
 INTERVAL = 1.0
 """Seconds between two looks; an answer can be drafted from this long after its end."""
 PATIENCE = 15.0
 """Seconds until the next try where another process is at the same work."""
+GAVE_WAY = 75
+"""Exit code of a process that ended since something was deleted: it is to be started again."""
 
 
 class Indexer:
@@ -35,11 +40,20 @@ class Indexer:
     """
 
     def __init__(
-        self, locations: Locations, model: Path, vocabulary: Vocabulary, budget_bytes: int
+        self,
+        locations: Locations,
+        model: Path,
+        vocabulary: Vocabulary,
+        budget_bytes: int,
+        tell: Tell = lambda progress, trouble: None,
     ) -> None:
-        """For the tokenizer of `model`, a GGUF file, which is `vocabulary`."""
+        """For the tokenizer of `model`, a GGUF file, which is `vocabulary`.
+
+        `tell` is called, on the indexer's thread, whenever `progress` or `trouble` changed.
+        """
         self.progress: Projecting | None = None
         self.trouble: SpecchatError | None = None
+        self._tell = tell
         self._locations = locations
         self._model = model
         self._vocabulary = vocabulary
@@ -65,47 +79,56 @@ class Indexer:
             with opened(self._locations, self._vocabulary, self._budget) as projection:
                 self._watch(projection)
         except SpecchatError as error:
-            self.trouble = error
+            self._say(None, error)
 
     def _watch(self, projection: Projection) -> None:
         corpus = projection.corpus
-        message = corpus.last_message()
-        imports, due = None, True
+        message, imports = corpus.last_message(), corpus.imports()
+        due = True
         while not self._closing.is_set():
-            if due or corpus.imports() != imports:
-                imports = corpus.imports()
-                due = projection.is_due() and not self._work_off(projection)
+            refused, now = False, corpus.imports()
+            if now != imports:
+                # Only when it is quiet again: an import is written in many pieces.
+                imports, due = now, True
+            elif due:
+                due = refused = projection.is_due() and not self._work_off(projection)
             message, fits = _learnt(projection, message)
             due = due or not fits
-            self._closing.wait(PATIENCE if due and fits else INTERVAL)
+            self._closing.wait(PATIENCE if refused and fits else INTERVAL)
 
     def _work_off(self, projection: Projection) -> bool:
-        """Let a process do all that is due; false where another one is at it already."""
+        """Let a process do all that is due; false where it has to be begun again later."""
         if not projection.lock.take():
             return False
         projection.lock.release()
         self._process = start_child(
             self._locations, self._model, self._budget, output=subprocess.PIPE
         )
+        problem = ""
         with self._process as process:
             assert process.stdout is not None
             for line in process.stdout:
-                self.progress = Projecting(**json.loads(line))
+                told = json.loads(line)
+                problem = told.pop("error", "")
+                if not problem:
+                    self._say(Projecting(**told), None)
                 if self._closing.is_set():
                     process.kill()
-        self.progress, self._process = None, None
-        self._note(process.returncode)
-        return True
+        self._process = None
+        self._say(None, self._trouble(process.returncode, problem))
+        return process.returncode != GAVE_WAY
 
-    def _note(self, code: int) -> None:
-        """Keep why the process failed. It is not started again before something changes."""
-        if code and not self._closing.is_set():
-            self.trouble = StoreError(
-                f"texts could not be made ready for drafting (exit code {code}):"
-                " `specchat import` on any of them tells why"
-            )
-        else:
-            self.trouble = None
+    def _trouble(self, code: int, problem: str) -> SpecchatError | None:
+        """Why the process failed. It is not started again before something changes."""
+        if code in (0, GAVE_WAY) or self._closing.is_set():
+            return None
+        return StoreError(
+            f"texts could not be made ready for drafting: {problem or f'exit code {code}'}"
+        )
+
+    def _say(self, progress: Projecting | None, trouble: SpecchatError | None) -> None:
+        self.progress, self.trouble = progress, trouble
+        self._tell(progress, trouble)
 
 
 def catch_up(

@@ -51,6 +51,11 @@ class Locations:
         return self.data / "library.db"
 
     @property
+    def imported(self) -> Path:
+        """When each source was imported."""
+        return self.data / "imported.json"
+
+    @property
     def projections(self) -> Path:
         """What is made of texts and chats for drafting, a folder for each tokenizer."""
         return self.cache / "projections"
@@ -69,6 +74,11 @@ class Locations:
     def models(self) -> Path:
         """Models fetched by specchat itself."""
         return self.data / "models"
+
+    @property
+    def offered(self) -> Path:
+        """Made by the first launch, which offers other models."""
+        return self.data / "offered"
 
     @property
     def costs(self) -> Path:

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 
 from app.locations import Locations
 from app.tokenising import documents, identity_of, tokenised
@@ -18,6 +19,7 @@ from datastores.corpus import Corpus
 from datastores.crest import RECENT_TOKENS, CrestStore
 from datastores.crest_document import Document
 from datastores.database import Store
+from datastores.errors import StoreError
 from datastores.history import History
 from datastores.library import Library
 from datastores.locks import WorkLock
@@ -31,6 +33,9 @@ SETTLED_TOKENS = 2**21
 TOKENS = "tokens.db"
 CREST = "crest.db"
 LOCK = "work.lock"
+PATIENCE, AGAIN = 60.0, 0.05
+"""Seconds to wait at most for whoever is at work where something must be forgotten, and between two
+looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +167,32 @@ def forget_everywhere(locations: Locations, budget_bytes: int) -> None:
     What CREST cannot subtract it drops; it is rebuilt by the next `run` with that tokenizer.
 
     Raises:
-        StoreError: a store cannot be written, or another process keeps an older state of it.
+        StoreError: a store cannot be written, or another process keeps an older state of it or is
+            at work on it, and does not give way.
     """
-    folders = sorted(locations.projections.glob(f"*/{TOKENS}"))
+    folders = [file.parent for file in sorted(locations.projections.glob(f"*/{TOKENS}"))]
     with _corpus(locations) as corpus:
-        for file in folders:
-            with _stores(file.parent, budget_bytes) as (cache, crest):
+        for folder in folders:
+            # Whoever works on it may hold in memory what must go.
+            with _held(folder / LOCK), _stores(folder, budget_bytes) as (cache, crest):
                 subtract(corpus, cache, crest)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Hold a lock that others hold for moments, or until they see that something was deleted."""
+    lock, since = WorkLock(path), monotonic()
+    while not lock.take():
+        if monotonic() - since > PATIENCE:
+            raise StoreError(
+                f"{path.parent} is at work in another specchat, so what was deleted is still in it:"
+                " do this again when that is done"
+            )
+        sleep(AGAIN)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def subtract(corpus: Corpus, cache: TokenCache, crest: CrestStore) -> None:

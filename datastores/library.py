@@ -46,6 +46,10 @@ class Library:
             for row in self.store.rows(_SOURCES)
         ]
 
+    def holds(self, source: str) -> bool:
+        """Whether anything was imported from there."""
+        return bool(self.store.rows("SELECT 1 FROM sources WHERE path = ?", (source,)))
+
     def known(self, source: str, file: str, digest: str) -> int:
         """How many documents of `file` are stored, if it is finished with `digest`; else 0."""
         sql = """

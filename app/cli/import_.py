@@ -15,7 +15,7 @@ from app.cli.library import opened
 from app.cli.projecting import project
 from app.cli.terminal import Status, amount, duration
 from app.importing.events import Event, Finished, Progress, Report, Searching
-from app.importing.run import import_paths
+from app.importing.session import import_into
 from app.locations import Locations, locate
 from app.options import Options
 from app.sanitise import one_line
@@ -56,11 +56,10 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool) -> None:
 def _imported(paths: Sequence[Path], locations: Locations, status: Status, as_json: bool) -> Report:
     """Import, and tell what was done unless that is to be one object at the end."""
     report = Report()
-    own = (locations.data, locations.cache, locations.config)
     try:
         with (
             opened(locations) as library,
-            closing(import_paths(paths, library, own)) as events,
+            closing(import_into(library, locations, paths)) as events,
         ):
             for event in events:
                 status.show(_line(event))

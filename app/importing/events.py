@@ -29,7 +29,7 @@ class Progress:
         name: what is being read.
         files, total_files: files done, and all there are.
         bytes, total_bytes: their sizes.
-        documents: stored so far.
+        documents, characters: stored so far.
         seconds: since reading began.
     """
 
@@ -39,6 +39,7 @@ class Progress:
     bytes: int
     total_bytes: int
     documents: int
+    characters: int
     seconds: float
 
     @property

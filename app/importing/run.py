@@ -76,8 +76,16 @@ def _read(
         for flaw in _file(item, tracked.material, readers, library, intake):
             if flaw is not None:
                 yield _skip(report, flaw)
-            done, seconds = size + tracked.position, perf_counter() - started
-            yield Progress(item.file, number, len(found), done, total, report.documents, seconds)
+            yield Progress(
+                name=item.file,
+                files=number,
+                total_files=len(found),
+                bytes=size + tracked.position,
+                total_bytes=total,
+                documents=report.documents,
+                characters=report.characters,
+                seconds=perf_counter() - started,
+            )
         size += item.material.size
     intake.store()
 

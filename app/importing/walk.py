@@ -51,6 +51,11 @@ class Found:
     material: Material
 
 
+def source_of(path: Path) -> str:
+    """What a source is called that is imported from `path`."""
+    return stored(os.path.realpath(path.expanduser()))
+
+
 def walk(path: Path, own: frozenset[Path]) -> Iterator[Found | Flaw]:
     """Every file in `path`, a file or a folder, in the order of names.
 
@@ -63,7 +68,7 @@ def walk(path: Path, own: frozenset[Path]) -> Iterator[Found | Flaw]:
         yield Flaw(stored(str(path)), unreadable(error))
         return
     root = root.resolve()
-    source = stored(str(root))
+    source = source_of(root)
     if not stat.S_ISDIR(mode):
         yield _file(source, root, root.name)
     elif root in own:

@@ -1,0 +1,76 @@
+"""When each source was imported, and whether to its end.
+
+Owns one small JSON file beside the library. It is not in the library because rows there follow from
+texts alone, so that an import which was killed and resumed equals one that was not; a time does
+not. Without the file nothing is lost but the dates.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from time import time
+
+from filelock import FileLock
+
+from datastores.errors import StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The last import of a source: when it began or ended (seconds since 1970), and which."""
+
+    at: float
+    whole: bool
+
+
+Notes = dict[str, Note]
+
+
+def read_notes(path: Path) -> Notes:
+    """Every source's note; none where the file is missing or damaged."""
+    try:
+        found = json.loads(path.read_bytes())
+        return {
+            source: Note(float(note["at"]), bool(note["whole"])) for source, note in found.items()
+        }
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        # Only dates: they come again with the next imports.
+        return {}
+
+
+def note_imports(path: Path, sources: Iterable[str], *, whole: bool) -> None:
+    """Note that an import of `sources` begins, or has come to its end.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    note = Note(time(), whole)
+    _change(path, lambda notes: notes.update(dict.fromkeys(sources, note)))
+
+
+def drop_note(path: Path, source: str) -> None:
+    """Forget that `source` was ever imported; no file keeps its path.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    if path.exists():
+        _change(path, lambda notes: notes.pop(source, None))
+
+
+def _change(path: Path, change: Callable[[Notes], object]) -> None:
+    """Read, change and replace the file, one process at a time."""
+    try:
+        with FileLock(f"{path}.lock"):
+            notes = read_notes(path)
+            change(notes)
+            with NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as file:
+                json.dump({source: asdict(note) for source, note in notes.items()}, file)
+            os.replace(file.name, path)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}; check its permissions") from error
