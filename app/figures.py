@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from app.events import Event, Finished, Wrote
 from app.statistics import Statistics
@@ -114,6 +114,12 @@ class Figures:
     def end(self) -> None:
         """The answer ended, however it did; its figures stay until the next one begins."""
         self.writing = False
+
+    def reset(self) -> None:
+        """Begin anew: another model's figures do not go together with these."""
+        fresh = Figures()
+        for entry in fields(self):
+            setattr(self, entry.name, getattr(fresh, entry.name))
 
     @property
     def now(self) -> Pace:

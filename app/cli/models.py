@@ -13,8 +13,10 @@ from app.bench.table import table
 from app.cli.lazy import LazyGroup
 from app.config import load_config
 from app.locations import Locations, locate
+from app.models import wording
+from app.models.catalogue import with_file
 from app.models.describing import FoundModel, describe
-from app.models.files import A_FILE, Candidate, Skipped, parts
+from app.models.files import Skipped
 from app.models.finding import path_of, survey
 from app.options import Options
 from app.sanitise import one_line
@@ -55,7 +57,7 @@ def models(context: click.Context, as_json: bool) -> None:
     choice = options.model or load_config(locations.settings).model
     seen = survey(locations)
     in_use, lost = _in_use(choice, locations)
-    found = [describe(candidate) for candidate in _with(in_use, seen.candidates)]
+    found = [describe(candidate) for candidate in with_file(in_use, seen.candidates)]
     if as_json:
         listed = [{**asdict(model), "path": str(model.path)} for model in found]
         skipped = [{"path": str(entry.path), "reason": entry.reason} for entry in seen.skipped]
@@ -91,23 +93,12 @@ def _in_use(choice: str, locations: Locations) -> tuple[Path | None, list[str]]:
     return (path, []) if path.is_file() else (None, [f"the chosen model is not here: {path}"])
 
 
-def _with(in_use: Path | None, found: list[Candidate]) -> list[Candidate]:
-    """`found`, and the file in use, if it lies somewhere else."""
-    if in_use is None or any(in_use in candidate.files for candidate in found):
-        return found
-    return [*found, Candidate(str(in_use), A_FILE, parts(in_use))]
-
-
 def _row(model: FoundModel, in_use: bool) -> dict[str, object]:
     return {
         "name": ("* " if in_use else "  ") + one_line(model.name),
-        "size": f"{model.size / 1e9:.1f} GB" if model.size >= 1e9 else f"{model.size / 1e6:.0f} MB",
-        "parameters": _short(model.parameters),
+        "size": wording.size(model.size),
+        "parameters": wording.weights(model.parameters),
         "quantisation": one_line(model.quantisation),
         "context": f"{model.context_length:,}" if model.context_length else "",
         "place": model.place,
     }
-
-
-def _short(parameters: int) -> str:
-    return f"{parameters / 1e9:.1f} B" if parameters >= 1e9 else f"{parameters / 1e6:.0f} M"

@@ -53,6 +53,13 @@ COMMANDS = (
         "reasoning",
         "f4",
     ),
+    Command(
+        "models",
+        "Models",
+        "Choose the model that answers, or fetch one from Hugging Face",
+        "models",
+        "f5",
+    ),
     Command("chat.new", "New chat", "Begin an empty chat", "new_chat", "ctrl+n"),
     Command(
         "chat.new-private",

@@ -25,7 +25,7 @@ from app.interface.messages import (
 )
 from app.interface.panel import Panel
 from app.interface.prompt import Prompt
-from app.interface.talk import Model, Talk, Turn
+from app.interface.talk import OpenModel, Talk, Turn
 from app.interface.thread import (
     Thread,
     asked,
@@ -44,7 +44,6 @@ from datastores.errors import SpecchatError
 from datastores.history import History
 
 BUSY = "an answer is still being written: Esc stops it; then send again"
-LOADING = "loading the model…"
 STOPS = "Esc stops"
 
 
@@ -54,15 +53,17 @@ class Conversation(Vertical):
     Attributes:
         chat: id of the open chat; None while it is empty and unstored.
         private: whether a chat that is still unstored is going to be private.
+        hint: what a person should know before the first question.
         talk: the conversation with the model.
     """
 
     BLANK = True  # draws nothing itself
 
-    def __init__(self, history: History, open_model: Callable[[], Model], figures: Figures) -> None:
+    def __init__(self, history: History, open_model: OpenModel, figures: Figures) -> None:
         super().__init__(id="conversation")
         self.chat: int | None = None
         self.private = False
+        self.hint = ""
         self._feed = Feed(self, figures, lambda: self.post_message(Arrived()))
         self.talk = Talk(open_model, self._feed.outbox)
         self._history = history
@@ -92,9 +93,6 @@ class Conversation(Vertical):
     def on_mount(self) -> None:
         self.transcript.show([greeting("")])
         self.prompt.focus()
-        self.bar.state = LOADING
-        # After the first frame: what loading imports would hold it up.
-        self.call_after_refresh(self._load)
 
     def open(self, chat: int | None, message: int | None = None, *, private: bool = False) -> None:
         """Show a chat, at `message` or at its end; None: an empty one, `private` or not."""
@@ -163,17 +161,9 @@ class Conversation(Vertical):
         """Say what went wrong, in one line."""
         self.notify(one_line(str(problem), 400), severity="error", markup=False, timeout=15)
 
-    @work
-    async def _load(self) -> None:
-        try:
-            model = await self.talk.load()
-        except SpecchatError as error:
-            self.bar.failed, self.bar.state = True, "no model"
-            self.complain(error)
-            return
-        self.bar.model = model.name
-        if self.bar.state == LOADING:
-            self.bar.state = ""
+    def tell(self, hint: str) -> None:
+        """Have `hint` stand in empty chats from now on."""
+        self.hint = hint
         if not self._thread.messages and self.talk.turn is None:
             self._show_thread()
 
@@ -246,8 +236,8 @@ class Conversation(Vertical):
     def _show_thread(self) -> None:
         """Show the open chat: what is stored, the turn at hand, or a greeting."""
         turn = self.talk.turn if self.talk.turn and self.talk.turn.chat == self.chat else None
-        hint = self.talk.model.hint if self.talk.model else ""
-        self.transcript.show(entries(self._thread, turn) or [greeting(hint, private=self.private)])
+        empty = greeting(self.hint, private=self.private)
+        self.transcript.show(entries(self._thread, turn) or [empty])
 
     def _take_over(self, thread: Thread) -> None:
         self._thread = thread

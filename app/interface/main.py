@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ from app.config import load_config
 from app.interface import clipboard
 from app.interface.palette import CommandsProvider
 from app.interface.screen import ChatScreen
-from app.interface.talk import Model
+from app.interface.talk import Model, OpenModel
 from app.interface.themes import DARK, THEMES, own_variables
 from app.locations import Locations, locate
 from app.options import Options
@@ -41,7 +42,7 @@ class Specchat(App[None]):
         self,
         history: History,
         locations: Locations,
-        open_model: Callable[[], Model],
+        open_model: OpenModel,
         theme: str = DARK.name,
         keep_theme: Callable[[str], None] = lambda theme: None,
     ) -> None:
@@ -106,7 +107,9 @@ def run(options: Options) -> None:
     app = Specchat(
         history,
         locations,
-        lambda: open_model(options, locations, history),
+        lambda choice: open_model(
+            replace(options, model=choice or options.model), locations, history
+        ),
         config.theme,
         lambda theme: write_setting(locations, "theme", theme),
     )
@@ -120,6 +123,16 @@ def run(options: Options) -> None:
         # takes minutes), nor be left among modules that are being torn down. What was shown is
         # stored.
         os._exit(0)
+
+
+def opener(options: Options, locations: Locations, history: History) -> OpenModel:
+    """Opens the model of the options, or another in its place."""
+
+    def opened(choice: str | None) -> Model:
+        chosen = options if choice is None else replace(options, model=choice)
+        return open_model(chosen, locations, history)
+
+    return opened
 
 
 def open_model(options: Options, locations: Locations, history: History) -> Model:
@@ -138,4 +151,4 @@ def open_model(options: Options, locations: Locations, history: History) -> Mode
         indexer.close()
         engine.close()
 
-    return Model(engine.name, hint, Assistant(engine, history), close, engine)
+    return Model(engine.name, hint, Assistant(engine, history), close, engine, engine.path)

@@ -5,7 +5,6 @@ Owns what stands where, and what each command does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
@@ -25,9 +24,10 @@ from app.interface.finder import Finder
 from app.interface.help import Help
 from app.interface.keeping import Keeping
 from app.interface.messages import ChatChosen, ChatKept, ChatsChanged, ChatsLeft, FiguresChanged
+from app.interface.models_switch import Models
 from app.interface.panel import Panel
 from app.interface.prompt import Prompt
-from app.interface.talk import Model
+from app.interface.talk import OpenModel
 from app.interface.topbar import NEW_CHAT, NEW_PRIVATE_CHAT
 from app.locations import Locations
 from datastores.errors import SpecchatError
@@ -50,14 +50,13 @@ class ChatScreen(Screen[None]):
         command.binding() for command in COMMANDS if command.key
     ]
 
-    def __init__(
-        self, history: History, locations: Locations, open_model: Callable[[], Model]
-    ) -> None:
+    def __init__(self, history: History, locations: Locations, open_model: OpenModel) -> None:
         super().__init__()
         self._history = history
         self._figures = Figures()
         self.conversation = Conversation(history, open_model, self._figures)
         self._keeping = Keeping(self.conversation, history, locations)
+        self._models = Models(self.conversation, self._figures, locations)
         self._listed: bool | None = None
 
     def compose(self) -> ComposeResult:
@@ -74,6 +73,8 @@ class ChatScreen(Screen[None]):
         damaged = self._history.store.set_aside
         if damaged is not None:
             self.conversation.complain(f"the history was damaged: what was left is in {damaged}")
+        # After the first frame: what loading imports would hold it up.
+        self.call_after_refresh(lambda: self.run_worker(self._models.load()))
 
     def on_resize(self, event: events.Resize) -> None:
         width = event.size.width
@@ -124,6 +125,9 @@ class ChatScreen(Screen[None]):
 
     def action_reasoning(self) -> None:
         self.conversation.transcript.toggle_reasoning()
+
+    def action_models(self) -> None:
+        self._models.pick()
 
     def action_new_chat(self, private: bool = False) -> None:
         self.conversation.open(None, private=private)

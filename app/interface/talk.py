@@ -8,16 +8,18 @@ events through an outbox, and of the rest by what it awaits.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from app.events import Event
 from app.interface.answer import Answer
 from app.interface.entries import Question
 from app.interface.outbox import Outbox
-from datastores.errors import ModelError
+from datastores.errors import ModelError, SpecchatError
 from datastores.records import Message
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class Model:
         answers: who answers with it.
         close: called at the end.
         engine: what it runs on, where stores have to forget; None where there is none.
+        path: its file; None where there is none.
     """
 
     name: str
@@ -56,6 +59,11 @@ class Model:
     answers: Answers
     close: Callable[[], None]
     engine: Engine | None = None
+    path: Path | None = None
+
+
+OpenModel = Callable[[str | None], Model]
+"""Opens a model by name or path; for None the one chosen on the command line or in the settings."""
 
 
 @dataclass(slots=True)
@@ -81,14 +89,14 @@ class Turn:
 
 
 class Talk:
-    """Loads a model, asks it, stops it.
+    """Loads a model, asks it, stops it, puts another in its place.
 
     Attributes:
         turn: the turn at hand; None between turns.
-        model: None until it is loaded.
+        model: None while none is loaded.
     """
 
-    def __init__(self, open_model: Callable[[], Model], outbox: Outbox) -> None:
+    def __init__(self, open_model: OpenModel, outbox: Outbox) -> None:
         self.turn: Turn | None = None
         self.model: Model | None = None
         self._open_model = open_model
@@ -103,7 +111,18 @@ class Talk:
         Raises:
             SpecchatError: why it cannot be used.
         """
-        self._last = self._thread.submit(self._load)
+        self._last = self._thread.submit(self._load, None)
+        await asyncio.wrap_future(self._last)
+        assert self.model is not None
+        return self.model
+
+    async def switch(self, choice: str) -> Model:
+        """Let the model go and load another, by name or path: never two in memory at once.
+
+        Raises:
+            ModelError: why it cannot be used; then the one before is loaded again, if it can be.
+        """
+        self._last = self._thread.submit(self._switch, choice)
         await asyncio.wrap_future(self._last)
         assert self.model is not None
         return self.model
@@ -152,12 +171,37 @@ class Talk:
             self.model.close()
         return True
 
-    def _load(self) -> None:
-        self.model = self._open_model()
+    def _load(self, choice: str | None) -> None:
+        self.model = self._open_model(choice)
+
+    def _switch(self, choice: str) -> None:
+        before = self.model.path if self.model is not None else None
+        try:
+            self._let_go()
+            self._load(choice)
+            return
+        except SpecchatError as error:
+            # The words alone: the error holds the frames that hold what was loaded so far.
+            reason = str(error)
+        gc.collect()
+        try:
+            if before is not None:
+                self._load(str(before))
+        except SpecchatError as error:
+            raise ModelError(f"{reason}; nor can the model before be opened: {error}") from error
+        raise ModelError(reason)
+
+    def _let_go(self) -> None:
+        """Close the model; its memory is free afterwards."""
+        model, self.model = self.model, None
+        if model is not None:
+            model.close()
+        del model
+        gc.collect()
 
     def _answer(self, turn: Turn) -> None:
         if self.model is None:
-            raise ModelError("there is no model to ask: start specchat with another --model")
+            raise ModelError("there is no model to ask: F5 chooses another")
         for event in turn.begin(self.model.answers):
             self._outbox.put(event)
             if self._stopped:

@@ -75,9 +75,7 @@ def short_of(path: Path, context_length: int, room: int) -> str:
     Raises:
         ModelError: its header cannot be read.
     """
-    metadata = read_metadata(path)
-    need = estimate(metadata, sum(part.stat().st_size for part in parts(path)))
-    context = min(context_length, metadata.number("context_length", context_length))
+    need, context = need_of(path, context_length)
     if need.total(context) <= room:
         return ""
     longest = need.longest(room) // SHORTEST * SHORTEST
@@ -88,6 +86,29 @@ def short_of(path: Path, context_length: int, room: int) -> str:
         f" {_gb(need.fixed)} to compute with), and {_gb(room)} are free:"
         f" {way_out}close other programs, or choose a smaller model"
     )
+
+
+def need_of(path: Path, context_length: int) -> tuple[Need, int]:
+    """What a model takes, and the context it would run with: its own maximum may be less.
+
+    Raises:
+        ModelError: its files cannot be read.
+    """
+    metadata = read_metadata(path)
+    need = estimate(metadata, _size(path))
+    return need, min(context_length, metadata.number("context_length", context_length))
+
+
+def given_back(path: Path, context_length: int) -> int:
+    """Bytes that closing this model would add to `available`.
+
+    Its weights are mapped from its file and count as available while it runs.
+
+    Raises:
+        ModelError: its header cannot be read.
+    """
+    need, context = need_of(path, context_length)
+    return need.total(context) - need.weights
 
 
 def estimate(metadata: Metadata, size: int) -> Need:
@@ -113,6 +134,14 @@ def available(cards: bool = True) -> int:
     from engines.llama.room import card_memory
 
     return room + card_memory()
+
+
+def _size(path: Path) -> int:
+    """Bytes of all parts of the model."""
+    try:
+        return sum(part.stat().st_size for part in parts(path))
+    except OSError as error:
+        raise ModelError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def _kept_numbers(metadata: Metadata) -> int:

@@ -58,6 +58,11 @@ class Offer:
         return sum(file.size for file in self.files)
 
 
+def names_model(wanted: str) -> bool:
+    """Whether this is of the form `ORG/REPO[:QUANTISATION]`."""
+    return _WANTED.fullmatch(wanted) is not None
+
+
 def look_up(wanted: str) -> Offer:
     """The model that `ORG/REPO[:QUANTISATION]` means; a file's name may stand for the latter.
 

@@ -13,10 +13,15 @@ from app.interface.conversation import Conversation
 from app.interface.main import Specchat
 from app.interface.talk import Model
 from app.locations import locate
+from app.models.own import embedded
 from datastores.errors import SpecchatError
 from datastores.history import History
 from engines.sources import CHATS, PROMPT, RECYCLE
 from tests.app.interface.scripted import Script, ScriptedAssistant, passes_of
+from tests.app.models.conftest import home
+
+__all__ = ["home"]
+"""A fixture for every test: what models are on this machine must not be seen."""
 
 ANSWER = """You can **copy a directory** with everything in it:
 
@@ -41,6 +46,9 @@ class Stage:
     Attributes:
         fails: raised instead of loading the model.
         gate: called before the model is loaded.
+        refused: raised instead of loading the model at that path.
+        opened: the paths of all models that were to be loaded; None for the first one.
+        closed: the names of those that were closed again.
     """
 
     history: History
@@ -48,21 +56,32 @@ class Stage:
     theme: str = "specchat-dark"
     fails: SpecchatError | None = None
     gate: Callable[[], object] = lambda: None
+    refused: dict[str, SpecchatError] = field(default_factory=dict)
+    opened: list[str | None] = field(default_factory=list)
+    closed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.assistant = ScriptedAssistant(self.history, self.scripts)
         self.locations = locate(self.history.store.path.parent)
+        # As after the first launch, at which more is said.
+        self.locations.offered.touch()
         self.app = Specchat(self.history, self.locations, self._open, self.theme)
 
     @property
     def conversation(self) -> Conversation:
         return self.app.chat_screen.conversation
 
-    def _open(self) -> Model:
+    def _open(self, choice: str | None) -> Model:
+        self.opened.append(choice)
         self.gate()
         if self.fails is not None:
             raise self.fails
-        return Model("small helper", "It knows commands.", self.assistant, lambda: None)
+        if choice in self.refused:
+            raise self.refused[choice]
+        path = Path(choice) if choice is not None else embedded()
+        name = path.stem if path != embedded() else "small helper"
+        hint = "It knows commands." if path == embedded() else ""
+        return Model(name, hint, self.assistant, lambda: self.closed.append(name), None, path)
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ def application(history: History, locations: Locations) -> Specchat:
     return Specchat(
         history,
         locations,
-        lambda: model,
+        lambda choice: model,
         theme,
         lambda chosen: write_setting(locations, "theme", chosen),
     )

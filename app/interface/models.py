@@ -1,0 +1,189 @@
+"""Choosing the model that answers, from all that are on this machine, and fetching another.
+
+Owns the box and the list. What is found is `app.models`' business, putting a model in the other's
+place `models_switch.py`'s. Looking through the machine's files happens beside the screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual import events, on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+
+from app.interface.ink import Ink
+from app.interface.models_fetch import Fetching
+from app.interface.models_rows import Row, Wanted, drawn, rows, verb
+from app.locations import Locations
+from app.models.catalogue import Catalogue, Listed, catalogue
+from app.models.describing import FoundModel
+from app.models.fetching import Fetch
+from app.sanitise import one_line
+from datastores.errors import SpecchatError
+
+BOX = "Words of a name, or ORG/REPO[:QUANT] to fetch from Hugging Face"
+LOOKING = "looking for models…"
+ALONE = (
+    "No other model was found on this machine. To fetch one, type its name on Hugging Face, such"
+    " as bartowski/Llama-3.2-3B-Instruct-GGUF."
+)
+NOTHING = "Nothing here is called so. ORG/REPO fetches a model from Hugging Face."
+
+
+class Picker(ModalScreen[FoundModel | None]):
+    """A box to type into, and the models there are; closes with the one to open, or None."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "picker--dim",
+        "picker--faint",
+        "picker--accent",
+        "picker--warning",
+    }
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f5", "dismiss", "Close", id="models.close"),
+        Binding("up", "list('cursor_up')", "Up", id="models.up"),
+        Binding("down", "list('cursor_down')", "Down", id="models.down"),
+        Binding("pageup", "list('page_up')", "A page up", id="models.page-up"),
+        Binding("pagedown", "list('page_down')", "A page down", id="models.page-down"),
+    ]
+
+    def __init__(self, locations: Locations, in_use: Path | None, fetching: Fetching) -> None:
+        super().__init__()
+        self._locations = locations
+        self._in_use = in_use
+        self._fetching = fetching
+        self._found: Catalogue | None = None
+        self._rows: list[Row] = []
+
+    def compose(self) -> ComposeResult:
+        box = Input(placeholder=BOX)
+        box.cursor_blink = False
+        listed = OptionList(markup=False)
+        listed.can_focus = False
+        frame = Vertical(box, listed, Static(markup=False))
+        frame.border_title = "Models"
+        yield frame
+
+    def on_mount(self) -> None:
+        self._fetching.changed = self._fetch_changed
+        self._look()
+        self._list()
+
+    def on_unmount(self) -> None:
+        self._fetching.changed = None
+
+    @property
+    def listed(self) -> OptionList:
+        return self.query_one(OptionList)
+
+    @work(exclusive=True)
+    async def _look(self, arrived: Path | None = None) -> None:
+        """Look through the machine; the model that just `arrived` is what Enter opens then."""
+        try:
+            found = await asyncio.to_thread(catalogue, self._locations, self._in_use)
+        except SpecchatError as error:
+            self.notify(one_line(str(error), 400), severity="error", markup=False)
+            return
+        self._found = found
+        if arrived is not None:
+            self.query_one(Input).clear()
+        self._list(arrived)
+
+    @on(Input.Changed)
+    def _typed(self) -> None:
+        self._list()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.call_after_refresh(self._list)
+
+    def _list(self, arrived: Path | None = None) -> None:
+        """List what fits what is typed; the first model is what Enter opens."""
+        typed = self.query_one(Input).value
+        self._rows = rows(self._found, self._fetching.fetch, typed)
+        self.listed.clear_options()
+        self.listed.add_options([self._drawn(row) for row in self._rows])
+        self.listed.highlighted = self._preferred(arrived) if self._rows else None
+        self._tell(typed)
+
+    def _preferred(self, arrived: Path | None) -> int:
+        """The row to begin at: not the download, which Enter would stop."""
+        for index, row in enumerate(self._rows):
+            if isinstance(row, Listed) and arrived in (None, row.model.path):
+                return index
+        return len(self._rows) - 1
+
+    def _tell(self, typed: str) -> None:
+        """Say below the list what is not in it."""
+        others = [row for row in self._rows if not (isinstance(row, Listed) and row.in_use)]
+        note = ""
+        if self._found is None:
+            note = LOOKING
+        elif not others:
+            note = NOTHING if typed.strip() else ALONE
+        static = self.query_one(Static)
+        static.update(note)
+        static.display = bool(note)
+        self._show_keys()
+
+    @on(OptionList.OptionHighlighted)
+    def _show_keys(self) -> None:
+        chosen = self.listed.highlighted
+        does = verb(self._rows[chosen]) if chosen is not None else ""
+        enter = f" · enter {does}" if does else ""
+        self.query_one(Vertical).border_subtitle = f"↑↓ choose{enter} · esc closes"
+
+    @on(Input.Submitted)
+    def _enter(self) -> None:
+        chosen = self.listed.highlighted
+        if chosen is not None:
+            self._act(self._rows[chosen])
+
+    @on(OptionList.OptionSelected)
+    def _clicked(self, event: OptionList.OptionSelected) -> None:
+        self._act(self._rows[event.option_index])
+
+    def _act(self, row: Row) -> None:
+        """Do what Enter does on `row`."""
+        if isinstance(row, Wanted):
+            self._fetching.begin(row.name)
+            self.query_one(Input).clear()
+        elif isinstance(row, Fetch):
+            (self._fetching.stop if row.running else self._fetching.go_on)()
+        elif not row.model.problem:
+            self.dismiss(None if row.in_use else row.model)
+
+    def _fetch_changed(self) -> None:
+        """Draw the download again; when it is done, look again."""
+        fetch = self._fetching.fetch
+        if fetch is not None and fetch.path is not None:
+            self._look(fetch.path)
+        elif self._rows and self._rows[0] is fetch:
+            self.listed.replace_option_prompt_at_index(0, self._drawn(fetch))
+            self._show_keys()
+        else:
+            self._list()
+
+    def _drawn(self, row: Row) -> Text:
+        room = self._found.room if self._found is not None else 0
+        width = max(self.listed.scrollable_content_region.width - 2, 20)
+        return drawn(row, room, width, self._ink())
+
+    def _ink(self) -> Ink:
+        dim, faint, accent, warning = (
+            Style(color=self.get_component_rich_style(f"picker--{kind}").color)
+            for kind in ("dim", "faint", "accent", "warning")
+        )
+        dark = self.app.current_theme.dark
+        return Ink(Style(), dim, faint, accent, warning, dark=dark)
+
+    async def action_list(self, action: str) -> None:
+        await self.listed.run_action(action)

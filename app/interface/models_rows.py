@@ -1,0 +1,139 @@
+"""The lines of the model picker: two for each model, and two for what is being fetched.
+
+Owns their words and layout, and what Enter does on each. Pure functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.style import Style
+from rich.text import Text
+
+from app.interface.bars import bar
+from app.interface.ink import Ink
+from app.models import wording
+from app.models.catalogue import Catalogue, Listed
+from app.models.fetching import Fetch
+from app.models.own import EMBEDDED
+from app.models.remote import DEFAULT, names_model
+from app.sanitise import one_line
+
+BAR = 24
+"""Columns of a progress bar at most."""
+LONGEST = 400
+"""Characters of a failure."""
+SEPARATOR = " · "
+ABOUT_EMBEDDED = "command-line helper"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A model of Hugging Face's that the person has named."""
+
+    name: str
+
+
+Row = Listed | Fetch | Wanted
+
+
+def rows(found: Catalogue | None, fetch: Fetch | None, typed: str) -> list[Row]:
+    """What is listed: the download at hand, the models that fit what is typed, one to fetch."""
+    listed: list[Row] = [fetch] if fetch is not None and fetch.path is None else []
+    words = typed.casefold().split()
+    listed += [model for model in found.models if _fits(model, words)] if found else []
+    name = typed.strip()
+    at_hand = fetch is not None and fetch.path is None and fetch.wanted == name
+    return [*listed, Wanted(name)] if names_model(name) and not at_hand else listed
+
+
+def verb(row: Row) -> str:
+    """What Enter does on `row`; empty where it does nothing."""
+    if isinstance(row, Wanted):
+        return "fetches it"
+    if isinstance(row, Fetch):
+        return "stops it" if row.running else "goes on"
+    if row.in_use:
+        return "keeps it"
+    return "" if row.model.problem else "opens it"
+
+
+def drawn(row: Row, room: int, width: int, ink: Ink) -> Text:
+    """`row` in lines of `width` columns."""
+    if isinstance(row, Wanted):
+        return _wanted(row, ink)
+    return _fetch(row, width, ink) if isinstance(row, Fetch) else _model(row, room, width, ink)
+
+
+def _fits(listed: Listed, words: Sequence[str]) -> bool:
+    """Whether every word occurs somewhere in what is told of the model."""
+    model = listed.model
+    told = f"{model.name} {model.quantisation} {model.place} {model.architecture}".casefold()
+    return all(word in told for word in words)
+
+
+def _model(listed: Listed, room: int, width: int, ink: Ink) -> Text:
+    model = listed.model
+    if model.problem:
+        head = _head(model.name, "cannot be used", ink.dim, width, ink)
+        return head.append(f"\n{one_line(model.problem, LONGEST)}", ink.dim)
+    if listed.in_use:
+        head = _head(model.name, "open", ink.accent, width, ink, bold=True)
+    elif listed.fits(room):
+        head = _head(model.name, "", ink.dim, width, ink)
+    else:
+        head = _head(model.name, "does not fit", ink.warning, width, ink)
+        need, free = wording.size(listed.needed), wording.size(room)
+        head.append(f"\nneeds {need} of memory, {free} are free{SEPARATOR}", ink.warning)
+        return head.append(SEPARATOR.join(_facts(listed)), ink.dim)
+    return head.append("\n" + SEPARATOR.join(_facts(listed)), ink.dim)
+
+
+def _facts(listed: Listed) -> list[str]:
+    model = listed.model
+    facts = [wording.size(model.size), model.quantisation]
+    facts.append(f"{wording.weights(model.parameters)} weights")
+    facts.append(f"context {model.context_length:,}" if model.context_length else "")
+    facts.append(ABOUT_EMBEDDED if model.name == EMBEDDED else model.place)
+    return [one_line(fact) for fact in facts if fact]
+
+
+def _fetch(fetch: Fetch, width: int, ink: Ink) -> Text:
+    share = f" at {fetch.share:.0%}" if fetch.total else ""
+    if fetch.failure:
+        head = _head(fetch.name, f"failed{share}", ink.warning, width, ink)
+        return head.append(f"\n{one_line(fetch.failure, LONGEST)}", ink.warning)
+    state = "fetching" if fetch.running else "stopped"
+    head = _head(fetch.name, f"{state}{share}", ink.accent, width, ink)
+    if not fetch.total:
+        return head.append("\nasking Hugging Face…", ink.dim)
+    full = bar(fetch.share, BAR)
+    head.append(f"\n{full}", ink.accent).append("·" * (BAR - len(full)), ink.faint)
+    return head.append("  " + SEPARATOR.join(_progress(fetch)), ink.dim)
+
+
+def _progress(fetch: Fetch) -> list[str]:
+    told = [f"{wording.size(fetch.done)} of {wording.size(fetch.total)}"]
+    if not fetch.running:
+        return [*told, "what has come is kept"]
+    if fetch.rate:
+        told.append(f"{wording.size(fetch.rate)}/s")
+    left = fetch.seconds_left
+    return told if left is None else [*told, wording.time_left(left)]
+
+
+def _wanted(row: Wanted, ink: Ink) -> Text:
+    kind = "" if ":" in row.name else f" its {DEFAULT},"
+    text = Text.assemble("Fetch ", (row.name, Style(bold=True)), " from Hugging Face")
+    return text.append(f"\n{kind} into the cache that other programs share".lstrip(), ink.dim)
+
+
+def _head(
+    name: str, remark: str, style: Style, width: int, ink: Ink, *, bold: bool = False
+) -> Text:
+    """The first line: the name and, at its end, a remark."""
+    line = Text(one_line(name), ink.text + Style(bold=bold), no_wrap=True)
+    line.truncate(max(8, width - len(remark) - 2), overflow="ellipsis")
+    line.pad_right(max(0, width - line.cell_len - len(remark)))
+    return line.append(remark, style)

@@ -1,0 +1,88 @@
+"""Every model on this machine with all that a person wants to know before choosing one.
+
+Looks into the header of each file, which takes up to a tenth of a second for each: for the
+background. Loads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from app.config import load_config
+from app.locations import Elsewhere, Locations
+from app.models.describing import FoundModel, describe
+from app.models.files import A_FILE, Candidate, parts
+from app.models.finding import survey
+from app.models.memory import available, given_back, need_of
+from datastores.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A model, and how it stands to this machine now.
+
+    Attributes:
+        needed: bytes of memory it takes; 0 where it cannot be used anyway.
+        in_use: whether it is the one that answers.
+    """
+
+    model: FoundModel
+    needed: int = 0
+    in_use: bool = False
+
+    def fits(self, room: int) -> bool:
+        """Whether `room` bytes are enough for it."""
+        return self.in_use or self.needed <= room
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What there is to choose from.
+
+    Attributes:
+        models: the one in use first, then what can be used, then the rest; by name each.
+        room: bytes of memory there are for a model in place of the one in use.
+    """
+
+    models: tuple[Listed, ...]
+    room: int
+
+
+def catalogue(
+    locations: Locations, in_use: Path | None, others: Elsewhere | None = None
+) -> Catalogue:
+    """Look through all places; `in_use` is the file of the loaded model, listed wherever it lies.
+
+    Raises:
+        InputError: the settings file is not understood.
+    """
+    context = load_config(locations.settings).context
+    if in_use is not None and not in_use.is_file():
+        in_use = None  # taken away while it runs
+    room = available() + (given_back(in_use, context) if in_use is not None else 0)
+    found = with_file(in_use, survey(locations, others).candidates)
+    listed = [_listed(describe(candidate), in_use, context) for candidate in found]
+    return Catalogue(tuple(sorted(listed, key=_rank)), room)
+
+
+def with_file(path: Path | None, found: Sequence[Candidate]) -> list[Candidate]:
+    """`found`, and the file at `path`, if it is none of them."""
+    if path is None or any(path in candidate.files for candidate in found):
+        return list(found)
+    return [*found, Candidate(str(path), A_FILE, parts(path))]
+
+
+def _listed(model: FoundModel, in_use: Path | None, context: int) -> Listed:
+    if model.problem:
+        return Listed(model)
+    try:
+        need, length = need_of(model.path, context)
+    except ModelError as error:  # taken away meanwhile
+        return Listed(replace(model, problem=str(error)))
+    return Listed(model, need.total(length), model.path == in_use)
+
+
+def _rank(listed: Listed) -> tuple[bool, bool, str]:
+    return not listed.in_use, bool(listed.model.problem), listed.model.name.casefold()
