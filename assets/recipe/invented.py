@@ -90,7 +90,7 @@ def invent_page(pool: Sequence[Page], rng: Random) -> Page:
     """A page for a command that does not exist, its tasks drawn from all over ``pool``."""
     name = invent_name(rng)
     examples = []
-    for _ in range(rng.randint(2, 5)):
+    for _ in range(rng.randint(2, 8)):
         example = rng.choice(rng.choice(pool).examples)
         rest = example.command.partition(" ")[2]
         command = mutate_command(f"{name} {rest}".strip(), rng, 0.7)

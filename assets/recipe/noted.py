@@ -47,11 +47,11 @@ class Source:
 def draw_source(pool: Pool, rng: Random) -> Source:
     """A page to put into notes or to ask about: genuine, disguised or made up; whole or in part."""
     kind = rng.random()
-    if kind < 0.15:
+    if kind < 0.2:
         return Source(invent_page(pool.noted, rng))
     page = rng.choice(pool.known if rng.random() < 0.3 else pool.noted)
     part = excerpt(page, rng, 5) if rng.random() < 0.45 else page
-    if kind < 0.45:
+    if kind < 0.5:
         return Source(disguise(part, rng))
     return Source(part, any(page is each for each in pool.known))
 
