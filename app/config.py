@@ -7,7 +7,7 @@ that is misspelt must not be ignored in silence. What can be measured or derived
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,7 +32,8 @@ class CrestConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All settings. In the file, `sampling` and `crest` are tables; the others stand at the top."""
+    """All settings. In the file, `keys`, `crest` and `sampling` are tables; the others stand at the
+    top."""
 
     model: str = ""
     """Model to open, by a name `specchat models` lists or a file; empty for the embedded one."""
@@ -48,6 +49,10 @@ class Config:
 
     theme: str = "specchat-dark"
     """Colours of the interface: specchat-dark, specchat-light, or the name of a Textual theme."""
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Other keys for commands, by the names in the table of keys, such as quit = "ctrl+x". Several
+    are separated by commas; an empty text is for none."""
 
     crest: CrestConfig = field(default_factory=CrestConfig)
     """How much is kept of texts and past chats to draft from."""
@@ -94,9 +99,24 @@ def _value(default: object, value: Any, path: Path, name: str) -> object:
     """`value`, if it is of the kind of `default`; a whole number also stands for a float."""
     if is_dataclass(default) and not isinstance(default, type) and isinstance(value, dict):
         return _filled(default, value, path, f"{name}.")
+    if isinstance(default, Mapping) and isinstance(value, dict):
+        return dict(_texts(value, path, f"{name}."))
     if isinstance(default, float) and type(value) is int:
         return float(value)
     if type(value) is not type(default):
-        kind = "a table" if is_dataclass(default) else f"of type {type(default).__name__}"
+        tables = is_dataclass(default) or isinstance(default, Mapping)
+        kind = "a table" if tables else f"of type {type(default).__name__}"
         raise InputError(f"{path}: {name} must be {kind}, not {value!r}")
     return value
+
+
+def _texts(table: Mapping[str, Any], path: Path, prefix: str) -> Iterator[tuple[str, str]]:
+    """Name → text; TOML takes a dot in a name for a table within the table."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            for below, text in _texts(value, path, f"{prefix}{name}."):
+                yield f"{name}.{below}", text
+        elif isinstance(value, str):
+            yield name, value
+        else:
+            raise InputError(f"{path}: {prefix}{name} must be a text, not {value!r}")

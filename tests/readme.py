@@ -10,6 +10,7 @@ import ast
 import inspect
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,8 +19,8 @@ import click
 
 from app.cli import specchat
 from app.config import Config
-from app.interface.help import keys_of
-from app.interface.screen import BINDINGS
+from app.interface.keys import Keys
+from app.interface.scopes import SCOPES
 
 README = Path(__file__).parents[1] / "README.md"
 WIDTH = 80
@@ -45,11 +46,11 @@ def help_block() -> str:
 
 
 def keys_block() -> str:
-    """Every key of the interface, from the same bindings as its help screen."""
-    lines = ["| where | key | what it does |", "|---|---|---|"]
-    for where, bindings in BINDINGS:
-        for name, keys in keys_of(bindings):
-            lines.append(f"| {where} | {keys} | {name} |")
+    """Every key of the interface, from the same table as its help screen."""
+    lines = ["| where | key | what it does | name |", "|---|---|---|---|"]
+    for where, commands in Keys(SCOPES).table():
+        for name, keys, title in commands:
+            lines.append(f"| {where} | {keys} | {title} | `{name}` |")
             where = ""
     return "\n".join(lines)
 
@@ -80,7 +81,9 @@ def _settings(config: object) -> list[str]:
     for field in fields(config):
         value = getattr(config, field.name)
         note = [f"# {notes[field.name]}"] if field.name in notes else []
-        if is_dataclass(value):
+        if isinstance(value, Mapping):
+            tables += ["", *note, f"[{field.name}]"]
+        elif is_dataclass(value):
             tables += ["", *note, f"[{field.name}]", *_settings(value)]
         else:
             lines += [*note, f"{field.name} = {json.dumps(value)}"]

@@ -12,13 +12,16 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from app.interface.keys import keys_of
 from app.sanitise import one_line
 
 
 class AskLine(ModalScreen[str | None]):
     """Asks for a line; closes with it, or with None where the person would rather not."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "Close", id="line.close"),
+    ]
 
     def __init__(self, question: str, text: str = "") -> None:
         super().__init__()
@@ -29,7 +32,10 @@ class AskLine(ModalScreen[str | None]):
         box = Input(self._text, select_on_focus=False)
         box.cursor_blink = False
         frame = Vertical(box)
-        frame.border_title, frame.border_subtitle = self._question, "enter keeps · esc closes"
+        frame.border_title, frame.border_subtitle = (
+            self._question,
+            keys_of(self).fill("Enter keeps · {line.close} closes"),
+        )
         yield frame
 
     @on(Input.Submitted)
@@ -41,8 +47,8 @@ class AskWhether(ModalScreen[bool | None]):
     """Asks whether to do what cannot be undone; only `y` does it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "dismiss(True)", "Yes"),
-        Binding("escape,n,enter", "dismiss(False)", "No"),
+        Binding("y", "dismiss(True)", "Yes", id="sure.yes"),
+        Binding("escape,n,enter", "dismiss(False)", "No", id="sure.no"),
     ]
 
     def __init__(self, question: str) -> None:
@@ -51,5 +57,5 @@ class AskWhether(ModalScreen[bool | None]):
 
     def compose(self) -> ComposeResult:
         frame = Vertical(Static(Text(self._question), markup=False))
-        frame.border_subtitle = "y does it · esc does not"
+        frame.border_subtitle = keys_of(self).fill("{sure.yes} does it · {sure.no} does not")
         yield frame

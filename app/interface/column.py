@@ -35,7 +35,7 @@ def column(figures: Figures, width: int, height: int, ink: Ink, *, detailed: boo
     ]
     if detailed:
         return [*lines, Text(), *detail(figures, width, ink)]
-    return [*lines, Text(), *_session(figures, ink), Text(), Text("F2 more", style=ink.dim)]
+    return [*lines, Text(), *_session(figures, ink), Text(), Text(ink.hint, style=ink.dim)]
 
 
 def _lead(figures: Figures, height: int, ink: Ink) -> list[Text]:

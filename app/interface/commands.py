@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from textual.binding import Binding
 
+from app.interface.keynames import UNBOUND
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -20,20 +22,18 @@ class Command:
         title: what it is called.
         help: one line on what it does.
         action: the action of the chat screen that it runs.
-        key: keys that run it, separated by commas; empty for none.
-        priority: whether the key is taken from the prompt, which edits text with it otherwise.
+        key: keys that run it, separated by commas; none of their own for most.
     """
 
     id: str
     title: str
     help: str
     action: str
-    key: str = ""
-    priority: bool = False
+    key: str = UNBOUND
 
     def binding(self) -> Binding:
         """The binding of its keys."""
-        return Binding(self.key, self.action, self.title, id=self.id, priority=self.priority)
+        return Binding(self.key, self.action, self.title, id=self.id)
 
 
 COMMANDS = (
@@ -103,16 +103,14 @@ COMMANDS = (
         "Edit a question",
         "Change the last question; again: the one before",
         "edit",
-        "ctrl+e",
-        priority=True,
+        "ctrl+t,alt+e",
     ),
     Command(
         "answer.copy",
         "Copy the answer",
         "Copy the last answer as it was written",
         "copy_answer",
-        "ctrl+y",
-        priority=True,
+        "ctrl+g,alt+c",
     ),
     Command("code.copy", "Copy the code", "Copy its last block of code", "copy_code", "alt+y"),
     Command("version.older", "Older version", "Read an older version", "version(-1)", "alt+left"),
@@ -127,18 +125,3 @@ COMMANDS = (
     Command("palette", "All commands", "Find a command by its name", "palette", "ctrl+p"),
     Command("quit", "Quit", "Leave; everything written is kept", "quit", "ctrl+q"),
 )
-
-_NAMES = {
-    "escape": "Esc",
-    "pageup": "PgUp",
-    "pagedown": "PgDn",
-    "up": "↑",
-    "down": "↓",
-    "left": "←",
-    "right": "→",
-}
-
-
-def shown(key: str) -> str:
-    """How a key is written for people: `Ctrl+N`, `Esc`."""
-    return "+".join(_NAMES.get(part, part.capitalize()) for part in key.split("+"))

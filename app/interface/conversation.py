@@ -16,6 +16,7 @@ from app.figures import Figures
 from app.interface.answer import Answer
 from app.interface.desk import Desk
 from app.interface.feed import Feed
+from app.interface.keys import keys_of
 from app.interface.messages import (
     Arrived,
     ChatsChanged,
@@ -43,8 +44,8 @@ from app.sanitise import one_line
 from datastores.errors import SpecchatError
 from datastores.history import History
 
-BUSY = "an answer is still being written: Esc stops it; then send again"
-STOPS = "Esc stops"
+BUSY = "an answer is still being written: {answer.stop} stops it; then send again"
+STOPS = "{answer.stop} stops"
 
 
 class Conversation(Vertical):
@@ -91,7 +92,7 @@ class Conversation(Vertical):
         return self.query_one(TopBar)
 
     def on_mount(self) -> None:
-        self.transcript.show([greeting("")])
+        self.transcript.show([greeting("", keys_of(self))])
         self.prompt.focus()
 
     def open(self, chat: int | None, message: int | None = None, *, private: bool = False) -> None:
@@ -127,7 +128,7 @@ class Conversation(Vertical):
         """Have the last question of the thread answered once more."""
         turn = regenerating(self._thread.messages)
         if self.talk.turn is not None:
-            self.complain(BUSY)
+            self.complain(keys_of(self).fill(BUSY))
         elif turn is not None:
             self._desk.leave_edit(self.prompt)
             self._begin(turn)
@@ -136,7 +137,7 @@ class Conversation(Vertical):
         """Put the last question into the prompt to be changed; again: the one before it."""
         question = question_before(self._thread.messages, self._desk.edited)
         if self.talk.turn is not None:
-            self.complain(BUSY)
+            self.complain(keys_of(self).fill(BUSY))
         elif question is not None:
             self._desk.edit(self.prompt, question)
             self.transcript.go_to(question.id)
@@ -146,7 +147,7 @@ class Conversation(Vertical):
         thread = self._thread
         version = other_version(thread.messages, thread.versions, step)
         if self.talk.turn is not None:
-            self.complain(BUSY)
+            self.complain(keys_of(self).fill(BUSY))
         elif version is not None:
             self.open(self.chat, version)
 
@@ -170,7 +171,7 @@ class Conversation(Vertical):
     @on(Submitted)
     def _send(self, event: Submitted) -> None:
         if self.talk.turn is not None:
-            self.complain(BUSY)
+            self.complain(keys_of(self).fill(BUSY))
             return
         try:
             turn = self._next_turn(event.text)
@@ -184,7 +185,7 @@ class Conversation(Vertical):
         turn.answer.status = "" if self.talk.model else "waiting for the model to be loaded…"
         self.talk.turn = turn
         self._feed.begin(turn.answer)
-        self.prompt.border_subtitle = STOPS
+        self.prompt.border_subtitle = keys_of(self).fill(STOPS)
         self._show_thread()
         self._see_through(turn)
 
@@ -236,7 +237,7 @@ class Conversation(Vertical):
     def _show_thread(self) -> None:
         """Show the open chat: what is stored, the turn at hand, or a greeting."""
         turn = self.talk.turn if self.talk.turn and self.talk.turn.chat == self.chat else None
-        empty = greeting(self.hint, private=self.private)
+        empty = greeting(self.hint, keys_of(self), private=self.private)
         self.transcript.show(entries(self._thread, turn) or [empty])
 
     def _take_over(self, thread: Thread) -> None:

@@ -5,10 +5,11 @@ Owns which question it is, and what stood in the prompt before.
 
 from __future__ import annotations
 
+from app.interface.keys import keys_of
 from app.interface.prompt import Prompt
 from datastores.records import Message
 
-EDITING = "editing what you asked · Esc leaves it as it was"
+EDITING = "editing what you asked · {answer.stop} leaves it as it was"
 
 
 class Edit:
@@ -27,7 +28,7 @@ class Edit:
         self.leave(prompt)
         self.question, self._put_by = question, prompt.text
         prompt.write(text)
-        prompt.border_subtitle = EDITING
+        prompt.border_subtitle = keys_of(prompt).fill(EDITING)
         prompt.focus()
 
     def leave(self, prompt: Prompt) -> None:

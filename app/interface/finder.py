@@ -23,6 +23,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 
 from app.interface.chats import age
+from app.interface.keys import keys_of
 from app.interface.topbar import NEW_CHAT
 from app.sanitise import clean, one_line
 from datastores.errors import SpecchatError
@@ -30,7 +31,7 @@ from datastores.history import History
 from datastores.records import USER
 from datastores.search import Hit, search
 
-KEYS = "↑↓ choose · enter opens · esc closes"
+KEYS = "{finder.up} {finder.down} choose · Enter opens · {finder.close} closes"
 NOTHING = "nothing found"
 
 
@@ -58,7 +59,7 @@ class Finder(ModalScreen[Hit | None]):
         found = OptionList(markup=False)
         found.can_focus = False
         frame = Vertical(box, found)
-        frame.border_subtitle = KEYS
+        frame.border_subtitle = keys_of(self).fill(KEYS)
         yield frame
 
     @on(Input.Changed)
@@ -79,7 +80,7 @@ class Finder(ModalScreen[Hit | None]):
         listed.add_options(self._lines(hits))
         listed.highlighted = 0 if hits else None
         frame = self.query_one(Vertical)
-        frame.border_subtitle = KEYS if hits or not typed.strip() else NOTHING
+        frame.border_subtitle = keys_of(self).fill(KEYS) if hits or not typed.strip() else NOTHING
 
     def _lines(self, hits: Iterable[Hit]) -> list[Text]:
         return [self._line(hit) for hit in hits]

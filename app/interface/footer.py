@@ -21,8 +21,6 @@ SHORTEST, LONGEST = 4, 24
 SPEED = len("1,234 tok/s  ")
 """Columns of a speed."""
 
-HINT = "F2 more"
-
 
 def footer(figures: Figures, width: int, ink: Ink) -> list[Text]:
     """Three lines of at most `width` columns."""
@@ -101,9 +99,9 @@ def _drafts(figures: Figures, width: int, ink: Ink) -> Text:
         history = Text.assemble(("  last 5 min ", ink.dim), trend(figures, ink))
         if line.cell_len + history.cell_len <= width:
             line.append_text(history)
-    if line.cell_len + len(HINT) + 1 <= width:
-        line.pad_right(width - line.cell_len - len(HINT))
-        line.append(HINT, style=ink.dim)
+    if line.cell_len + len(ink.hint) + 1 <= width:
+        line.pad_right(width - line.cell_len - len(ink.hint))
+        line.append(ink.hint, style=ink.dim)
     return line
 
 

@@ -1,8 +1,8 @@
-"""The help screen: every key, and what the acceptance panel means. Made from the bindings."""
+"""The help screen: every key with the name it is remapped by, and what the panel means."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import ClassVar
 
 from rich.style import Style
@@ -13,11 +13,16 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from app.interface.commands import shown
+from app.interface.keys import keys_of
 from app.interface.sources import OWN, SOURCES
 
-KEYS = 20
-"""Columns of the keys."""
+KEYS, TITLES = 20, 31
+"""Columns of the keys, and of what they do."""
+
+REMAPPING = (
+    "The names behind the titles are for the settings file (`specchat locate` tells where it is):"
+    " under [keys] each can be given other keys."
+)
 
 PANEL = (
     "The model writes some words at each step of its own. specchat drafts the words that are likely"
@@ -26,38 +31,31 @@ PANEL = (
     " measured on this machine."
 )
 FIGURES = (
-    "F2 shows more, by source: the share of the answer's words, how many of its drafts the model"
-    " kept, and how many it would have kept had every draft been checked."
+    "{panel} shows more, by source: the share of the answer's words, how many of its drafts the"
+    " model kept, and how many it would have kept had every draft been checked."
 )
 
 
 class Help(ModalScreen[None]):
     """A page that any of its keys closes."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f1,q,enter", "dismiss", "Close"),
-    ]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"help--accent", "help--dim"}
 
-    def __init__(self, groups: Iterable[tuple[str, Iterable[BindingType]]]) -> None:
-        super().__init__()
-        self._groups = [(title, list(own)) for title, own in groups]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f1,q,enter", "dismiss", "Close the help", id="page.close"),
+    ]
 
     def compose(self) -> ComposeResult:
         page = VerticalScroll(Static(Text("\n").join(self._lines()), markup=False))
-        page.border_subtitle = "esc closes"
+        page.border_subtitle = keys_of(self).fill("{page.close} closes")
         yield page
 
     def _lines(self) -> Iterator[Text]:
-        accent = Style(color=self.app.theme_variables["accent"])
-        for title, bindings in self._groups:
-            yield Text(title, style=Style(bold=True))
-            for name, keys in keys_of(bindings):
-                yield Text.assemble((f"{keys:<{KEYS}}", accent), name)
-            yield Text()
+        yield from self._keys()
         yield Text("What the panel shows", style=Style(bold=True))
         yield Text(PANEL)
         yield Text()
-        yield Text(FIGURES)
+        yield Text(keys_of(self).fill(FIGURES))
         yield Text()
         dark = self.app.current_theme.dark
         for source in (*SOURCES.values(), OWN):
@@ -65,10 +63,16 @@ class Help(ModalScreen[None]):
             label = f" {source.label}".ljust(KEYS - 1)
             yield Text.assemble((source.letter, color), label, source.meaning)
 
-
-def keys_of(bindings: Iterable[BindingType]) -> list[tuple[str, str]]:
-    """What each binding does, and all its keys."""
-    keys: dict[str, list[str]] = {}
-    for binding in Binding.make_bindings(bindings):
-        keys.setdefault(binding.description, []).append(shown(binding.key))
-    return [(name, ", ".join(given)) for name, given in keys.items()]
+    def _keys(self) -> Iterator[Text]:
+        accent, dim = (
+            Style(color=self.get_component_rich_style(f"help--{kind}").color)
+            for kind in ("accent", "dim")
+        )
+        for where, commands in keys_of(self).table():
+            yield Text(where, style=Style(bold=True))
+            for name, keys, title in commands:
+                told = f"{title:<{TITLES - 1}} "
+                yield Text.assemble((f"{keys or '–':<{KEYS}}", accent), told, (name, dim))
+            yield Text()
+        yield Text(REMAPPING)
+        yield Text()

@@ -20,7 +20,7 @@ from engines.outlook import Outlook
 
 @dataclass(frozen=True, slots=True)
 class Ink:
-    """Styles on a `dark` background or a light one; `own` is for words nobody drafted."""
+    """Styles on a `dark` background or a light one, and the `hint` that stands at the end."""
 
     text: Style
     dim: Style
@@ -28,6 +28,7 @@ class Ink:
     accent: Style
     warning: Style
     dark: bool
+    hint: str = ""
 
     def of(self, source: Source) -> Style:
         """The colour of a source."""

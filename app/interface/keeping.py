@@ -14,6 +14,7 @@ from app.exporting import as_json, as_markdown
 from app.files import STEM_LENGTH, free_path, write_whole
 from app.interface.asking import AskLine, AskWhether
 from app.interface.conversation import Conversation
+from app.interface.keys import keys_of
 from app.interface.messages import ChatsChanged
 from app.interface.topbar import NEW_CHAT
 from app.locations import Locations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Form = Callable[[History, Sequence[Chat]], Iterator[str]]
 
 EMPTY = "this chat is still empty: ask something first"
-BUSY = "an answer is still being written: Esc stops it; then try again"
+BUSY = "an answer is still being written: {answer.stop} stops it; then try again"
 
 
 class Keeping:
@@ -122,7 +123,7 @@ class Keeping:
     def _is_free(self) -> bool:
         """Whether no answer is being written, with a word to the person where one is."""
         if self._conversation.talk.turn is not None:
-            self._conversation.complain(BUSY)
+            self._conversation.complain(keys_of(self._conversation).fill(BUSY))
         return self._conversation.talk.turn is None
 
     def _try(self, change: Callable[[], None]) -> None:

@@ -11,11 +11,14 @@ from typing import ClassVar
 
 from textual import work
 from textual.app import App
+from textual.binding import BindingType
 from textual.theme import Theme
 
 from app.config import load_config
 from app.interface import clipboard
+from app.interface.keys import Keys
 from app.interface.palette import CommandsProvider
+from app.interface.scopes import ALWAYS, SCOPES
 from app.interface.screen import ChatScreen
 from app.interface.talk import Model, OpenModel
 from app.interface.themes import DARK, THEMES, own_variables
@@ -31,10 +34,11 @@ EMBEDDED = (
 HERE = Path(__file__).parent
 
 
-class Specchat(App[None]):
+class Specchat(App[None], inherit_bindings=False):
     """The application: styles, themes and the palette. What it does stands in its screen."""
 
     TITLE = "specchat"
+    BINDINGS: ClassVar[list[BindingType]] = ALWAYS
     CSS_PATH: ClassVar[list[str | PurePath]] = sorted(HERE.glob("*.tcss"))
     COMMANDS = {CommandsProvider}  # noqa: RUF012
 
@@ -45,9 +49,12 @@ class Specchat(App[None]):
         open_model: OpenModel,
         theme: str = DARK.name,
         keep_theme: Callable[[str], None] = lambda theme: None,
+        keys: Keys | None = None,
     ) -> None:
         """`keep_theme` is called with the name of each theme the person chooses."""
         super().__init__()
+        self.keys = keys or Keys(SCOPES)
+        self.set_keymap(self.keys.keymap)
         for own in THEMES:
             self.register_theme(own)
         self.theme = theme if theme in self.available_themes else DARK.name
@@ -103,6 +110,7 @@ def run(options: Options) -> None:
     locations = locate(options.data_dir)
     locations.create()
     config = load_config(locations.settings)
+    keys = Keys(SCOPES, config.keys, f"{locations.settings}: keys")
     history = History.open(locations.history)
     app = Specchat(
         history,
@@ -112,6 +120,7 @@ def run(options: Options) -> None:
         ),
         config.theme,
         lambda theme: write_setting(locations, "theme", theme),
+        keys,
     )
     try:
         app.run()

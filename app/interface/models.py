@@ -49,11 +49,11 @@ class Picker(ModalScreen[FoundModel | None]):
     }
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f5", "dismiss", "Close", id="models.close"),
-        Binding("up", "list('cursor_up')", "Up", id="models.up"),
-        Binding("down", "list('cursor_down')", "Down", id="models.down"),
-        Binding("pageup", "list('page_up')", "A page up", id="models.page-up"),
-        Binding("pagedown", "list('page_down')", "A page down", id="models.page-down"),
+        Binding("escape,f5", "dismiss", "Close", id="picker.close"),
+        Binding("up", "list('cursor_up')", "Up", id="picker.up"),
+        Binding("down", "list('cursor_down')", "Down", id="picker.down"),
+        Binding("pageup", "list('page_up')", "A page up", id="picker.page-up"),
+        Binding("pagedown", "list('page_down')", "A page down", id="picker.page-down"),
     ]
 
     def __init__(self, locations: Locations, in_use: Path | None, fetching: Fetching) -> None:

@@ -8,7 +8,8 @@ from functools import partial
 from rich.text import Text
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from app.interface.commands import COMMANDS, Command, shown
+from app.interface.commands import COMMANDS, Command
+from app.interface.keys import keys_of
 
 LISTED = [command for command in COMMANDS if command.id != "palette"]
 
@@ -18,19 +19,26 @@ class CommandsProvider(Provider):
 
     async def discover(self) -> Hits:
         for command in LISTED:
-            yield DiscoveryHit(_titled(command), self._runs(command), command.title, command.help)
+            yield DiscoveryHit(
+                self._titled(command), self._runs(command), command.title, command.help
+            )
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for command in LISTED:
             score = max(matcher.match(command.title), matcher.match(command.help) / 2)
             if score > 0:
-                yield Hit(score, _titled(command), self._runs(command), command.title, command.help)
+                yield Hit(
+                    score,
+                    self._titled(command),
+                    self._runs(command),
+                    command.title,
+                    command.help,
+                )
 
     def _runs(self, command: Command) -> partial[Coroutine[object, object, None]]:
         return partial(self.screen.run_action, command.action)
 
-
-def _titled(command: Command) -> Text:
-    """Title and key."""
-    return Text.assemble(command.title, (f"  {shown(command.key)}", "dim"))
+    def _titled(self, command: Command) -> Text:
+        """Title and keys."""
+        return Text.assemble(command.title, (f"  {keys_of(self.screen).shown(command.id)}", "dim"))

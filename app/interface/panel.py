@@ -17,6 +17,7 @@ from app.interface.column import column
 from app.interface.detail import beside
 from app.interface.footer import footer
 from app.interface.ink import Ink
+from app.interface.keys import keys_of
 from app.interface.sheet import Sheet
 
 
@@ -76,4 +77,5 @@ class Panel(Sheet):
             for kind in ("dim", "faint", "accent", "warning")
         )
         text = Style(color=self.rich_style.color)
-        return Ink(text, dim, faint, accent, warning, dark=self.app.current_theme.dark)
+        hint = keys_of(self).fill("{panel} more")
+        return Ink(text, dim, faint, accent, warning, self.app.current_theme.dark, hint)

@@ -22,8 +22,8 @@ class Prompt(TextArea):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "Send", id="prompt.send"),
-        Binding("shift+enter,ctrl+j", "newline", "New line", id="prompt.newline"),
-        Binding("up", "cursor_up", "Up; in an empty prompt: what you asked before", id="prompt.up"),
+        Binding("ctrl+j,shift+enter", "newline", "New line", id="prompt.newline"),
+        Binding("up", "cursor_up", "Up, or what was asked before", id="prompt.up"),
         Binding("pageup", "scroll(-1)", "Scroll up", id="prompt.scroll-up"),
         Binding("pagedown", "scroll(1)", "Scroll down", id="prompt.scroll-down"),
     ]

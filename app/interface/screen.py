@@ -23,10 +23,10 @@ from app.interface.conversation import Conversation
 from app.interface.finder import Finder
 from app.interface.help import Help
 from app.interface.keeping import Keeping
+from app.interface.keys import keys_of
 from app.interface.messages import ChatChosen, ChatKept, ChatsChanged, ChatsLeft, FiguresChanged
 from app.interface.models_switch import Models
 from app.interface.panel import Panel
-from app.interface.prompt import Prompt
 from app.interface.talk import OpenModel
 from app.interface.topbar import NEW_CHAT, NEW_PRIVATE_CHAT
 from app.locations import Locations
@@ -46,9 +46,7 @@ class ChatScreen(Screen[None]):
 
     BLANK = True  # draws nothing itself
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        command.binding() for command in COMMANDS if command.key
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [command.binding() for command in COMMANDS]
 
     def __init__(self, history: History, locations: Locations, open_model: OpenModel) -> None:
         super().__init__()
@@ -114,7 +112,7 @@ class ChatScreen(Screen[None]):
             panel.redraw()
 
     def action_help(self) -> None:
-        self.app.push_screen(Help(BINDINGS))
+        self.app.push_screen(Help())
 
     def action_more(self) -> None:
         for panel in self.query(Panel):
@@ -184,7 +182,8 @@ class ChatScreen(Screen[None]):
             self.app.copy_to_clipboard(selected)
             self.notify("copied", markup=False, timeout=2)
         else:
-            self.notify("nothing is selected to copy; Ctrl+Q quits", markup=False, timeout=4)
+            hint = keys_of(self).fill("nothing is selected to copy; {quit} quits")
+            self.notify(hint, markup=False, timeout=4)
 
     def action_copy_answer(self) -> None:
         self._copy_out(self.conversation.transcript.last_answer, "there is no answer to copy")
@@ -216,11 +215,3 @@ class ChatScreen(Screen[None]):
 
     def action_quit(self) -> None:
         self.app.exit()
-
-
-BINDINGS = (
-    ("Everywhere", ChatScreen.BINDINGS),
-    ("In the prompt", Prompt.BINDINGS),
-    ("In the list of chats", Chats.BINDINGS),
-)
-"""Every key, by where it works."""

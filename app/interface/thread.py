@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from app.interface.answer import Answer
 from app.interface.entries import Entry, Greeting, Question
+from app.interface.keys import Keys
 from app.interface.talk import Turn
 from datastores.history import History
 from datastores.records import ASSISTANT, STREAMING, USER, Message
@@ -25,13 +26,13 @@ PRIVATE_GREETING = (
     "",
     "It is stored on this machine, but never drafted from, indexed or trained on.",
 )
-KEYS = "Enter sends · Ctrl+J makes a new line · F1 shows every key"
+KEYS = "{prompt.send} sends · {prompt.newline} makes a new line · {help} shows every key"
 
 
-def greeting(hint: str, *, private: bool = False) -> Greeting:
+def greeting(hint: str, keys: Keys, *, private: bool = False) -> Greeting:
     """What stands in an empty chat, with what is to be known of the model."""
     lines = PRIVATE_GREETING if private else GREETING
-    return Greeting((*lines, "", *((hint, "") if hint else ()), KEYS))
+    return Greeting((*lines, "", *((hint, "") if hint else ()), keys.fill(KEYS)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +10,9 @@ import pytest
 from textual.pilot import Pilot
 
 from app.interface.conversation import Conversation
+from app.interface.keys import Keys
 from app.interface.main import Specchat
+from app.interface.scopes import SCOPES
 from app.interface.talk import Model
 from app.locations import locate
 from app.models.own import embedded
@@ -49,6 +51,7 @@ class Stage:
         refused: raised instead of loading the model at that path.
         opened: the paths of all models that were to be loaded; None for the first one.
         closed: the names of those that were closed again.
+        keys: other keys, by name.
     """
 
     history: History
@@ -56,6 +59,7 @@ class Stage:
     theme: str = "specchat-dark"
     fails: SpecchatError | None = None
     gate: Callable[[], object] = lambda: None
+    keys: Mapping[str, str] = field(default_factory=dict)
     refused: dict[str, SpecchatError] = field(default_factory=dict)
     opened: list[str | None] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
@@ -65,7 +69,8 @@ class Stage:
         self.locations = locate(self.history.store.path.parent)
         # As after the first launch, at which more is said.
         self.locations.offered.touch()
-        self.app = Specchat(self.history, self.locations, self._open, self.theme)
+        keys = Keys(SCOPES, self.keys)
+        self.app = Specchat(self.history, self.locations, self._open, self.theme, keys=keys)
 
     @property
     def conversation(self) -> Conversation:

@@ -57,7 +57,7 @@ async def test_the_last_answer_and_its_code_are_copied(stage: Make) -> None:
     made = stage(Script(passes_of(f"<think> aloud </think>\n\n{ANSWER}", [CHATS], 3)))
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "copy?")
-        await pilot.press("ctrl+y")
+        await pilot.press("ctrl+g")
         await until(pilot, lambda: made.app.clipboard == ANSWER)
         await pilot.press("alt+y")
         code = "cp -r source/ target/   # a trailing slash matters"
@@ -67,7 +67,7 @@ async def test_the_last_answer_and_its_code_are_copied(stage: Make) -> None:
 async def test_what_is_not_there_is_not_copied(stage: Make) -> None:
     made = stage(Script(passes_of("no code here", [CHATS], 2)))
     async with made.app.run_test() as pilot:
-        await pilot.press("ctrl+y")
+        await pilot.press("ctrl+g")
         await ask(pilot, made, "copy?")
         await pilot.press("alt+y")
         await until(pilot, lambda: len(notices(made)) == 2)

@@ -22,7 +22,7 @@ from engines.sources import NAMES
 from tests.app.interface.conftest import SCRIPT
 from tests.app.interface.scripted import OUTLOOK, Script, events_of, passes_of
 
-INK = Ink(Style(), Style(), Style(), Style(), Style(), dark=True)
+INK = Ink(Style(), Style(), Style(), Style(), Style(), dark=True, hint="F2 more")
 
 
 def figures_of(script: Script) -> Figures:

@@ -178,12 +178,12 @@ def test_versions(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> 
     async def act(pilot: Pilot[None]) -> None:
         await before(made, "ctrl+r")(pilot)
         await until(pilot, lambda: made.conversation.talk.turn is None)
-        await pilot.press("ctrl+e")
+        await pilot.press("ctrl+t")
         await type_in(pilot, made, " And a file?")
         await pilot.press("enter")
         await until(pilot, lambda: len(made.assistant.asked) == 2)
         await until(pilot, lambda: made.conversation.talk.turn is None)
-        await pilot.press("alt+left", "ctrl+e")
+        await pilot.press("alt+left", "ctrl+t")
         await pilot.pause()
 
     assert snap_compare(made.app, terminal_size=size, run_before=act)

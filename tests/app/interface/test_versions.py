@@ -52,7 +52,7 @@ async def test_a_question_far_up_is_edited_and_its_branch_is_kept(
         for text in ("first", "second", "third"):
             await ask(pilot, made, text)
         await type_in(pilot, made, "not sent yet")
-        await pilot.press("ctrl+e", "ctrl+e")
+        await pilot.press("ctrl+t", "ctrl+t")
         prompt = made.conversation.prompt
         assert prompt.text == "second"
         assert "Esc" in str(prompt.border_subtitle)
@@ -74,7 +74,7 @@ async def test_walking_goes_on_above_where_the_lowest_message_ends(stage: Make) 
     made = stage(*ANSWERS)
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "which?")
-        await pilot.press("ctrl+e")
+        await pilot.press("ctrl+t")
         await type_in(pilot, made, " really?")
         await pilot.press("enter")
         await until(pilot, lambda: "Two it is" in shown(made))
@@ -93,7 +93,7 @@ async def test_escape_leaves_the_question_as_it_was(stage: Make) -> None:
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "first")
         await type_in(pilot, made, "draft")
-        await pilot.press("ctrl+e", "x", "escape")
+        await pilot.press("ctrl+t", "x", "escape")
         assert made.conversation.prompt.text == "draft"
         assert not made.conversation.prompt.border_subtitle
         await pilot.press("enter")
@@ -108,7 +108,7 @@ async def test_an_edit_that_comes_to_nothing_can_be_changed_again(
     made = stage(ANSWERS[0], Script([], fails=ContextOverflowError("it is too long")))
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "short")
-        await pilot.press("ctrl+e")
+        await pilot.press("ctrl+t")
         await type_in(pilot, made, " and long")
         await pilot.press("enter")
         await until(pilot, lambda: notices(made))
@@ -120,7 +120,7 @@ async def test_an_edit_that_comes_to_nothing_can_be_changed_again(
     assert history.thread(chat.id)[-1].content == "One it is"
 
 
-@pytest.mark.parametrize("key", ["ctrl+r", "ctrl+e", "alt+left"])
+@pytest.mark.parametrize("key", ["ctrl+r", "ctrl+t", "alt+left"])
 async def test_nothing_moves_while_an_answer_is_written(stage: Make, key: str) -> None:
     made = stage(Script(ANSWERS[0].passes, holds=True))
     async with made.app.run_test() as pilot:

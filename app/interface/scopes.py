@@ -1,0 +1,36 @@
+"""Every place of the interface where keys work: what the help, the settings and the README list."""
+
+from __future__ import annotations
+
+from textual.binding import Binding, BindingType
+from textual.widgets import Input, TextArea
+
+from app.interface.asking import AskLine, AskWhether
+from app.interface.chats import Chats
+from app.interface.finder import Finder
+from app.interface.help import Help
+from app.interface.keys import Scope
+from app.interface.models import Picker
+from app.interface.prompt import Prompt
+from app.interface.screen import ChatScreen
+
+ALWAYS: list[BindingType] = [
+    Binding("ctrl+q", "quit", "Quit", id="quit", priority=True),
+    Binding("ctrl+p", "command_palette", "All commands", id="palette", priority=True),
+]
+"""Those of the application: they work over whatever is open."""
+
+_ALWAYS = Scope("Always", ALWAYS)
+EVERYWHERE = Scope("Everywhere", ChatScreen.BINDINGS, TextArea.BINDINGS)
+
+SCOPES = (
+    EVERYWHERE,
+    Scope("In the prompt", Prompt.BINDINGS, TextArea.BINDINGS, EVERYWHERE),
+    Scope("In the list of chats", Chats.BINDINGS, None, EVERYWHERE),
+    Scope("While searching", Finder.BINDINGS, Input.BINDINGS, _ALWAYS),
+    Scope("Among the models", Picker.BINDINGS, Input.BINDINGS, _ALWAYS),
+    Scope("Where a line is asked for", AskLine.BINDINGS, Input.BINDINGS, _ALWAYS),
+    Scope("Where yes or no is asked for", AskWhether.BINDINGS, None, _ALWAYS),
+    Scope("In the help", Help.BINDINGS, None, _ALWAYS),
+)
+"""In the order in which they are listed."""
