@@ -8,6 +8,7 @@ and where keys are kept.
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,9 @@ EPSILON = 1e-6
 """Added to variances and lengths, so that a constant dimension or a zero state divides by no 0."""
 SPREAD = 4.0
 """Standard deviations of the widest component that 8 bits must hold; what is beyond is clipped."""
+
+ZERO = 128.0
+"""The code of a coordinate of 0."""
 
 _MAGIC = b"specchat-projection-1\n"
 
@@ -62,9 +66,18 @@ class Projection:
             keys /= np.maximum(np.linalg.norm(keys, axis=1, keepdims=True), EPSILON)
         return keys
 
+    def query(self, state: Floats) -> Floats:
+        """float32 [dimensions] of float32 [width]: what to compare codes with, not rounded."""
+        key: Floats = state @ self.weights
+        key -= self.offset
+        length = max(math.sqrt(float(key @ key)), EPSILON) if self.unit else 1.0
+        key *= self.scale / length
+        key += ZERO
+        return key
+
     def encode(self, states: Floats) -> Codes:
         """The codes of float32 [n, width]."""
-        rounded = np.rint(self.keys(states) * self.scale).clip(-127.0, 127.0) + 128.0
+        rounded = np.rint(self.keys(states) * self.scale).clip(-127.0, 127.0) + ZERO
         codes: Codes = rounded.astype(np.uint8)
         return codes
 

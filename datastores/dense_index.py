@@ -36,11 +36,12 @@ class Neighbours(NamedTuple):
 
     Attributes:
         positions: int64 [n], as they were added.
-        similarities: float32 [n], cosines where keys have unit length.
+        similarities: [n], cosines where keys have unit length. A list, as what is done with so few
+            numbers takes NumPy longer than Python.
     """
 
     positions: Positions
-    similarities: Floats
+    similarities: list[float]
 
 
 class Index(Protocol):
@@ -54,8 +55,9 @@ class Index(Protocol):
         """Add keys uint8 [n, dimensions], each to its partition, under its position."""
         ...
 
-    def search(self, code: Codes, partition: int, k: int) -> Neighbours:
-        """The nearest `k`, or as many as there are, to uint8 [1, dimensions]."""
+    def search(self, query: Floats, partition: int, k: int) -> Neighbours:
+        """The nearest `k`, or as many as there are, to float32 [dimensions], a key times the scale
+        and shifted as codes are."""
         ...
 
 
@@ -85,21 +87,21 @@ class FewIndex:
             keys.add(codes[rows], positions[rows])
         self._count += len(codes)
 
-    def search(self, code: Codes, partition: int, k: int) -> Neighbours:
+    def search(self, query: Floats, partition: int, k: int) -> Neighbours:
         keys = self._lists.get(partition)
         if keys is None:
-            return Neighbours(np.empty(0, np.int64), np.empty(0, np.float32))
-        query = code[0].astype(np.float32)
-        distances = keys.squares[: keys.count] - 2.0 * (
-            keys.codes[: keys.count].astype(np.float32) @ query
-        )
+            return Neighbours(np.empty(0, np.int64), [])
+        distances = keys.codes[: keys.count].astype(np.float32) @ query
+        distances *= np.float32(-2.0)
+        distances += keys.squares[: keys.count]
         if k < keys.count:
-            nearest = np.argpartition(distances, k)[:k]
-            nearest = nearest[np.argsort(distances[nearest], kind="stable")]
+            nearest = distances.argpartition(k)[:k]
+            nearest = nearest[distances[nearest].argsort(kind="stable")]
         else:
-            nearest = np.argsort(distances, kind="stable")
-        found = (distances[nearest] + query @ query) / np.float32(2.0 * self._scale**2)
-        return Neighbours(keys.positions[nearest], np.float32(1.0) - found)
+            nearest = distances.argsort(kind="stable")
+        offset, half = float(query @ query), 0.5 / self._scale**2
+        similarities = [1.0 - half * (far + offset) for far in distances[nearest].tolist()]
+        return Neighbours(keys.positions[nearest], similarities)
 
     def moved(self, partitions: int) -> FaissIndex:
         """The same keys under faiss."""
@@ -187,13 +189,14 @@ class FaissIndex:
             pointers = [self._pointer(array) for array in (keys, ids, lists)]
             self._index.add_core(stop - start, *pointers)
 
-    def search(self, code: Codes, partition: int, k: int) -> Neighbours:
+    def search(self, query: Floats, partition: int, k: int) -> Neighbours:
         k = min(k, int(self._lists.list_size(partition)))
         distances, positions = np.empty(k, np.float32), np.empty(k, np.int64)
         if k:
-            self._query[:] = code
+            # It cuts fractions off, and what does not fit into a byte wraps around.
+            np.clip(np.rint(query), 1.0, 255.0, out=self._query[0])
             self._partition[0, 0] = partition
             arrays = (self._query, self._partition, self._coarse_distance, distances, positions)
-            query, lists, coarse, found, where = (self._pointer(array) for array in arrays)
-            self._index.search_preassigned_c(1, query, k, lists, coarse, found, where, False)
-        return Neighbours(positions, 1.0 - distances / np.float32(self._squared))
+            near, lists, coarse, found, where = (self._pointer(array) for array in arrays)
+            self._index.search_preassigned_c(1, near, k, lists, coarse, found, where, False)
+        return Neighbours(positions, (1.0 - distances / self._squared).tolist())

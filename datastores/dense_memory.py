@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from datastores.dense import DenseStore
 from datastores.dense_codec import Codes, Projection
 from datastores.dense_generations import Generation
-from datastores.dense_index import FEW, FaissIndex, FewIndex, Index
+from datastores.dense_index import FEW, FaissIndex, FewIndex, Index, Neighbours
 from datastores.dense_moments import Floats
-from datastores.dense_stream import GAP, Stream, Tokens
+from datastores.dense_stream import GAP, ROOM, Stream
 
 BACK = 8
 """Tokens before the root that are compared with a neighbour's."""
+_AROUND = np.arange(-BACK, ROOM - BACK)
+"""Offsets of the tokens before a place, at it and after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +32,16 @@ class Recall:
     """The nearest past states that led to the same token, nearest first (n of them).
 
     Attributes:
-        similarities: float32 [n], cosine of their keys with the state asked for.
-        matches: int64 [n], how many tokens before the root agree, up to `BACK`.
-        present: bool [n], whether they lie in the document that is being written.
-        continuations: int32 [n, length], what followed; what stands behind a `GAP` means nothing.
+        similarities: [n], cosine of their keys with the state asked for.
+        matches: [n], how many tokens before the root agree, up to `BACK`.
+        present: [n], whether they lie in the document that is being written.
+        continuations: [n][length], what followed; what stands behind a `GAP` means nothing.
     """
 
-    similarities: Floats
-    matches: NDArray[np.int64]
-    present: NDArray[np.bool_]
-    continuations: Tokens
+    similarities: list[float]
+    matches: list[int]
+    present: list[bool]
+    continuations: list[list[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +85,9 @@ class DenseMemory:
         if not self._loaded or not self._lock.acquire(blocking=False):
             return None
         try:
-            found = self._nearest(self._loaded, state, token, k)
-            return self._read(*found, before, length)
+            query = self._loaded.projection.query(state)
+            found = self._loaded.index.search(query, token, k)
+            return self._read(found, token, before, length)
         finally:
             self._lock.release()
 
@@ -149,32 +152,34 @@ class DenseMemory:
         index.reserve(np.bincount(known, minlength=self._vocabulary))
         return index
 
-    def _nearest(
-        self, loaded: _Loaded, state: Floats, token: int, k: int
-    ) -> tuple[NDArray[np.int64], Floats]:
-        """Places and similarities of the nearest keys that were not forgotten and whose stream
-        goes on."""
-        code = loaded.projection.encode(state[None])
-        found = loaded.index.search(code, token, k)
-        tokens = self._stream.tokens
-        useful = (tokens[found.positions] == token) & (tokens[found.positions + 1] != GAP)
-        return found.positions[useful], found.similarities[useful]
-
-    def _read(
-        self, places: NDArray[np.int64], similarities: Floats, before: Sequence[int], length: int
-    ) -> Recall:
-        tokens = self._stream.tokens
-        back = np.array(before[-BACK:][::-1], np.int32)
-        same = tokens[places[:, None] - np.arange(1, len(back) + 1)] == back
-        return Recall(
-            similarities,
-            np.cumprod(same, axis=1).sum(axis=1),
-            self._stream.owned(self._present, places),
-            tokens[places[:, None] + np.arange(1, length + 1)],
-        )
+    def _read(self, found: Neighbours, token: int, before: Sequence[int], length: int) -> Recall:
+        """What stands around the places found, but for those that were forgotten and those whose
+        stream does not go on."""
+        places = found.positions
+        around = self._stream.tokens[places[:, None] + _AROUND[: BACK + 1 + length]].tolist()
+        owned = self._stream.owned(self._present, places.tolist())
+        back = list(before[-BACK:])
+        recall = Recall([], [], [], [])
+        for similarity, present, words in zip(found.similarities, owned, around, strict=True):
+            if words[BACK] == token and words[BACK + 1] != GAP:
+                recall.similarities.append(similarity)
+                recall.matches.append(_common_end(words[:BACK], back))
+                recall.present.append(present)
+                recall.continuations.append(words[BACK + 1 :])
+        return recall
 
     def _add(self, index: Index, stream: Stream, places: NDArray[np.int64], codes: Codes) -> None:
         """Add keys whose place is known and whose token this vocabulary has."""
         tokens = stream.tokens[places]
         held = (places >= 0) & (tokens >= 0) & (tokens < self._vocabulary)
         index.add(codes[held], tokens[held], places[held])
+
+
+def _common_end(one: Sequence[int], other: Sequence[int]) -> int:
+    """Length of the common suffix."""
+    length = 0
+    for a, b in zip(reversed(one), reversed(other), strict=False):
+        if a != b:
+            break
+        length += 1
+    return length

@@ -55,12 +55,10 @@ class Stream:
             places[inside] = positions[inside] - first + place
         return places
 
-    def owned(self, document: int, places: Places) -> NDArray[np.bool_]:
+    def owned(self, document: int, places: Sequence[int]) -> list[bool]:
         """Which places lie in a document."""
-        owned = np.zeros(len(places), np.bool_)
-        for _, place, length in self._runs.get(document, ()):
-            owned |= (places >= place) & (places < place + length)
-        return owned
+        runs = [(place, place + length) for _, place, length in self._runs.get(document, ())]
+        return [any(first <= place < end for first, end in runs) for place in places]
 
     def forget(self, document: int) -> None:
         """Overwrite a document's tokens; what looks at its places finds gaps."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.bench.dense_material import BLOCK, Material
+from datastores.dense_codec import ZERO
 from datastores.dense_index import FaissIndex
 from datastores.dense_moments import Floats
 
@@ -93,13 +94,15 @@ class Partitioned:
         self._index.add(self._codes(keys), tokens, places)
 
     def search(self, key: Floats, token: int, k: int) -> Places:
-        return self._index.search(self._codes(key[None]), token, k).positions
+        return self._index.search(
+            key * np.float32(self._scale) + np.float32(ZERO), token, k
+        ).positions
 
     def key_bytes(self) -> float | None:
         return None
 
     def _codes(self, keys: Floats) -> NDArray[np.uint8]:
-        rounded = np.rint(keys * self._scale).clip(-127.0, 127.0) + 128.0
+        rounded = np.rint(keys * self._scale).clip(-127.0, 127.0) + ZERO
         codes: NDArray[np.uint8] = rounded.astype(np.uint8)
         return codes
 

@@ -11,7 +11,7 @@ Owns that estimate and the order of growth. Refuses to know where continuations 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
 from engines.tree import DraftTree, root_only
@@ -23,9 +23,9 @@ DECAY = 0.5
 FLOOR = 0.005
 """Path probability below which a row is not worth proposing."""
 
-Entry = tuple[float, int, int, float, list[int], int]
+Entry = tuple[float, int, int, float, Sequence[int], float, int]
 """A node to be: minus its path probability, its parent's row, its token, its probability, who goes
-through it, its depth. Parent and token break ties."""
+through it, their weight, its depth. Parent and token break ties."""
 
 
 def grow(
@@ -39,19 +39,20 @@ def grow(
     """A tree of at most `limit` rows beside the root, added best-first by path probability.
 
     Args:
-        continuations: what followed the root on each occasion; a negative number ends it.
+        continuations: what followed the root on each occasion, all equally long; a negative number
+            ends it.
         weights: of each occasion, 1 for one that could not be told from the present.
-        supports: of each occasion; a row gets the largest of those that go through it.
+        supports: of each occasion, falling; a row gets that of the first that goes through it.
     """
     tree = root_only(root)
     heap: list[Entry] = []
-    everyone = list(range(len(continuations)))
-    _branch(heap, continuations, weights, everyone, 0, 1.0, 0)
-    while heap and len(tree) <= limit:
-        negative, parent, token, probability, members, depth = heappop(heap)
-        support = max(supports[member] for member in members)
-        row = tree.add(parent, token, source, probability, support)
-        _branch(heap, continuations, weights, members, row, -negative, depth)
+    _branch(heap, continuations, weights, range(len(weights)), sum(weights), 0, 1.0, 0)
+    while heap:
+        negative, parent, token, probability, members, mass, depth = heappop(heap)
+        row = tree.add(parent, token, source, probability, supports[members[0]])
+        if row == limit:
+            break
+        _branch(heap, continuations, weights, members, mass, row, -negative, depth)
     return tree
 
 
@@ -59,26 +60,33 @@ def _branch(
     heap: list[Entry],
     continuations: Sequence[Sequence[int]],
     weights: Sequence[float],
-    members: list[int],
+    members: Sequence[int],
+    mass: float,
     parent: int,
     path: float,
     depth: int,
 ) -> None:
-    """Push the children of a node that lies `depth` tokens deep and on the way of `members`."""
-    total = DOUBT * DECAY**depth
+    """Push the children of a node that lies `depth` tokens deep and on the way of `members`, who
+    weigh `mass` together."""
+    if not members or depth == len(continuations[0]):
+        return
+    total = mass + DOUBT * DECAY**depth
+    for token, group in _groups([continuations[member][depth] for member in members], members):
+        share = mass if len(group) == len(members) else sum(weights[i] for i in group)
+        probability = share / total
+        if token >= 0 and path * probability >= FLOOR:
+            entry = (-path * probability, parent, token, probability, group, share, depth + 1)
+            heappush(heap, entry)
+
+
+def _groups(tokens: list[int], members: Sequence[int]) -> Iterable[tuple[int, Sequence[int]]]:
+    """Members by their token. Mostly they agree, which is cheap."""
+    if tokens.count(tokens[0]) == len(tokens):
+        return ((tokens[0], members),)
     groups: dict[int, list[int]] = {}
-    shares: dict[int, float] = {}
-    for member in members:
-        weight, words = weights[member], continuations[member]
-        total += weight
-        token = words[depth] if depth < len(words) else -1
+    for token, member in zip(tokens, members, strict=True):
         if token in groups:
             groups[token].append(member)
-            shares[token] += weight
-        elif token >= 0:
+        else:
             groups[token] = [member]
-            shares[token] = weight
-    for token, group in groups.items():
-        probability = shares[token] / total
-        if path * probability >= FLOOR:
-            heappush(heap, (-path * probability, parent, token, probability, group, depth + 1))
+    return groups.items()

@@ -30,10 +30,14 @@ def states(count: int, seed: int = 0, width: int = WIDTH) -> Floats:
     return np.asarray(raw, np.float32)
 
 
+def moments_of(sample: Floats) -> Moments:
+    moments = Moments(sample.shape[1])
+    moments.add(sample)
+    return moments
+
+
 def fitted(dimensions: int = 8) -> Projection:
-    moments = Moments(WIDTH)
-    moments.add(states(400))
-    return fit(moments, dimensions)
+    return fit(moments_of(states(400)), dimensions)
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6))
@@ -91,6 +95,12 @@ def test_a_constant_dimension_and_a_zero_state_divide_by_nothing() -> None:
     assert (projection.encode(np.ones((1, WIDTH), np.float32)) == 128).all()
 
 
+def test_a_query_is_a_code_before_it_is_rounded() -> None:
+    for projection in (fitted(), fit(moments_of(states(400)), 8, unit=False)):
+        for state, code in zip(states(30), projection.encode(states(30)), strict=True):
+            np.testing.assert_allclose(projection.query(state).clip(1, 255), code, atol=0.502)
+
+
 def test_a_projection_survives_its_bytes_and_refuses_others() -> None:
     projection = fitted()
     blob = projection.pack()
@@ -112,7 +122,7 @@ def test_a_projection_survives_its_bytes_and_refuses_others() -> None:
 def test_both_indexes_find_what_brute_force_finds(seed: int, lists: list[int], k: int) -> None:
     generator = np.random.default_rng(seed)
     codes = generator.integers(1, 256, (len(lists), 16)).astype(np.uint8)
-    query = generator.integers(1, 256, (1, 16)).astype(np.uint8)
+    query = generator.integers(1, 256, 16).astype(np.float32)
     partitions, places = np.array(lists), np.arange(len(lists)) * 10
     few, many = FewIndex(16, 127.0), FaissIndex(4, 16, 127.0)
     many.reserve(np.bincount(partitions, minlength=4))
@@ -123,13 +133,25 @@ def test_both_indexes_find_what_brute_force_finds(seed: int, lists: list[int], k
         assert len(index) == len(lists)
         for partition in range(4):
             rows = np.flatnonzero(partitions == partition)
-            far = ((codes[rows].astype(int) - query.astype(int)) ** 2).sum(1)
+            far = ((codes[rows] - query.astype(np.float64)) ** 2).sum(1)
             found = index.search(query, partition, k)
             assert len(found.positions) == min(k, len(rows))
             expected = np.sort(far)[:k] / (2 * 127.0**2)
-            np.testing.assert_allclose(1 - found.similarities, expected, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(
+                1 - np.array(found.similarities), expected, rtol=1e-4, atol=1e-5
+            )
             mine = far[np.searchsorted(rows * 10, found.positions)] if len(rows) else far
             assert mine.tolist() == sorted(far.tolist())[:k]
+
+
+def test_fractions_of_a_query_and_what_is_beyond_a_byte_do_not_lead_astray() -> None:
+    codes = np.array([[1, 255], [255, 1], [130, 128]], np.uint8)
+    few, many = FewIndex(2, 127.0), FaissIndex(1, 2, 127.0)
+    for index in (few, many):
+        index.add(codes, np.zeros(3, np.int64), np.arange(3))
+        for query, nearest in (([260.0, -4.0], 1), ([-3.0, 300.0], 0), ([129.6, 128.4], 2)):
+            found = index.search(np.array(query, np.float32), 0, 1)
+            assert found.positions.tolist() == [nearest]
 
 
 @given(st.lists(st.integers(0, 7 * KEYS), unique=True, min_size=1).map(sorted))

@@ -86,7 +86,7 @@ def test_nothing_is_found_before_the_first_fit_and_all_after_it(keeper: DenseKee
     for position in (5, 77, FIRST):
         recall = find(keeper.memory, position)
         assert recall.similarities[0] > 0.99
-        assert recall.continuations[0].tolist() == [word(position + n) for n in range(1, 5)]
+        assert recall.continuations[0] == [word(position + n) for n in range(1, 5)]
         assert recall.matches[0] == min(8, position)
 
 
@@ -100,10 +100,10 @@ def test_what_was_found_live_is_found_after_a_restart(tmp_path: Path) -> None:
     again.ask(lambda book: None)
     for position, recall in zip(range(50, 290, 7), expected, strict=True):
         found = find(again.memory, position)
-        np.testing.assert_array_equal(found.similarities, recall.similarities)
-        np.testing.assert_array_equal(found.continuations, recall.continuations)
-        assert recall.present.any()
-        assert not found.present.any()
+        assert found.similarities == recall.similarities
+        assert found.continuations == recall.continuations
+        assert any(recall.present)
+        assert not any(found.present)
     again.close()
 
 
@@ -111,9 +111,9 @@ def test_a_continuation_ends_with_its_document(keeper: DenseKeeper) -> None:
     tell(keeper, 400)
     tell(keeper, 20, source="other")
     recall = find(keeper.memory, 398)
-    assert recall.continuations[0].tolist()[:2] == [word(399), GAP]
+    assert recall.continuations[0][:2] == [word(399), GAP]
     only = find(keeper.memory, 399)
-    assert not (only.similarities > 0.99).any(), "an end has no continuation to lend"
+    assert max(only.similarities, default=0.0) <= 0.99, "an end has no continuation to lend"
 
 
 def test_a_chat_goes_on_in_its_document_and_a_new_version_of_it_shares_the_start(
@@ -137,9 +137,9 @@ def test_chats_in_turns_go_on_in_their_own_documents(keeper: DenseKeeper) -> Non
     tell(keeper, 120, start=100, source="other")
     assert keeper.ask(DenseBook.status).positions == 319 + 119
     recall = find(keeper.memory, 115, k=2)
-    assert recall.similarities.min() > 0.99
-    assert recall.matches.tolist() == [8, 8]
-    assert sorted(recall.present.tolist()) == [False, True]
+    assert min(recall.similarities) > 0.99
+    assert recall.matches == [8, 8]
+    assert sorted(recall.present) == [False, True]
 
 
 def test_a_chat_of_an_earlier_session_is_not_encoded_again(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_what_is_forgotten_is_found_no_more(tmp_path: Path, keeper: DenseKeeper)
     tell(keeper, 300)
     tell(keeper, 300, start=290, source="other")
     keeper.ask(lambda book: book.forget("chat"))
-    assert not len(find(keeper.memory, 77).similarities)
+    assert not find(keeper.memory, 77).similarities
     assert find(keeper.memory, 292).similarities[0] > 0.99
     assert keeper.ask(DenseBook.status).keys == 10
     tell(keeper, 20)
@@ -254,8 +254,8 @@ def test_a_growing_index_moves_to_faiss_unnoticed(
     tell(keeper, 500, start=300)
     assert type(keeper.memory._loaded.index).__name__ == "FaissIndex"  # type: ignore[union-attr]
     after = find(keeper.memory, 77)
-    assert after.similarities[0] == before.similarities[0]
-    np.testing.assert_array_equal(after.continuations[0], before.continuations[0])
+    assert after.similarities[0] == pytest.approx(before.similarities[0], abs=1e-3)
+    assert after.continuations[0] == before.continuations[0]
     assert find(keeper.memory, 400).similarities[0] > 0.99
 
 

@@ -32,6 +32,13 @@ from engines.sources import DENSE
 from engines.step import Step
 from tests.engines.scripted import VOCABULARY, WIDTH, ScriptedTarget, logits_after
 
+
+def table(continuations: list[list[int]]) -> list[list[int]]:
+    """The same, all equally long."""
+    length = max(map(len, continuations), default=0)
+    return [[*continuation, *[-1] * (length - len(continuation))] for continuation in continuations]
+
+
 words = st.lists(st.integers(0, 3), max_size=6)
 
 
@@ -39,9 +46,10 @@ words = st.lists(st.integers(0, 3), max_size=6)
 def test_a_grown_tree_is_a_trie_with_honest_shares_best_first(
     occasions: list[tuple[list[int], float]], limit: int
 ) -> None:
+    occasions = sorted(occasions, key=lambda occasion: -occasion[1])
     continuations = [continuation for continuation, _ in occasions]
     weights = [weight for _, weight in occasions]
-    tree = grow(9, continuations, weights, weights, DENSE, limit)
+    tree = grow(9, table(continuations), weights, weights, DENSE, limit)
     assert tree.drafted <= limit
     paths: list[tuple[int, ...]] = [()]
     chances = [1.0]
@@ -69,7 +77,7 @@ def test_a_grown_tree_is_a_trie_with_honest_shares_best_first(
 
 
 def test_a_negative_number_ends_a_continuation() -> None:
-    tree = grow(9, [[1, -1, 2], [1, 3]], [1.0, 1.0], [0.0, 0.0], DENSE, 10)
+    tree = grow(9, table([[1, -1, 2], [1, 3]]), [1.0, 1.0], [0.0, 0.0], DENSE, 10)
     assert (tree.tokens, tree.parents) == ([9, 1, 3], [-1, 0, 1])
 
 
