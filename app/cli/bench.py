@@ -10,6 +10,7 @@ from app.cli.lazy import LazyGroup
 @click.group(
     cls=LazyGroup,
     commands_at={
+        "crest": "app.cli.bench_crest:crest",
         "decode": "app.cli.bench_decode:decode",
         "growth": "app.cli.bench_growth:growth",
         "replay": "app.cli.bench_replay:replay",
