@@ -27,6 +27,10 @@ EPSILON = 1e-6
 SPREAD = 4.0
 """Standard deviations of the widest component that 8 bits must hold; what is beyond is clipped."""
 
+EXACT = 1024
+"""Width of states up to which all components are computed, to keep the widest."""
+SPARE, PRODUCTS = 16, 8
+"""Directions looked for beyond those kept, and products taken, for wider states."""
 ZERO = 128.0
 """The code of a coordinate of 0."""
 
@@ -116,11 +120,29 @@ def fit(
     """
     covariance = moments.covariance()
     deviations = _deviations(covariance) if z else np.ones(moments.width, np.float32)
-    values, vectors = np.linalg.eigh(covariance / np.outer(deviations, deviations))
-    widest = np.argsort(-values, kind="stable")[:dimensions]
-    weights: Floats = (vectors[:, widest] / deviations[:, None]).astype(np.float32)
+    values, vectors = _widest(covariance / np.outer(deviations, deviations), dimensions)
+    weights: Floats = (vectors / deviations[:, None]).astype(np.float32)
     offset: Floats = (moments.mean @ weights).astype(np.float32)
-    return Projection(offset, weights, _scale(values[widest], unit), unit)
+    return Projection(offset, weights, _scale(values, unit), unit)
+
+
+def _widest(matrix: Floats, count: int) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """The largest eigenvalues of a symmetric matrix, falling, and their vectors in columns.
+
+    Large matrices are decomposed within a subspace that repeated products turn to the widest
+    directions (Halko, Martinsson, Tropp 2011, algorithm 4.4): all of it would take a minute.
+    """
+    basis = None
+    if len(matrix) > EXACT:
+        random = np.random.default_rng(0).standard_normal((len(matrix), count + SPARE), np.float32)
+        basis = np.linalg.qr(matrix @ random)[0]
+        for _ in range(PRODUCTS):
+            basis = np.linalg.qr(matrix @ basis)[0]
+        matrix = basis.T @ matrix @ basis
+    values, vectors = np.linalg.eigh(matrix)
+    widest = np.argsort(-values, kind="stable")[:count]
+    chosen = vectors[:, widest] if basis is None else basis @ vectors[:, widest]
+    return values[widest], chosen
 
 
 def explained(projection: Projection, moments: Moments, *, z: bool = True) -> float:

@@ -87,6 +87,13 @@ def test_explained_variance_grows_to_one_and_an_old_projection_keeps_less() -> N
     assert stale < 0.9 * explained(fit(turned, 4), turned)
 
 
+def test_states_wider_than_most_are_fitted_nearly_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = moments_of(states(900, width=200))
+    best = explained(fit(moments, 8), moments)
+    monkeypatch.setattr("datastores.dense_codec.EXACT", 100)
+    assert explained(fit(moments, 8), moments) >= 0.995 * best
+
+
 def test_a_constant_dimension_and_a_zero_state_divide_by_nothing() -> None:
     moments = Moments(WIDTH)
     moments.add(np.ones((50, WIDTH), np.float32))
