@@ -148,6 +148,20 @@ def crest_path(locations: Locations, tokenizer: str) -> Path:
     return locations.projections / tokenizer / CREST
 
 
+def token_counts(locations: Locations, tokenizer: str) -> dict[bytes, int]:
+    """The tokens of each text that is tokenised for the tokenizer with this fingerprint, by key.
+
+    Raises:
+        StoreError: the store cannot be opened.
+    """
+    path = locations.projections / tokenizer / TOKENS
+    if not path.exists():
+        return {}
+    with closing(TokenCache.open(path)) as cache:
+        _discard_damaged(cache.store)
+        return cache.counts()
+
+
 @contextmanager
 def opened(locations: Locations, vocabulary: Vocabulary, budget_bytes: int) -> Iterator[Projection]:
     """The projection for one tokenizer, over connections of its own.

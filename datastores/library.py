@@ -96,6 +96,11 @@ class Library:
             for row in self.store.rows("SELECT digest FROM texts ORDER BY digest")
         ]
 
+    def held(self) -> list[tuple[str, bytes]]:
+        """Each source and each text that it holds, by digest."""
+        rows = self.store.rows("SELECT DISTINCT source, text FROM documents")
+        return [(row["source"], bytes(row["text"])) for row in rows]
+
     def read(self, digest: bytes) -> tuple[Part, ...]:
         """The parts of one text, in order; none if it was forgotten meanwhile."""
         sql = "SELECT kind, content, role FROM parts WHERE text = ? ORDER BY position"

@@ -70,6 +70,11 @@ class TokenCache:
         rows = self.store.rows("SELECT key, passages FROM texts ORDER BY key")
         return [(bytes(row["key"]), row["passages"]) for row in rows]
 
+    def counts(self) -> dict[bytes, int]:
+        """The tokens of each text, by its key."""
+        rows = self.store.rows("SELECT key, tokens FROM texts")
+        return {bytes(row["key"]): row["tokens"] for row in rows}
+
     def tokens(self) -> int:
         """Tokens of all texts."""
         return int(self.store.rows("SELECT coalesce(sum(tokens), 0) AS n FROM texts")[0]["n"])

@@ -5,11 +5,13 @@ Owns that process, its start and its death. Refuses to know screens.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,57 +19,64 @@ from app.importing.events import Event, Finished, Progress, Report, Searching, S
 from app.locations import Locations
 from datastores.errors import InputError, SpecchatError, StoreError
 
+LINE_BYTES = 2**28
+"""A line holds a tenth of a second's events, and the last one all names that were skipped."""
+
 _ERRORS: Mapping[str, type[SpecchatError]] = {
     error.__name__: error for error in (InputError, StoreError)
 }
 
 
-class ImportBeside:
-    """One import, from its making to its end; `stop` may be called by any thread."""
+async def import_beside(
+    paths: Sequence[Path], locations: Locations
+) -> AsyncGenerator[list[Event], None]:
+    """Import `paths` into the library of `locations`; yields what happened, ten times a second.
 
-    def __init__(self, paths: Sequence[Path], locations: Locations) -> None:
-        """Begin to import `paths` into the library of `locations`."""
-        places = (locations.data, locations.cache, locations.config)
-        self._stopped = False
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "app.importing.child", *map(str, (*places, *paths))],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    Closing it ends the process where it is: what is stored stays, and importing the same paths goes
+    on from there.
+
+    Raises:
+        InputError, StoreError: as `import_paths`; also where the process dies of itself.
+    """
+    process = await _started(paths, locations)
+    assert process.stdout is not None
+    error: SpecchatError | None = None
+    try:
+        async for line in process.stdout:
+            if not line.endswith(b"\n"):  # it died over it
+                break
+            told = json.loads(line)
+            if isinstance(told, list):
+                yield [_event(**event) for event in told]
+            else:
+                error = _ERRORS[told["kind"]](told["message"])
+        code = await process.wait()
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    if error is None and code:
+        error = StoreError(
+            f"the import broke off (exit code {code}): what is in stays, and the same path goes on"
         )
+    if error is not None:
+        raise error
 
-    def batches(self) -> Iterator[list[Event]]:
-        """What happens, some ten times a second; ends where it was stopped.
 
-        Raises:
-            InputError, StoreError: as `import_paths`; also where the process dies of itself.
-        """
-        error: SpecchatError | None = None
-        with self._process as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if not line.endswith("\n"):  # it was killed over it
-                    break
-                told = json.loads(line)
-                if isinstance(told, list):
-                    yield [_event(**event) for event in told]
-                else:
-                    error = _ERRORS[told["kind"]](told["message"])
-        if error is None and process.returncode and not self._stopped:
-            error = StoreError(
-                f"the import broke off (exit code {process.returncode}):"
-                " what is in stays, and the same path goes on from there"
-            )
-        if error is not None:
-            raise error
-
-    def stop(self) -> None:
-        """End it where it is: what is stored stays, and importing the same paths goes on."""
-        self._stopped = True
-        self._process.kill()
+async def _started(paths: Sequence[Path], locations: Locations) -> Process:
+    places = (locations.data, locations.cache, locations.config)
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "app.importing.child",
+        *map(str, (*places, *paths)),
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=DEVNULL,
+        limit=LINE_BYTES,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
 
 
 def _event(kind: str, **fields: Any) -> Event:

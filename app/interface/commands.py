@@ -118,6 +118,13 @@ COMMANDS = (
     Command(
         "attach", "Attach a file", "Put the text of a file before your question", "attach", "f8"
     ),
+    Command("texts.import", "Import texts", "Draft answers from texts of yours", "imports", "f9"),
+    Command(
+        "texts.list",
+        "Imported texts",
+        "List what was imported, and forget what should go",
+        "sources",
+    ),
     Command("scroll.start", "First message", "Scroll to the start", "start", "ctrl+home"),
     Command("scroll.end", "Last message", "Scroll to the end", "end", "ctrl+end"),
     Command("theme", "Change the colours", "Choose a theme, dark or light", "theme"),

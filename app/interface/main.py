@@ -16,6 +16,7 @@ from textual.theme import Theme
 
 from app.config import load_config
 from app.interface import clipboard
+from app.interface.imports_run import Learnt
 from app.interface.keys import Keys
 from app.interface.palette import CommandsProvider
 from app.interface.scopes import ALWAYS, SCOPES
@@ -24,6 +25,7 @@ from app.interface.talk import Model, OpenModel
 from app.interface.themes import DARK, THEMES, own_variables
 from app.locations import Locations, locate
 from app.options import Options
+from app.projection import Projecting
 from app.settings import write_setting
 from datastores.errors import InputError, SpecchatError
 from datastores.history import History
@@ -94,6 +96,10 @@ class Specchat(App[None], inherit_bindings=False):
             self._driver.write(sequence)
 
     def leave(self) -> bool:
+    def learnt(self, progress: Projecting | None, trouble: SpecchatError | None) -> None:
+        """Show what the indexer tells, on whichever thread."""
+        self.chat_screen.post_message(Learnt(progress, trouble))
+
         """After `run`: let the model go; whether it could be."""
         return self.chat_screen.conversation.talk.leave()
 
@@ -116,7 +122,7 @@ def run(options: Options) -> None:
         history,
         locations,
         lambda choice: open_model(
-            replace(options, model=choice or options.model), locations, history
+            replace(options, model=choice or options.model), locations, history, app.learnt
         ),
         config.theme,
         lambda theme: write_setting(locations, "theme", theme),
@@ -134,25 +140,23 @@ def run(options: Options) -> None:
         os._exit(0)
 
 
-def opener(options: Options, locations: Locations, history: History) -> OpenModel:
-    """Opens the model of the options, or another in its place."""
+def open_model(
+    options: Options,
+    locations: Locations,
+    history: History,
+    learnt: Callable[[Projecting | None, SpecchatError | None], object],
+) -> Model:
+    """Load the model the person chose; what this imports must not hold up the first frame.
 
-    def opened(choice: str | None) -> Model:
-        chosen = options if choice is None else replace(options, model=choice)
-        return open_model(chosen, locations, history)
-
-    return opened
-
-
-def open_model(options: Options, locations: Locations, history: History) -> Model:
-    """Load the model the person chose; what this imports must not hold up the first frame."""
+    `learnt` is told, on a thread of its own, how far its view of texts and chats has come.
+    """
     from app.assistant import Assistant
     from app.engine import load
     from app.indexer import Indexer
     from app.models.own import embedded
 
     engine = load(options, locations)
-    indexer = Indexer(locations, engine.path, engine.vocabulary, engine.crest_bytes)
+    indexer = Indexer(locations, engine.path, engine.vocabulary, engine.crest_bytes, learnt)
     indexer.start()
     hint = EMBEDDED if engine.path == embedded() else ""
 

@@ -9,6 +9,8 @@ from app.interface.asking import AskLine, AskWhether
 from app.interface.chats import Chats
 from app.interface.finder import Finder
 from app.interface.help import Help
+from app.interface.imports import Imports
+from app.interface.imports_sources import Sources
 from app.interface.keys import Scope
 from app.interface.models import Picker
 from app.interface.prompt import Prompt
@@ -29,6 +31,8 @@ SCOPES = (
     Scope("In the list of chats", Chats.BINDINGS, None, EVERYWHERE),
     Scope("While searching", Finder.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Among the models", Picker.BINDINGS, Input.BINDINGS, _ALWAYS),
+    Scope("While importing", Imports.BINDINGS, Input.BINDINGS, _ALWAYS),
+    Scope("Among the imported texts", Sources.BINDINGS, None, _ALWAYS),
     Scope("Where a line is asked for", AskLine.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Where yes or no is asked for", AskWhether.BINDINGS, None, _ALWAYS),
     Scope("In the help", Help.BINDINGS, None, _ALWAYS),

@@ -22,6 +22,10 @@ from app.interface.commands import COMMANDS
 from app.interface.conversation import Conversation
 from app.interface.finder import Finder
 from app.interface.help import Help
+from app.interface.imports import Imports
+from app.interface.imports_forget import Forgetting
+from app.interface.imports_run import Importing, Learnt
+from app.interface.imports_sources import Sources
 from app.interface.keeping import Keeping
 from app.interface.keys import keys_of
 from app.interface.messages import ChatChosen, ChatKept, ChatsChanged, ChatsLeft, FiguresChanged
@@ -55,6 +59,8 @@ class ChatScreen(Screen[None]):
         self.conversation = Conversation(history, open_model, self._figures)
         self._keeping = Keeping(self.conversation, history, locations)
         self._models = Models(self.conversation, self._figures, locations)
+        self.importing = Importing(self.conversation, locations)
+        self.forgetting = Forgetting(self.conversation, locations)
         self._listed: bool | None = None
 
     def compose(self) -> ComposeResult:
@@ -101,6 +107,10 @@ class ChatScreen(Screen[None]):
     @on(ChatKept)
     def _kept(self, event: ChatKept) -> None:
         self._keeping.do(event.verb, event.chat)
+    @on(Learnt)
+    def _learnt(self, event: Learnt) -> None:
+        self.importing.learnt(event)
+
 
     @on(ChatsLeft)
     def _left(self) -> None:
@@ -212,6 +222,16 @@ class ChatScreen(Screen[None]):
 
     def action_palette(self) -> None:
         self.app.action_command_palette()
+
+    def action_imports(self, line: str | None = None) -> None:
+        self.app.push_screen(Imports(self.importing, self.forgetting, line))
+
+    def action_sources(self) -> None:
+        def again(path: str | None) -> None:
+            if path is not None:
+                self.action_imports(path)
+
+        self.app.push_screen(Sources(self.importing, self.forgetting), again)
 
     def action_quit(self) -> None:
         self.app.exit()

@@ -33,6 +33,9 @@ class TopBar(Static):
     state: reactive[str] = reactive("")
     """What the model is doing; empty while it waits for a question."""
 
+    background: reactive[str] = reactive("")
+    """What goes on besides; empty where nothing does."""
+
     failed: reactive[bool] = reactive(False)
     """Whether `state` is a failure."""
 
@@ -41,10 +44,11 @@ class TopBar(Static):
 
     def render(self) -> Text:
         state = "topbar--warning" if self.failed else "topbar--accent"
-        right = Text.assemble((one_line(self.model, 40), self._style("topbar--dim")))
-        if self.state:
-            right.append(" · " if self.model else "", style=self._style("topbar--dim"))
-            right.append(one_line(self.state, 40), style=self._style(state))
+        dim = self._style("topbar--dim")
+        said = [(self.model, dim), (self.background, dim), (self.state, self._style(state))]
+        right = Text(" · ", style=dim).join(
+            Text(one_line(text, 40), style=style) for text, style in said if text
+        )
         width = self.content_size.width
         left = Text.assemble((one_line(self.chat) or NEW_CHAT, Style(bold=True)))
         left.truncate(max(8, width - right.cell_len - 2), overflow="ellipsis")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from app.importing.events import Event as ImportEvent
 from app.interface.conversation import Conversation
 from app.interface.keys import Keys
 from app.interface.main import Specchat
@@ -19,6 +20,7 @@ from app.models.own import embedded
 from datastores.errors import SpecchatError
 from datastores.history import History
 from engines.sources import CHATS, PROMPT, RECYCLE
+from tests.app.interface.imports_scripted import ScriptedImport
 from tests.app.interface.scripted import Script, ScriptedAssistant, passes_of
 from tests.app.models.conftest import home
 
@@ -116,6 +118,20 @@ def stage(history: History) -> Iterator[Callable[..., Stage]]:
     yield make
     for made in stages:
         made.app.leave()
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedImport]:
+    """Puts a scripted import in the place of real ones."""
+
+    def make(
+        *batches: list[ImportEvent], fails: SpecchatError | None = None, holds: bool = False
+    ) -> ScriptedImport:
+        script = ScriptedImport(*batches, fails=fails, holds=holds)
+        monkeypatch.setattr("app.interface.imports_run.import_beside", script)
+        return script
+
+    return make
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:

@@ -1,0 +1,58 @@
+"""Imports that tell what a test wants told, in the place of real ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+
+from app.importing.events import Event, Progress, Report, Skipped
+from app.locations import Locations
+from datastores.errors import SpecchatError
+
+READ = Progress(
+    name="projects/garden \x1b[31mplan.md",
+    files=1234,
+    total_files=5210,
+    bytes=31_000_000,
+    total_bytes=81_000_000,
+    documents=1201,
+    characters=4_812_221,
+    seconds=11.2,
+)
+SKIPPED = [Skipped(f"pictures/{number}\x1b[2J.jpg", "binary") for number in range(60)]
+SKIPPED += [Skipped("build", "ignored by .gitignore")]
+DONE = Report(5210, 12, 22_000_000, 3)
+for _skip in SKIPPED:
+    DONE.skipped.setdefault(_skip.reason, []).append(_skip.name)
+
+
+class ScriptedImport:
+    """An import that tells `batches`, then waits to `go_on` if it `holds`, and fails if it must.
+
+    Attributes:
+        asked: the paths of all imports.
+        closed: how many of them ended, whichever way.
+    """
+
+    def __init__(self, *batches: list[Event], fails: SpecchatError | None, holds: bool) -> None:
+        self.batches = batches
+        self.fails = fails
+        self.holds = holds
+        self.go_on = asyncio.Event()
+        self.asked: list[list[Path]] = []
+        self.closed = 0
+
+    async def __call__(
+        self, paths: Sequence[Path], _: Locations
+    ) -> AsyncGenerator[list[Event], None]:
+        self.asked.append(list(paths))
+        try:
+            for batch in self.batches:
+                yield batch
+            if self.holds:
+                await self.go_on.wait()
+            if self.fails is not None:
+                raise self.fails
+        finally:
+            self.closed += 1
