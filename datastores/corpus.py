@@ -70,7 +70,7 @@ class Corpus:
 
     def read(self, key: bytes) -> tuple[Passage, ...]:
         """The passages under one key; none if it went meanwhile."""
-        if key.startswith(_MESSAGE):
+        if is_message(key):
             return self._message(int(key.removeprefix(_MESSAGE)))
         return tuple(Passage(part.kind, part.role, part.text) for part in self._library.read(key))
 
@@ -114,6 +114,11 @@ class Corpus:
             tokens = unpack(row["tokens"])
             return (Passage(CHATS, row["role"], text, tokens, row["tokenizer"]),)
         return ()
+
+
+def is_message(key: bytes) -> bool:
+    """Whether the text under `key` is a message of a chat, not a text of the library."""
+    return key.startswith(_MESSAGE)
 
 
 def _key(message: int) -> bytes:

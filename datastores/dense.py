@@ -85,6 +85,17 @@ class DenseStore:
             sql = "INSERT INTO documents (source, first, length) VALUES (?, ?, 0)"
             return int(db.conn.execute(sql, (source, max(1, first))).lastrowid or 0)
 
+    def add_documents(
+        self, source: str, texts: Sequence[Sequence[int]], first: int = 1
+    ) -> list[int]:
+        """Documents of `texts` under one source, all or none; their ids. See `create_document`."""
+        sql = "INSERT INTO documents (source, first, length) VALUES (?, ?, 0)"
+        with self.store.writing() as db:
+            ids = [int(db.conn.execute(sql, (source, max(1, first))).lastrowid or 0) for _ in texts]
+            for document, tokens in zip(ids, texts, strict=True):
+                write_tokens(db, Written(document, 0, tokens))
+        return ids
+
     def write(self, tokens: Sequence[Written], keys: Sequence[Encoded] = ()) -> None:
         """Write tokens and keys, all or nothing; see `datastores.dense_rows`."""
         with self.store.writing() as db:
@@ -107,6 +118,15 @@ class DenseStore:
         """The token ids of a document; none where it is gone."""
         sql = "SELECT tokens FROM spans WHERE document = ? ORDER BY block"
         return unpack(b"".join(row["tokens"] for row in self.store.rows(sql, (document,))))
+
+    def documents(self) -> set[int]:
+        """The ids of all documents."""
+        return {row["id"] for row in self.store.rows("SELECT id FROM documents")}
+
+    def sources(self, prefix: str) -> set[str]:
+        """What begins with `prefix`, of what documents are known by."""
+        rows = self.store.rows("SELECT DISTINCT source FROM documents")
+        return {row["source"] for row in rows if row["source"].startswith(prefix)}
 
     def latest(self, source: str) -> list[int]:
         """The token ids of the last document of `source`; none where there is none."""

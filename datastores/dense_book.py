@@ -135,9 +135,23 @@ class DenseBook:
 
     def add_document(self, source: str, tokens: Sequence[int]) -> None:
         """A text to be encoded; it waits in the backlog."""
-        document = self._store.create_document(source)
-        self._store.write([Written(document, 0, tokens)])
-        self._memory.add_tokens(document, 0, tokens)
+        self.add_documents(source, [tokens])
+
+    def add_documents(self, source: str, texts: Sequence[Sequence[int]], first: int = 1) -> None:
+        """Texts to be encoded from position `first` on, recorded all or none."""
+        documents = self._store.add_documents(source, texts, first)
+        for document, tokens in zip(documents, texts, strict=True):
+            self._memory.add_tokens(document, 0, tokens)
+
+    def sources(self, prefix: str) -> set[str]:
+        """What begins with `prefix`, of what documents are known by."""
+        return self._store.sources(prefix)
+
+    def reconcile(self) -> None:
+        """Draft no more from what another process has deleted."""
+        held = self._store.documents()
+        for document in self._memory.documents() - held:
+            self._memory.forget(document)
 
     def backlog(self) -> list[int]:
         """Documents that lack keys in the newest generation, oldest first."""

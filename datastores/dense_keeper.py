@@ -105,9 +105,13 @@ class DenseKeeper:
         Raises:
             StoreError: the disk failed, or the thread has ended.
         """
+        return self.request(work).result()
+
+    def request(self, work: Callable[[DenseBook], T]) -> Future[T]:
+        """As `ask`, for those who must not wait: what it will return or raise."""
         answer: Future[T] = Future()
         self._submit(_Job(work, answer))
-        return answer.result()
+        return answer
 
     def close(self) -> None:
         """Write what is left, and end the thread."""

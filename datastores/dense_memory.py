@@ -129,6 +129,10 @@ class DenseMemory:
                     self._loaded, index=self._loaded.index.moved(self._vocabulary)
                 )
 
+    def documents(self) -> set[int]:
+        """The documents that are held. For the thread that adds."""
+        return self._stream.documents()
+
     def forget(self, document: int) -> None:
         """Draft from a document no more."""
         with self._lock:

@@ -60,6 +60,10 @@ class Stream:
         runs = [(place, place + length) for _, place, length in self._runs.get(document, ())]
         return [any(first <= place < end for first, end in runs) for place in places]
 
+    def documents(self) -> set[int]:
+        """The documents that were not forgotten."""
+        return set(self._runs)
+
     def forget(self, document: int) -> None:
         """Overwrite a document's tokens; what looks at its places finds gaps."""
         for _, place, length in self._runs.pop(document, ()):

@@ -2,8 +2,9 @@
 
 Imported texts, the prompts of chats, and everything once more when a new generation is begun. The
 work is cut into passes of about `SLICE` seconds; between two of them the generator yields, and who
-drives it lets the person go first. What a pass gave is with the keeper before the next one starts,
-so it can be left for good at any yield: a later call finds in the index itself what is missing.
+drives it lets the person go first. Nor is the keeper of the index waited for any longer than that.
+What a pass gave is with the keeper before the next one starts, so it can be left for good at any
+yield: a later call finds in the index itself what is missing.
 
 Owns the order of evaluation. Refuses to know idleness and where texts come from.
 """
@@ -11,34 +12,88 @@ Owns the order of evaluation. Refuses to know idleness and where texts come from
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
+from typing import Protocol, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from datastores.dense_book import DenseBook
+from datastores.dense_book import DenseBook, Wanting
 from datastores.dense_keeper import DenseKeeper
-from engines.target import Target
+from engines.target import Floats, Target
 from engines.tree import chain
 
-SLICE = 0.1
+SLICE = 0.05
 """Seconds one pass should take: how long a person may have to wait for it."""
 FIRST_ROWS = 4
 """Rows of the first pass; its time tells how many the next may have."""
+BEFORE = 256
+"""Tokens that are read again before a window of a long text: what a state is to know at least."""
+LEAST_ROOM = 4 * BEFORE
+"""Cells below which a chat is driven out of the cache: reading in such windows takes too long."""
+
+T = TypeVar("T")
+
+
+class Reader(Protocol):
+    """Evaluates a text piece by piece."""
+
+    @property
+    def max_rows(self) -> int:
+        """The most tokens of one pass."""
+        ...
+
+    @property
+    def room(self) -> int:
+        """The longest text that fits."""
+        ...
+
+    def read(self, tokens: Sequence[int], start: int) -> Floats:
+        """States float32 [len(tokens), width] of `tokens`, at positions from `start` on of the text
+        read before; 0 begins another. Valid until the next call."""
+        ...
+
+
+class InPlace:
+    """A reader for any target, in place of what its cache holds."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    @property
+    def max_rows(self) -> int:
+        return self._target.max_rows
+
+    @property
+    def room(self) -> int:
+        return self._target.context_length
+
+    def read(self, tokens: Sequence[int], start: int) -> Floats:
+        if start != len(self._target.tokens) or not start:
+            self._target.rewind(start)
+        rows = self._target.verify(chain(tokens[0], list(tokens[1:]), 0))
+        states: Floats = rows.hidden[: len(tokens)].copy()
+        self._target.commit(range(len(tokens)))
+        return states
+
+
+def reader_of(target: Target) -> Reader:
+    """Beside what the cache holds, where the target can do that and there is room; else in place of
+    it."""
+    aside: Reader | None = getattr(target, "aside", None)
+    return aside if aside is not None and aside.room >= LEAST_ROOM else InPlace(target)
 
 
 @dataclass(slots=True)
 class _Pace:
     """How many rows a pass may have."""
 
-    most: int
     rows: int = FIRST_ROWS
 
     def observe(self, seconds: float) -> None:
         """Twice as many rows while that stays within `SLICE`, fewer where it took longer."""
         fitting = int(self.rows * SLICE / max(seconds, 1e-6))
-        self.rows = max(1, min(self.most, 2 * self.rows, fitting))
+        self.rows = max(1, min(2 * self.rows, fitting))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,50 +106,58 @@ class Progress:
 
 
 def encode_backlog(target: Target, keeper: DenseKeeper) -> Generator[Progress]:
-    """Encode all that the newest generation lacks, then let it serve. Uses the target's cache.
+    """Encode all that the newest generation lacks, then let it serve.
+
+    Reads beside what the target's cache holds where it can, else in place of it.
 
     Raises:
         StoreError: the index cannot be read.
+        ModelError: the target cannot evaluate a text.
     """
-    documents = keeper.ask(DenseBook.backlog)
-    positions, pace = 0, _Pace(target.max_rows, min(FIRST_ROWS, target.max_rows))
+    progress = Progress(0, 0, 0)
+    documents = yield from _waited(keeper.request(DenseBook.backlog), progress)
+    pace = _Pace()
     for done, document in enumerate(documents):
-        for encoded in _encode(target, keeper, document, pace):
-            positions += encoded
-            yield Progress(done, len(documents), positions)
-    keeper.ask(DenseBook.promote)
-    yield Progress(len(documents), len(documents), positions)
+        progress = Progress(done, len(documents), progress.positions)
+        wanting = yield from _waited(
+            keeper.request(partial(DenseBook.wanting, document=document)), progress
+        )
+        for given in _encode(reader_of(target), keeper, wanting, pace):
+            progress = Progress(done, len(documents), progress.positions + given)
+            yield progress
+    progress = Progress(len(documents), len(documents), progress.positions)
+    yield from _waited(keeper.request(DenseBook.promote), progress)
+    yield progress
 
 
-def _encode(target: Target, keeper: DenseKeeper, document: int, pace: _Pace) -> Generator[int]:
+def _waited(answer: Future[T], progress: Progress) -> Generator[Progress, None, T]:
+    """What the keeper answers, waiting for no longer than a pass at a time."""
+    while wait([answer], SLICE).not_done:
+        yield progress
+    return answer.result()
+
+
+def _encode(reader: Reader, keeper: DenseKeeper, wanting: Wanting, pace: _Pace) -> Generator[int]:
     """Evaluate one document; yields how many wanted states each pass gave."""
-    wanting = keeper.ask(lambda book: book.wanting(document))
     wanted = wanting.positions
     while len(wanted):
         # The state that produced position p is that of row p - 1.
-        start = _window(int(wanted[0]) - 1, target.context_length)
-        stop = min(int(wanted[-1]), start + target.context_length)
-        target.rewind(0)
-        while start + len(target.tokens) < stop:
-            row = start + len(target.tokens)
+        start = _window(int(wanted[0]) - 1, reader.room)
+        stop = min(int(wanted[-1]), start + reader.room)
+        row = start
+        while row < stop:
+            end = min(stop, row + min(pace.rows, reader.max_rows))
             begun = perf_counter()
-            states = _pass(target, wanting.tokens[row : min(stop, row + pace.rows)])
-            given = wanted[(wanted > row) & (wanted <= row + len(states))]
+            states = reader.read(wanting.tokens[row:end], row - start)
+            given = wanted[(wanted > row) & (wanted <= end)]
             if len(given):
-                keeper.encoded(document, given, states[given - 1 - row])
+                keeper.encoded(wanting.document, given, states[given - 1 - row])
             pace.observe(perf_counter() - begun)
+            row = end
             yield len(given)
         wanted = wanted[wanted > stop]
 
 
-def _pass(target: Target, tokens: Sequence[int]) -> NDArray[np.float32]:
-    """Append tokens to the cache; own copies of their states."""
-    rows = target.verify(chain(tokens[0], list(tokens[1:]), 0))
-    states: NDArray[np.float32] = rows.hidden[: len(tokens)].copy()
-    target.commit(range(len(tokens)))
-    return states
-
-
-def _window(row: int, context: int) -> int:
-    """Where to start reading for the state of `row`: at the front, or half a context before."""
-    return 0 if row < context else row - context // 2
+def _window(row: int, room: int) -> int:
+    """Where to start reading for the state of `row`: at the front, or somewhat before it."""
+    return 0 if row < room else row - min(BEFORE, room // 2)

@@ -17,6 +17,7 @@ import numpy as np
 
 from datastores.errors import ContextOverflowError, ModelError
 from engines.llama import native
+from engines.llama.aside import Aside
 from engines.llama.batch import Batch
 from engines.llama.branches import Branches, lay_out
 from engines.llama.governor import Governor
@@ -48,7 +49,12 @@ class Shape:
 
 
 class LlamaTarget:
-    """Implements `engines.target.Target`."""
+    """Implements `engines.target.Target`.
+
+    Attributes:
+        aside: reads other texts between two answers, without loss of what stands in the cache; None
+            where the model's memory holds one text only.
+    """
 
     def __init__(
         self, context: Context, shape: Shape, pace: Pace, governor: Governor, fingerprint: str
@@ -76,6 +82,9 @@ class LlamaTarget:
         self._ramp = np.arange(shape.context_length + MICRO_BATCH, dtype=np.int32)
         self._branches = Branches(context.memory, shape.max_rows, shape.chains_only)
         self._views = Views(self._context, self.vocabulary_size, self.width, context)
+        self.aside = (
+            Aside(context, context.rows, self._views, self._free) if context.spare else None
+        )
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -105,6 +114,8 @@ class LlamaTarget:
                 f"the prompt has {len(tokens)} tokens and the context {self.context_length}:"
                 " shorten the prompt or raise the context length"
             )
+        if self.aside is not None:
+            self.aside.drop()
         self.rewind(_common_prefix(self._tokens, tokens))
         while len(tokens) - len(self._tokens) > (self.padded_rows or SHORT):
             start = len(self._tokens)
@@ -152,6 +163,9 @@ class LlamaTarget:
         if length == len(self._tokens) and self._settled:
             return
         self._drop_after(length)
+
+    def _free(self) -> int:
+        return self.context_length - len(self._tokens)
 
     @property
     def _chunk(self) -> int:

@@ -111,7 +111,12 @@ class Weights:
 
 
 class Context:
-    """A llama.cpp context: KV cache and compute buffers. Keeps its weights alive."""
+    """A llama.cpp context: KV cache and compute buffers. Keeps its weights alive.
+
+    Attributes:
+        rows: most rows a decode may output, and sequences for the branches of trees.
+        spare: whether there is one sequence more.
+    """
 
     def __init__(self, weights: Weights, cells: int, *, rows: int, threads: int) -> None:
         """Open a context of `cells` KV cells whose decodes output at most `rows` rows.
@@ -120,9 +125,11 @@ class Context:
             ModelError: it does not fit into memory, or the model cannot generate.
         """
         native.forget_errors()
+        self.rows = rows
+        self.spare = not weights.keeps_states
+        sequences = rows + 1 if self.spare else 1
         self.handle: Any = lib.llama_init_from_model(
-            weights.handle,
-            _context_parameters(cells, rows, 1 if weights.keeps_states else rows, threads),
+            weights.handle, _context_parameters(cells, rows, sequences, threads)
         )
         if not self.handle:
             raise ModelError(
@@ -141,7 +148,8 @@ def _context_parameters(cells: int, rows: int, sequences: int, threads: int) -> 
     parameters.n_ctx = cells
     parameters.n_batch = parameters.n_ubatch = min(MICRO_BATCH, cells)
     parameters.n_seq_max = sequences
-    parameters.n_outputs_max = rows
+    # llama.cpp asserts that every sequence can have an output.
+    parameters.n_outputs_max = max(rows, sequences)
     parameters.n_rs_seq = SNAPSHOTS
     parameters.n_threads = parameters.n_threads_batch = threads
     parameters.pooling_type = lib.LLAMA_POOLING_TYPE_NONE
