@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
+from app.sanitise import one_line
 from datastores.errors import InputError
 from engines.sampler import Sampling
 
@@ -61,3 +62,21 @@ def checked(sampling: Sampling, where: str) -> Sampling:
         if not least <= value <= most or math.isnan(value):
             raise InputError(f"{where}: {name} must be from {least} to {most}, not {value}")
     return sampling
+
+
+def read_setting(name: str, typed: str) -> int | float:
+    """The value that a person typed for the setting `name`.
+
+    Raises:
+        InputError: it is no number of the right kind, or out of its range.
+    """
+    kind = type(getattr(Sampling(), name))
+    try:
+        value: int | float = kind(typed)
+    except ValueError as error:
+        wanted = "a whole number" if kind is int else "a number"
+        raise InputError(f"must be {wanted}, not {one_line(typed, 12)}") from error
+    least, most = RANGES[name]
+    if not least <= value <= most:
+        raise InputError(f"must be from {least} to {most}")
+    return value

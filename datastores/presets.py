@@ -28,10 +28,13 @@ class Presets:
     """The presets kept beside the chats of one history; names are theirs alone.
 
     Every method raises StoreError where the file cannot be read or written.
+
+    Attributes:
+        history: that history.
     """
 
     def __init__(self, history: History) -> None:
-        self._history = history
+        self.history = history
         self._store = history.store
 
     def all(self) -> list[Preset]:
@@ -70,8 +73,8 @@ class Presets:
             InputError: there is no such preset, or no such chat.
         """
         preset = self.get(name)
-        self._history.set_system(chat, preset.system)
-        self._history.set_sampling(chat, preset.sampling)
+        self.history.set_system(chat, preset.system)
+        self.history.set_sampling(chat, preset.sampling)
 
     def delete(self, name: str) -> None:
         """Delete a preset; chats keep what they took from it. `History.erase` must follow.

@@ -79,6 +79,13 @@ COMMANDS = (
     ),
     Command("chat.delete", "Delete this chat", "Delete it from every store", "chat('delete')"),
     Command(
+        "chat.settings",
+        "Settings of this chat",
+        "Its system prompt and how its answers are drawn; presets",
+        "settings",
+        "ctrl+s",
+    ),
+    Command(
         "chat.markdown",
         "Export this chat as Markdown",
         "Write what is being read to a file",

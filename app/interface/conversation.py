@@ -41,6 +41,7 @@ from app.interface.topbar import TopBar
 from app.interface.transcript import Transcript
 from app.interface.turns import asking, editing, other_version, question_before, regenerating
 from app.sanitise import one_line
+from app.tuning import Tuning
 from datastores.errors import SpecchatError
 from datastores.history import History
 
@@ -54,6 +55,7 @@ class Conversation(Vertical):
     Attributes:
         chat: id of the open chat; None while it is empty and unstored.
         private: whether a chat that is still unstored is going to be private.
+        tuning: the settings that it is going to have.
         hint: what a person should know before the first question.
         talk: the conversation with the model.
     """
@@ -64,6 +66,7 @@ class Conversation(Vertical):
         super().__init__(id="conversation")
         self.chat: int | None = None
         self.private = False
+        self.tuning = Tuning()
         self.hint = ""
         self._feed = Feed(self, figures, lambda: self.post_message(Arrived()))
         self.talk = Talk(open_model, self._feed.outbox)
@@ -105,7 +108,7 @@ class Conversation(Vertical):
             self.complain(error)
             return
         self._desk.change_chat(self.prompt, self.chat, chat)
-        self.chat, self.private = chat, private
+        self.chat, self.private, self.tuning = chat, private, Tuning()
         self._take_over(thread)
         self._show_thread()
         if message is not None:
@@ -194,7 +197,9 @@ class Conversation(Vertical):
         if self._desk.edited is not None:
             return editing(self._thread.messages, self._desk.edited, text)
         if self.chat is None:
-            self.chat = self._history.create_chat(private=self.private).id
+            self.chat = self._history.create_chat(
+                private=self.private, system=self.tuning.system, sampling=self.tuning.sampling
+            ).id
         return asking(self.chat, self._thread.messages, text)
 
     @work

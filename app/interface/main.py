@@ -95,11 +95,11 @@ class Specchat(App[None], inherit_bindings=False):
         if self._driver is not None:
             self._driver.write(sequence)
 
-    def leave(self) -> bool:
     def learnt(self, progress: Projecting | None, trouble: SpecchatError | None) -> None:
         """Show what the indexer tells, on whichever thread."""
         self.chat_screen.post_message(Learnt(progress, trouble))
 
+    def leave(self) -> bool:
         """After `run`: let the model go; whether it could be."""
         return self.chat_screen.conversation.talk.leave()
 

@@ -11,13 +11,13 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.widgets import TextArea
 
 from app.interface.messages import Scrolled, Submitted
+from app.interface.writing import Writing
 from app.sanitise import clean
 
 
-class Prompt(TextArea):
+class Prompt(Writing):
     """A text area that sends."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -29,16 +29,7 @@ class Prompt(TextArea):
     ]
 
     def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(
-            id=id,
-            soft_wrap=True,
-            tab_behavior="focus",
-            show_line_numbers=False,
-            highlight_cursor_line=False,
-            placeholder="Ask anything",
-        )
-        # A blinking cursor would wake the idle machine twice a second.
-        self.cursor_blink = False
+        super().__init__("Ask anything", id=id)
         self._asked: Sequence[str] = ()
         self._recalled: int | None = None
 
@@ -46,11 +37,6 @@ class Prompt(TextArea):
         """Take what can be recalled, oldest first."""
         self._asked = [clean(text) for text in asked]
         self._recalled = None
-
-    def write(self, text: str) -> None:
-        """Stand for another text, the cursor at its end."""
-        self.text = clean(text)
-        self.move_cursor(self.document.end)
 
     def put_back(self, text: str) -> None:
         """Return a text that could not be sent, before whatever was written since."""
@@ -87,10 +73,6 @@ class Prompt(TextArea):
             event.stop()
             event.prevent_default()
             await self.run_action(bound.binding.action)
-
-    async def _on_paste(self, event: events.Paste) -> None:
-        """Paste as it was meant: terminals send line ends as carriage returns."""
-        event.text = clean(event.text.replace("\r\n", "\n").replace("\r", "\n"))
 
     def _recall(self, step: int) -> bool:
         """Step through what was asked; whether this was possible."""

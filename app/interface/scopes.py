@@ -8,11 +8,13 @@ from textual.widgets import Input, TextArea
 from app.interface.asking import AskLine, AskWhether
 from app.interface.chats import Chats
 from app.interface.finder import Finder
+from app.interface.form import Form
 from app.interface.help import Help
 from app.interface.imports import Imports
 from app.interface.imports_sources import Sources
 from app.interface.keys import Scope
 from app.interface.models import Picker
+from app.interface.presets import PresetList
 from app.interface.prompt import Prompt
 from app.interface.screen import ChatScreen
 
@@ -23,6 +25,7 @@ ALWAYS: list[BindingType] = [
 """Those of the application: they work over whatever is open."""
 
 _ALWAYS = Scope("Always", ALWAYS)
+WRITING = [*TextArea.BINDINGS, *Input.BINDINGS]
 EVERYWHERE = Scope("Everywhere", ChatScreen.BINDINGS, TextArea.BINDINGS)
 
 SCOPES = (
@@ -33,6 +36,8 @@ SCOPES = (
     Scope("Among the models", Picker.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("While importing", Imports.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Among the imported texts", Sources.BINDINGS, None, _ALWAYS),
+    Scope("In the settings of a chat", Form.BINDINGS, WRITING, _ALWAYS),
+    Scope("Among the presets", PresetList.BINDINGS, None, _ALWAYS),
     Scope("Where a line is asked for", AskLine.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Where yes or no is asked for", AskWhether.BINDINGS, None, _ALWAYS),
     Scope("In the help", Help.BINDINGS, None, _ALWAYS),

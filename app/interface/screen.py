@@ -33,6 +33,7 @@ from app.interface.models_switch import Models
 from app.interface.panel import Panel
 from app.interface.talk import OpenModel
 from app.interface.topbar import NEW_CHAT, NEW_PRIVATE_CHAT
+from app.interface.tuner import Tuner
 from app.locations import Locations
 from datastores.errors import SpecchatError
 from datastores.history import History
@@ -58,6 +59,7 @@ class ChatScreen(Screen[None]):
         self._figures = Figures()
         self.conversation = Conversation(history, open_model, self._figures)
         self._keeping = Keeping(self.conversation, history, locations)
+        self._tuner = Tuner(self.conversation, history, locations)
         self._models = Models(self.conversation, self._figures, locations)
         self.importing = Importing(self.conversation, locations)
         self.forgetting = Forgetting(self.conversation, locations)
@@ -104,13 +106,13 @@ class ChatScreen(Screen[None]):
     def _chosen(self, event: ChatChosen) -> None:
         self.conversation.open(event.chat)
 
-    @on(ChatKept)
-    def _kept(self, event: ChatKept) -> None:
-        self._keeping.do(event.verb, event.chat)
     @on(Learnt)
     def _learnt(self, event: Learnt) -> None:
         self.importing.learnt(event)
 
+    @on(ChatKept)
+    def _kept(self, event: ChatKept) -> None:
+        self._keeping.do(event.verb, event.chat)
 
     @on(ChatsLeft)
     def _left(self) -> None:
@@ -143,6 +145,9 @@ class ChatScreen(Screen[None]):
     def action_chat(self, verb: str) -> None:
         """Do `verb` with the open chat."""
         self._keeping.do(verb, self.conversation.chat)
+
+    def action_settings(self) -> None:
+        self._tuner.open()
 
     def action_chats(self) -> None:
         """Go to the list; from there, hide it."""
@@ -220,9 +225,6 @@ class ChatScreen(Screen[None]):
         except SpecchatError as error:
             self.conversation.complain(error)
 
-    def action_palette(self) -> None:
-        self.app.action_command_palette()
-
     def action_imports(self, line: str | None = None) -> None:
         self.app.push_screen(Imports(self.importing, self.forgetting, line))
 
@@ -232,6 +234,9 @@ class ChatScreen(Screen[None]):
                 self.action_imports(path)
 
         self.app.push_screen(Sources(self.importing, self.forgetting), again)
+
+    def action_palette(self) -> None:
+        self.app.action_command_palette()
 
     def action_quit(self) -> None:
         self.app.exit()

@@ -107,6 +107,14 @@ def test_names_with_dots_are_written_with_and_without_quotes(tmp_path: Path) -> 
         load_config(path)
 
 
+def test_no_key_of_ours_is_taken_from_writing() -> None:
+    taken = {"ctrl+c", "up", "down", "pageup", "pagedown", "enter"}
+    for scope in SCOPES:
+        editing = {bound.key for bound in Binding.make_bindings(scope.editing or [])}
+        for _, keys in scope.commands().values():
+            assert not (set(keys) & editing) - taken
+
+
 async def test_the_chosen_keys_work_and_the_old_ones_do_not(stage: Make) -> None:
     made = stage(keys={"chat.find": "ctrl+l", "finder.close": "f12", "chat.rename": "f12"})
     async with made.app.run_test() as pilot:

@@ -20,7 +20,7 @@ Make = Callable[..., Stage]
 Compare = Callable[..., bool]
 Act = Callable[[Pilot[None]], Awaitable[None]]
 
-SIZES = [(80, 24), (120, 36), (200, 60)]
+SIZES = [(80, 24), (160, 50)]
 QUESTION = "How do I copy a directory?"
 
 DOCUMENT = """# Heading

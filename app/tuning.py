@@ -1,0 +1,14 @@
+"""What can be set for one chat: its system prompt, and how its answers are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The settings of a chat; `sampling` holds those that differ from the defaults, by name."""
+
+    system: str = ""
+    sampling: Mapping[str, object] = field(default_factory=dict)
