@@ -8,39 +8,96 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
+from app import projection
 from app.importing import intake
-from app.importing.run import import_paths
+from app.importing.session import import_into
+from app.locations import locate
 from datastores.library import Library
+from tests.app.test_projection import BUDGET, Characters
+
+SLICE = 20_000
+"""Characters tokenised between two writes: so few that kills fall between them too."""
 
 
-def main(folder: Path, database: Path, kills: int, events: int) -> None:
-    """Kill an import of `folder` into `database` at `kills` places spread over `events` events."""
+def whole(folder: Path, data: Path) -> Iterator[object]:
+    """Import `folder` and make it ready for drafting, as the command does; yields all events."""
+    places = locate(data)
+    places.create()
+    with closing(Library.open(places.library)) as library:
+        yield from import_into(library, places, [folder])
+    with projection.opened(places, Characters(), BUDGET) as projected:
+        assert projected.lock.take()
+        yield from projected.run(settle=True)
+
+
+def main(folder: Path, data: Path, kills: int) -> None:
+    """Kill imports of `folder` `kills` times, at any of their statements to the databases.
+
+    Each is gone on with until it comes to its end; then the next begins, in another directory of
+    `data`. The last one is left as it was killed.
+    """
     chance = random.Random(kills)
-    for kill in range(kills):
-        place = (kill + chance.random()) * events / kills
-        if not _killed_after(1 + int(place), folder, database, chance.choice([1, 60, 4000])):
-            sys.exit(f"the import ended before kill {kill + 1}")
+    statements = len(_statements(folder, data / "counted"))
+    numbers = count()
+    place = data / str(next(numbers))
+    while kills:
+        if _killed_after(1 + chance.randrange(statements), folder, place, chance):
+            kills -= 1
+        else:
+            place = data / str(next(numbers))
 
 
-def _killed_after(events: int, folder: Path, database: Path, characters: int) -> bool:
-    """Import in groups of so many characters, and kill that after so many events."""
+def _statements(folder: Path, place: Path) -> list[str]:
+    """Every statement of an undisturbed import."""
+    said: list[str] = []
+    with patch.object(sqlite3, "connect", _telling(said.append)):
+        for _ in whole(folder, place):
+            pass
+    return said
+
+
+def _telling(tell: Callable[[str], object]) -> Callable[..., sqlite3.Connection]:
+    """`sqlite3.connect`, whose connections tell of each statement before it is run."""
+    connect = sqlite3.connect
+
+    def connected(*arguments: Any, **named: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **named)
+        connection.set_trace_callback(tell)
+        return connection
+
+    return connected
+
+
+def _killed_after(statements: int, folder: Path, place: Path, chance: random.Random) -> bool:
+    """Import in groups of any size; kill that after so many statements, if it has so many left."""
     told, tell = os.pipe()
+    characters = chance.choice([1, 60, 4000])
     child = os.fork()
     if child == 0:
         intake.GROUP_CHARACTERS = characters
-        for _ in import_paths([folder], Library.open(database)):
-            os.write(tell, b".")
+        projection.SLICE = SLICE
+        with patch.object(sqlite3, "connect", _telling(lambda _: os.write(tell, b"."))):
+            for _ in whole(folder, place):
+                pass
         os._exit(0)
     os.close(tell)
-    seen = sum(bool(os.read(told, 1)) for _ in range(events))
-    os.close(told)
+    seen = 0
+    while seen < statements and (some := os.read(told, statements - seen)):
+        seen += len(some)
     os.kill(child, signal.SIGKILL)
+    os.close(told)
     _, status = os.waitpid(child, 0)
-    return seen == events and os.WIFSIGNALED(status)
+    return seen == statements and os.WIFSIGNALED(status)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from app.importing.run import import_paths
-from datastores.library import Library
+from tests.app.importing.killer import whole
 from tests.app.importing.texts import chatgpt
 from tests.datastores.dump import rows_of
 
 KILLS = 20
-PAGES = 120
-CHATS = 150
+PAGES = 60
+CHATS = 60
 
 
 def _corpus(folder: Path) -> None:
@@ -33,15 +31,22 @@ def _corpus(folder: Path) -> None:
     (folder / "folder9" / "conversations.json").write_text(json.dumps(chats))
 
 
+def _rows(data: Path) -> dict[str, dict[str, list[tuple[object, ...]]]]:
+    """Everything in the library, in the tokenised texts and in CREST."""
+    return {path.name: rows_of(path) for path in sorted(data.rglob("*.db"))}
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="forks")
-def test_twenty_kills_change_nothing(folder: Path, tmp_path: Path, library: Library) -> None:
+def test_twenty_kills_change_nothing(folder: Path, tmp_path: Path) -> None:
     _corpus(folder)
-    list(import_paths([folder], library))
-    killed = tmp_path / "killed.db"
-    # An event for each page that is stored already and for each chat of the unfinished export.
-    arguments = [str(folder), str(killed), str(KILLS), str(PAGES + CHATS - 10)]
-    killer = [sys.executable, "-m", "tests.app.importing.killer", *arguments]
-    subprocess.run(killer, check=True, timeout=120)
-    with closing(Library.open(killed)) as resumed:
-        list(import_paths([folder], resumed))
-    assert rows_of(killed) == rows_of(library.store.path)
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+    list(whole(folder, undisturbed))
+    rows = _rows(undisturbed)
+    assert {"library.db", "tokens.db", "crest.db"} <= rows.keys()
+    killer = [sys.executable, "-m", "tests.app.importing.killer"]
+    subprocess.run([*killer, str(folder), str(killed), str(KILLS)], check=True, timeout=300)
+    places = sorted(killed.iterdir())
+    assert len(places) > 2
+    for place in places:
+        list(whole(folder, place))
+        assert _rows(place) == rows
