@@ -6,6 +6,7 @@ business; it takes a second, and runs between answers on the model's thread.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from app.locations import Locations
 from app.sanitise import one_line
 from datastores.errors import SpecchatError
 from datastores.history import History
+from datastores.library import Library
 from datastores.records import Chat
 
 if TYPE_CHECKING:
@@ -58,6 +60,17 @@ class Keeping:
             self._conversation.complain(EMPTY)
             return
         self._try(lambda: self.verbs[verb](self._history.chat(chat)))
+
+    def make_good(self) -> None:
+        """Forget what could not be forgotten when it was deleted: another window had it open."""
+        self._conversation.run_worker(self._forget_gone())
+
+    async def _forget_gone(self) -> None:
+        """Beside the screen and the model: nothing waits for it."""
+        try:
+            await asyncio.to_thread(_forget_gone, self._history, self._locations)
+        except SpecchatError as error:
+            self._conversation.complain(error)
 
     def _rename(self, chat: Chat) -> None:
         def keep(title: str | None) -> None:
@@ -132,6 +145,14 @@ class Keeping:
         except SpecchatError as error:
             self._conversation.complain(error)
         self._conversation.post_message(ChatsChanged())
+
+
+def _forget_gone(history: History, locations: Locations) -> None:
+    from app.forgetting import forget_gone
+
+    with closing(history.beside()) as beside, closing(Library.open(locations.library)) as library:
+        forget_gone(beside, locations)
+        library.erase()
 
 
 def named(chat: Chat, limit: int) -> str:

@@ -81,6 +81,7 @@ class ChatScreen(Screen[None]):
             self.conversation.complain(f"the history was damaged: what was left is in {damaged}")
         # After the first frame: what loading imports would hold it up.
         self.call_after_refresh(lambda: self.run_worker(self._models.load()))
+        self.call_after_refresh(self._keeping.make_good)
 
     def on_resize(self, event: events.Resize) -> None:
         width = event.size.width

@@ -41,6 +41,10 @@ def chats_of(history: History, *titles: str) -> list[int]:
     return made
 
 
+def contents(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
+
+
 def lines(made: Stage) -> list[str]:
     listed = made.app.chat_screen.query_one(Chats)
     return [listed.render_line(row).text for row in range(listed.count)]
@@ -110,6 +114,19 @@ async def test_a_deleted_chat_leaves_no_byte(stage: Make, history: History) -> N
     files = [path for path in made.locations.data.rglob("*") if path.is_file()]
     assert made.locations.history in files
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+
+
+async def test_what_was_not_wholly_forgotten_is_at_the_next_start(
+    stage: Make, history: History
+) -> None:
+    (chat,) = chats_of(history, SECRET)
+    history.delete_chat(chat)  # and then the process died
+    path = history.store.path
+    assert any(SECRET.encode() in file.read_bytes() for file in path.parent.glob("history.db*"))
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await until(pilot, lambda: not history.store.rows("SELECT 1 FROM erasures"))
+    assert not [file for file in path.parent.glob("*") if SECRET.encode() in contents(file)]
 
 
 async def test_deleting_is_confirmed_first(stage: Make, history: History) -> None:
