@@ -69,7 +69,7 @@ def _require_version(path: Path) -> None:
 def _records(path: Path, prefix: str) -> Iterator[Any]:
     """What stands at `prefix`, numbers as JSON's own: whole ones of any size, others floats."""
     with path.open("rb") as stream:
-        yield from map(_with_floats, items(stream, prefix, LARGEST, use_float=False))
+        yield from map(_with_floats, items(stream, prefix, LARGEST))
 
 
 def _with_floats(value: Any) -> Any:

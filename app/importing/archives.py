@@ -30,6 +30,10 @@ from datastores.errors import InputError
 
 Members = Iterator[Material | Flaw]
 
+_PACKED = (".epub", "")
+"""What may be a ZIP by another name and holds texts; office documents and programs are ZIPs too, of
+parts that are none."""
+
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 _CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json")
 """What an export of ChatGPT or Claude keeps its chats in; the rest repeats or describes them."""
@@ -40,7 +44,8 @@ _BROKEN = "damaged or truncated archive"
 
 def opener(material: Material) -> Callable[[Material], Members] | None:
     """What lists the members of `material`; None where it is no archive."""
-    if material.head.startswith(b"PK\x03\x04") or material.suffix == ".zip":
+    packed = material.suffix in _PACKED and material.head.startswith(b"PK\x03\x04")
+    if packed or material.suffix == ".zip":
         return zip_members
     return tar_members if material.filename.endswith(_TAR_SUFFIXES) else None
 

@@ -15,19 +15,16 @@ from datastores.redaction import redact
 
 
 def documents(material: Material, readers: Sequence[Reader]) -> Iterator[Outcome]:
-    """All documents in a file, and what is wrong with the rest; never raises for its content."""
-    try:
-        with named_damage():
-            members = opener(material)
-            if members is None:
-                yield from _read(material, readers)
-                return
-            for member in members(material):
-                yield from [member] if isinstance(member, Flaw) else _member(member, readers)
-    except InputError as error:
-        yield Flaw(material.name, str(error))
-    except OSError as error:
-        yield Flaw(material.name, unreadable(error))
+    """All documents in a file, and what is wrong with the rest; never raises for its content.
+
+    Yields something of every file: nothing is passed over in silence.
+    """
+    silent = True
+    for outcome in _outcomes(material, readers):
+        silent = False
+        yield outcome
+    if silent:
+        yield Flaw(material.name, "nothing in it")
 
 
 def too_large(material: Material, readers: Sequence[Reader]) -> bool:
@@ -51,6 +48,21 @@ def prepared(document: Document) -> tuple[Document, int]:
         hits += found
         parts.append(Part(part.kind, text, part.role))
     return Document(title, tuple(parts)), hits
+
+
+def _outcomes(material: Material, readers: Sequence[Reader]) -> Iterator[Outcome]:
+    try:
+        with named_damage():
+            members = opener(material)
+            if members is None:
+                yield from _read(material, readers)
+                return
+            for member in members(material):
+                yield from [member] if isinstance(member, Flaw) else _member(member, readers)
+    except InputError as error:
+        yield Flaw(material.name, str(error))
+    except OSError as error:
+        yield Flaw(material.name, unreadable(error))
 
 
 def _member(member: Material, readers: Sequence[Reader]) -> Iterator[Outcome]:

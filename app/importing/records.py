@@ -52,11 +52,12 @@ class Record:
 @lru_cache(maxsize=2)
 def shape(head: bytes) -> Shape:
     """The shape of what begins with `head`, a part of some JSON or of anything else."""
+    head = head.removeprefix(BOM_UTF8)
+    if first := _first_line(head):
+        return Shape(False, frozenset(first))
     array, keys, depth = False, set(), 0
     try:
-        for event, value in ijson.basic_parse(
-            io.BytesIO(head.removeprefix(BOM_UTF8)), use_float=True
-        ):
+        for event, value in ijson.basic_parse(io.BytesIO(head)):
             opens, closes = event.startswith("start_"), event.startswith("end_")
             array = array or (event == "start_array" and depth == 0)
             if event == "map_key" and depth == 1 + array:
@@ -89,22 +90,20 @@ def records(material: Material, prefix: str | None = None) -> Iterator[Record | 
             yield Record(number, value)
 
 
-def items(
-    stream: BinaryIO, prefix: str, limit: int = ENTRY_BYTES, *, use_float: bool = True
-) -> Iterator[Any]:
+def items(stream: BinaryIO, prefix: str, limit: int = ENTRY_BYTES) -> Iterator[Any]:
     """What stands at `prefix`, as ijson writes it, one after another.
+
+    Whole numbers may be of any size; those with a fraction are Decimals.
 
     Args:
         limit: bytes that one of them may have.
-        use_float: whether numbers with a fraction are floats and whole ones have 64 bits at most;
-            else they are Decimals and of any size.
 
     Raises:
         InputError: not JSON (any more), nested too deep, or an entry too large.
     """
     meter = _Meter(stream, limit)
     # Over events that never nest deep: prefixes grow with the depth.
-    events = ijson.basic_parse(meter, use_float=use_float, multiple_values=True)
+    events = ijson.basic_parse(meter, multiple_values=True)
     try:
         for item in ijson.items(ijson.parse(_shallow(events)), prefix):
             meter.used = 0
@@ -116,7 +115,7 @@ def items(
 def require_shallow(stream: BinaryIO) -> None:
     """Raise InputError if JSON in `stream` is nested too deep; whether it is sound is not asked."""
     try:
-        for _ in _shallow(ijson.basic_parse(stream, use_float=True)):
+        for _ in _shallow(ijson.basic_parse(stream)):
             pass
     except JSONError:
         return
@@ -153,13 +152,23 @@ def _shallow(events: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 def _has_lines(head: bytes) -> bool:
     """Whether the first line is an object by itself and another one follows it."""
-    first, _, rest = head.partition(b"\n")
-    if not first.startswith(b"{") or not rest.lstrip().startswith(b"{"):
-        return False
+    _, _, rest = head.partition(b"\n")
+    return rest.lstrip().startswith(b"{") and bool(_first_line(head.removeprefix(BOM_UTF8)))
+
+
+def _first_line(head: bytes) -> dict[str, Any]:
+    """The object that the first line of several is by itself; empty where it is none.
+
+    Python's parser takes the NaN that Python writes; the one that streams does not.
+    """
+    line, end, _ = head.partition(b"\n")
+    if not line.startswith(b"{") or not end:
+        return {}
     try:
-        return isinstance(_parsed(first), dict)
+        found = _parsed(line)
     except InputError:
-        return False
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _lines(material: Material) -> Iterator[Record | Flaw]:

@@ -24,7 +24,7 @@ from app.importing.walk import Found, unreadable, walk
 from datastores.errors import InputError
 from datastores.library import Library
 
-READING = b"1"
+READING = b"2"
 """Raised when readers or redaction change, so that files are read again which did not change."""
 
 SEARCHING_EVERY = 500

@@ -1,7 +1,7 @@
 """Claude's export: an array of conversations, or one alone.
 
 `content` holds a message's blocks, `text` an older rendering of them in which tools and thoughts
-are mixed with the answer; so the blocks come first.
+are mixed with the answer; so the blocks come first, unless they are nothing but empty texts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def _turns(record: Mapping[str, Any]) -> Iterator[Turn]:
     for message in map(mapping, sequence(record.get("chat_messages"))):
         role = ROLES.get(string(message.get("sender")))
         blocks = sequence(message.get("content"))
-        text = content_text(blocks) if blocks else string(message.get("text"))
+        others = any(mapping(block).get("type") != "text" for block in blocks)
+        text = content_text(blocks) or ("" if others else string(message.get("text")))
         if role and text:
             yield Turn(role, text)
 

@@ -35,6 +35,9 @@ ROLES = {
 }
 """Who speaks, by the names they have in exports; system prompts and tools are not here."""
 
+_TEXTS = ("text", "input_text", "output_text")
+"""Types of the blocks of a message that are its words."""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -99,7 +102,7 @@ def content_text(content: object) -> str:
     if isinstance(content, str):
         return content
     blocks = (mapping(block) for block in sequence(content))
-    texts = (string(block.get("text")) for block in blocks if block.get("type") == "text")
+    texts = (string(block.get("text")) for block in blocks if block.get("type") in _TEXTS)
     return "\n\n".join(text for text in texts if text)
 
 

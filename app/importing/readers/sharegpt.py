@@ -1,4 +1,7 @@
-"""ShareGPT: `{"conversations": [{"from": "human", "value": "…"}, …]}`, alone or in arrays."""
+"""ShareGPT: `{"conversations": [{"from": "human", "value": "…"}, …]}`, alone or in arrays.
+
+Some tools write its messages with `role` and `content` instead.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from app.importing.readers.conversation import (
     Conversation,
     Turn,
     chat_reader,
+    content_text,
     mapping,
     sequence,
     string,
@@ -22,9 +26,10 @@ def _convert(record: Mapping[str, Any]) -> Conversation:
 
 def _turns(record: Mapping[str, Any]) -> Iterator[Turn]:
     for message in map(mapping, sequence(record.get("conversations"))):
-        role = ROLES.get(string(message.get("from")).lower())
+        speaker = string(message.get("from")) or string(message.get("role"))
+        role = ROLES.get(speaker.lower())
         if role:
-            yield Turn(role, string(message.get("value")))
+            yield Turn(role, string(message.get("value")) or content_text(message.get("content")))
 
 
 READER = chat_reader("ShareGPT", "conversations", _convert)

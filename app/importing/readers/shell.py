@@ -1,8 +1,8 @@
 """Shell histories: what was typed, one command after the other.
 
 Three shells, three ways to write it down: bash puts `#1700000000` before a command if it keeps
-times, zsh `: 1700000000:0;` and a backslash at the end of each line but the last, fish something
-that looks like YAML.
+times (tcsh `#+1700000000`), zsh `: 1700000000:0;` and a backslash at the end of each line but the
+last, fish something that looks like YAML.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from app.importing.material import Material, Outcome, Reader
 from datastores.documents import SHELL, Document, Part
 from datastores.errors import InputError
 
-_BASH_TIME = re.compile(rb"#\d{9,}\n", re.MULTILINE)
+_BASH_TIME = re.compile(rb"^#\+?\d{9,}\r?(?:\n|\Z)", re.MULTILINE)
 _ZSH_ENTRY = re.compile(r"^: \d+:\d+;", re.MULTILINE)
 _FISH_ENTRY = re.compile(r"^- cmd: (.*)", re.MULTILINE)
 _FISH_ESCAPE = re.compile(r"\\(n|\\)")

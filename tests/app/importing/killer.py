@@ -70,7 +70,7 @@ def _telling(tell: Callable[[str], object]) -> Callable[..., sqlite3.Connection]
     connect = sqlite3.connect
 
     def connected(*arguments: Any, **named: Any) -> sqlite3.Connection:
-        connection = connect(*arguments, **named)
+        connection: sqlite3.Connection = connect(*arguments, **named)
         connection.set_trace_callback(tell)
         return connection
 

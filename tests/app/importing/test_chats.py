@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,15 @@ def test_claude_prefers_blocks_to_the_rendered_text() -> None:
     assert turns("one.json", conversation) == [HELLO]
 
 
+def test_claude_s_rendered_text_counts_where_blocks_are_empty() -> None:
+    messages = [
+        {"sender": "human", "text": "hello", "content": [{"type": "text", "text": ""}]},
+        {"sender": "assistant", "text": "not supported", "content": [{"type": "tool_use"}]},
+        {"sender": "assistant", "text": "hi"},
+    ]
+    assert turns("c.json", {"uuid": "u", "chat_messages": messages}) == [HELLO]
+
+
 SHAREGPT = {
     "id": "x",
     "conversations": [
@@ -138,6 +148,33 @@ def test_records_come_alone_in_arrays_and_one_a_line(record: object) -> None:
         found, flaws = read(name, lines)
         assert len(found) == 3
         assert not flaws
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"id": 10**30, "score": 1.5, **MESSAGES},
+        {"messages": [{"role": "user", "content": [{"type": "input_text", "text": "hello"}]},
+                      {"role": "model", "content": [{"type": "output_text", "text": "hi"}]}]},
+        {"conversations": [{"role": "User", "content": "hello"}, {"role": "bot", "content": "hi"}]},
+    ],
+)  # fmt: skip
+def test_odd_records_are_read_as_they_are_meant(record: object) -> None:
+    assert turns("a.json", [record, record]) == [HELLO, HELLO]
+    assert turns("a.jsonl", record) == [HELLO]
+
+
+def test_lines_with_numbers_that_only_python_writes() -> None:
+    line = json.dumps({"score": float("nan"), **MESSAGES}).encode()
+    found, flaws = read("a.jsonl", line + b"\n" + line)
+    assert (len(found), flaws) == (2, [])
+
+
+def test_half_a_character_costs_only_itself() -> None:
+    for name in ("a.json", "a.jsonl"):
+        (document,), _ = read(name, b'{"messages": [{"role": "user", "content": "a \\ud83d b"}]}\n')
+        text = document.parts[0].text
+        assert (text[:2], text[-2:]) == ("a ", " b")
 
 
 def test_a_broken_line_costs_only_itself() -> None:
@@ -245,7 +282,7 @@ def test_no_json_breaks_a_reader(reader: Reader, value: object) -> None:
 @given(st.lists(JSON, max_size=5))
 def test_records_are_what_json_says(values: list[object]) -> None:
     array = texts.material("a.json", json.dumps(values).encode())
-    expected = [json.loads(json.dumps(value)) for value in values]
+    expected = [json.loads(json.dumps(value), parse_float=Decimal) for value in values]
     assert [record.value for record in records(array, "item")] == expected  # type: ignore[union-attr]
     lines = texts.material("a.jsonl", b"\n".join(json.dumps(value).encode() for value in values))
-    assert [record.value for record in records(lines)] == expected  # type: ignore[union-attr]
+    assert [record.value for record in records(lines)] == values  # type: ignore[union-attr]

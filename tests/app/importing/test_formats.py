@@ -187,6 +187,12 @@ def test_bash_history_with_and_without_times() -> None:
     assert _parts(".bash_history", b"ls\n# a comment\npwd\n") == [(SHELL, "ls\n# a comment\npwd\n")]
 
 
+def test_only_what_stands_alone_is_a_time() -> None:
+    inside = b"#1700000000\necho a #1700000000\nls\n#1700000001"
+    assert _parts(".bash_history", inside) == [(SHELL, "echo a #1700000000\nls\n")]
+    assert _parts(".history", b"#+1700000000\nls\n#+1700000001\npwd\n") == [(SHELL, "ls\npwd\n")]
+
+
 def _metafied(typed: bytes) -> bytes:
     """As zsh writes it: bytes it uses itself (0x83–0xa2) behind 0x83, with bit 5 flipped."""
     return b"".join(

@@ -236,6 +236,21 @@ def test_hostile_files_are_all_named_and_the_good_ones_imported(
     }  # fmt: skip
 
 
+def test_what_holds_nothing_is_named(folder: Path, imported: Importer) -> None:
+    zipped(folder / "none.zip", {})
+    (folder / "none.json").write_text('{"specchat": 1, "chats": []}')
+    assert imported(folder).skipped == {"nothing in it": ["none.json", "none.zip"]}
+
+
+def test_office_documents_are_no_archives_of_texts_and_books_are(
+    folder: Path, library: Library, imported: Importer
+) -> None:
+    zipped(folder / "letter.docx", {"word/document.xml": b"<w:t>hello</w:t>"})
+    zipped(folder / "book.epub", {"one.xhtml": b"<html><body><p>hello</p></body></html>"})
+    assert imported(folder).skipped == {"binary": ["letter.docx"]}
+    assert set(stored(library)) == {"book.epub/one.xhtml"}
+
+
 def test_a_bomb_that_lies_about_its_size_is_bounded(folder: Path, imported: Importer) -> None:
     path = zipped(folder / "liar.zip", {"a.txt": b"a" * 10 * limits.MIB})
     content = bytearray(path.read_bytes())
