@@ -17,7 +17,7 @@ from assets.recipe.tokens import END_OF_TEXT, WEIGHT_SCALE
 from datastores.errors import InputError
 
 _WINDOW = 4096
-_PIECE_TOKENS = 1408
+_PIECE_TOKENS = 704
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,17 @@ def select(piece: Piece) -> tuple[Tensor, Tensor, Tensor]:
     return rows, piece.ids.flatten()[rows + 1], flat[rows]
 
 
+def deal(pieces: list[Piece], hands: int) -> list[list[Piece]]:
+    """``pieces`` in ``hands`` shares of about equal size, the largest dealt first."""
+    shares: list[list[Piece]] = [[] for _ in range(hands)]
+    sizes = [0] * hands
+    for piece in sorted(pieces, key=lambda piece: -piece.tokens):
+        least = sizes.index(min(sizes))
+        shares[least].append(piece)
+        sizes[least] += piece.tokens
+    return shares
+
+
 def rate_share(course: Course, progress: Progress) -> float:
     """The share of the full rate due now: warm-up, plateau, then linearly to zero."""
     warm = min(1.0, (progress.updates + 1) / course.warm_steps)
@@ -80,6 +91,7 @@ class Run:
         self.optimiser = Optimiser(self.model.to(self.device))
         self.model.to(self.dtype)
         self.progress = Progress()
+        self.threads = 1
         if (folder / "progress.json").exists():
             self._restore()
         self.optimiser.live = dict(self.model.named_parameters())
@@ -91,9 +103,10 @@ class Run:
         However it ends, an interrupt included, the checkpoint is written.
         """
         threads = torch.get_num_threads()
+        self.threads = 1 if self.device.type == "cuda" else threads
         torch.set_num_threads(1)
         try:
-            with ThreadPoolExecutor(1 if self.device.type == "cuda" else threads) as workers:
+            with ThreadPoolExecutor(self.threads) as workers:
                 self._loop(corpus.pieces(seed), course, loss, workers)
         finally:
             torch.set_num_threads(threads)
@@ -131,20 +144,28 @@ class Run:
     def _accumulate(
         self, pieces: list[Piece], loss: Loss, whole: float, workers: Executor
     ) -> float:
-        """Add up the gradients of ``pieces``, each piece on a thread of its own; the mean loss.
+        """Add up the gradients of ``pieces``, dealt out to the threads; the mean loss.
 
-        One-threaded products beat shared ones here, and do not stall where the machine is shared.
+        One-threaded products beat shared ones here. Each thread adds up its own pieces: were the
+        sums made here, the threads would wait for them.
         """
         parameters = list(self.model.parameters())
 
-        def work(piece: Piece) -> tuple[float, tuple[Tensor, ...]]:
-            value = loss(self.model, piece) / whole
-            return value.item(), torch.autograd.grad(value, parameters)
+        def work(share: list[Piece]) -> tuple[float, list[Tensor]]:
+            total, sums = 0.0, [torch.zeros_like(each, dtype=torch.float32) for each in parameters]
+            for piece in share:
+                value = loss(self.model, piece) / whole
+                for held, gradient in zip(
+                    sums, torch.autograd.grad(value, parameters), strict=True
+                ):
+                    held.add_(gradient)
+                total += value.item()
+            return total, sums
 
         total = 0.0
-        for value, gradients in workers.map(work, pieces):
+        for value, sums in workers.map(work, deal(pieces, self.threads)):
             total += value
-            for name, gradient in zip(self.optimiser.live, gradients, strict=True):
+            for name, gradient in zip(self.optimiser.live, sums, strict=True):
                 self.optimiser.add_gradient(name, gradient)
         return total
 
