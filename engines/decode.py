@@ -72,11 +72,11 @@ def decode(
     yield: the KV cache then holds all emitted tokens but the last.
 
     Args:
-        keep: likeliest tokens kept for each emitted position for observers' sake; drafters that
-            learn from them have them kept while the budget listens to them.
+        keep: likeliest tokens kept for every emitted position, for observers' sake. For drafters
+            that learn from them, the last position's are kept while the budget listens to them.
     """
     context = Context(list(target.tokens), target.tail.hidden[0].copy(), temperature)
-    step = _first_step(target, context, draw, ending, max(keep, budget.keep(drafters)))
+    step = _first_step(target, context, draw, ending, keep, budget.keep(drafters))
     for drafter in drafters:
         drafter.begin(context)
     budget.begin(context)
@@ -94,7 +94,7 @@ def decode(
         verified = perf_counter()
         walk = walk_tree(tree, rows, draw, context, ending, left)
         position = len(context.tokens) - len(walk.tokens)
-        kept = _keep(rows, walk.path, max(keep, budget.keep(drafters)))
+        kept = _keep(rows, walk.path, keep, budget.keep(drafters))
         context.hidden = kept[0][-1]
         committing = perf_counter()
         target.commit(walk.path)
@@ -133,15 +133,22 @@ def walk_tree(
         row = child
 
 
-def _keep(rows: Rows, path: Sequence[int], keep: int) -> Kept:
-    """Own copies of the states, and the `keep` likeliest tokens with their logits, along `path`."""
+def _keep(rows: Rows, path: Sequence[int], keep: int, last: int) -> Kept:
+    """Own copies of the states along `path`, and the likeliest tokens with their logits.
+
+    The `keep` likeliest of every position; of the last one alone, `last`, if `keep` is 0. What an
+    accepted draft said is known already, and to read a whole vocabulary costs 0.1 ms a row.
+    """
     hidden = rows.hidden[path, :]
-    # Along a chain the rows follow one another: a view spares a copy of whole vocabularies.
-    straight = path[-1] == len(path) - 1
+    if not (keep or last):
+        return hidden, [], np.empty((0, 0), np.float32)
     if not keep:
-        return hidden, [[] for _ in path], np.empty((len(path), 0), np.float32)
-    top, logits = best_rows(rows.logits[: len(path)] if straight else rows.logits[path, :], keep)
-    return hidden, top.tolist(), logits
+        path = path[-1:]
+    # Rows that follow one another are read in place: a copy of whole vocabularies is spared.
+    straight = path[-1] - path[0] == len(path) - 1
+    logits = rows.logits[path[0] : path[-1] + 1] if straight else rows.logits[path, :]
+    top, values = best_rows(logits, max(keep, last))
+    return hidden, top.tolist(), values
 
 
 def _finish(token: int, ending: Ending, left: int, full: bool) -> str:
@@ -152,12 +159,14 @@ def _finish(token: int, ending: Ending, left: int, full: bool) -> str:
     return FINISH_CONTEXT if full else ""
 
 
-def _first_step(target: Target, context: Context, draw: Draw, ending: Ending, keep: int) -> Step:
+def _first_step(
+    target: Target, context: Context, draw: Draw, ending: Ending, keep: int, last: int
+) -> Step:
     """The step whose token came out of prefill: a walk through the empty draft after the prompt."""
     tree = root_only(context.tokens[-1])
     position = len(context.tokens)
     tail = target.tail
-    kept = _keep(tail, [0], keep)
+    kept = _keep(tail, [0], keep, last)
     walk = walk_tree(tree, tail, draw, context, ending, 1)
     full = len(target.tokens) >= target.context_length
     finish = _finish(walk.tokens[-1], ending, ending.limit - 1, full)

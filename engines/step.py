@@ -55,9 +55,10 @@ class Step:
             cache after the step.
         proposals: what every consulted drafter proposed.
         hidden: float32 [k, width]; row i is the state that produced tokens[i].
-        top_tokens: k rows of the likeliest token ids at each emitted position, best first; as many
-            as the loop was asked to keep.
-        top_logits: their logits, float32 [k, kept].
+        top_tokens: the likeliest token ids at each emitted position, best first, where the loop was
+            asked to keep them; else at the last position alone (one row), where a drafter learns
+            from them; else no rows. Rows belong to the last of `tokens`.
+        top_logits: their logits, float32 [rows, kept].
         timings: see `Timings`.
         prefill: true for the step whose token came out of prefill: no target call of its own.
         finish: why the answer ended with this step; empty while it goes on.

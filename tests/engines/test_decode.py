@@ -156,12 +156,23 @@ def test_steps_account_for_every_token() -> None:
         assert step.position == position
         assert len(step.tokens) == len(step.path) == len(step.sources)
         assert step.hidden.shape == (len(step.tokens), 8)
-        assert len(step.top_tokens) == len(step.tokens)
-        assert all(top[0] == token for top, token in zip(step.top_tokens, step.tokens, strict=True))
+        assert [top[0] for top in step.top_tokens] == [step.tokens[-1]]
         assert step.sources[-1] == 0 or step.finish
         position += len(step.tokens)
     assert steps[0].prefill
     assert not any(step.prefill for step in steps[1:])
+
+
+def test_the_likeliest_tokens_are_kept_for_an_observer_at_every_position() -> None:
+    target = ScriptedTarget()
+    for _ in target.prefill([1, 2, 3]):
+        pass
+    draw = make_sampler(Sampling(0.0))
+    steps = list(decode(target, every_drafter(), fixed(8), draw, Ending(NEVER, 80), keep=3))
+    assert any(step.accepted for step in steps)
+    for step in steps:
+        assert tuple(top[0] for top in step.top_tokens) == step.tokens
+        assert step.top_logits.shape[0] == len(step.tokens)
 
 
 def test_closing_the_generator_leaves_a_cache_that_can_go_on() -> None:
