@@ -15,9 +15,11 @@ from typing import Any
 
 from app.engine import Engine
 from app.events import Event, Finished, Wrote
+from app.provenance import KEPT_AS, Provenance
 from app.sampling import NEW_SEED, refined
 from app.seclusion import Seclusion
 from app.statistics import Statistics
+from app.titles import first_title, title
 from app.turn import FINISH_INTERRUPTED, generate
 from datastores import records
 from datastores.errors import InputError
@@ -26,8 +28,6 @@ from datastores.journal import AnswerWriter
 from engines.chat import Message
 from engines.sampler import Sampling
 
-TITLE_LENGTH = 60
-
 
 class Assistant:
     """Answers in the chats of one history with one loaded model, one turn at a time."""
@@ -35,7 +35,7 @@ class Assistant:
     def __init__(self, engine: Engine, history: History) -> None:
         self.engine = engine
         self.history = history
-        self._seclusion = Seclusion(engine)
+        self._seclusion = Seclusion(engine, history.name)
         self._stop = Flag()
 
     def answer(self, chat: int, parent: int | None, text: str) -> Generator[Event]:
@@ -49,7 +49,7 @@ class Assistant:
             raise InputError("the message is empty: type a question")
         message = self.history.add_message(chat, parent, records.USER, text)
         if not self.history.chat(chat).title:
-            self.history.rename(chat, title_of(text))
+            self.history.rename(chat, first_title(text))
         yield from self.respond(chat, message.id)
 
     def edit(self, message: int, text: str) -> Generator[Event]:
@@ -97,7 +97,9 @@ class Assistant:
         )
         engine = self._seclusion.engine(settings, (message.content for message in messages))
         yield from self._stored(engine, answer.id, messages, sampling)
-        self._seclusion.answered(chat, engine, self.history.message(answer.id).content)
+        said = self.history.message(answer.id).content
+        self._entitle(chat, message, said)
+        self._seclusion.answered(chat, engine, said)
 
     def stop(self) -> None:
         """End the answer that is being generated, from any thread; what was written is kept."""
@@ -107,8 +109,10 @@ class Assistant:
         self, engine: Engine, answer: int, messages: Sequence[Message], sampling: Sampling
     ) -> Generator[Event]:
         """Generate into the stored `answer`; however this ends, what was written is kept."""
-        statistics = Statistics()
-        writer = AnswerWriter(self.history, answer, lambda: figures(statistics, sampling.seed))
+        statistics, provenance = Statistics(), Provenance()
+        writer = AnswerWriter(
+            self.history, answer, lambda: figures(statistics, sampling.seed, provenance)
+        )
         finish = FINISH_INTERRUPTED
         limit = engine.max_tokens
         events = generate(engine, messages, sampling, limit, statistics, self._stop)
@@ -117,12 +121,22 @@ class Assistant:
                 for event in events:
                     if isinstance(event, Wrote):
                         text = "".join(piece.text for piece in event.pieces)
+                        provenance.append(event.pieces)
                         writer.append(text, event.step.tokens)
                     elif isinstance(event, Finished):
                         finish = event.finish
                     yield event
         finally:
             writer.close(finish)
+
+    def _entitle(self, chat: int, message: int, answer: str) -> None:
+        """Title a chat by its first exchange, unless the person did meanwhile."""
+        question = self.history.message(message)
+        if question.parent is None:
+            present = self.history.chat(chat).title
+            better = title(question.content, answer)
+            if present == first_title(question.content) and better != present:
+                self.history.rename(chat, better)
 
     def _sampling(self, chosen: Mapping[str, Any], again: bool) -> Sampling:
         """The chat's sampling; without a seed of its own each answer gets a new one."""
@@ -142,12 +156,6 @@ class Assistant:
         return messages
 
 
-def figures(statistics: Statistics, seed: int) -> dict[str, object]:
+def figures(statistics: Statistics, seed: int, provenance: Provenance) -> dict[str, object]:
     """What is kept of an answer's statistics."""
-    return {**asdict(statistics), "seed": seed}
-
-
-def title_of(text: str) -> str:
-    """A chat's first title: the first line that says something."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1].rstrip() + "…"
+    return {**asdict(statistics), "seed": seed, KEPT_AS: provenance.runs()}

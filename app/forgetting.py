@@ -101,11 +101,11 @@ def _forget(history: History, locations: Locations, chat: int, engine: Engine | 
     with ExitStack() as steps:
         steps.callback(forget_gone, history, locations)
         if engine is not None:
-            forget_alive(engine, chat)
+            forget_alive(engine, source_of(history.name, chat))
 
 
-def forget_alive(engine: Engine, chat: int) -> None:
-    """Have a loaded engine forget `chat`.
+def forget_alive(engine: Engine, source: str) -> None:
+    """Have a loaded engine forget what it filed under `source`.
 
     Raises:
         StoreError: the dense index cannot be written.
@@ -115,7 +115,7 @@ def forget_alive(engine: Engine, chat: int) -> None:
         for drafter in engine.drafters
     ]
     if engine.stores.dense is not None:
-        engine.stores.dense.ask(lambda book: book.forget(source_of(chat)))
+        engine.stores.dense.ask(lambda book: book.forget(source))
 
 
 def _n_grams(locations: Locations, _history: History) -> None:
@@ -123,7 +123,7 @@ def _n_grams(locations: Locations, _history: History) -> None:
 
 
 def _states(locations: Locations, history: History) -> None:
-    wanted = {source_of(chat.id) for chat in history.chats() if not chat.private}
+    wanted = {source_of(history.name, chat.id) for chat in history.chats() if not chat.private}
     for path in sorted(locations.states.glob("*.db")):
         retain(path, CHAT, wanted)
 

@@ -22,8 +22,10 @@ CHAT = "chat:"
 class Seclusion:
     """Chooses the engine for a chat: the shared one, or for a chat apart one that forgets."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, history: str) -> None:
+        """For the chats of the history of that name."""
         self._engine = engine
+        self._history = history
         self._chat: int | None = None
         self._apart = engine
 
@@ -35,7 +37,7 @@ class Seclusion:
         """
         if not chat.private and not any(redact(text)[1] for text in texts):
             self._chat = None
-            file_under(self._engine.drafters, source_of(chat.id))
+            file_under(self._engine.drafters, source_of(self._history, chat.id))
             return self._engine
         if chat.id != self._chat:
             names = [drafter.name for drafter in self._engine.drafters]
@@ -52,9 +54,12 @@ class Seclusion:
         """
         dense = self._engine.stores.dense
         if engine is self._engine and dense is not None and redact(text)[1]:
-            dense.ask(lambda book: book.forget(source_of(chat)))
+            dense.ask(lambda book: book.forget(source_of(self._history, chat)))
 
 
-def source_of(chat: int) -> str:
-    """What a chat's words are filed under in stores that are not made from the corpus."""
-    return f"{CHAT}{chat}"
+def source_of(history: str, chat: int) -> str:
+    """What a chat's words are filed under in stores that are not made from the corpus.
+
+    With the history's name: after a damaged one was set aside, the next counts from 1 again.
+    """
+    return f"{CHAT}{history}:{chat}"

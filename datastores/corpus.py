@@ -19,7 +19,8 @@ from datastores.redaction import redact
 from datastores.tokens import unpack
 
 _MESSAGE = b"message "
-"""Begins the key of a message; a text's key is its digest, which is longer than any of these."""
+"""Begins the key of a message, which goes on with its history's name and its number: the histories
+before and after one that was set aside have the same numbers. A text's key is its digest."""
 
 _SAID = """
     SELECT messages.id FROM messages JOIN chats ON chats.id = messages.chat
@@ -61,6 +62,7 @@ class Corpus:
     def __init__(self, library: Library, history: History) -> None:
         self._library = library
         self._history = history
+        self._prefix = _MESSAGE + history.name.encode() + b" "
 
     def difference(self, known: Iterable[bytes]) -> Difference:
         """What has to be done to what holds `known`, so that it holds all of this and no more."""
@@ -71,7 +73,8 @@ class Corpus:
     def read(self, key: bytes) -> tuple[Passage, ...]:
         """The passages under one key; none if it went meanwhile."""
         if is_message(key):
-            return self._message(int(key.removeprefix(_MESSAGE)))
+            own = key.startswith(self._prefix)
+            return self._message(int(key.removeprefix(self._prefix))) if own else ()
         return tuple(Passage(part.kind, part.role, part.text) for part in self._library.read(key))
 
     def imports(self) -> tuple[int, int]:
@@ -99,10 +102,10 @@ class Corpus:
         unfinished = "SELECT min(id) AS first FROM messages WHERE id > ? AND finish = ''"
         first = store.rows(unfinished, (message,))[0]["first"]
         after = first - 1 if first is not None else max(message, self.last_message())
-        return [_key(row["id"]) for row in rows], after
+        return [self._key(row["id"]) for row in rows], after
 
     def _messages(self) -> list[bytes]:
-        return [_key(row["id"]) for row in self._history.store.rows(_SAID)]
+        return [self._key(row["id"]) for row in self._history.store.rows(_SAID)]
 
     def _message(self, message: int) -> tuple[Passage, ...]:
         """One message. With a secret in it its tokens are of no use: they spell it."""
@@ -115,14 +118,13 @@ class Corpus:
             return (Passage(CHATS, row["role"], text, tokens, row["tokenizer"]),)
         return ()
 
+    def _key(self, message: int) -> bytes:
+        return self._prefix + b"%d" % message
+
 
 def is_message(key: bytes) -> bool:
     """Whether the text under `key` is a message of a chat, not a text of the library."""
     return key.startswith(_MESSAGE)
-
-
-def _key(message: int) -> bytes:
-    return _MESSAGE + b"%d" % message
 
 
 def _version(store: Store) -> tuple[int, int]:

@@ -39,10 +39,14 @@ class History:
 
     Every method raises StoreError where the file cannot be read or written, and InputError for an
     id that does not exist (any more).
+
+    Attributes:
+        name: twelve letters and digits that no other history has.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.name = str(store.rows("SELECT name FROM history")[0]["name"])
 
     @classmethod
     def open(cls, path: Path) -> History:

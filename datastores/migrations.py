@@ -99,7 +99,17 @@ def _presets_and_erasures(db: Database) -> None:
     )
 
 
-HISTORY = (_chats_and_messages, _full_text, _presets_and_erasures)
+def _name(db: Database) -> None:
+    # Ids count from 1 in every history: who keeps something by them needs to know which one it was.
+    db.executescript(
+        """
+        CREATE TABLE history (name TEXT NOT NULL);
+        INSERT INTO history VALUES (lower(hex(randomblob(6))));
+        """
+    )
+
+
+HISTORY = (_chats_and_messages, _full_text, _presets_and_erasures, _name)
 """Version n of the history is what the first n of these make."""
 
 WORD_INDEXES = ("chats_text", "messages_text")

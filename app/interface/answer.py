@@ -6,7 +6,7 @@ which cleans it. Knows no widgets, no chats, no disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.segment import Segment
 from rich.text import Text
@@ -17,6 +17,7 @@ from app.interface.markdown import Flow
 from app.interface.reasoning import Parts, split
 from app.interface.rows import Frame, Row, rows_of
 from app.interface.tint import tinted
+from app.provenance import pieces_of
 from app.sanitise import clean
 
 GROWING = ""
@@ -47,7 +48,14 @@ class Answer:
         fold_row: the row that folds and unfolds the reasoning; None where there is none.
     """
 
-    def __init__(self, text: str = "", finish: str = GROWING, message: int | None = None) -> None:
+    def __init__(
+        self,
+        text: str = "",
+        finish: str = GROWING,
+        message: int | None = None,
+        runs: Sequence[object] = (),
+    ) -> None:
+        """`runs` tell who drafted which part of a stored text (`app.provenance`)."""
         self.message = message
         self.version = ""
         self.finish = finish
@@ -57,6 +65,7 @@ class Answer:
         self.fold_row: int | None = None
         self._text = clean(text)
         self._pieces: list[Piece] = []
+        self._stored = text, runs
         self._frame: Frame | None = None
         self._flow: Flow | None = None
         self._flowed = ""
@@ -112,7 +121,9 @@ class Answer:
         return f"{mark} thinking… {size}" if parts.thinking else f"{mark} thought for {size}"
 
     def _thought_pieces(self, parts: Parts) -> int:
-        """How many pieces came before the answer proper; 0 for a stored text, which has none."""
+        """How many tokens came before the answer proper; 0 for a stored text, kept by runs."""
+        if self._stored[0]:
+            return 0
         left = len(self._text) - len(parts.answer)
         for count, piece in enumerate(self._pieces):
             if left <= 0:
@@ -121,11 +132,19 @@ class Answer:
         return len(self._pieces)
 
     def _body(self, parts: Parts, frame: Frame) -> list[Row]:
-        if frame.tinted and self._pieces:
+        if frame.tinted and self._drafted():
             skipped = len(self._text) - len(parts.answer) if parts.thought else 0
             text = tinted(self._pieces, skipped, frame.look)
             return rows_of(frame.look.lines(text, frame.width))
         return self._flowing(parts.answer, frame)
+
+    def _drafted(self) -> bool:
+        """Whether it is known who drafted what; a stored text is only taken apart for this."""
+        if not self._pieces:
+            self._pieces = [
+                Piece(clean(piece.text), piece.source) for piece in pieces_of(*self._stored)
+            ]
+        return bool(self._pieces)
 
     def _flowing(self, text: str, frame: Frame) -> list[Row]:
         """The answer as Markdown; blocks that stand keep their rows."""

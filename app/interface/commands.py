@@ -42,7 +42,7 @@ COMMANDS = (
     Command(
         "tint",
         "Colour words by source",
-        "Tint each word of this session's answers by where it came from",
+        "Tint each word of the answers by where it came from",
         "tint",
         "f3",
     ),

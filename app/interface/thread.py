@@ -9,6 +9,7 @@ from app.interface.answer import Answer
 from app.interface.entries import Entry, Greeting, Question
 from app.interface.keys import Keys
 from app.interface.talk import Turn
+from app.provenance import KEPT_AS
 from datastores.history import History
 from datastores.records import ASSISTANT, STREAMING, USER, Message
 
@@ -115,7 +116,8 @@ def _entry(message: Message, thread: Thread) -> Entry | None:
         entry = Question(message.content, message.id)
     elif message.role == ASSISTANT:
         finish = ELSEWHERE if message.finish == STREAMING else message.finish
-        entry = Answer(message.content, finish, message.id)
+        runs = message.statistics.get(KEPT_AS)
+        entry = Answer(message.content, finish, message.id, runs if isinstance(runs, list) else ())
     else:
         return None
     entry.version = thread.place(message.id)

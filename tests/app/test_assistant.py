@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.assistant import Assistant, title_of
-from app.events import Dropped, Event, Finished, Prefilling, Wrote
+from app.assistant import Assistant
+from app.events import Dropped, Event, Finished, Piece, Prefilling, Wrote
+from app.provenance import KEPT_AS, pieces_of
+from app.titles import title
 from datastores.errors import ContextOverflowError, InputError
 from datastores.history import History
 from engines.sampler import Sampling
@@ -37,17 +39,17 @@ def finished(events: list[Event]) -> Finished:
 def test_an_answer_is_yielded_and_stored_alike(tmp_path: Path, history: History) -> None:
     assistant = Assistant(scripted_engine(tmp_path), history)
     chat = history.create_chat()
-    events = list(assistant.answer(chat.id, None, "hello there"))
+    events = list(assistant.answer(chat.id, None, "sing sea shanties"))
     question, answer = history.thread(chat.id)
     end = finished(events)
-    assert question.content == "hello there"
+    assert question.content == "sing sea shanties"
     assert answer.content == text_of(events) != ""
     assert answer.finish == end.finish
     assert len(answer.tokens) == end.statistics.tokens
     assert answer.statistics["target_calls"] == end.statistics.target_calls
     assert answer.statistics["seed"] == end.seed
     assert isinstance(events[0], Prefilling)
-    assert history.chat(chat.id).title == "hello there"
+    assert history.chat(chat.id).title == "sing sea shanties"
 
 
 def test_drafting_changes_neither_text_nor_tokens(tmp_path: Path, history: History) -> None:
@@ -225,9 +227,36 @@ def test_figures_add_up(tmp_path: Path, history: History) -> None:
     assert 0 < statistics.acceptance_rate <= 1
 
 
-def test_titles() -> None:
-    assert title_of("\n\n  first line \nsecond") == "first line"
-    assert title_of("x" * 100) == "x" * 59 + "…"
+def test_a_chat_is_entitled_by_its_first_exchange_and_by_the_person(
+    tmp_path: Path, history: History
+) -> None:
+    assistant = Assistant(scripted_engine(tmp_path), history)
+    first, second = history.create_chat().id, history.create_chat().id
+    for _ in assistant.answer(first, None, "hi!"):
+        assert history.chat(first).title == "hi"
+    for _ in assistant.answer(second, None, "hi!"):
+        history.rename(second, "mine")
+    said = history.thread(first)[-1].content
+    assert history.chat(first).title == title("hi!", said) != "hi"
+    assert history.chat(second).title == "mine"
+    list(assistant.answer(first, history.chat(first).active, "What is a walrus tusk?"))
+    assert history.chat(first).title == title("hi!", said)
+
+
+def test_who_drafted_what_is_kept_with_the_answer(tmp_path: Path, history: History) -> None:
+    assistant = Assistant(scripted_engine(tmp_path, draft_tokens=8), history)
+    chat = history.create_chat().id
+    shown: list[Piece] = []
+    for question in ("one", "two"):
+        shown.clear()
+        for event in assistant.answer(chat, history.chat(chat).active, question):
+            shown += event.pieces if isinstance(event, Wrote) else ()
+    answer = history.thread(chat)[-1]
+    kept = pieces_of(answer.content, answer.statistics[KEPT_AS])  # type: ignore[arg-type]
+    assert {piece.source for piece in kept} > {0}
+    assert [(letter, piece.source) for piece in kept for letter in piece.text] == [
+        (letter, piece.source) for piece in shown for letter in piece.text
+    ]
 
 
 def test_an_answer_given_again_is_drawn_unless_greed_was_chosen(

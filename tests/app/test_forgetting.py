@@ -57,7 +57,7 @@ def _chats(history: History, locations: Locations) -> tuple[int, int]:
     for model in ("one", "two"):
         with closing(DenseStore.open(locations.states / f"{model}.db", model, 4)) as dense:
             for chat, text in ((gone, SENTENCE), (kept, "abc" * 20)):
-                document = dense.create_document(source_of(chat))
+                document = dense.create_document(source_of(history.name, chat))
                 dense.write([Written(document, 0, VOCABULARIES[0].encode(text))])
     return gone, kept
 
@@ -124,7 +124,7 @@ def test_a_loaded_engine_forgets_as_well(
     asked: list[object] = []
     with closing(DenseStore.open(tmp_path / "one.db", "one", 4)) as store:
         keeper = DenseKeeper(store, 64)
-        keeper.begin(source_of(1), [1, 2, 3])
+        keeper.begin(source_of(history.name, 1), [1, 2, 3])
         engine.stores.dense = keeper
         delete_chat(history, locations, 1, engine)
         keeper.ask(lambda book: asked.extend(book.backlog()))

@@ -88,6 +88,27 @@ def test_the_difference_is_what_to_add_and_to_remove(
     assert difference.gone == (b"message 99",)
 
 
+def test_keys_of_a_history_that_was_set_aside_are_none_of_the_next(
+    corpus: Corpus, library: Library, history: History, tmp_path: Path
+) -> None:
+    history.add_message(history.create_chat().id, None, "user", "before")
+    (before,) = corpus.difference(()).added
+    with closing(History.open(tmp_path / "next.db")) as following:
+        message = following.add_message(following.create_chat().id, None, "user", "after")
+        assert message.id == 1
+        after = Corpus(library, following)
+        difference = after.difference([before])
+        assert difference.gone == (before,)
+        assert [after.read(key)[0].text for key in difference.added] == ["after"]
+        assert after.read(before) == ()
+
+
+def test_a_history_keeps_its_name(history: History) -> None:
+    with closing(history.beside()) as beside:
+        assert beside.name == history.name
+    assert len(history.name) == 12
+
+
 def test_changes_of_the_library_are_told_whoever_makes_them(
     corpus: Corpus, library: Library, history: History
 ) -> None:

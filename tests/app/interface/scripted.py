@@ -14,6 +14,7 @@ from threading import Event as Flag
 import numpy as np
 
 from app.events import Dropped, Event, Finished, Piece, Prefilling, Wrote
+from app.provenance import KEPT_AS, Provenance
 from app.statistics import Statistics
 from datastores.errors import SpecchatError
 from datastores.history import History
@@ -88,16 +89,17 @@ class ScriptedAssistant:
         if script.fails is not None and not script.passes:
             raise script.fails
         answer = self.history.add_message(chat, question, ASSISTANT, "", finish="")
-        said, finish = "", "interrupted"
+        said, finish, provenance = "", "interrupted", Provenance()
         try:
             for event in events_of(script, self._stop):
                 if isinstance(event, Wrote):
                     said += "".join(piece.text for piece in event.pieces)
+                    provenance.append(event.pieces)
                 if isinstance(event, Finished):
                     finish = event.finish
                 yield event
         finally:
-            self.history.extend_message(answer.id, said, [], {}, finish)
+            self.history.extend_message(answer.id, said, [], {KEPT_AS: provenance.runs()}, finish)
 
 
 def events_of(script: Script, stop: Flag) -> Iterator[Event]:
