@@ -25,7 +25,7 @@ from app.importing.limits import (
     mebibytes,
 )
 from app.importing.material import Flaw, Material
-from app.importing.walk import stored
+from app.importing.walk import BESIDE_CHATS, CONVERSATIONS, stored
 from datastores.errors import InputError
 
 Members = Iterator[Material | Flaw]
@@ -35,9 +35,6 @@ _PACKED = (".epub", "")
 parts that are none."""
 
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-_CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json")
-"""What an export of ChatGPT or Claude keeps its chats in; the rest repeats or describes them."""
-
 _BOMB = f"archive bomb: unpacks to over {ARCHIVE_RATIO} times its size"
 _BROKEN = "damaged or truncated archive"
 
@@ -62,7 +59,7 @@ def zip_members(archive: Material) -> Members:
         conversations = [info for info in infos if _is_conversations(info.filename)]
         for info in infos:
             if conversations and info not in conversations:
-                yield _flaw(archive, info.filename, "beside the chats of an export")
+                yield _flaw(archive, info.filename, BESIDE_CHATS)
             elif info.flag_bits & 1:
                 yield _flaw(archive, info.filename, "encrypted")
             else:
@@ -134,7 +131,7 @@ def _unfit(name: str, size: int) -> str:
 
 
 def _is_conversations(name: str) -> bool:
-    return bool(_CONVERSATIONS.fullmatch(PurePosixPath(name).name))
+    return bool(CONVERSATIONS.fullmatch(PurePosixPath(name).name))
 
 
 def _within(archive: Material, name: str) -> str:

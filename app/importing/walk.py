@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,6 +41,25 @@ SECRET_NAMES = (
     "*.keystore",
 )
 """Files made to hold secrets, in shapes no pattern knows."""
+
+CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json")
+"""What an export of ChatGPT or Claude keeps its chats in."""
+
+BESIDE_CHATS = "beside the chats of an export"
+EXPORTED = frozenset(
+    {
+        "chat.html",
+        "user.json",
+        "users.json",
+        "user_settings.json",
+        "export_manifest.json",
+        "memories.json",
+        "message_feedback.json",
+        "model_comparisons.json",
+        "shared_conversations.json",
+    }
+)
+"""What lies beside them where it was unpacked: the same again, or about the person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +109,11 @@ def _folder(source: str, root: Path, own: frozenset[Path]) -> Iterator[Found | F
             yield Flaw(_name(folder, root), unreadable(error))
             continue
         below = []
+        exported = any(CONVERSATIONS.fullmatch(entry.name) for entry in entries)
         for entry in entries:
             reason = _reason(entry, rules, own)
+            if exported and entry.name in EXPORTED:
+                reason = BESIDE_CHATS
             if reason:
                 yield Flaw(_name(Path(entry.path), root), reason)
             elif entry.is_dir(follow_symlinks=False):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import DONE, FAILED, INTERRUPTED, run
+from tests.datastores.dump import rows_of
 
 SENTENCE = "The walrus keeps seventeen brass telescopes."
 
@@ -149,6 +150,23 @@ def test_forget_leaves_no_byte_in_any_file(
             assert bytes(folder) not in content, file
     specchat("sources")
     assert capsys.readouterr().out.startswith(f"{kept}  (1 document, ")
+
+
+def test_import_forget_import_is_import(specchat: Specchat, folder: Path, data: Path) -> None:
+    def rows() -> dict[str, object]:
+        return {file.name: rows_of(file) for file in data.rglob("*.db")}
+
+    kept = folder.parent / "kept.md"
+    kept.write_text("Penguins keep umbrellas, and penguins keep them dry.")
+    specchat("import", kept)
+    never = rows()
+    assert {"library.db", "tokens.db", "crest.db"} <= never.keys()
+    specchat("import", folder)
+    once = rows()
+    specchat("forget", folder)
+    assert rows() == never
+    specchat("import", folder)
+    assert rows() == once != never
 
 
 def test_forget_takes_the_path_as_it_was_typed(

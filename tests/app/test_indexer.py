@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from app.indexer import Indexer, catch_up, start_child
+from app.forgetting import forget_source
+from app.indexer import GAVE_WAY, Indexer, catch_up, start_child
 from app.locations import Locations, locate
-from app.projection import crest_path, opened
+from app.projection import Projection, crest_path, opened
+from datastores.corpus import Corpus
 from datastores.crest_reader import CrestReader
 from datastores.documents import NOTES, Document, Part, Put
+from datastores.errors import SpecchatError
 from datastores.history import History
 from datastores.library import Library
 from engines.llama.tokenizer import load_vocabulary
@@ -121,9 +124,52 @@ def test_a_process_that_fails_is_told_of(
 ) -> None:
     _import(library, "walrus")
     failing = Indexer(places, tmp_path / "no.gguf", vocabulary, BUDGET)
+    told: list[SpecchatError | None] = []
+    failing._tell = lambda _, trouble: told.append(trouble)
     failing.start()
-    _wait_until(lambda: failing.trouble is not None)
+    _wait_until(lambda: any(told))
     failing.close()
+    assert "texts could not be made ready for drafting: " in str(told[0])
+    assert "no.gguf" in str(told[0])
+    assert "\n" not in str(told[0])
+
+
+def test_what_is_being_imported_is_indexed_when_it_is_quiet(
+    indexer: Indexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([0, 1, 2, 3])
+    seen: list[int] = []
+    asked: list[int] = []
+
+    def imports(_: Corpus) -> tuple[int, int]:
+        seen.append(next(looks, 3))
+        return seen[-1], 0
+
+    def is_due(_: Projection) -> bool:
+        asked.append(seen[-1])
+        return False
+
+    monkeypatch.setattr(Corpus, "imports", imports)
+    monkeypatch.setattr(Projection, "is_due", is_due)
+    indexer.start()
+    _wait_until(lambda: len(seen) > 8)
+    assert asked == [3]
+
+
+def test_whoever_indexes_gives_way_to_whoever_forgets(
+    places: Locations, vocabulary: LlamaVocabulary, library: Library, history: History
+) -> None:
+    for number in range(12):
+        words = "".join(f"word{number}x{place} " for place in range(90_000))
+        _import(library, words, source=f"/{number}")
+    with start_child(places, MODEL, BUDGET, output=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline()
+        forget_source(library, history, places, "/0")
+        assert child.wait() == GAVE_WAY
+    for file in places.data.rglob("*.db*"):
+        assert b"word0x1 " not in file.read_bytes()
+    assert len(library.sources()) == 11
 
 
 def test_a_command_learns_what_was_said_and_leaves_the_rest_to_a_process(

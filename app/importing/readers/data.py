@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from io import BytesIO
 
@@ -10,10 +9,9 @@ from app.importing.encoding import decode
 from app.importing.limits import DATA_BYTES
 from app.importing.material import Material, Outcome, Reader
 from app.importing.records import LINES, require_shallow
+from app.importing.walk import CONVERSATIONS
 from datastores.documents import CODE, Document, Part
 from datastores.errors import InputError
-
-_EXPORT = re.compile(r"conversations(-\d+)?\.json")
 
 
 def _claims(material: Material) -> bool:
@@ -21,7 +19,7 @@ def _claims(material: Material) -> bool:
 
 
 def _read(material: Material) -> Iterator[Outcome]:
-    if _EXPORT.fullmatch(material.filename):
+    if CONVERSATIONS.fullmatch(material.filename):
         raise InputError("no export of chats in a known form, or a damaged one")
     content = material.read(DATA_BYTES)
     require_shallow(BytesIO(content))

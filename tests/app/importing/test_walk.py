@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.importing.material import Flaw
-from app.importing.walk import Found, walk
+from app.importing.walk import BESIDE_CHATS, Found, walk
 
 
 def _walked(path: Path, own: frozenset[Path] = frozenset()) -> tuple[list[str], dict[str, str]]:
@@ -141,6 +141,14 @@ def test_what_is_no_text_by_its_nature_is_named(folder: Path) -> None:
         "empty": "empty",
         "pipe": "not a regular file",
     }
+
+
+def test_an_unpacked_export_is_its_conversations_only(folder: Path) -> None:
+    _fill(folder, "export/conversations-000.json", "export/user.json", "export/chat.html")
+    _fill(folder, "export/picture.md", "user.json")
+    found, skipped = _walked(folder)
+    assert found == ["user.json", "export/conversations-000.json", "export/picture.md"]
+    assert skipped == dict.fromkeys(["export/chat.html", "export/user.json"], BESIDE_CHATS)
 
 
 def test_specchat_s_own_directories_are_left_out(folder: Path) -> None:
