@@ -112,6 +112,7 @@ def _line(event: Event) -> str:
     left = event.seconds_left
     parts = [
         f"{event.files:,} of {amount(event.total_files, 'file')}",
+        amount(event.documents, "document"),
         f"{event.rate / 1e6:.1f} MB/s",
         *([] if left is None else [f"{duration(left)} left"]),
         event.name,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import DONE, FAILED, INTERRUPTED, run
+from app.importing.noted import note_imports
 from tests.datastores.dump import rows_of
 
 SENTENCE = "The walrus keeps seventeen brass telescopes."
@@ -133,6 +134,17 @@ def test_sources_lists_what_was_imported(
     assert source["path"] == str(folder)
     assert source["kinds"] == ["notes"]
     assert source["whole"] is True
+    assert source["imported"] > 0
+
+
+def test_sources_name_what_was_stopped(
+    specchat: Specchat, folder: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    specchat("import", folder)
+    note_imports(data / "imported.json", [str(folder)], whole=False)
+    capsys.readouterr()
+    specchat("sources")
+    assert "stopped half-way: import it again" in capsys.readouterr().out
 
 
 def test_forget_leaves_no_byte_in_any_file(

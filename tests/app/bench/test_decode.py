@@ -21,7 +21,7 @@ CHATS = [Workload("a", ("one", "two")), Workload("b", ("three",)), Workload("c",
 FIELDS = {
     "drafters", "chats", "tokens", "target_calls", "drafted", "accepted", "tokens_per_call",
     "acceptance_rate", "mean_acceptance_rate", "seconds", "speedup", "overhead_ms_per_call",
-    "identical", "largest_fork_gap", "by_drafter",
+    "identical", "largest_fork_gap", "by_drafter", "history", "shape", "draft_length",
 }  # fmt: skip
 
 
@@ -74,8 +74,8 @@ def test_a_fork_is_reported_with_the_gap_it_had(tmp_path: Path) -> None:
 
 def test_speedup_is_the_median_of_paired_ratios(tmp_path: Path) -> None:
     engine = scripted_engine(tmp_path)
-    plain = Row("none", engine, [[answer((1, 2), seconds)] for seconds in (2.0, 4.0, 9.0)])
-    fast = Row("all", engine, [[answer((1, 2), seconds)] for seconds in (1.0, 1.0, 9.0)])
+    plain = Row("none", engine, chats=[[answer((1, 2), took)] for took in (2.0, 4.0, 9.0)])
+    fast = Row("all", engine, chats=[[answer((1, 2), took)] for took in (1.0, 1.0, 9.0)])
     assert speedup(fast, plain) == 2.0
 
 

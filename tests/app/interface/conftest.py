@@ -22,10 +22,10 @@ from datastores.history import History
 from engines.sources import CHATS, PROMPT, RECYCLE
 from tests.app.interface.imports_scripted import ScriptedImport
 from tests.app.interface.scripted import Script, ScriptedAssistant, passes_of
-from tests.app.models.conftest import home
+from tests.app.models.conftest import home, hub, others
 
-__all__ = ["home"]
-"""A fixture for every test: what models are on this machine must not be seen."""
+__all__ = ["home", "hub", "others"]
+"""Fixtures: `home` for every test, since what models are on this machine must not be seen."""
 
 ANSWER = """You can **copy a directory** with everything in it:
 
@@ -53,6 +53,8 @@ class Stage:
         refused: raised instead of loading the model at that path.
         opened: the paths of all models that were to be loaded; None for the first one.
         closed: the names of those that were closed again.
+        first: whether this is the first launch.
+        hint: what is to be known of the first model.
         keys: other keys, by name.
     """
 
@@ -65,12 +67,14 @@ class Stage:
     refused: dict[str, SpecchatError] = field(default_factory=dict)
     opened: list[str | None] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
+    first: bool = False
+    hint: str = "It knows commands."
 
     def __post_init__(self) -> None:
         self.assistant = ScriptedAssistant(self.history, self.scripts)
         self.locations = locate(self.history.store.path.parent)
-        # As after the first launch, at which more is said.
-        self.locations.offered.touch()
+        if not self.first:
+            self.locations.offered.touch()
         keys = Keys(SCOPES, self.keys)
         self.app = Specchat(self.history, self.locations, self._open, self.theme, keys=keys)
 
@@ -87,7 +91,7 @@ class Stage:
             raise self.refused[choice]
         path = Path(choice) if choice is not None else embedded()
         name = path.stem if path != embedded() else "small helper"
-        hint = "It knows commands." if path == embedded() else ""
+        hint = self.hint if path == embedded() else ""
         return Model(name, hint, self.assistant, lambda: self.closed.append(name), None, path)
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import huggingface_hub
 import pytest
+from huggingface_hub import constants
 
 from app.locations import VARIABLE, Elsewhere, Locations, elsewhere, locate
+from app.models import pulling
+from tests.app.models.hub import FILES, Hub
 
 
 @pytest.fixture(autouse=True)
@@ -33,3 +38,23 @@ def others() -> Elsewhere:
 def locations(tmp_path: Path) -> Locations:
     """specchat's own places."""
     return locate(tmp_path / "specchat")
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub with a few repositories, which huggingface_hub takes for the real one."""
+    served = Hub(dict(FILES))
+    server = served.start()
+    monkeypatch.setattr(constants, "ENDPOINT", served.url)
+    template = served.url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    for name, value in (("HF_ENDPOINT", served.url), ("HF_HUB_DISABLE_XET", "1")):
+        monkeypatch.setenv(name, value)  # for processes
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(pulling, "PAUSE", 0)
+    huggingface_hub.close_session()
+    yield served
+    huggingface_hub.close_session()
+    served.go_on.set()
+    server.shutdown()
+    server.server_close()

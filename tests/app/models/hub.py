@@ -4,11 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import re
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Event, Thread
 
+from app.models.pulling import CHUNK
+
+CONTENT = random.Random(1).randbytes(5 * CHUNK)
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+FORTY_PERCENT = 2 * CHUNK
+REPOSITORY = "org/model-GGUF"
+WANTED = f"{REPOSITORY}:Q4_K_M"
+FILES = {
+    f"{REPOSITORY}/model-Q4_K_M.gguf": CONTENT,
+    f"{REPOSITORY}/model-Q8_0-00001-of-00002.gguf": b"first",
+    f"{REPOSITORY}/model-Q8_0-00002-of-00002.gguf": b"second",
+    f"{REPOSITORY}/mmproj-F16.gguf": b"eye",
+    f"{REPOSITORY}/README.md": b"read me",
+    "org/single/single-F16.gguf": b"only",
+    "org/weights/model.safetensors": b"no gguf",
+}
 COMMIT = "c" * 40
 PIECE = 1 << 16
 
@@ -138,6 +156,12 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {**headers, "Content-Length": str(length)}.items():
             self.send_header(name, value)
         self.end_headers()
+
+
+def partial_of(cache: Path, digest: str = DIGEST, repository: str = REPOSITORY) -> Path:
+    """Where what has come of a file lies until it is whole."""
+    folder = cache / f"models--{repository.replace('/', '--')}"
+    return folder / "blobs" / f"{digest}.incomplete"
 
 
 def _lfs(content: bytes) -> dict[str, object]:

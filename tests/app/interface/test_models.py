@@ -1,0 +1,355 @@
+"""The picker of models: what it lists, and what Enter does there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event as Flag
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input, OptionList, Static
+
+from app.interface import models
+from app.interface.models import ALONE, LOOKING, NOTHING, Picker
+from app.interface.models_fetch import Fetching
+from app.interface.screen import ChatScreen
+from app.locations import Elsewhere, Locations, elsewhere
+from app.models.catalogue import Catalogue, Listed
+from app.models.describing import FoundModel
+from app.models.fetching import Fetch
+from app.models.own import EMBEDDED, embedded
+from datastores.errors import InputError
+from tests.app.interface.conftest import Stage, until
+from tests.app.interface.test_screens import Compare, ready
+from tests.app.models.gguf_files import write_gguf
+from tests.app.models.hub import CONTENT, FORTY_PERCENT, REPOSITORY, WANTED, Hub, partial_of
+
+Make = Callable[..., Stage]
+
+SIZES = [(80, 24), (160, 50)]
+ROOM = 17 * 10**9
+
+
+def model(name: str, place: str, size: float, parameters: float, **told: str) -> FoundModel:
+    return FoundModel(
+        name, place, Path(name), int(size), parameters=int(parameters), context_length=32768, **told
+    )
+
+
+HELPER = Listed(
+    FoundModel(EMBEDDED, "specchat", embedded(), 14 * 10**6, "F16", "llama", 7 * 10**6, 2048),
+    in_use=True,
+)
+LISTED = (
+    HELPER,
+    Listed(
+        model("org/small-GGUF:Q4_K_M", "Hugging Face", 1.9e9, 3.2e9, quantisation="Q4_K_M"),
+        needed=3 * 10**9,
+    ),
+    Listed(model("qwen:14b", "Ollama", 8.9e9, 14.8e9, quantisation="Q4_K_M"), needed=12 * 10**9),
+    Listed(
+        model(
+            "publisher/a-model-with-a-very-long-name-that-goes-on-GGUF:UD-Q6_K_XL",
+            "LM Studio",
+            57.9e9,
+            70.6e9,
+            quantisation="UD-Q6_K_XL",
+        ),
+        needed=61 * 10**9,
+    ),
+    Listed(model("org/eye:F16", "LM Studio", 8e8, 4e8, problem="an image projector, not a model")),
+)
+
+
+def picker(made: Stage) -> Picker:
+    screen = made.app.screen
+    assert isinstance(screen, Picker)
+    return screen
+
+
+def lines(made: Stage) -> list[str]:
+    """The first line of each row."""
+    listed = picker(made).query_one(OptionList)
+    prompts = [str(listed.get_option_at_index(row).prompt) for row in range(listed.option_count)]
+    return [" ".join(prompt.splitlines()[0].split()) for prompt in prompts]
+
+
+def fetching(made: Stage) -> Fetching:
+    return made.app.chat_screen._models._fetching
+
+
+async def open_picker(pilot: Pilot[None], made: Stage) -> None:
+    """Press F5 and wait until it has looked around."""
+    await ready(pilot, made)
+    await pilot.press("f5")
+    await until(pilot, lambda: not picker(made)._looking)
+
+
+async def type_name(pilot: Pilot[None], made: Stage, typed: str) -> None:
+    picker(made).query_one(Input).value = typed
+    await pilot.pause()
+
+
+@pytest.fixture
+def shelf(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets what is found, whatever is on this machine."""
+
+    def found(*listed: Listed) -> None:
+        monkeypatch.setattr(models, "catalogue", lambda *places: iter([Catalogue(listed, ROOM)]))
+
+    return found
+
+
+async def test_what_is_on_the_machine_is_listed_and_filtered(
+    stage: Make, others: Elsewhere
+) -> None:
+    for name in ("one", "two"):
+        write_gguf(others.lm_studio[0] / "org" / name / f"{name}-Q8_0.gguf")
+    made = stage()
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await open_picker(pilot, made)
+        assert lines(made) == ["embedded open", "org/one:Q8_0", "org/two:Q8_0"]
+        await pilot.press(*"q8 tw")
+        assert lines(made) == ["org/two:Q8_0"]
+        await pilot.press(*"xyz")
+        assert lines(made) == []
+        assert str(picker(made).query_one(Static).content) == NOTHING
+        await pilot.press("enter", "escape")
+        assert isinstance(made.app.screen, ChatScreen)
+    assert made.opened == [None]
+
+
+async def test_the_screen_is_there_while_it_looks(
+    stage: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Flag()
+
+    def slow(locations: Locations, in_use: Path) -> Iterator[Catalogue]:
+        yield Catalogue(LISTED[:1], ROOM, whole=False)
+        gate.wait(30)
+        yield Catalogue(LISTED, ROOM)
+
+    monkeypatch.setattr(models, "catalogue", slow)
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await pilot.press("f5")
+        await until(pilot, lambda: lines(made) == ["embedded open"])
+        await pilot.press(*"eye")
+        assert str(picker(made).query_one(Static).content) == LOOKING
+        gate.set()
+        await until(pilot, lambda: not picker(made)._looking)
+        assert lines(made) == ["org/eye:F16 cannot be used"]
+
+
+async def test_a_machine_without_models_tells_how_to_fetch_one(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await open_picker(pilot, made)
+        assert lines(made) == ["embedded open"]
+        assert str(picker(made).query_one(Static).content) == ALONE
+
+
+async def test_what_does_not_fit_says_why(stage: Make, shelf: Callable[..., None]) -> None:
+    shelf(*LISTED)
+    made = stage()
+    async with made.app.run_test(size=(120, 40)) as pilot:
+        await open_picker(pilot, made)
+        row = picker(made).query_one(OptionList).get_option_at_index(3).prompt
+        assert "does not fit\nneeds 61.0 GB of memory, 17.0 GB are free" in str(row)
+
+
+async def test_enter_on_what_cannot_be_used_does_nothing(
+    stage: Make, shelf: Callable[..., None]
+) -> None:
+    shelf(*LISTED)
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await open_picker(pilot, made)
+        await pilot.press("up", "enter")
+        assert lines(made)[-1] == "org/eye:F16 cannot be used"
+        assert "Enter" not in str(picker(made).query_one("Vertical").border_subtitle)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(made.app.screen, ChatScreen))
+    assert made.opened == [None], "the one that is open is not loaded again"
+
+
+async def test_settings_that_are_not_understood_are_said(
+    stage: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(locations: Locations, in_use: Path) -> Iterator[Catalogue]:
+        raise InputError("config.toml: unknown setting 'x'")
+
+    monkeypatch.setattr(models, "catalogue", fails)
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await pilot.press("f5")
+        await until(pilot, lambda: made.app._notifications)
+        assert [told.message for told in made.app._notifications] == [
+            "config.toml: unknown setting 'x'"
+        ]
+
+
+async def test_a_model_is_fetched_stopped_at_40_percent_gone_on_with_and_opened(
+    stage: Make, hub: Hub
+) -> None:
+    hub.stall_at = FORTY_PERCENT
+    made = stage()
+    async with made.app.run_test(size=(100, 30)) as pilot:
+        await open_picker(pilot, made)
+        await type_name(pilot, made, REPOSITORY)
+        assert lines(made) == [f"Fetch {REPOSITORY} from Hugging Face"]
+        await pilot.press("enter")
+        await until(pilot, lambda: lines(made)[0] == f"{WANTED} fetching at 40%")
+        await pilot.press("enter")
+        await until(pilot, lambda: lines(made)[0] == f"{WANTED} stopped at 40%")
+        hub.stall_at = None
+        hub.go_on.set()
+        await pilot.press("enter")
+        await until(pilot, lambda: lines(made)[0] == "embedded open")
+        await until(pilot, lambda: picker(made)._chosen != picker(made)._rows[0])
+        assert picker(made)._chosen is not None
+    fetch = fetching(made).fetch
+    assert fetch is not None
+    assert fetch.path is not None
+    assert fetch.path.read_bytes() == CONTENT
+    assert hub.fetches() == ["bytes=0-", f"bytes={FORTY_PERCENT}-"]
+
+
+async def test_a_download_goes_on_while_the_picker_is_closed(stage: Make, hub: Hub) -> None:
+    hub.stall_at = FORTY_PERCENT
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await open_picker(pilot, made)
+        await type_name(pilot, made, WANTED)
+        await pilot.press("enter", "escape")
+        await until(pilot, hub.stalled.is_set)
+        hub.go_on.set()
+        await until(pilot, lambda: made.app._notifications)
+        assert [told.message for told in made.app._notifications] == [
+            f"{WANTED} is here: F5 opens it"
+        ]
+        await open_picker(pilot, made)
+        assert lines(made)[0] == "embedded open"
+
+
+async def test_leaving_stops_the_download_and_keeps_what_has_come(stage: Make, hub: Hub) -> None:
+    hub.stall_at = FORTY_PERCENT
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await open_picker(pilot, made)
+        await type_name(pilot, made, WANTED)
+        await pilot.press("enter")
+        begun = partial_of(elsewhere().hugging_face)
+        await until(pilot, lambda: begun.exists() and begun.stat().st_size == FORTY_PERCENT)
+    fetch = fetching(made).fetch
+    assert fetch is not None
+    assert not fetch.running
+    assert begun.read_bytes() == CONTENT[:FORTY_PERCENT]
+
+
+async def test_a_failure_stands_in_its_row_and_enter_tries_again(stage: Make, hub: Hub) -> None:
+    hub.spoil = True
+    made = stage()
+    async with made.app.run_test(size=(120, 30)) as pilot:
+        await open_picker(pilot, made)
+        await type_name(pilot, made, WANTED)
+        await pilot.press("enter")
+        await until(pilot, lambda: lines(made)[0] == f"{WANTED} failed at 100%")
+        row = picker(made).query_one(OptionList).get_option_at_index(0).prompt
+        assert "arrived damaged, its checksum differs: pull it again" in str(row)
+        hub.spoil = False
+        await pilot.press("enter")
+        await until(pilot, lambda: lines(made)[0] == "embedded open")
+    fetch = fetching(made).fetch
+    assert fetch is not None
+    assert fetch.path is not None
+
+
+async def test_another_download_takes_the_place_of_the_one_at_hand(stage: Make, hub: Hub) -> None:
+    hub.stall_at = FORTY_PERCENT
+    made = stage()
+    async with made.app.run_test(size=(100, 30)) as pilot:
+        await open_picker(pilot, made)
+        await type_name(pilot, made, WANTED)
+        await pilot.press("enter")
+        await until(pilot, hub.stalled.is_set)
+        await type_name(pilot, made, "org/single")
+        last = picker(made).query_one(OptionList).get_option_at_index(1).prompt
+        assert "the other download stops" in str(last)
+        await pilot.press("enter")
+        await until(pilot, lambda: fetching(made).fetch.path)  # type: ignore[union-attr]
+    assert partial_of(elsewhere().hugging_face).read_bytes() == CONTENT[:FORTY_PERCENT]
+
+
+def opened(made: Stage, typed: str = "") -> Callable[[Pilot[None]], object]:
+    """Open the picker, in front of the picture."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        await open_picker(pilot, made)
+        if typed:
+            await type_name(pilot, made, typed)
+
+    return act
+
+
+def download(**told: object) -> Fetch:
+    fetch = Fetch(REPOSITORY, WANTED, done=1_200_000_000, total=2_900_000_000)
+    for name, value in told.items():
+        setattr(fetch, name, value)
+    return fetch
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_list(
+    stage: Make, shelf: Callable[..., None], snap_compare: Compare, size: tuple[int, int]
+) -> None:
+    shelf(*LISTED)
+    made = stage()
+    assert snap_compare(made.app, terminal_size=size, run_before=opened(made))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_but_the_embedded_model(
+    stage: Make, shelf: Callable[..., None], snap_compare: Compare, size: tuple[int, int]
+) -> None:
+    shelf(HELPER)
+    made = stage()
+    assert snap_compare(made.app, terminal_size=size, run_before=opened(made))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_naming_one_to_fetch(
+    stage: Make, shelf: Callable[..., None], snap_compare: Compare, size: tuple[int, int]
+) -> None:
+    shelf(*LISTED)
+    made = stage()
+    assert snap_compare(made.app, terminal_size=size, run_before=opened(made, "org/small-GGUF"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_pulling(
+    stage: Make, shelf: Callable[..., None], snap_compare: Compare, size: tuple[int, int]
+) -> None:
+    shelf(*LISTED)
+    made = stage()
+    fetch = download(running=True)
+    fetch.take({"done": 1_150_000_000}, 0.0)
+    fetch.take({"done": 1_200_000_000}, 4.0)
+    fetching(made).fetch = fetch
+    assert snap_compare(made.app, terminal_size=size, run_before=opened(made))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_pull_that_failed(
+    stage: Make, shelf: Callable[..., None], snap_compare: Compare, size: tuple[int, int]
+) -> None:
+    shelf(*LISTED)
+    made = stage()
+    fetching(made).fetch = download(
+        failure="the connection broke off after 1.20 of 2.90 GB (timed out): pull it again to go on"
+        " from there"
+    )
+    assert snap_compare(made.app, terminal_size=size, run_before=opened(made))

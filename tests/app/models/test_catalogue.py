@@ -1,0 +1,110 @@
+"""All models with what a person wants to know before choosing one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.locations import Elsewhere, Locations
+from app.models import catalogue as module
+from app.models.catalogue import Catalogue, Listed, catalogue
+from app.models.memory import given_back, need_of
+from app.models.own import embedded
+from datastores.errors import InputError, ModelError
+from tests.app.models.gguf_files import write_gguf
+
+ROOM = 10**9
+CONTEXT = 8192
+
+
+@pytest.fixture(autouse=True)
+def free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So much memory is free on every machine."""
+    monkeypatch.setattr(module, "available", lambda: ROOM)
+
+
+def _whole(locations: Locations, in_use: Path | None) -> Catalogue:
+    *_, last = catalogue(locations, in_use)
+    return last
+
+
+def _names(locations: Locations, in_use: Path | None) -> list[str]:
+    return [listed.model.name for listed in _whole(locations, in_use).models]
+
+
+def test_the_one_in_use_comes_first_and_what_cannot_be_used_last(
+    locations: Locations, others: Elsewhere
+) -> None:
+    folder = others.lm_studio[0]
+    write_gguf(folder / "org" / "a" / "a.gguf", kind="mmproj")
+    used = write_gguf(folder / "org" / "z" / "z.gguf")
+    assert _names(locations, used) == ["org/z:z", "embedded", "org/a:a"]
+    assert [listed.in_use for listed in _whole(locations, used).models] == [True, False, False]
+    assert _names(locations, None) == ["embedded", "org/z:z", "org/a:a"]
+
+
+def test_the_one_in_use_is_listed_before_the_others_are_looked_at(
+    locations: Locations, others: Elsewhere
+) -> None:
+    used = write_gguf(others.lm_studio[0] / "org" / "z" / "z.gguf")
+    steps = list(catalogue(locations, used))
+    assert [len(step.models) for step in steps] == [1, 2]
+    assert [step.whole for step in steps] == [False, True]
+    assert steps[0].models[0].in_use
+
+
+def test_a_file_that_lies_elsewhere_is_listed_while_it_is_in_use(
+    locations: Locations, tmp_path: Path
+) -> None:
+    path = write_gguf(tmp_path / "mine.gguf")
+    assert _names(locations, path) == [str(path), "embedded"]
+    path.unlink()
+    assert _names(locations, path) == ["embedded"]
+
+
+def test_what_closing_the_one_in_use_gives_back_counts_as_free(locations: Locations) -> None:
+    found = _whole(locations, embedded())
+    need, context = need_of(embedded(), CONTEXT)
+    assert found.room == ROOM + need.fixed + need.token * context
+    assert given_back(embedded(), CONTEXT) == need.total(context) - embedded().stat().st_size
+    assert _whole(locations, None).room == ROOM
+
+
+def test_what_does_not_fit_is_listed_with_what_it_needs(
+    locations: Locations, others: Elsewhere
+) -> None:
+    small = write_gguf(others.lm_studio[0] / "org" / "small" / "small.gguf")
+    large = write_gguf(
+        others.lm_studio[0] / "org" / "wide" / "wide.gguf", attention__key_length=1 << 20
+    )
+    found = _whole(locations, None)
+    fits = {listed.model.path: listed.fits(found.room) for listed in found.models}
+    assert (fits[small], fits[large]) == (True, False)
+    needed = {listed.model.path: listed.needed for listed in found.models}
+    need, context = need_of(large, CONTEXT)
+    assert needed[large] == need.total(context) > ROOM
+
+
+def test_the_one_in_use_fits_whatever_is_free(locations: Locations) -> None:
+    (listed,) = _whole(locations, embedded()).models
+    assert listed.fits(0)
+    assert not Listed(listed.model, listed.needed).fits(0)
+
+
+def test_one_that_is_taken_away_meanwhile_is_said(
+    locations: Locations, others: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(path: Path, context: int) -> None:
+        raise ModelError(f"{path} cannot be read: No such file or directory")
+
+    monkeypatch.setattr(module, "need_of", gone)
+    (listed,) = _whole(locations, None).models
+    assert listed.model.problem.endswith("No such file or directory")
+
+
+def test_settings_that_are_not_understood_are_said(locations: Locations) -> None:
+    locations.create()
+    locations.settings.write_text("nonsense = 1")
+    with pytest.raises(InputError, match="unknown setting 'nonsense'"):
+        _whole(locations, None)
