@@ -27,10 +27,10 @@ SLICE = 0.05
 """Seconds one pass should take: how long a person may have to wait for it."""
 FIRST_ROWS = 4
 """Rows of the first pass; its time tells how many the next may have."""
+WINDOW = 1024
+"""Tokens of a long text that are read at a time: so many have to be read again after an answer."""
 BEFORE = 256
-"""Tokens that are read again before a window of a long text: what a state is to know at least."""
-LEAST_ROOM = 4 * BEFORE
-"""Cells below which a chat is driven out of the cache: reading in such windows takes too long."""
+"""Tokens that a window has in common with the one before: what a state is to know at least."""
 
 T = TypeVar("T")
 
@@ -46,6 +46,10 @@ class Reader(Protocol):
     @property
     def room(self) -> int:
         """The longest text that fits."""
+        ...
+
+    def holds(self, text: Sequence[int]) -> bool:
+        """Whether `text` is what was read, all of it, and can be gone on from."""
         ...
 
     def read(self, tokens: Sequence[int], start: int) -> Floats:
@@ -68,6 +72,9 @@ class InPlace:
     def room(self) -> int:
         return self._target.context_length
 
+    def holds(self, text: Sequence[int]) -> bool:
+        return list(self._target.tokens) == list(text)
+
     def read(self, tokens: Sequence[int], start: int) -> Floats:
         if start != len(self._target.tokens) or not start:
             self._target.rewind(start)
@@ -81,7 +88,7 @@ def reader_of(target: Target) -> Reader:
     """Beside what the cache holds, where the target can do that and there is room; else in place of
     it."""
     aside: Reader | None = getattr(target, "aside", None)
-    return aside if aside is not None and aside.room >= LEAST_ROOM else InPlace(target)
+    return aside if aside is not None and aside.room >= WINDOW else InPlace(target)
 
 
 @dataclass(slots=True)
@@ -90,10 +97,10 @@ class _Pace:
 
     rows: int = FIRST_ROWS
 
-    def observe(self, seconds: float) -> None:
-        """Twice as many rows while that stays within `SLICE`, fewer where it took longer."""
-        fitting = int(self.rows * SLICE / max(seconds, 1e-6))
-        self.rows = max(1, min(2 * self.rows, fitting))
+    def observe(self, rows: int, seconds: float) -> None:
+        """Twice as many as `rows` while that stays within `SLICE`, fewer where it took longer."""
+        fitting = int(rows * SLICE / max(seconds, 1e-6))
+        self.rows = max(1, min(2 * rows, fitting))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +129,7 @@ def encode_backlog(target: Target, keeper: DenseKeeper) -> Generator[Progress]:
         wanting = yield from _waited(
             keeper.request(partial(DenseBook.wanting, document=document)), progress
         )
-        for given in _encode(reader_of(target), keeper, wanting, pace):
+        for given in _encode(target, keeper, wanting, pace):
             progress = Progress(done, len(documents), progress.positions + given)
             yield progress
     progress = Progress(len(documents), len(documents), progress.positions)
@@ -137,25 +144,26 @@ def _waited(answer: Future[T], progress: Progress) -> Generator[Progress, None, 
     return answer.result()
 
 
-def _encode(reader: Reader, keeper: DenseKeeper, wanting: Wanting, pace: _Pace) -> Generator[int]:
+def _encode(target: Target, keeper: DenseKeeper, wanting: Wanting, pace: _Pace) -> Generator[int]:
     """Evaluate one document; yields how many wanted states each pass gave."""
     wanted = wanting.positions
     while len(wanted):
+        reader = reader_of(target)
         # The state that produced position p is that of row p - 1.
-        start = _window(int(wanted[0]) - 1, reader.room)
-        stop = min(int(wanted[-1]), start + reader.room)
-        row = start
-        while row < stop:
+        room = min(reader.room, WINDOW)
+        start = row = _window(int(wanted[0]) - 1, room)
+        stop = min(int(wanted[-1]), start + room)
+        # In between an answer may have been asked for, which takes the room of what was read.
+        while row < stop and (row == start or reader.holds(wanting.tokens[start:row])):
             end = min(stop, row + min(pace.rows, reader.max_rows))
             begun = perf_counter()
             states = reader.read(wanting.tokens[row:end], row - start)
             given = wanted[(wanted > row) & (wanted <= end)]
             if len(given):
                 keeper.encoded(wanting.document, given, states[given - 1 - row])
-            pace.observe(perf_counter() - begun)
-            row = end
+            pace.observe(end - row, perf_counter() - begun)
+            row, wanted = end, wanted[len(given) :]
             yield len(given)
-        wanted = wanted[wanted > stop]
 
 
 def _window(row: int, room: int) -> int:

@@ -14,6 +14,7 @@ from datastores.errors import ModelError
 from engines.llama import native
 from engines.llama.batch import Batch
 from engines.llama.branches import END
+from engines.llama.governor import WIDEST
 from engines.llama.views import Views
 from engines.llama.weights import Context
 from engines.target import Floats
@@ -23,26 +24,37 @@ class Aside:
     """A text that stands in the context beside what its target holds.
 
     Args:
-        rows: most tokens of one pass; the number of the spare sequence too, as sequences below
-            serve trees.
+        run: evaluates so many rows of a batch; llama.cpp's status.
         free: cells that the target leaves.
     """
 
-    def __init__(self, context: Context, rows: int, views: Views, free: Callable[[], int]) -> None:
-        self.max_rows = rows
-        self._context = context
-        self._sequence = rows
+    def __init__(
+        self,
+        context: Context,
+        views: Views,
+        run: Callable[[Batch, int], int],
+        free: Callable[[], int],
+    ) -> None:
+        # Wider passes would be a little faster, but teach the governor nothing.
+        self.max_rows = min(context.rows, WIDEST)
+        self._memory = context.memory
+        self._sequence = context.rows  # those below serve the branches of trees
         self._views = views
+        self._run = run
         self._free = free
         self._held = 0
-        self._batch = Batch(rows)
-        for row in range(rows):
-            self._batch.place(row, [rows])
+        self._batch = Batch(self.max_rows)
+        for row in range(self.max_rows):
+            self._batch.place(row, [self._sequence])
 
     @property
     def room(self) -> int:
         """The longest text that fits now."""
         return self._free()
+
+    def holds(self, text: Sequence[int]) -> bool:
+        """Whether `text`, the one read last, still stands here whole."""
+        return len(text) == self._held
 
     def read(self, tokens: Sequence[int], start: int) -> Floats:
         """Evaluate `tokens` as positions from `start` on of the text read before; 0 begins another.
@@ -59,8 +71,7 @@ class Aside:
         batch, rows = self._batch, len(tokens)
         batch.token[:rows] = tokens
         batch.position[:rows] = np.arange(start, start + rows)
-        batch.struct.n_tokens = rows
-        status = native.decode(self._context.handle, batch.struct)
+        status = self._run(batch, rows)
         if status:
             self.drop()
             raise ModelError(f"llama.cpp could not evaluate {rows} tokens (status {status})")
@@ -73,5 +84,5 @@ class Aside:
             self._cut(0)
 
     def _cut(self, length: int) -> None:
-        native.seq_rm(self._context.memory, self._sequence, length, END)
+        native.seq_rm(self._memory, self._sequence, length, END)
         self._held = length

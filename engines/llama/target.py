@@ -82,9 +82,7 @@ class LlamaTarget:
         self._ramp = np.arange(shape.context_length + MICRO_BATCH, dtype=np.int32)
         self._branches = Branches(context.memory, shape.max_rows, shape.chains_only)
         self._views = Views(self._context, self.vocabulary_size, self.width, context)
-        self.aside = (
-            Aside(context, context.rows, self._views, self._free) if context.spare else None
-        )
+        self.aside = Aside(context, self._views, self._pass, self._free) if context.spare else None
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -251,17 +249,23 @@ class LlamaTarget:
     def _decode(self, batch: Batch, rows: int) -> None:
         """One forward pass. On failure the cache holds what it held before."""
         self._settled = False
-        batch.struct.n_tokens = rows
-        threads, began = self._governor.threads, perf_counter()
-        status = native.decode(self._context, batch.struct)
-        if self._governor.observe(rows, perf_counter() - began) != threads:
-            threads = self._governor.threads
-            native.set_threads(self._context, threads, threads)
+        status = self._pass(batch, rows)
         if status:
             self._drop_after(len(self._tokens))
             raise ModelError(f"llama.cpp could not evaluate {rows} tokens (status {status})")
-        if self._on_device:
+
+    def _pass(self, batch: Batch, rows: int) -> int:
+        """Have llama.cpp evaluate `batch` with the governor's threads; its status, 0 if all is
+        well."""
+        batch.struct.n_tokens = rows
+        threads, began = self._governor.threads, perf_counter()
+        status: int = native.decode(self._context, batch.struct)
+        if self._governor.observe(rows, perf_counter() - began) != threads:
+            threads = self._governor.threads
+            native.set_threads(self._context, threads, threads)
+        if self._on_device and not status:
             native.synchronize(self._context)
+        return status
 
 
 def _common_prefix(cached: Sequence[int], wanted: Sequence[int]) -> int:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from engines.dense_encoding import InPlace, Reader, reader_of
+from datastores.dense import DenseStore
+from datastores.dense_book import DenseBook
+from datastores.dense_keeper import DenseKeeper
+from engines.dense_encoding import InPlace, Reader, encode_backlog, reader_of
 from engines.llama import load
 from engines.llama.aside import Aside
 from engines.llama.model import LlamaModel
@@ -89,3 +94,40 @@ def test_a_chat_that_leaves_too_little_makes_room(target: LlamaTarget) -> None:
     assert aside_of(target).room == 4
     states_of(reader_of(target), OTHER, 30)
     assert list(target.tokens) == OTHER
+
+
+def encoded(folder: Path, target: LlamaTarget, between: Callable[[], object]) -> Floats:
+    """The states of a text, read with `between` done between two passes in its midst."""
+    store = DenseStore.open(folder / "dense.db", target.fingerprint, target.width)
+    keeper = DenseKeeper(store, target.vocabulary_size)
+    text = np.random.default_rng(1).integers(300, 4000, 320).tolist()
+    keeper.ask(lambda book: book.add_document("text", text))
+    found: dict[int, Floats] = {}
+    keep = keeper.encoded
+
+    def note(document: int, positions: NDArray[np.int64], states: Floats) -> None:
+        assert found.keys().isdisjoint(positions.tolist()), "no state is given twice"
+        found.update(zip(positions.tolist(), states, strict=True))
+        keep(document, positions, states)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(keeper, "encoded", note)
+        for number, _ in enumerate(encode_backlog(target, keeper)):
+            if number == 12:
+                between()
+    assert keeper.ask(DenseBook.status).keys == len(text) - 1
+    keeper.close()
+    return np.array([found[position] for position in range(1, len(text))])
+
+
+@pytest.mark.parametrize("chat", [CHAT, CHAT * 12], ids=["beside", "in place"])
+def test_an_answer_between_two_passes_changes_no_state(
+    tmp_path: Path, model: LlamaModel, monkeypatch: pytest.MonkeyPatch, chat: Sequence[int]
+) -> None:
+    monkeypatch.setattr("engines.dense_encoding.WINDOW", 400)
+    target = model.target
+    target.rewind(0)
+    alone = encoded(tmp_path / "alone", target, lambda: None)
+    list(target.prefill(chat))
+    disturbed = encoded(tmp_path / "disturbed", target, lambda: list(target.prefill(chat)))
+    np.testing.assert_allclose(disturbed, alone, atol=0.05)
