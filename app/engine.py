@@ -86,11 +86,13 @@ def load(
     *,
     deepen: int = 0,
     light: bool = False,
+    rows: int = 0,
 ) -> Engine:
     """Load the model the person chose and wire it up.
 
     With `deepen`, that many layers are added which change no token but cost what layers cost.
     With `light`, drafters that need large libraries are left out, unless the person named them.
+    Trees of `rows` rows fit, if that is more than usual.
 
     Raises:
         ModelError: the file is missing, damaged or cannot run here.
@@ -112,6 +114,7 @@ def load(
         context_length=config.context,
         exact=options.exact,
         known=locations.cache / "models.json",
+        rows=rows,
     )
     costs, calibration = Costs(), Calibration()
     learned = Learned(locations.costs, f"{model.target.fingerprint}/{model.build}")

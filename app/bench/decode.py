@@ -1,8 +1,8 @@
 """`specchat bench decode`: the same chats under several sets of drafters, interleaved and paired.
 
-Every chat is answered once by each set, one set right after the other, so that a machine whose
-speed drifts treats them alike. All sets answer the same prompts: later turns continue from plain
-decoding's answers. Speed-ups are medians over chats of paired ratios.
+Every chat is answered once by each row, one right after the other, so that a machine whose speed
+drifts treats them alike. All answer the same prompts: later turns continue from plain decoding's
+answers. Speed-ups are medians over chats of paired ratios.
 """
 
 from __future__ import annotations
@@ -42,10 +42,17 @@ class Answer:
 
 @dataclass(slots=True)
 class Row:
-    """One set of drafters: its answers by chat, in the order of the workload."""
+    """One set of drafters: its answers by chat, in the order of the workload.
+
+    Attributes:
+        history: what they draft from, for people; empty where the stores are.
+        shape: of their drafts, for people; empty where the budget decides.
+    """
 
     drafters: str
     engine: Engine
+    history: str = ""
+    shape: str = ""
     chats: list[list[Answer]] = field(default_factory=list)
 
     def answers(self) -> list[Answer]:
@@ -115,6 +122,8 @@ def summarise(row: Row, plain: Row, sampling: Sampling) -> dict[str, object]:
     calls = [answer.statistics for answer in answers if answer.statistics.target_calls]
     return {
         "drafters": row.drafters,
+        "history": row.history,
+        "shape": row.shape,
         "chats": len(row.chats),
         "tokens": total.tokens,
         "target_calls": total.target_calls,
@@ -123,6 +132,7 @@ def summarise(row: Row, plain: Row, sampling: Sampling) -> dict[str, object]:
         "tokens_per_call": total.tokens_per_call,
         "acceptance_rate": total.acceptance_rate,
         "mean_acceptance_rate": mean_acceptance_rate(answers),
+        "draft_length": sum(one.chain for one in answers) / max(total.target_calls, 1),
         "seconds": total.decode_seconds,
         "speedup": speedup(row, plain),
         "overhead_ms_per_call": median(
@@ -137,7 +147,11 @@ def summarise(row: Row, plain: Row, sampling: Sampling) -> dict[str, object]:
 
 
 def mean_acceptance_rate(answers: Sequence[Answer]) -> float:
-    """The papers' MAR: accepted ÷ drafted chain length for each prompt, averaged over prompts."""
+    """The papers' MAR: accepted ÷ drafted chain length for each prompt, averaged over prompts.
+
+    A draft is as long as its longest path: that several begin alike or side by side costs rows, not
+    length (DReSD section 4.3).
+    """
     rates = [answer.statistics.accepted / answer.chain for answer in answers if answer.chain]
     return mean(rates) if rates else 0.0
 

@@ -3,19 +3,22 @@
 Replays a person's months. Each chat is answered, then becomes history: its tokens go into CREST,
 its states into the dense index. The same chat is answered with empty stores and by plain decoding
 right beside it, so that each window compares the same chats on the same machine at the same time.
+
+Empty stores are a first chat's: drafters are fresh for each chat and may draft from it alone. What
+was learnt about costs and about how far drafters can be trusted stays in either case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from app.bench.decode import Answer, answer_chat
-from app.bench.stores import BenchStores
+from app.bench.stores import BenchStores, bench_stores
 from app.bench.workload import Workload
-from app.drafting import file_under
-from app.engine import Engine, equip
+from app.drafting import file_under, make_drafters
+from app.engine import Engine
 from app.statistics import Statistics
 from engines.sampler import Sampling
 
@@ -39,13 +42,17 @@ class Trial:
 
 @dataclass(slots=True)
 class Growth:
-    """One set of drafters, growing."""
+    """One set of drafters, growing.
+
+    Attributes:
+        engine: drafts from `stores`. empty: the same model, given fresh drafters for each chat.
+    """
 
     drafters: str
     names: tuple[str, ...]
     engine: Engine
+    empty: Engine
     stores: BenchStores
-    draft_tokens: int | None
     trials: list[Trial] = field(default_factory=list)
 
 
@@ -56,13 +63,22 @@ def grow(
     asked: set[str] = set()
     for number, chat in enumerate(workload):
         bare = answer_chat(plain, chat, (), sampling)
-        empty = answer_chat(equip(plain, growth.names, growth.draft_tokens), chat, bare, sampling)
+        empty = _answer_first(growth, chat, bare, sampling)
         file_under(growth.engine.drafters, f"chat:{number}")
         full = answer_chat(growth.engine, chat, bare, sampling)
         growth.stores.learn([*full[-1].prompt, *full[-1].tokens])
         growth.trials.append(Trial(asked.isdisjoint(chat.questions), full, empty, bare))
         asked.update(chat.questions)
         yield number + 1
+
+
+def _answer_first(
+    growth: Growth, chat: Workload, plain: Sequence[Answer], sampling: Sampling
+) -> list[Answer]:
+    """Answer as if no chat had gone before."""
+    with bench_stores(growth.empty, growth.names) as stores:
+        drafters = make_drafters(growth.names, stores.stores)
+        return answer_chat(replace(growth.empty, drafters=drafters), chat, plain, sampling)
 
 
 def summarise(growth: Growth) -> dict[str, object]:
@@ -73,14 +89,14 @@ def summarise(growth: Growth) -> dict[str, object]:
 
 
 def _window(trials: Sequence[Trial]) -> dict[str, object]:
+    """One window's figures; those of new questions are null where there were none."""
+    unseen = [trial for trial in trials if trial.new]
     return {
         "chats": len(trials),
         "tokens_per_call": _per_call(trials, lambda trial: trial.full),
         "tokens_per_call_empty": _per_call(trials, lambda trial: trial.empty),
-        "new": sum(trial.new for trial in trials),
-        "tokens_per_call_new": _per_call(
-            [trial for trial in trials if trial.new], lambda trial: trial.full
-        ),
+        "new": len(unseen),
+        "tokens_per_call_new": _per_call(unseen, lambda trial: trial.full) if unseen else None,
         "speedup": _ratio(trials, lambda trial: trial.full),
         "speedup_empty": _ratio(trials, lambda trial: trial.empty),
     }

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import ExitStack
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TextIO
 
 import click
 
+from app.bench.drafters import widest
 from app.bench.growth import Growth, grow, summarise
+from app.bench.growth_chart import as_svg
 from app.bench.stores import bench_stores
-from app.bench.table import table
-from app.bench.workload import read_workload
+from app.bench.table import Row, table
+from app.bench.workload import Workload, read_workload
 from app.cli.choices import DrafterNames
 from app.cli.workload_options import workload_options
-from app.engine import equip, load
+from app.engine import Engine, equip, load
 from app.options import Options
 
 COLUMNS = {
@@ -31,6 +35,12 @@ COLUMNS = {
 
 @click.command()
 @workload_options(default="all")
+@click.option(
+    "--plot",
+    type=click.File("w", encoding="utf-8", lazy=False),
+    metavar="FILE",
+    help="Write the curves to this SVG file.",
+)
 @click.pass_obj
 def growth(
     options: Options,
@@ -39,6 +49,7 @@ def growth(
     limit: int | None,
     deepen: int,
     as_json: bool,
+    plot: TextIO | None,
 ) -> None:
     """Replay months of chats: each is answered, then drafted from.
 
@@ -47,29 +58,40 @@ def growth(
     """
     chats = read_workload(workload)[:limit]
     kind = DrafterNames()
-    engine = load(options, deepen=deepen, light=True)
-    plain = equip(engine, (), 0)
-    rows = []
-    for name in dict.fromkeys(sets or ("all",)):
-        names = kind.convert(name, None, None)
-        with ExitStack() as opened:
-            stores = opened.enter_context(bench_stores(engine, names))
-            length = options.draft_tokens
-            grown = equip(engine, names, length, stores.stores)
-            replayed = Growth(name, names, grown, stores, length)
-            bar = click.progressbar(length=len(chats), label=name, file=sys.stderr)
-            try:
-                with bar:
-                    for _ in grow(replayed, plain, chats, engine.sampling):
-                        bar.update(1)
-            except KeyboardInterrupt:
-                click.echo("interrupted: figures of the chats that are done", err=True)
-            rows.append(summarise(replayed))
-    for row in rows:
-        windows = row["windows"]
-        assert isinstance(windows, list)
-        if windows and not as_json:
-            added = f", {deepen} layers added" if deepen else ""
-            click.echo(f"\n{row['drafters']}{added}\n{table(windows, COLUMNS)}")
+    named = {name: kind.convert(name, None, None) for name in sets or ("all",)}
+    rows_at_most = widest(options.draft_tokens)
+    engine = load(replace(options, drafters=()), deepen=deepen, rows=rows_at_most)
+    rows = [_row(engine, name, named[name], options.draft_tokens, chats) for name in named]
+    if plot:
+        plot.write(as_svg(rows))
     if as_json:
         click.echo(json.dumps({"model": engine.name, "deepened": deepen, "rows": rows}))
+    else:
+        added = f", {deepen} layers added" if deepen else ""
+        click.echo("\n\n".join(_text(row, added) for row in rows if row["windows"]))
+
+
+def _row(
+    engine: Engine,
+    name: str,
+    names: tuple[str, ...],
+    draft_tokens: int | None,
+    chats: Sequence[Workload],
+) -> dict[str, object]:
+    """The figures of one set of drafters, by the end or by Ctrl-C."""
+    with bench_stores(engine, names) as stores:
+        full = equip(engine, names, draft_tokens, stores.stores)
+        replayed = Growth(name, names, full, equip(engine, (), draft_tokens), stores)
+        try:
+            with click.progressbar(length=len(chats), label=name, file=sys.stderr) as bar:
+                for _ in grow(replayed, equip(engine, (), 0), chats, engine.sampling):
+                    bar.update(1)
+        except KeyboardInterrupt:
+            click.echo("interrupted: figures of the chats that are done", err=True)
+    return summarise(replayed)
+
+
+def _text(row: Row, added: str) -> str:
+    windows = row["windows"]
+    assert isinstance(windows, list)
+    return f"{row['drafters']}{added}\n{table(windows, COLUMNS)}"

@@ -7,6 +7,7 @@ option of the same name keeps its own.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,9 @@ class DrafterNames(click.ParamType[tuple[str, ...]]):
 
     name = "drafters"
 
+    def __init__(self, known: Sequence[str] = DRAFTERS) -> None:
+        self._known = known
+
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return "none|all|A,B"
 
@@ -33,8 +37,8 @@ class DrafterNames(click.ParamType[tuple[str, ...]]):
             return DRAFTERS if value == "all" else ()
         names = tuple(dict.fromkeys(str(value).split(",")))
         for name in names:
-            if name not in DRAFTERS:
-                self.fail(f"no drafter {name!r}; there are {', '.join(DRAFTERS)}", param, ctx)
+            if name not in self._known:
+                self.fail(f"no drafter {name!r}; there are {', '.join(self._known)}", param, ctx)
         return names
 
 

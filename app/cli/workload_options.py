@@ -8,7 +8,28 @@ from typing import Any
 
 import click
 
+from engines.drafters.shaped import Shape
+
 Command = Callable[..., Any]
+
+
+class DraftShape(click.ParamType[Shape]):
+    """So many drafts, each so many tokens long: 3x20."""
+
+    name = "shape"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "NxM"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Shape:
+        if isinstance(value, Shape):
+            return value
+        drafts, _, length = str(value).partition("x")
+        if not (drafts.isdecimal() and length.isdecimal() and int(drafts) and int(length)):
+            self.fail(f"{value!r} is no shape such as 3x20", param, ctx)
+        return Shape(int(drafts), int(length))
 
 
 def workload_options(default: str) -> Callable[[Command], Command]:

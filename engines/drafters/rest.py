@@ -31,8 +31,10 @@ class Rest:
     name = "rest"
     learns_from = 0
 
-    def __init__(self, store: RestStore) -> None:
+    def __init__(self, store: RestStore, continuation: int = CONTINUATION) -> None:
+        """Draft from `store`, at most `continuation` tokens far."""
         self._store = store
+        self._continuation = continuation
 
     def begin(self, context: Context) -> None:
         """Nothing to do: every lookup stands by itself."""
@@ -42,7 +44,7 @@ class Rest:
         length, found = self._longest(context.tokens[-LONGEST:])
         if not length:
             return root_only(context.root)
-        ids = self._store.continuations(found, length, CONTINUATION, MATCHES)
+        ids = self._store.continuations(found, length, self._continuation, MATCHES)
         return _tree(context.root, ids, min(limit, NODES))
 
     def observe(self, step: Step) -> None:

@@ -28,6 +28,7 @@ def load(
     context_length: int = 8192,
     exact: bool = False,
     known: Path | None = None,
+    rows: int = 0,
 ) -> LlamaModel:
     """Load a GGUF file and make it ready; see `engines.llama.model.load`."""
     from engines.llama import model
@@ -39,4 +40,5 @@ def load(
         context_length=context_length,
         exact=exact,
         known=known,
+        rows=rows,
     )

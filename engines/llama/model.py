@@ -68,6 +68,7 @@ def load(
     context_length: int,
     exact: bool,
     known: Path | None,
+    rows: int = 0,
 ) -> LlamaModel:
     """Open a GGUF file.
 
@@ -79,6 +80,7 @@ def load(
         exact: chains only, every decode padded to a width at which logits are bitwise stable.
         known: file that remembers which model files were probed in a child process; None where
             the caller vouches for `path`.
+        rows: of the widest tree that has to fit; less than is usual changes nothing.
 
     Raises:
         ModelError: missing, damaged or hostile, or it will not run here.
@@ -91,7 +93,7 @@ def load(
     weights, target = open_fitting(
         path,
         0 if exact and gpu_layers is None else gpu_layers,
-        lambda opened: (opened, _make_target(opened, threads, context_length, exact)),
+        lambda opened: (opened, _make_target(opened, threads, context_length, exact, rows)),
     )
     vocabulary = LlamaVocabulary(weights.vocabulary, weights)
     template = ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary)
@@ -109,8 +111,10 @@ def load(
     )
 
 
-def _make_target(weights: Weights, threads: int, length: int, exact: bool) -> LlamaTarget:
-    rows = widest_tree(weights.on_device)
+def _make_target(
+    weights: Weights, threads: int, length: int, exact: bool, rows: int
+) -> LlamaTarget:
+    rows = max(rows, widest_tree(weights.on_device))
     length = min(length, weights.trained_length)
     if length < SHORTEST_CONTEXT:
         raise ModelError(

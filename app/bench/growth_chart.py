@@ -1,0 +1,40 @@
+"""The picture of `bench growth`: tokens for each call, and speed, over the chats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from app.bench.plot import Chart, Points, svg
+
+LINES = {
+    "tokens_per_call": "{}",
+    "tokens_per_call_new": "{}, new questions",
+    "tokens_per_call_empty": "{}, empty stores",
+}
+SPEEDS = {"speedup": "{}", "speedup_empty": "{}, empty stores"}
+"""What is drawn, and how it is called for a set of drafters."""
+
+
+def as_svg(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Two charts of the rows that `app.bench.growth.summarise` gives."""
+    return svg(
+        [
+            Chart("Growth", "chats so far", "tokens per call", _lines(rows, LINES)),
+            Chart("", "chats so far", "times as fast as plain decoding", _lines(rows, SPEEDS)),
+        ]
+    )
+
+
+def _lines(rows: Sequence[Mapping[str, Any]], what: Mapping[str, str]) -> dict[str, Points]:
+    """A line for each set of drafters and figure; each window stands where it ends."""
+    lines: dict[str, Points] = {}
+    for row in rows:
+        windows = row["windows"]
+        ends = list(accumulate(window["chats"] for window in windows))
+        for key, name in what.items():
+            values = [window[key] for window in windows]
+            points = [(end, y) for end, y in zip(ends, values, strict=True) if y is not None]
+            lines[name.format(row["drafters"])] = points
+    return lines
