@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from app.sanitise import clean
+
 MOST = 2000
 """Entries of one folder that are looked at: what is typed next narrows it down anyway."""
 
@@ -63,7 +65,7 @@ def completion(line: str) -> Completion:
 
 
 def _names(path: str) -> list[str]:
-    """What is in the folder of `path` and begins like its last part."""
+    """What is in the folder of `path` and begins like its last part, if a screen can show it."""
     if path == "~":
         return ["~/"]
     prefix = path.removeprefix(_folder(path))
@@ -72,7 +74,8 @@ def _names(path: str) -> list[str]:
         with os.scandir(os.path.expanduser(_folder(path)) or ".") as entries:
             for entry in islice(entries, MOST):
                 hidden = entry.name.startswith(".") and not prefix.startswith(".")
-                if entry.name.startswith(prefix) and not hidden:
+                hostile = clean(entry.name) != entry.name
+                if entry.name.startswith(prefix) and not hidden and not hostile:
                     names.append(entry.name + "/" * entry.is_dir())
     except OSError:
         # Nothing can be offered: there is no such folder (yet), or it may not be looked into.

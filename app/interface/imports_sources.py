@@ -31,7 +31,9 @@ from datastores.errors import SpecchatError
 
 KEYS = "{sources.again} imports it again · {sources.forget} forgets it · {sources.close} closes"
 CLOSES = "{sources.close} closes"
-NOTHING = "Nothing was imported yet: {texts.import} imports texts of yours, to draft answers from."
+NOTHING = (
+    "Nothing was imported yet: {sources.import} imports texts of yours, to draft answers from."
+)
 LOOKING = "looking…"
 HALF = "stopped half-way"
 BUSY = "an import is running: forget this when it is done"
@@ -39,7 +41,10 @@ AT_ONCE = "something else is just being forgotten: try again in a moment"
 
 
 class Sources(ModalScreen[str | None]):
-    """What was imported; closes with the path that is to be imported again, or None."""
+    """What was imported; closes with the path that is to be imported (again), or None.
+
+    It is empty where the person still has to type it.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"sources--dim", "sources--warning"}
 
@@ -50,6 +55,7 @@ class Sources(ModalScreen[str | None]):
         Binding("pageup", "list('page_up')", "A page up", id="sources.page-up"),
         Binding("pagedown", "list('page_down')", "A page down", id="sources.page-down"),
         Binding("delete", "forget", "Forget it, in every store", id="sources.forget"),
+        Binding("f9", "dismiss('')", "Import other texts", id="sources.import"),
         Binding("escape", "dismiss", "Close", id="sources.close"),
     ]
 

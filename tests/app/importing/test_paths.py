@@ -79,6 +79,11 @@ def test_what_is_hidden_is_offered_only_where_a_dot_was_typed(home: Path) -> Non
     assert completion("~/.").names == (".hidden/",)
 
 
+def test_what_a_terminal_would_obey_is_not_offered(home: Path) -> None:
+    (home / "evil\x1b[2J").touch()
+    assert completion("~/e").names == ()
+
+
 def test_a_completed_line_leads_to_what_was_completed(home: Path) -> None:
     for name in ("notes", "My Documents", "it's"):
         assert paths_of(completion(f"~/{name[:2]}").line) == [home / name]

@@ -151,6 +151,16 @@ async def test_enter_brings_the_path_back_to_be_imported_again(stage: Make) -> N
         assert made.app.screen.query_one(Input).value == "/some notes"
 
 
+async def test_where_there_is_nothing_the_same_key_imports(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot, made)
+        await made.app.chat_screen.run_action("sources")
+        await until(pilot, lambda: isinstance(made.app.screen, Sources))
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(made.app.screen, Imports))
+
+
 def test_forgetting_waits_for_whoever_is_at_work(
     stage: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
