@@ -8,7 +8,7 @@ part by its line in `FORGETTERS`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from app.config import load_config
@@ -16,7 +16,7 @@ from app.engine import Engine
 from app.importing.noted import drop_note
 from app.locations import Locations
 from app.projection import forget_everywhere
-from app.seclusion import CHAT, source_of
+from app.seclusion import CHAT, TEXT, source_of, source_of_text
 from datastores.dense_forgetting import retain
 from datastores.history import History
 from datastores.library import Library
@@ -68,9 +68,8 @@ def forget_source(library: Library, history: History, locations: Locations, path
     """
     library.forget(path)
     with ExitStack() as steps:
-        # Last of all: until then, whoever is indexing sees that it has to give way.
-        steps.callback(library.erase)
         steps.callback(forget_gone, history, locations)
+        steps.callback(library.erase)
         steps.callback(drop_note, locations.imported, path)
 
 
@@ -84,10 +83,9 @@ def forget_gone(history: History, locations: Locations) -> None:
         StoreError: another process hinders it; calling this again finishes the work.
     """
     with ExitStack() as steps:
-        # Last of all, as above.
-        steps.callback(history.erase)
         for forget in FORGETTERS:
             steps.callback(forget, locations, history)
+        steps.callback(history.erase)
 
 
 def set_aside(locations: Locations) -> list[Path]:
@@ -124,8 +122,10 @@ def _n_grams(locations: Locations, _history: History) -> None:
 
 def _states(locations: Locations, history: History) -> None:
     wanted = {source_of(history.name, chat.id) for chat in history.chats() if not chat.private}
+    with closing(Library.open(locations.library)) as library:
+        wanted |= {source_of_text(digest) for digest in library.digests()}
     for path in sorted(locations.states.glob("*.db")):
-        retain(path, CHAT, wanted)
+        retain(path, (CHAT, TEXT), wanted)
 
 
 FORGETTERS: list[Forgetter] = [_n_grams, _states]

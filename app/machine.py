@@ -6,6 +6,8 @@ import os
 import platform
 from pathlib import Path
 
+import psutil
+
 from engines.llama.devices import find_gpus
 
 
@@ -22,3 +24,9 @@ def cpu_name() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def on_battery() -> bool:
+    """Whether this machine runs on a battery now; false where it has none or does not tell."""
+    battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
+    return battery is not None and battery.power_plugged is False

@@ -17,6 +17,8 @@ from datastores.redaction import redact
 
 CHAT = "chat:"
 """Begins the names of chats in stores that are not made from the corpus."""
+TEXT = "text:"
+"""Begins the names of imported texts there."""
 
 
 class Seclusion:
@@ -63,3 +65,8 @@ def source_of(history: str, chat: int) -> str:
     With the history's name: after a damaged one was set aside, the next counts from 1 again.
     """
     return f"{CHAT}{history}:{chat}"
+
+
+def source_of_text(key: bytes) -> str:
+    """What an imported text, by its key in the corpus, is filed under there."""
+    return f"{TEXT}{key.hex()}"

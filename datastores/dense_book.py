@@ -34,6 +34,7 @@ GROWTH = 4
 """A refit is considered when there are so many times the states of the last fit…"""
 OUTGROWN = 0.9
 """…and made when the old projection keeps less than this share of what a new one would keep."""
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +157,20 @@ class DenseBook:
     def backlog(self) -> list[int]:
         """Documents that lack keys in the newest generation, oldest first."""
         self.flush()
-        return self._store.unfinished(self._newest)
+        documents = self._store.unfinished(self._newest)
+        if self._generations:
+            return documents
+        return [document for document in documents if len(self.wanting(document).positions)]
 
     def wanting(self, document: int) -> Wanting:
-        """What a document lacks."""
+        """What a document lacks: what is neither stored nor held until the first fit."""
         self.flush()
         tokens = self._store.tokens(document)
-        return Wanting(document, tokens, self._store.missing(document, self._newest))
+        held = [fresh.positions for fresh in self._fresh if fresh.document == document]
+        missing = np.setdiff1d(
+            self._store.missing(document, self._newest), np.concatenate([_NONE, *held])
+        )
+        return Wanting(document, tokens, missing)
 
     def encoded(self, document: int, positions: NDArray[np.int64], states: Floats) -> None:
         """States of the backlog."""

@@ -11,8 +11,8 @@ from datastores.dense_schema import DENSE
 from datastores.erasure import erase_wanted, want_erasure
 
 
-def retain(path: Path, prefix: str, wanted: Collection[str]) -> None:
-    """Leave no byte of sources that begin with `prefix` and are not `wanted`.
+def retain(path: Path, prefixes: tuple[str, ...], wanted: Collection[str]) -> None:
+    """Leave no byte of sources that begin with one of `prefixes` and are not `wanted`.
 
     A damaged index that was set aside is deleted: it may hold them, and its states can be made
     again.
@@ -24,7 +24,7 @@ def retain(path: Path, prefix: str, wanted: Collection[str]) -> None:
     with closing(Store(path, DENSE)) as store:
         with store.writing() as db:
             sources = {row["source"] for row in db.query("SELECT DISTINCT source FROM documents")}
-            gone = [one for one in sources if one.startswith(prefix) and one not in wanted]
+            gone = [one for one in sources if one.startswith(prefixes) and one not in wanted]
             if gone:
                 db.conn.executemany(
                     "DELETE FROM documents WHERE source = ?", [(source,) for source in gone]
