@@ -36,7 +36,11 @@ NOTHING = "nothing found"
 
 
 class Finder(ModalScreen[Hit | None]):
-    """A box to type into, and what was found; closes with the hit to open, or None."""
+    """A box to type into, and what was found; closes with the hit to open, or None.
+
+    Attributes:
+        found_for: what was typed when that was found; the next search may be under way.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"finder--dim", "finder--found"}
 
@@ -50,6 +54,7 @@ class Finder(ModalScreen[Hit | None]):
 
     def __init__(self, history: History) -> None:
         super().__init__()
+        self.found_for = ""
         self._history = history
         self._hits: list[Hit] = []
 
@@ -74,7 +79,7 @@ class Finder(ModalScreen[Hit | None]):
         self._show(hits, event.value)
 
     def _show(self, hits: list[Hit], typed: str) -> None:
-        self._hits = hits
+        self._hits, self.found_for = hits, typed
         listed = self.query_one(OptionList)
         listed.clear_options()
         listed.add_options(self._lines(hits))

@@ -12,11 +12,11 @@ from threading import Lock
 
 from app.events import Event
 
-SHARE = 0.04
+SHARE = 0.035
 """Part of one core that drawing may take."""
 
 SHORTEST = 1 / 25
-LONGEST = 1 / 4
+LONGEST = 1 / 3
 """Seconds between two batches, at least and at most."""
 
 

@@ -32,8 +32,12 @@ def long_chat(history: History) -> int:
 
 async def find(pilot: Pilot[None], made: Stage, typed: str) -> OptionList:
     await pilot.press("ctrl+f", *typed)
-    listed = made.app.screen.query_one(OptionList)
-    await until(pilot, lambda: listed.option_count)
+    found = made.app.screen
+    assert isinstance(found, Finder)
+    # Each letter begins a search: what the first ones find is shown in between.
+    await until(pilot, lambda: found.found_for == typed)
+    listed = found.query_one(OptionList)
+    assert listed.option_count
     return listed
 
 

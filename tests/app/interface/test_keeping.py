@@ -17,7 +17,7 @@ from datastores.history import History
 from engines.sources import CHATS
 from tests.app.interface.conftest import Stage, ask, shown, type_in, until
 from tests.app.interface.scripted import Script, passes_of
-from tests.app.interface.test_screens import Compare, ready
+from tests.app.interface.test_screens import SIZES, Compare, ready
 
 Make = Callable[..., Stage]
 
@@ -216,8 +216,16 @@ async def test_a_new_private_chat_is_private_from_its_first_word(
     assert [chat.private for chat in history.chats()] == [False, True]
 
 
-def test_deleting_a_chat(
-    stage: Make, history: History, snap_compare: Compare, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("key", "screen"), [("r", AskLine), ("delete", AskWhether)])
+def test_what_is_asked_of_a_chat(
+    stage: Make,
+    history: History,
+    snap_compare: Compare,
+    monkeypatch: pytest.MonkeyPatch,
+    size: tuple[int, int],
+    key: str,
+    screen: type[object],
 ) -> None:
     monkeypatch.setattr(chats, "age", lambda then, now: "09:41")
     first, second, _ = chats_of(history, "Rename many files", "Diary", "What does tar do?")
@@ -227,7 +235,7 @@ def test_deleting_a_chat(
 
     async def act(pilot: Pilot[None]) -> None:
         await ready(pilot, made)
-        await pilot.press("ctrl+o", "delete")
-        await pilot.pause()
+        await pilot.press("ctrl+o", key)
+        await until(pilot, lambda: isinstance(made.app.screen, screen))
 
-    assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)
+    assert snap_compare(made.app, terminal_size=size, run_before=act)

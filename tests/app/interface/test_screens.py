@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
+from textual.command import CommandPalette
 from textual.pilot import Pilot
+from textual.widgets import OptionList
 
 from app.interface import chats, live
 from app.interface.prompt import Prompt
@@ -70,6 +72,8 @@ def before(made: Stage, *keys: str, question: str = QUESTION) -> Act:
     async def act(pilot: Pilot[None]) -> None:
         await ready(pilot, made)
         await ask(pilot, made, question)
+        # The list follows the answer's end by a message, which a busy machine keeps waiting.
+        await until(pilot, lambda: made.conversation.bar.chat == question[:60])
         await pilot.press(*keys)
         await pilot.pause()
 
@@ -131,9 +135,24 @@ def test_help(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None
     assert snap_compare(made.app, terminal_size=size, run_before=loaded(made), press=["f1"])
 
 
-def test_the_list_of_chats_on_a_narrow_screen(stage: Make, snap_compare: Compare) -> None:
+@pytest.mark.parametrize("size", SIZES)
+def test_the_list_of_chats(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
     made = stage()
-    assert snap_compare(made.app, terminal_size=(80, 24), run_before=before(made, "ctrl+o"))
+    assert snap_compare(made.app, terminal_size=size, run_before=before(made, "ctrl+o"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_palette(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        await pilot.press("ctrl+p", *"this chat as")
+        await until(pilot, lambda: isinstance(made.app.screen, CommandPalette))
+        listed = made.app.screen.query_one(OptionList)
+        await until(pilot, lambda: listed.option_count == 2)
+
+    assert snap_compare(made.app, terminal_size=size, run_before=act)
 
 
 def test_reasoning_unfolded(stage: Make, snap_compare: Compare) -> None:
