@@ -5,7 +5,7 @@ of the first n, it takes the n that maximises τ(n) − λ·(V(n + 1, L) + t_dra
 long-run rate in tokens per second. (Maximising τ per second in each step by itself overspends where
 the context is poor.) All n are looked at, since V has plateaus. A drafter is consulted only if what
 it adds is worth its own time, cheapest first, and is asked again now and then: never switched off
-for good.
+for good. What all this may lose before it wins is bounded by `engines.purse`.
 
 Owns λ and the gates. Costs come from `engines.costs`, probabilities from `engines.calibration`.
 """
@@ -23,7 +23,8 @@ from engines.drafters.protocol import Context, Drafter
 from engines.gate import Gate
 from engines.merge import merge
 from engines.outlook import Outlook
-from engines.planning import choose, consult, in_order, prune, record, source_bits
+from engines.planning import affordable, choose, consult, in_order, prune, record, source_bits
+from engines.purse import Purse
 from engines.step import Proposal, Step
 from engines.target import Target
 from engines.tree import DraftTree, root_only
@@ -37,7 +38,12 @@ MOST_GAIN = 8.0
 """Tokens a call can hope to add at best: rows beyond this worth of time are not asked for."""
 RESAMPLE = 96
 """Steps between plain calls made only to measure what plain costs."""
-PROBE_SHARE = 0.01
+LEAST_REACH = 6
+"""Rows beside the root that drafters may always propose."""
+REACH_DECAY = 0.8
+"""What one plan leaves of the reach: asking for twice the rows that are used costs drafters and
+planning less than asking for all that could ever pay."""
+PROBE_SHARE = 0.005
 """Share of decoding time that may go into measuring unknown widths."""
 MEMORY = 0.995
 """Decay of λ's sums at each step."""
@@ -85,6 +91,8 @@ class AutoBudget:
         self._costs = costs
         self._calibration = calibration
         self._gates: dict[str, Gate] = {}
+        self._purse = Purse()
+        self._reach = float(MOST_ROWS)
         self._tokens = 0.0
         self._seconds = 0.0
         self._spent_probing = 0.0
@@ -134,6 +142,8 @@ class AutoBudget:
             return
         self._calibration.learn(step.tokens)
         record(self._costs, step)
+        table = self._costs.table(step.position)
+        self._purse.settle(len(step.tokens), table[len(step.tree)] / table[1] - 1.0)
         self._tokens = self._tokens * MEMORY + len(step.tokens)
         self._seconds = self._seconds * MEMORY + step.timings.total
         self._decoded += step.timings.total
@@ -159,10 +169,12 @@ class AutoBudget:
         return self._since_plain >= (RESAMPLE if self._costs.measured(length) else 2)
 
     def _limit(self, table: list[float]) -> int:
-        """The most rows beside the root that could pay if nearly all were accepted."""
+        """The most rows beside the root that could pay, if nearly all were accepted, and that are
+        likely to be used."""
         allowed = table[1] + MOST_GAIN / self._rate(table[1])
+        most = 1 + max(LEAST_REACH, int(self._reach))
         rows = 2
-        while rows < MOST_ROWS and table[rows + 1] <= allowed:
+        while rows < min(most, MOST_ROWS) and table[rows + 1] <= allowed:
             rows += 1
         return rows - 1
 
@@ -191,7 +203,10 @@ class AutoBudget:
         self._calibration.expect(merged, paths)
         order = in_order(merged.tree, paths, chains_only)[:limit]
         rate = self._rate(table[1])
-        chosen, loss = choose([paths[row] for row in order], table, rate, seconds)
+        gains = [paths[row] for row in order]
+        chosen, loss = choose(gains, table, rate, seconds)
+        chosen = affordable(chosen, gains, table, self._purse)
+        self._reach = max(self._reach * REACH_DECAY, 2.0 * chosen + 4.0)
         chosen = max(chosen, self._probe_width(table, len(order)))
         return Plan(merged.tree, order, paths, chosen, loss)
 

@@ -3,7 +3,7 @@
 q(row) = P(the row's token is drawn | its parent was emitted): an online logistic over the features
 of `engines.merge`, with AdaGrad steps and forgetting. The output does not depend on the drafts, so
 every proposal, verified or not, is scored against the text that came; only children of emitted
-tokens are labelled, since q is conditional on that.
+tokens are labelled, since q is conditional on that. P of whole paths is `engines.following`'s.
 
 Owns the weights and the proposals that still wait for their labels. Knows no costs.
 """
@@ -16,30 +16,49 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from engines.following import Following
 from engines.merge import BASE, COMMON, FEATURES, PER_DRAFTER, Matrix, Merged
 from engines.sources import NAMES, credited
 
 RATE = 0.5
 """AdaGrad's step."""
-CAUTION = 0.95
-"""Decay, with each proposal, of the sums that tell how far estimates held."""
 BATCH = 16
 """Labels gathered before an update: the update's fixed cost is shared."""
 FORGET = 0.999
 """Decay of the squared gradients at each update, so that the weights keep following the text."""
 DECAY = 0.9995
 """Decay of the hindsight counts at each consulted step (a memory of some 2,000 steps)."""
+FOLLOWING = "following_"
+"""Before the names of what `engines.following` learnt, in the saved state."""
+PRIOR = {
+    "prompt": (0.7, 0.5, 0.0, -1.5),
+    "recycle": (-1.3, 0.25, 0.7, -0.5),
+    "crest": (0.25, 0.9, 0.2, -1.5),
+    "dense": (0.4, 0.45, -0.3, -1.7),
+}
+"""Weights of `PER_DRAFTER` before anything is learnt; about what was learnt from each of four
+workloads (greedy, sampled, and at temperature 1.5), so that a first chat need not pay for them."""
+UNKNOWN = (0.0, 0.7, 0.0, -0.5)
+"""Those of other drafters: their own odds are believed, with some doubt."""
+PRIOR_DEPTHS = (-0.3, -0.25, 0.1)
+"""Those of the first three depths."""
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A proposal whose labels are still to come: `row` is as far as the text has followed it."""
+    """A proposal whose labels are still to come.
+
+    Attributes:
+        children: of each row, by token.
+        expected: rows that the text was expected to walk.
+        row: as far as the text has followed it. walked: the rows on the way there.
+    """
 
     merged: Merged
     children: list[dict[int, int]]
     expected: float
     row: int
-    accepted: list[int]
+    walked: list[int]
 
 
 class Calibration:
@@ -48,19 +67,15 @@ class Calibration:
     def __init__(self) -> None:
         self._weights = _prior()
         self._squares = np.full(FEATURES, 1.0)
+        self._following = Following()
         self._waiting: list[Waiting] = []
         self._features: list[Matrix] = []
         self._labels: list[float] = []
-        self._promised = self._held = 2.0
         self._hindsight = 0.0
         self._credited: dict[int, float] = {}
 
     def estimate(self, merged: Merged) -> list[float]:
-        """Fill in the tree's probabilities (siblings sum to at most 1); returns P of each path.
-
-        P is the product along the path, discounted by how far such products held lately: a text
-        that leaves its drafts leaves all their rows at once.
-        """
+        """Fill in the tree's probabilities (siblings sum to at most 1); returns P of each path."""
         tree = merged.tree
         odds = np.exp(-(merged.features @ self._weights))
         chances = 1.0 / (1.0 + odds)
@@ -69,15 +84,11 @@ class Calibration:
         chances[1:] /= np.maximum(sums[parents], 1.0)
         chances[0] = 1.0
         tree.probabilities = chances.tolist()
-        paths = tree.probabilities.copy()
-        for row in range(1, len(tree)):
-            paths[row] *= paths[tree.parents[row]]
-        trust = self._held / self._promised
-        return [path * trust for path in paths]
+        return self._following.paths(tree)
 
     def expect(self, merged: Merged, paths: Sequence[float]) -> None:
         """Remember a proposal, with its estimated `paths`, until the text labels it."""
-        expected = (sum(paths) - paths[0]) / paths[0]
+        expected = sum(paths) - paths[0]
         self._waiting.append(Waiting(merged, merged.tree.children(), expected, 0, []))
 
     def learn(self, tokens: Sequence[int]) -> None:
@@ -117,18 +128,18 @@ class Calibration:
             proposal.row = children.get(token, 0)
             if not proposal.row:
                 return False
-            proposal.accepted.append(credited(proposal.merged.tree.sources[proposal.row]))
+            proposal.walked.append(proposal.row)
         return bool(proposal.children[proposal.row])
 
     def _count(self, proposal: Waiting) -> None:
         """What a proposal promised, what came of it, and who is to be thanked."""
-        self._promised = self._promised * CAUTION + proposal.expected
-        held = self._held * CAUTION + len(proposal.accepted)
-        self._held = min(held, self._promised)
-        self._hindsight = self._hindsight * DECAY + len(proposal.accepted) + 1
+        tree = proposal.merged.tree
+        self._following.learn(tree, proposal.walked, proposal.expected)
+        self._hindsight = self._hindsight * DECAY + len(proposal.walked) + 1
         for bit in self._credited:
             self._credited[bit] *= DECAY
-        for bit in proposal.accepted:
+        for row in proposal.walked:
+            bit = credited(tree.sources[row])
             self._credited[bit] = self._credited.get(bit, 0.0) + 1
 
     def _update(self, features: Matrix, labels: NDArray[np.float64]) -> None:
@@ -140,20 +151,25 @@ class Calibration:
 
     def state(self) -> dict[str, list[float]]:
         """What was learnt, as plain JSON values."""
-        return {"weights": self._weights.tolist(), "squares": self._squares.tolist()}
+        own = {"weights": self._weights.tolist(), "squares": self._squares.tolist()}
+        return own | {FOLLOWING + name: kept for name, kept in self._following.state().items()}
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
         """Go on from a saved `state`; one of another shape (an older version's) is left aside."""
         if all(len(state.get(name, ())) == FEATURES for name in ("weights", "squares")):
             self._weights = np.array(state["weights"], dtype=np.float64)
             self._squares = np.array(state["squares"], dtype=np.float64)
+        own = len(FOLLOWING)
+        self._following.restore(
+            {name[own:]: kept for name, kept in state.items() if name.startswith(FOLLOWING)}
+        )
 
 
 def _prior() -> NDArray[np.float64]:
-    """Before anything is learnt: believe a drafter's own odds, a little less at depth."""
+    """The weights before anything is learnt."""
     weights = np.zeros(FEATURES)
-    weights[COMMON.index("depth")] = -0.5
-    for base in BASE.values():
-        weights[base + PER_DRAFTER.index("logit")] = 0.7
-        weights[base + PER_DRAFTER.index("passed")] = -0.5
+    first = COMMON.index("first")
+    weights[first : first + len(PRIOR_DEPTHS)] = PRIOR_DEPTHS
+    for name, base in BASE.items():
+        weights[base : base + len(PER_DRAFTER)] = PRIOR.get(name, UNKNOWN)
     return weights

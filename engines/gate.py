@@ -11,8 +11,10 @@ LONGEST_PAUSE = 64
 """Steps between two questions to a drafter that has not paid for long."""
 LISTENING = 8
 """Longest pause during which a drafter goes on learning at every step."""
-TOLERATED = 0.005
+TOLERATED = 0.004
 """Share of the speed that asking in vain may cost: a cheap drafter is asked more often."""
+PATIENCE = 4
+"""Consultations before the first pause."""
 
 
 @dataclass(slots=True)
@@ -53,6 +55,6 @@ class Gate:
         self.worth += blend * (gain - rate * seconds - self.worth)
         if self.worth >= 0.0:
             self.pause = 0
-        elif self.asked >= 1.0 / (1.0 - MEMORY):
+        elif self.asked >= PATIENCE:
             longest = min(LONGEST_PAUSE, ceil(rate * self.seconds / TOLERATED) - 1)
             self.pause = min(2 * self.pause + 1, longest)

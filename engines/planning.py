@@ -6,10 +6,12 @@ Pure functions of trees, probabilities and costs; `engines.budget` says which co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from time import perf_counter
 
 from engines.costs import Costs
 from engines.drafters.protocol import Context, Drafter
+from engines.purse import Purse
 from engines.step import Proposal, Step
 from engines.tree import DraftTree
 
@@ -34,6 +36,20 @@ def choose(
         best_speed = max(best_speed, tau / (table[count + 1] + seconds))
     loss = max(0.0, 1.0 - best_speed * table[1]) if gains and not chosen else 0.0
     return chosen, loss
+
+
+def affordable(chosen: int, gains: Sequence[float], table: Sequence[float], purse: Purse) -> int:
+    """The most rows, up to `chosen`, whose loss the purse covers.
+
+    A pass wins back what it costs with as many accepted tokens; along a chain the P of the last of
+    them is the chance of that.
+    """
+    for rows in range(chosen, 0, -1):
+        extra = table[rows + 1] / table[1] - 1.0
+        needed = min(max(ceil(extra), 1), rows)
+        if purse.covers(extra, gains[needed - 1]):
+            return rows
+    return 0
 
 
 def consult(drafter: Drafter, context: Context, limit: int) -> Proposal:
