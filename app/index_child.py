@@ -2,9 +2,9 @@
 
 A process of its own, at the lowest priority: building CREST takes memory and minutes where a
 library is large, and neither may cost the answer that is being written meanwhile. It may be killed
-at any moment, and ends by itself where something is deleted: what it holds in memory must not be
-written after that. One line of JSON on standard output for each step, and one that tells of its
-failure; when nobody reads them, it ends.
+at any moment, and ends by itself where somebody has to forget something: what it holds in memory
+must not be written after that. One line of JSON on standard output for each step, and one that
+tells of its failure; when nobody reads them, it ends.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from threading import Event, Thread
 
 from app.indexer import GAVE_WAY
 from app.locations import Locations
-from app.projection import opened
-from datastores.corpus import Corpus
+from app.projection import Projection, opened
 from datastores.errors import SpecchatError
 from engines.llama.tokenizer import load_vocabulary
 
 NICEST = 19
 INTERVAL = 0.2
-"""Seconds between two looks whether something was deleted."""
+"""Seconds between two looks whether somebody cannot wait."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,11 +39,11 @@ def main(arguments: Sequence[str]) -> int:
     _yield_to_others()
     locations = Locations(Path(data), Path(cache), Path(config))
     try:
-        with opened(locations, load_vocabulary(Path(model)), int(budget)) as projection:
+        vocabulary = load_vocabulary(Path(model))
+        with opened(locations, vocabulary, int(budget)) as projection, _giving_way(projection):
             if projection.lock.take():
-                with _giving_way(projection.corpus):
-                    for progress in projection.run(settle=True):
-                        print(json.dumps(asdict(progress)), flush=True)
+                for progress in projection.run(settle=True):
+                    print(json.dumps(asdict(progress)), flush=True)
     except SpecchatError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return 1
@@ -55,13 +54,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 @contextmanager
-def _giving_way(corpus: Corpus) -> Iterator[None]:
-    """End the process, in here, as soon as a text or a chat is deleted."""
-    before, done = corpus.wishes(), Event()
+def _giving_way(projection: Projection) -> Iterator[None]:
+    """End the process, in here, as soon as somebody cannot wait for it."""
+    before, done = projection.wanted(), Event()
 
     def watch() -> None:
         while not done.wait(INTERVAL):
-            if any(now > then for now, then in zip(corpus.wishes(), before, strict=True)):
+            if projection.wanted() != before:
                 os._exit(GAVE_WAY)
 
     watching = Thread(target=watch, daemon=True)

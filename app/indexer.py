@@ -28,7 +28,7 @@ INTERVAL = 1.0
 PATIENCE = 15.0
 """Seconds until the next try where another process is at the same work."""
 GAVE_WAY = 75
-"""Exit code of a process that ended since something was deleted: it is to be started again."""
+"""Exit code of a process that somebody could not wait for: it is to be started again."""
 
 
 class Indexer:

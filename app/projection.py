@@ -33,6 +33,8 @@ SETTLED_TOKENS = 2**21
 TOKENS = "tokens.db"
 CREST = "crest.db"
 LOCK = "work.lock"
+WANTED = ".wanted"
+"""Ends the name of the file, beside the lock, that is touched by whoever cannot wait for it."""
 PATIENCE, AGAIN = 60.0, 0.05
 """Seconds to wait at most for whoever is at work where something must be forgotten, and between two
 looks."""
@@ -75,6 +77,13 @@ class Projection:
         self._cache = cache
         self._crest = crest
         self._vocabulary = vocabulary
+
+    def wanted(self) -> int:
+        """Changes when somebody cannot wait for the lock: whoever holds it gives way."""
+        try:
+            return self.lock.path.with_suffix(WANTED).stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
     def is_due(self) -> bool:
         """Whether `run` has anything to do. Reads every key: for the background."""
@@ -194,8 +203,10 @@ def forget_everywhere(locations: Locations, budget_bytes: int) -> None:
 
 @contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Hold a lock that others hold for moments, or until they see that something was deleted."""
+    """Hold a lock that others hold for moments, or until they see that it is wanted."""
     lock, since = WorkLock(path), monotonic()
+    if not lock.take():
+        path.with_suffix(WANTED).touch()
     while not lock.take():
         if monotonic() - since > PATIENCE:
             raise StoreError(

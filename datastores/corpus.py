@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from datastores.database import Store
 from datastores.documents import CHATS
-from datastores.erasure import latest_wish
 from datastores.history import History
 from datastores.library import Library
 from datastores.redaction import redact
@@ -80,10 +79,6 @@ class Corpus:
     def imports(self) -> tuple[int, int]:
         """Differs from an earlier answer of this object if the library changed in between."""
         return _version(self._library.store)
-
-    def wishes(self) -> tuple[int, int]:
-        """Grows where a text or a chat was just deleted, and is not erased yet."""
-        return latest_wish(self._library.store), latest_wish(self._history.store)
 
     def last_message(self) -> int:
         """Number of the newest message, finished or not; 0 where there is none."""

@@ -24,11 +24,6 @@ def want_erasure(db: Database) -> None:
     db.conn.execute("INSERT INTO erasures DEFAULT VALUES")
 
 
-def latest_wish(store: Store) -> int:
-    """The number of the last wish that is not fulfilled yet; 0 where there is none."""
-    return int(store.rows("SELECT coalesce(max(wanted), 0) AS latest FROM erasures")[0]["latest"])
-
-
 def erase_wanted(store: Store, indexes: Sequence[str] = ()) -> bool:
     """Erase if anything was deleted since the last time; tells whether there was work.
 
@@ -38,8 +33,8 @@ def erase_wanted(store: Store, indexes: Sequence[str] = ()) -> bool:
     Raises:
         StoreError: as `erase`; the wish stays noted.
     """
-    wish = latest_wish(store)
-    if not wish:
+    wish = store.rows("SELECT max(wanted) AS latest FROM erasures")[0]["latest"]
+    if wish is None:
         return False
     with store.writing() as db:
         for index in indexes:
