@@ -54,7 +54,8 @@ class Bench:
         They record nothing: the next row would draft from this one's answers.
 
         Raises:
-            InputError: the draft model does not share the target's tokenizer.
+            InputError: the draft model does not share the target's tokenizer, or there is no
+                history for one that drafts from nothing else.
             ModelError: the draft model cannot be loaded.
         """
         drafters = [one for name in names for one in self._made(name, stores, shape)]
@@ -84,8 +85,9 @@ class Bench:
             draw = make_sampler(self.engine.sampling)
             return [StudentDrafter(self.student, self.engine.vocabulary.stops, draw)]
         if name == REST:
-            length = shape.length if shape else CONTINUATION
-            return [] if stores.rest is None else [Rest(stores.rest, length)]
+            if stores.rest is None or not stores.documents:
+                raise InputError(f"{REST} drafts from a history alone: give one with --history")
+            return [Rest(stores.rest, shape.length if shape else CONTINUATION)]
         return make_drafters([name], stores.stores, remember=False)
 
 

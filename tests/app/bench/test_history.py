@@ -109,6 +109,14 @@ def test_a_draft_model_must_share_the_tokenizer(engine: Engine, tmp_path: Path) 
         Bench(engine, None, path).equipped(["sd"], stores)
 
 
+def test_rest_without_a_history_is_refused(engine: Engine) -> None:
+    with (
+        bench_stores(engine, ()) as stores,
+        pytest.raises(InputError, match="rest drafts from a history alone"),
+    ):
+        Bench(engine, None, None).equipped(["rest"], stores)
+
+
 def test_only_some_drafters_look_back() -> None:
     assert [name for name in KNOWN if differing([name])] == ["crest", "dense", "rest"]
 
