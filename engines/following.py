@@ -43,7 +43,7 @@ class Following:
 
     def paths(self, tree: DraftTree) -> list[float]:
         """P of each row's path, never more than its parent's; 1 for the root."""
-        chances = _sigmoid(self._describe(tree) @ self._weights).tolist()
+        chances: list[float] = _sigmoid(self._describe(tree) @ self._weights).tolist()
         chances[0] = 1.0
         for row in range(1, len(tree)):
             chances[row] = min(chances[row], chances[tree.parents[row]])

@@ -3,15 +3,16 @@
 llama.cpp's threads meet at a barrier after every operation, so one thread that has lost its core to
 another program holds up all: with four threads on a busy four-core machine a pass of 0.3 ms was
 measured at 600 ms in the mean, and one thread at 0.6 ms. The best count is therefore learned: each
-power of two is an arm, its mean time is followed, and neighbours are tried now and then, within a
-share of the time that bounds what a bad try may cost.
+power of two is an arm, the present one's mean time is followed for every width, since a drafted
+pass costs one to five plain ones, and neighbours are tried now and then, within a share of the time
+that bounds what a bad try may cost.
 
 Knows counts and seconds; sets nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 WIDEST = 16
 """Passes of more rows (a prompt's chunks) teach nothing: their time depends on other things."""
@@ -29,19 +30,37 @@ HELD_UP = 4.0
 
 
 @dataclass(slots=True)
+class Mean:
+    """The mean time of passes of one width, in seconds, over the last `WINDOW` of them."""
+
+    seconds: float
+    passes: int = 1
+
+    def record(self, seconds: float) -> None:
+        """Take a pass into the mean."""
+        self.passes = min(self.passes + 1, WINDOW)
+        self.seconds += (seconds - self.seconds) / self.passes
+
+
+@dataclass(slots=True)
 class Arm:
-    """One count of threads: its mean time, and when it is to be tried again."""
+    """One count of threads, and when it is to be tried again.
+
+    Attributes:
+        means: by width, while this is the present count.
+    """
 
     threads: int
-    mean: float = 0.0
-    passes: int = 0
+    means: dict[int, Mean] = field(default_factory=dict)
     patience: int = PATIENCE
     due: int = PATIENCE
 
-    def record(self, cost: float) -> None:
-        """Take a pass into the mean."""
-        self.passes += 1
-        self.mean += (cost - self.mean) / min(self.passes, WINDOW)
+    def record(self, rows: int, seconds: float) -> None:
+        """A pass of `rows` rows took `seconds`."""
+        if rows in self.means:
+            self.means[rows].record(seconds)
+        else:
+            self.means[rows] = Mean(seconds)
 
 
 class Governor:
@@ -66,22 +85,27 @@ class Governor:
         if rows > WIDEST or len(self._arms) == 1:
             return self.threads
         self._passes += 1
-        cost = seconds / (1.0 + 0.65 * (rows - 1) ** 0.7)
         present = self._arms[self._present]
-        if self._next != self._present:
-            self._judge(self._arms[self._next], cost, present)
-        else:
-            held_up = present.passes > 0 and cost > HELD_UP * present.mean
-            present.record(cost)
-            self._spare = min(self._spare + SHARE * cost, SHARE * LONGEST * present.mean)
+        usual = present.means.get(rows)
+        if self._next == self._present:
+            held_up = usual is not None and seconds > HELD_UP * usual.seconds
+            present.record(rows, seconds)
+            most = SHARE * LONGEST * present.means[rows].seconds
+            self._spare = min(self._spare + SHARE * seconds, most)
             self._next = self._choose(held_up)
+        elif usual is None:
+            # Nothing to compare with: the present count first, then the try again.
+            self._next = self._present
+        else:
+            self._judge(self._arms[self._next], seconds / usual.seconds, present)
+            self._spare -= max(0.0, seconds - usual.seconds)
         return self.threads
 
-    def _judge(self, tried: Arm, cost: float, present: Arm) -> None:
-        """A try came out: take over and let the other prove itself soon, or wait longer."""
-        self._spare -= max(0.0, cost - present.mean)
-        if cost < BETTER * present.mean:
-            tried.mean, tried.passes = cost, 1
+    def _judge(self, tried: Arm, ratio: float, present: Arm) -> None:
+        """A try took `ratio` of the usual time: take over and let the other prove itself soon, or
+        wait longer."""
+        if ratio < BETTER:
+            tried.means = {rows: Mean(ratio * mean.seconds) for rows, mean in present.means.items()}
             present.patience = PATIENCE
             present.due = self._passes + PATIENCE
             self._present = self._next
