@@ -58,8 +58,17 @@ def make_private(
     _forget(history, locations, chat, engine)
 
 
-def forget_source(library: Library, history: History, locations: Locations, path: str) -> None:
+def forget_source(
+    library: Library,
+    history: History,
+    locations: Locations,
+    path: str,
+    engine: Engine | None = None,
+) -> None:
     """Forget the imported source `path` in every store; texts that another one has too stay.
+
+    Args:
+        engine: the one that is loaded in this process, if one is.
 
     Raises:
         InputError: there is no such source.
@@ -67,10 +76,16 @@ def forget_source(library: Library, history: History, locations: Locations, path
             goes on.
     """
     library.forget(path)
+    dense = engine.stores.dense if engine is not None else None
     with ExitStack() as steps:
+        if dense is not None:
+            steps.callback(dense.ask, lambda book: book.reconcile())
         steps.callback(forget_gone, history, locations)
         steps.callback(library.erase)
         steps.callback(drop_note, locations.imported, path)
+        if dense is not None:
+            # What is alive first: it writes what it still holds, so that it goes with the rest.
+            steps.callback(dense.ask, lambda book: book.flush())
 
 
 def forget_gone(history: History, locations: Locations) -> None:

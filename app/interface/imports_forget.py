@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from app.importing.listing import Listed, listed
 from app.interface.conversation import Conversation
@@ -17,6 +18,9 @@ from app.locations import Locations
 from datastores.errors import SpecchatError
 from datastores.history import History
 from datastores.library import Library
+
+if TYPE_CHECKING:
+    from app.engine import Engine
 
 
 class Forgetting:
@@ -44,8 +48,7 @@ class Forgetting:
         Raises:
             StoreError: one of them cannot be opened.
         """
-        model = self._conversation.talk.model
-        engine = model.engine if model is not None else None
+        engine = self._engine
         return listed(self._locations, engine.vocabulary.fingerprint if engine else "")
 
     def begin(self, path: str) -> None:
@@ -56,7 +59,7 @@ class Forgetting:
     async def _see_through(self, path: str) -> None:
         self._tell()
         try:
-            await asyncio.to_thread(_forget, self._locations, path)
+            await asyncio.to_thread(_forget, self._locations, path, self._engine)
         except SpecchatError as error:
             self._conversation.complain(error)
         else:
@@ -65,16 +68,21 @@ class Forgetting:
             self.path = ""
             self._tell()
 
+    @property
+    def _engine(self) -> Engine | None:
+        model = self._conversation.talk.model
+        return model.engine if model is not None else None
+
     def _tell(self) -> None:
         if self.changed is not None:
             self.changed()
 
 
-def _forget(locations: Locations, path: str) -> None:
+def _forget(locations: Locations, path: str, engine: Engine | None) -> None:
     from app.forgetting import forget_source
 
     with (
         closing(Library.open(locations.library)) as library,
         closing(History.open(locations.history)) as history,
     ):
-        forget_source(library, history, locations, path)
+        forget_source(library, history, locations, path, engine)

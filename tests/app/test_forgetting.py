@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +12,18 @@ import pytest
 
 from app import forgetting
 from app.assistant import Assistant
-from app.forgetting import delete_chat, forget_gone, make_private
+from app.forgetting import delete_chat, forget_gone, forget_source, make_private
 from app.locations import Locations, locate
 from app.projection import opened
-from app.seclusion import source_of
+from app.seclusion import TEXT, source_of, source_of_text
 from datastores.dense import DenseStore
+from datastores.dense_book import DenseBook
 from datastores.dense_keeper import DenseKeeper
 from datastores.dense_rows import Written
+from datastores.documents import NOTES, Document, Part, Put
 from datastores.errors import InputError, StoreError
 from datastores.history import History
+from datastores.library import Library
 from datastores.records import USER
 from engines.drafters.recycle import TokenRecycling
 from tests.app.scripted import scripted_engine
@@ -133,6 +137,27 @@ def test_a_loaded_engine_forgets_as_well(
     [fresh] = engine.drafters
     assert isinstance(fresh, TokenRecycling)
     assert fresh is not learnt
+
+
+def test_a_loaded_engine_forgets_a_source(history: History, locations: Locations) -> None:
+    engine = scripted_engine(locations.data, drafters=())
+    locations.states.mkdir()
+    with closing(Library.open(locations.library)) as library:
+        for path, text in (("/gone", SENTENCE), ("/kept", "abc")):
+            library.write([Put(path, "f", 0, Document("t", (Part(NOTES, text),)))])
+        keeper = DenseKeeper(DenseStore.open(locations.states / "one.db", "one", 4), 64)
+        engine.stores.dense = keeper
+        for digest in library.digests():
+            (part,) = library.read(digest)
+            tokens = VOCABULARIES[0].encode(part.text)
+            add = partial(DenseBook.add_document, source=source_of_text(digest), tokens=tokens)
+            keeper.ask(add)
+        forget_source(library, history, locations, "/gone", engine)
+        [kept] = library.digests()
+        assert keeper.ask(lambda book: book.sources(TEXT)) == {source_of_text(kept)}
+        assert len(keeper.memory.documents()) == 1
+        assert _holding(locations.data) == set()
+        keeper.close()
 
 
 class Memory:
