@@ -77,6 +77,9 @@ class Indexer:
     def _run(self) -> None:
         try:
             with opened(self._locations, self._vocabulary, self._budget) as projection:
+                if damaged := projection.corpus.set_aside:
+                    text = f"a damaged library was set aside as {damaged}: import your texts again"
+                    self._say(None, StoreError(text))
                 self._watch(projection)
         except SpecchatError as error:
             self._say(None, error)

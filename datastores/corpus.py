@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from datastores.database import Store
 from datastores.documents import CHATS
@@ -62,6 +63,11 @@ class Corpus:
         self._library = library
         self._history = history
         self._prefix = _MESSAGE + history.name.encode() + b" "
+
+    @property
+    def set_aside(self) -> Path | None:
+        """Where a damaged library was moved to when it was opened for this."""
+        return self._library.store.set_aside
 
     def difference(self, known: Iterable[bytes]) -> Difference:
         """What has to be done to what holds `known`, so that it holds all of this and no more."""

@@ -67,7 +67,7 @@ def _import(library: Library, text: str, source: str = "/s") -> None:
     library.write([Put(source, "f", 0, Document("t", (Part(NOTES, text),)))])
 
 
-def _wait_until(true: Callable[[], bool]) -> None:
+def _wait_until(true: Callable[[], object]) -> None:
     """Ask again and again; the wait is as long as it takes, within reason."""
     never = threading.Event()
     for _ in range(int(PATIENCE / 0.05)):
@@ -132,6 +132,16 @@ def test_a_process_that_fails_is_told_of(
     assert "texts could not be made ready for drafting: " in str(told[0])
     assert "no.gguf" in str(told[0])
     assert "\n" not in str(told[0])
+
+
+def test_a_damaged_library_is_told_of(places: Locations, vocabulary: LlamaVocabulary) -> None:
+    places.library.write_bytes(b"no database" * 1000)
+    told: list[str] = []
+    started = Indexer(places, MODEL, vocabulary, BUDGET, lambda _, error: told.append(str(error)))
+    started.start()
+    _wait_until(lambda: told)
+    started.close()
+    assert "a damaged library was set aside as " in told[0]
 
 
 def test_what_is_being_imported_is_indexed_when_it_is_quiet(

@@ -103,6 +103,17 @@ def test_an_import(
     assert snap_compare(made.app, terminal_size=size, run_before=act)
 
 
+def test_what_goes_on_besides(stage: Make, snap_compare: Compare) -> None:
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        made.app.learnt(Projecting(42, 100, 1_200_000), None)
+        await until(pilot, lambda: made.conversation.bar.background)
+
+    assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)
+
+
 def _fill(made: Stage) -> None:
     """Three sources: a large one, one with a long and hostile name, one stopped half-way."""
     texts = {
