@@ -40,6 +40,7 @@ from app.interface.thread import (
 from app.interface.topbar import TopBar
 from app.interface.transcript import Transcript
 from app.interface.turns import asking, editing, other_version, question_before, regenerating
+from app.interface.writing import types
 from app.sanitise import one_line
 from app.tuning import Tuning
 from datastores.errors import SpecchatError
@@ -156,10 +157,11 @@ class Conversation(Vertical):
 
     def on_key(self, event: events.Key) -> None:
         """What is typed elsewhere is meant for the prompt."""
-        if event.is_printable and event.character and not self.prompt.has_focus:
+        typed = event.character if event.is_printable and types(event) else None
+        if typed and not self.prompt.has_focus:
             event.stop()
             self.prompt.focus()
-            self.prompt.insert(event.character)
+            self.prompt.insert(typed)
 
     def complain(self, problem: SpecchatError | str) -> None:
         """Say what went wrong, in one line."""

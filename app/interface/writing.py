@@ -8,6 +8,11 @@ from textual.widgets import TextArea
 from app.sanitise import clean
 
 
+def types(event: events.Key) -> bool:
+    """Whether a key may write its character: `alt+y` comes with a y, but means none."""
+    return not event.key.startswith(("alt+", "ctrl+", "super+", "meta+", "hyper+"))
+
+
 class Writing(TextArea):
     """A text area for what people write."""
 
@@ -27,6 +32,11 @@ class Writing(TextArea):
         """Stand for another text, the cursor at its end."""
         self.text = clean(text)
         self.move_cursor(self.document.end)
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Leave what is pressed with Alt to the bindings: terminals report it as its letter too."""
+        if not types(event):
+            event.prevent_default()
 
     async def _on_paste(self, event: events.Paste) -> None:
         """Paste as it was meant: terminals send line ends as carriage returns."""

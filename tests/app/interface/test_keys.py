@@ -9,6 +9,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
+from textual import events
 from textual.binding import Binding
 from textual.command import CommandPalette
 from textual.dom import DOMNode
@@ -151,6 +152,20 @@ async def test_what_the_screen_says_of_keys_is_true(stage: Make) -> None:
         await pilot.press("escape", "f12")
         assert isinstance(made.app.screen, Help)
         assert "“More figures” shows more" in str(made.app.screen.query_one(Static).content)
+
+
+async def test_alt_and_a_letter_writes_no_letter(stage: Make) -> None:
+    """Terminals report the letter, where they do not speak a protocol of their own for keys."""
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, "copy?")
+        for focused in (made.conversation.prompt, made.conversation.transcript):
+            focused.focus()
+            made.app.post_message(events.Key("alt+y", "y"))
+            await until(pilot, lambda: "cp -r source/" in made.app.clipboard)
+            assert made.conversation.prompt.text == ""
+            made.app.copy_to_clipboard("")
+            await until(pilot, lambda: made.app.clipboard == "")
 
 
 @pytest.mark.parametrize(
