@@ -4,6 +4,11 @@ Learned from live cycles and short interleaved probes; nothing is measured at st
 time of a plain cycle for each octave of the context length, and for each width its ratio to that:
 ratios hardly move with L, so a width measured in one chat serves the next.
 
+On a shared machine single cycles mislead, and a width once thought dear would never be tried again.
+So all samples together say how steep the curve is, each width's median counts against that by the
+number of its samples, and samples that no new ones join are forgotten, until the width is probed
+once more.
+
 Owns measurements. Decides nothing (`engines.budget` does).
 """
 
@@ -22,6 +27,10 @@ TRUSTED = 3
 """Samples from which a measurement counts."""
 REFRESH = 16
 """Observations after which the table is computed anew."""
+DOUBT = 2.0
+"""Samples that the curve fitted to all widths counts for at each of them."""
+STALE = 500
+"""Cycles after which a width that was not seen among them loses its oldest sample."""
 
 
 def prior_ratio(rows: int) -> float:
@@ -39,10 +48,13 @@ class Costs:
         self._ratios: dict[int, deque[float]] = {}
         self._curve = [prior_ratio(max(rows, 1)) for rows in range(WIDTHS[-1] + 1)]
         self._since = 0
+        self._cycles = 0
+        self._seen: set[int] = set()
         self._tables: dict[float, list[float]] = {}
 
     def observe(self, rows: int, length: int, seconds: float) -> None:
         """One cycle took `seconds` with `rows` rows at context length `length`."""
+        self._age(rows)
         if rows == 1:
             octave = _octave(length)
             self._plain.setdefault(octave, deque(maxlen=SAMPLES)).append(seconds)
@@ -82,20 +94,38 @@ class Costs:
         """Widths that still lack samples, narrow ones first."""
         return [rows for rows in WIDTHS if len(self._ratios.get(rows, ())) < TRUSTED]
 
+    def _age(self, rows: int) -> None:
+        """Forget, a sample at a time, what is not seen again."""
+        self._seen.add(rows)
+        self._cycles += 1
+        if self._cycles % STALE == 0:
+            for width in self._ratios.keys() - self._seen:
+                self._ratios[width].popleft()
+            self._ratios = {width: kept for width, kept in self._ratios.items() if kept}
+            self._seen = set()
+            self._refit()
+
     def _refit(self) -> None:
-        """Interpolate the medians, the prior's shape filling in what is not measured; isotonic."""
+        """A curve through the medians, as far as they are trusted, that never falls."""
         self._since = 0
         self._tables = {}
-        points = [(1, 1.0)]
-        for rows in sorted(self._ratios):
-            points.append((rows, max(points[-1][1], median(self._ratios[rows]))))
-        for (low, at_low), (high, at_high) in pairwise(points):
+        medians = {rows: (median(kept), len(kept)) for rows, kept in self._ratios.items()}
+        steepness = _steepness(medians)
+        points = [(1, 1.0, float(SAMPLES))]
+        for rows in sorted(medians):
+            measured, count = medians[rows]
+            usual = 1.0 + steepness * (prior_ratio(rows) - 1.0)
+            blend = (count * measured + DOUBT * usual) / (count + DOUBT)
+            points.append((rows, max(blend, 1.0), float(count)))
+        known = _never_falling(points)
+        for (low, at_low), (high, at_high) in pairwise(known):
             for rows in range(low, min(high, WIDTHS[-1]) + 1):
                 share = (rows - low) / (high - low)
                 self._curve[rows] = at_low + share * (at_high - at_low)
-        last, at_last = points[-1]
+        last, at_last = known[-1]
         for rows in range(last + 1, WIDTHS[-1] + 1):
-            self._curve[rows] = at_last * prior_ratio(rows) / prior_ratio(last)
+            further = steepness * (prior_ratio(rows) - prior_ratio(last))
+            self._curve[rows] = at_last + further
 
     def state(self) -> dict[str, dict[str, list[float]]]:
         """What was learnt, as plain JSON values."""
@@ -111,6 +141,27 @@ class Costs:
         for rows, kept in state.get("ratios", {}).items():
             self._ratios[int(rows)] = deque(kept, maxlen=SAMPLES)
         self._refit()
+
+
+def _steepness(medians: Mapping[int, tuple[float, int]]) -> float:
+    """By what factor V(n) − V(1) differs from the prior's, over all samples; 1 without any."""
+    weight = sum(count * (prior_ratio(rows) - 1.0) for rows, (_, count) in medians.items())
+    extra = sum(count * (measured - 1.0) for measured, count in medians.values())
+    return max(extra / weight, 0.0) if weight else 1.0
+
+
+def _never_falling(points: Sequence[tuple[int, float, float]]) -> list[tuple[int, float]]:
+    """Isotonic regression of (width, ratio, weight): neighbours that fall share their mean."""
+    pools: list[tuple[float, float, list[int]]] = []
+    for rows, ratio, weight in points:
+        members = [rows]
+        while pools and pools[-1][0] > ratio:
+            before, heavy, earlier = pools.pop()
+            ratio = (before * heavy + ratio * weight) / (heavy + weight)
+            weight += heavy
+            members = earlier + members
+        pools.append((ratio, weight, members))
+    return [(rows, ratio) for ratio, _, members in pools for rows in members]
 
 
 def _octave(length: int) -> int:
