@@ -82,8 +82,15 @@ class Chats(ScrollView, can_focus=True):
         return ids[place] if 0 <= place < len(ids) else None
 
     def watch_cursor(self) -> None:
-        self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False)
+        self._show_cursor()
         self.refresh()
+
+    def on_resize(self) -> None:
+        """Shown again, the list stands where the open chat is."""
+        self._show_cursor()
+
+    def _show_cursor(self) -> None:
+        self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False)
 
     def on_click(self, event: events.Click) -> None:
         line = event.get_content_offset(self)

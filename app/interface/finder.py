@@ -1,15 +1,14 @@
 """Finding a chat by words in its title or its messages, as one types.
 
 Owns the box and the list of what was found. What is found is `datastores.search`'s business; where
-it is opened, the chat screen's. Each search reads the history over a connection of its own, on a
-thread beside the screen's, and a newer one takes the place of an older.
+it is opened, the chat screen's. Searches run on a thread beside the screen's, and a newer one
+takes the place of an older.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import closing
 from datetime import datetime
 from typing import ClassVar
 
@@ -24,12 +23,13 @@ from textual.widgets import Input, OptionList
 
 from app.interface.chats import age
 from app.interface.keys import keys_of
+from app.interface.searching import Searching
 from app.interface.topbar import NEW_CHAT
 from app.sanitise import clean, one_line
 from datastores.errors import SpecchatError
 from datastores.history import History
 from datastores.records import USER
-from datastores.search import Hit, search
+from datastores.search import Hit
 
 KEYS = "{finder.up} {finder.down} choose · Enter opens · {finder.close} closes"
 NOTHING = "nothing found"
@@ -55,7 +55,7 @@ class Finder(ModalScreen[Hit | None]):
     def __init__(self, history: History) -> None:
         super().__init__()
         self.found_for = ""
-        self._history = history
+        self._searching = Searching(history)
         self._hits: list[Hit] = []
 
     def compose(self) -> ComposeResult:
@@ -67,16 +67,26 @@ class Finder(ModalScreen[Hit | None]):
         frame.border_subtitle = keys_of(self).fill(KEYS)
         yield frame
 
+    def on_mount(self) -> None:
+        # The connection is open by the time something is typed.
+        self._look_for("")
+
     @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        self._look_for(event.value)
+
     @work(exclusive=True)
-    async def _typed(self, event: Input.Changed) -> None:
+    async def _look_for(self, typed: str) -> None:
         """Find what is typed now; a search that is overtaken shows nothing."""
         try:
-            hits = await asyncio.to_thread(_found, self._history, event.value)
+            hits = await asyncio.to_thread(self._searching.find, typed)
         except SpecchatError as error:
             self.notify(one_line(str(error), 400), severity="error", markup=False)
             return
-        self._show(hits, event.value)
+        self._show(hits, typed)
+
+    def on_unmount(self) -> None:
+        self._searching.close()
 
     def _show(self, hits: list[Hit], typed: str) -> None:
         self._hits, self.found_for = hits, typed
@@ -119,8 +129,3 @@ class Finder(ModalScreen[Hit | None]):
 
     async def action_list(self, action: str) -> None:
         await self.query_one(OptionList).run_action(action)
-
-
-def _found(history: History, typed: str) -> list[Hit]:
-    with closing(history.beside()) as beside:
-        return search(beside, typed)

@@ -188,6 +188,19 @@ async def test_the_list_of_chats_hides_on_narrow_screens_until_asked_for(stage: 
         assert made.conversation.prompt.has_focus
 
 
+async def test_the_list_opens_where_the_open_chat_is(stage: Make, history: History) -> None:
+    for number in range(100):
+        history.add_message(history.create_chat(f"chat {number}").id, None, "user", "hi")
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        made.conversation.open(history.chats()[60].id)
+        await pilot.pause()
+        await pilot.press("ctrl+o")
+        listed = made.app.screen.query_one(Chats)
+        await until(pilot, lambda: listed.scroll_offset.y > 30)
+        assert any("chat 39" in listed.render_line(row).text for row in range(listed.size.height))
+
+
 async def test_empty_chats_are_not_listed(stage: Make, history: History) -> None:
     history.create_chat("never used")
     made = stage()

@@ -11,6 +11,7 @@ from textual.widgets import OptionList
 from app.interface import chats, finder
 from app.interface.finder import Finder
 from app.interface.screen import ChatScreen
+from app.interface.searching import Searching
 from datastores.errors import StoreError
 from datastores.history import History
 from tests.app.interface.conftest import Stage, shown, until
@@ -104,15 +105,15 @@ async def test_nothing_found_is_said_and_nothing_opens(stage: Make, history: His
 async def test_a_history_that_cannot_be_read_is_said(
     stage: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(history: History, typed: str) -> list[object]:
+    def fails(searching: Searching, typed: str) -> list[object]:
         raise StoreError("history.db cannot be read")
 
-    monkeypatch.setattr(finder, "_found", fails)
+    monkeypatch.setattr(Searching, "find", fails)
     made = stage()
     async with made.app.run_test() as pilot:
         await pilot.press("ctrl+f", "x")
         await until(pilot, lambda: made.app._notifications)
-        assert [told.message for told in made.app._notifications] == ["history.db cannot be read"]
+        assert {told.message for told in made.app._notifications} == {"history.db cannot be read"}
 
 
 @pytest.mark.parametrize("size", SIZES)
