@@ -21,8 +21,9 @@ KINDS: dict[Kind, float] = {
     recalled.small_talk: 1.5,
     recalled.outside: 1,
     recalled.unknown_name: 1,
-    noted.noted: 20,
-    noted.several: 4,
+    noted.noted: 16,
+    noted.several: 3,
+    noted.recite: 9,
     noted.pasted: 3,
 }
 """Shares of the kinds, by chats; by tokens about half stand with notes."""

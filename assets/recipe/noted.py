@@ -13,7 +13,7 @@ from assets.recipe.invented import disguise, excerpt, invent_page
 from assets.recipe.notes import HEADER, NOT_COVERED, notes_message
 from assets.recipe.pages import Page
 from assets.recipe.recalled import SYSTEM, everyday
-from assets.recipe.replies import UNKNOWN
+from assets.recipe.replies import UNKNOWN, use
 from assets.recipe.turns import (
     Chat,
     Pool,
@@ -27,12 +27,17 @@ from assets.recipe.turns import (
 )
 from assets.recipe.wording import Style
 
-JUDGEMENT_WEIGHT = 12.0
+JUDGEMENT_WEIGHT = 4.0
 """Weight of an answer's first word where notes are given: it says whether they fit."""
 
 COVERED = 0.6
 """How often a question is about the notes."""
 
+_RECITE = (
+    "go through the notes, in any order",
+    "all tasks in the notes, in any order",
+    "every example from the notes, in any order",
+)
 _OTHER_HEADERS = ("Context:", "Documents:", "Use this documentation:", "Documentation:", "")
 
 
@@ -129,3 +134,16 @@ def pasted(pool: Pool, rng: Random, style: Style) -> Chat:
     if rng.random() < 0.3:
         parts.reverse()
     return user("\n\n".join(parts)), answer
+
+
+def recite(pool: Pool, rng: Random, style: Style) -> Chat:
+    """Every example of the page in the notes, out of order.
+
+    Its commands mostly begin alike, so each must be found by the task before it: the drill for
+    what `noted` asks once a question.
+    """
+    source = draw_source(pool, rng)
+    page = source.page
+    shuffled = rng.sample(page.examples, len(page.examples))
+    answer = "\n\n".join(use(page.name, each.what, each.command) for each in shuffled)
+    return _notes([source], rng), user(rng.choice(_RECITE)), reply(answer)
