@@ -50,6 +50,16 @@ def test_broken_promises_make_it_doubt_the_next() -> None:
     assert following.paths(draft(0.9))[3] < 0.5 * before
 
 
+def test_it_outlives_any_number_of_broken_promises() -> None:
+    following, tree = Following(), draft(0.9)
+    for _ in range(20_000):
+        following.learn(tree, [], sum(following.paths(tree)) - 1.0)
+    assert 0.0 < following.paths(tree)[1] < 0.01
+    for _ in range(200):
+        following.learn(tree, range(1, 9), sum(following.paths(tree)) - 1.0)
+    assert following.paths(tree)[1] > 0.3
+
+
 def test_a_state_of_another_shape_is_left_aside() -> None:
     following = Following()
     following.restore({"weights": [1.0], "squares": [1.0]})
