@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+LOOKED_AT = 2_000
+"""Characters of a question or an answer that are looked at: they can be as long as a book."""
+
 LONGEST = 48
 """Characters; a list of chats shows about thirty."""
 
@@ -27,9 +30,8 @@ _COURTESY = re.compile(
     r"|how to\s+)+",
     re.IGNORECASE,
 )
-_FENCE = re.compile(r"^\s*(```|~~~).*?(?:^\s*\1|\Z)", re.MULTILINE | re.DOTALL)
-_MARKS = re.compile(r"^\s*(?:#{1,6}\s+|[-*+>]\s+|\d+[.)]\s+)+|[*_`]+")
-_THOUGHT = re.compile(r"\A.*</think>", re.DOTALL)
+_FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
+_MARKS = re.compile(r"^[ \t]*(?:#{1,6}\s+|[-*+>]\s+|\d+[.)]\s+)+|[*_`]+")
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s")
 _WORD = re.compile(r"[\w'’-]+")
 _EMPTY = frozenset(
@@ -44,10 +46,13 @@ _EMPTY = frozenset(
 
 def first_title(question: str) -> str:
     """A title until there is an answer."""
-    lines = list(_lines(question))
-    # Attached files stand before the question.
-    asked = lines[-1] if question.startswith("File ") else next(iter(lines), "")
-    return _short(_without_courtesies(asked)) or _short(question)
+    if question.startswith("File "):
+        # Attached files stand before the question.
+        lines = [*_lines(question[-LOOKED_AT:])][-1:]
+    else:
+        beginning = question[:LOOKED_AT]
+        lines = [*_lines(_FENCE.sub("", beginning)), *_lines(beginning), beginning]
+    return _short(_without_courtesies(lines[0])) if lines else ""
 
 
 def title(question: str, answer: str) -> str:
@@ -55,7 +60,7 @@ def title(question: str, answer: str) -> str:
     given = first_title(question)
     if _says_enough(given):
         return given
-    said = next(_lines(_THOUGHT.sub("", answer)), "")
+    said = next(_lines(_FENCE.sub("", answer.rpartition("</think>")[2][:LOOKED_AT])), "")
     return _short(_SENTENCE.split(said)[0]) if _says_enough(said) else given
 
 
@@ -67,7 +72,7 @@ def _says_enough(text: str) -> bool:
 
 def _lines(text: str) -> Iterator[str]:
     """The lines of prose in `text`, without the marks of Markdown."""
-    for line in _FENCE.sub("", text).splitlines():
+    for line in text.splitlines():
         plain = " ".join(_MARKS.sub("", line).split())
         if _WORD.search(plain):
             yield plain

@@ -9,7 +9,6 @@ import pytest
 from textual import events
 
 from app.interface.answer import Answer
-from app.interface.chats import Chats
 from app.interface.topbar import TopBar
 from datastores.errors import ContextOverflowError, ModelError, StoreError
 from datastores.history import History
@@ -160,55 +159,6 @@ async def test_a_full_disk_keeps_the_answer_on_the_screen(stage: Make) -> None:
         assert notices(made) == ["history.db: the disk is full; free some space"]
 
 
-async def test_chats_are_listed_opened_and_stepped_through(stage: Make) -> None:
-    made = stage(PLAIN)
-    async with made.app.run_test(size=(160, 40)) as pilot:
-        await ask(pilot, made, "first chat")
-        await pilot.press("ctrl+n")
-        await ask(pilot, made, "second chat")
-        listed = made.app.screen.query_one(Chats)
-        assert listed.count == 2
-        await pilot.press("alt+down")
-        assert made.conversation.bar.chat == "first chat"
-        await pilot.press("ctrl+o", "up", "enter")
-        assert made.conversation.bar.chat == "second chat"
-        assert made.conversation.prompt.has_focus
-
-
-async def test_the_list_of_chats_hides_on_narrow_screens_until_asked_for(stage: Make) -> None:
-    made = stage()
-    async with made.app.run_test(size=(80, 24)) as pilot:
-        listed = made.app.screen.query_one(Chats)
-        assert not listed.display
-        await pilot.press("ctrl+o")
-        assert listed.display
-        assert listed.has_focus
-        await pilot.press("ctrl+o")
-        assert not listed.display
-        assert made.conversation.prompt.has_focus
-
-
-async def test_the_list_opens_where_the_open_chat_is(stage: Make, history: History) -> None:
-    for number in range(100):
-        history.add_message(history.create_chat(f"chat {number}").id, None, "user", "hi")
-    made = stage()
-    async with made.app.run_test(size=(80, 24)) as pilot:
-        made.conversation.open(history.chats()[60].id)
-        await pilot.pause()
-        await pilot.press("ctrl+o")
-        listed = made.app.screen.query_one(Chats)
-        await until(pilot, lambda: listed.scroll_offset.y > 30)
-        assert any("chat 39" in listed.render_line(row).text for row in range(listed.size.height))
-
-
-async def test_empty_chats_are_not_listed(stage: Make, history: History) -> None:
-    history.create_chat("never used")
-    made = stage()
-    async with made.app.run_test() as pilot:
-        await pilot.pause()
-        assert made.app.screen.query_one(Chats).count == 0
-
-
 @pytest.mark.parametrize("key", ["shift+enter", "ctrl+j"])
 async def test_new_lines_and_growing(stage: Make, key: str) -> None:
     made = stage(PLAIN)
@@ -312,37 +262,6 @@ async def test_an_answer_that_was_cut_off_says_why(stage: Make, finish: str, sai
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "go on")
         assert said in shown(made)
-
-
-async def test_words_are_tinted_with_letters(stage: Make) -> None:
-    made = stage()
-    async with made.app.run_test(size=(120, 36)) as pilot:
-        await ask(pilot, made, "copy?")
-        assert "ᴾ" not in shown(made)
-        await pilot.press("f3")
-        assert "ᵀ**copy a ᴴdirectory**" in shown(made)
-        chat = made.conversation.chat
-        await pilot.press("ctrl+n")
-        made.conversation.open(chat)
-        assert "ᵀ**copy a ᴴdirectory**" in shown(made)
-        await pilot.press("f3")
-        assert "ᴾ" not in shown(made)
-
-
-async def test_an_answer_of_which_nobody_knows_who_drafted_it_is_shown_as_it_is(
-    stage: Make, history: History
-) -> None:
-    chat = history.create_chat("old").id
-    asked = history.add_message(chat, None, "user", "why?")
-    history.add_message(
-        chat, asked.id, "assistant", "**Because**", statistics={"sources": [[3, "x"]]}
-    )
-    made = stage()
-    async with made.app.run_test() as pilot:
-        made.conversation.open(chat)
-        await pilot.press("f3")
-        assert "Because" in shown(made)
-        assert "*" not in shown(made)
 
 
 async def test_a_damaged_history_is_named(stage: Make, history: History) -> None:
