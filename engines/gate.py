@@ -15,6 +15,8 @@ TOLERATED = 0.004
 """Share of the speed that asking in vain may cost: a cheap drafter is asked more often."""
 PATIENCE = 4
 """Consultations before the first pause."""
+SPIKE = 4.0
+"""A consultation counts for no more than so many average ones: another program had the core."""
 
 
 @dataclass(slots=True)
@@ -49,6 +51,8 @@ class Gate:
 
     def settle(self, gain: float, seconds: float, rate: float) -> None:
         """A consultation of `seconds` added `gain` tokens; `rate` is λ in tokens per second."""
+        if self.asked:
+            seconds = min(seconds, SPIKE * self.seconds)
         self.asked += 1
         blend = max(1.0 - MEMORY, 1.0 / self.asked)
         self.seconds += blend * (seconds - self.seconds)

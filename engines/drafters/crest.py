@@ -31,6 +31,7 @@ class Crest:
         """Count the context's own n-grams."""
         if self._recall:
             self._recall.begin(context.tokens)
+            self._recall.extend()
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """The most probable paths after this context."""

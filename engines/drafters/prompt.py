@@ -33,10 +33,11 @@ class PromptLookup:
         self._before: list[int] = []
 
     def begin(self, context: Context) -> None:
-        """Rewind the index to what this context shares with the last one."""
+        """Index the context, from where it parts with the last one."""
         limit = min(self._indexed, len(context.tokens) - 1)
         self._rewind(_common_prefix(self._tokens, context.tokens, limit))
         self._tokens = context.tokens
+        self._extend()
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """One chain: the continuation of the longest, most recent match."""
