@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from textual.keys import KEY_ALIASES, KEY_NAME_REPLACEMENTS, Keys, key_to_character
 
+from datastores.errors import InputError
+
 UNBOUND = "none"
 """Stands for no key: nothing on a keyboard is called that."""
 
@@ -31,13 +33,19 @@ def shown(key: str) -> str:
     return "+".join(_NAMES.get(part, part.capitalize()) for part in key.split("+"))
 
 
-def understood(written: str) -> str | None:
-    """The key that a person means by `Ctrl+N` or `esc`, by its name; None where it is none."""
+def understood(written: str, where: str) -> str:
+    """The name of the key that a person means by `Ctrl+N` or `esc`.
+
+    Raises:
+        InputError: there is no such key; `where` it was written stands before the reason.
+    """
     *modifiers, last = written.split("+")
     last = _MEANT.get(last.lower(), last if len(last) == 1 and not modifiers else last.lower())
     modifiers = [modifier.lower() for modifier in modifiers]
-    if not MODIFIERS.issuperset(modifiers) or not _is_named(last):
-        return None
+    # With a modifier, terminals tell letters and digits only.
+    told = last.isalnum() if modifiers and len(last) == 1 else _is_named(last)
+    if not told or not MODIFIERS.issuperset(modifiers):
+        raise InputError(f"{where}: {written!r} is no key; write it like ctrl+g, alt+up or f5")
     key = "+".join([*modifiers, last])
     return _ALIASES.get(key, key)
 

@@ -106,15 +106,8 @@ class Keys:
             near = get_close_matches(name, self._own, 1)
             meant = f"did you mean {near[0]}?" if near else "the help screen lists them"
             raise self._wrong(f"there is no command of the name {name!r}; {meant}")
-        found = []
-        for written in filter(None, map(str.strip, keys.split(","))):
-            key = understood(written)
-            if key is None:
-                raise self._wrong(
-                    f"{written!r} for {name} is no key; write it like ctrl+g, alt+up or f5"
-                )
-            found.append(key)
-        return tuple(found)
+        written = filter(None, map(str.strip, keys.split(",")))
+        return tuple(understood(key, f"{self._where}: {name}") for key in written)
 
     def _require_no_clash(self, scope: Scope) -> None:
         names = {**scope.commands(), **(scope.around.commands() if scope.around else {})}

@@ -28,14 +28,16 @@ class Tuner:
         self._locations = locations
 
     def open(self) -> None:
-        """Show the form."""
+        """Show the settings of the open chat."""
         chat = self._conversation.chat
         try:
-            form = Form(self._present(chat), self._defaults(), Presets(self._history))
+            self._show(chat, self._present(chat))
         except SpecchatError as error:
             self._conversation.complain(error)
-            return
-        self._conversation.app.push_screen(form, lambda tuning: self._keep(chat, tuning))
+
+    def _show(self, chat: int | None, tuning: Tuning) -> None:
+        form = Form(tuning, self._defaults(), Presets(self._history))
+        self._conversation.app.push_screen(form, lambda chosen: self._keep(chat, chosen))
 
     def _present(self, chat: int | None) -> Tuning:
         if chat is None:
@@ -62,6 +64,7 @@ class Tuner:
                 self._history.set_sampling(chat, tuning.sampling)
         except SpecchatError as error:
             self._conversation.complain(error)
+            self._show(chat, tuning)
         else:
             told = "kept: the next answer follows them"
             self._conversation.notify(told, markup=False, timeout=3)

@@ -15,6 +15,7 @@ from app.interface.form import HINTS, Form
 from app.interface.presets import PresetList
 from app.interface.writing import Writing
 from app.sampling import RANGES
+from datastores.errors import StoreError
 from datastores.history import History
 from datastores.presets import Presets
 from tests.app.interface.conftest import Stage, ask, until
@@ -194,6 +195,22 @@ async def test_a_preset_is_not_replaced_without_a_question(stage: Make, history:
         made.app.screen.query_one(Input).value = " mine "
         await pilot.press("enter", "y")
         assert Presets(history).get("mine").system == "x"
+
+
+async def test_what_cannot_be_kept_stays_in_the_form(
+    stage: Make, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: History, chat: int, system: str) -> None:
+        raise StoreError("the disk is full")
+
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, "first")
+        await opened(pilot, made)
+        monkeypatch.setattr(History, "set_system", fails)
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: notices(made) == ["the disk is full"])
+        assert form_of(made).query_one(Writing).text == "x"
 
 
 @pytest.mark.parametrize("size", SIZES)

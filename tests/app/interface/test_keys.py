@@ -65,8 +65,9 @@ def test_what_always_works_is_listed_with_the_same_keys() -> None:
     [
         ({"chat.fnd": "ctrl+l"}, "no command of the name 'chat.fnd'; did you mean chat.find?"),
         ({"zzz": "ctrl+l"}, "no command of the name 'zzz'; the help screen lists them"),
-        ({"chat.find": "ctl+l"}, "'ctl+l' for chat.find is no key"),
-        ({"chat.find": "f99"}, "'f99' for chat.find is no key"),
+        ({"chat.find": "ctl+l"}, "chat.find: 'ctl+l' is no key"),
+        ({"chat.find": "f99"}, "chat.find: 'f99' is no key"),
+        ({"chat.find": "alt+/"}, "chat.find: 'alt+/' is no key"),
         ({"chat.find": "ctrl+n"}, "ctrl+n would be chat.new and chat.find"),
         ({"chat.find": "ctrl+l", "chat.new": "Ctrl+L"}, "ctrl+l would be chat.new and chat.find"),
         ({"prompt.scroll-up": "f1"}, "f1 would be prompt.scroll-up and help"),
