@@ -32,7 +32,8 @@ from datastores.errors import InputError, SpecchatError
 from datastores.history import History
 
 EMBEDDED = (
-    "The model built in is a small one for command-line help. Try: How do I extract a tar archive?"
+    "The model built in is a small helper for the command line and knows little else."
+    " Try: How do I extract a tar archive?"
 )
 HERE = Path(__file__).parent
 

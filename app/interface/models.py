@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from time import monotonic
 from typing import ClassVar
 
 from rich.style import Style
@@ -20,14 +21,18 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 
 from app.interface.ink import Ink
+from app.interface.keys import keys_of
 from app.interface.models_fetch import Fetching
-from app.interface.models_rows import Row, Wanted, drawn, rows, verb
+from app.interface.models_rows import Row, Wanted, drawn, place_of, rows, verb
 from app.locations import Locations
 from app.models.catalogue import Catalogue, Listed, catalogue
 from app.models.describing import FoundModel
 from app.models.fetching import Fetch
 from app.sanitise import one_line
 from datastores.errors import SpecchatError
+
+REDRAWN = 0.2
+"""Seconds between two drawings of what changes all the time."""
 
 BOX = "Words of a name, or ORG/REPO[:QUANT] to fetch from Hugging Face"
 LOOKING = "looking for models…"
@@ -63,6 +68,7 @@ class Picker(ModalScreen[FoundModel | None]):
         self._fetching = fetching
         self._found: Catalogue | None = None
         self._rows: list[Row] = []
+        self._due = False
 
     def compose(self) -> ComposeResult:
         box = Input(placeholder=BOX)
@@ -76,7 +82,7 @@ class Picker(ModalScreen[FoundModel | None]):
     def on_mount(self) -> None:
         self._fetching.changed = self._fetch_changed
         self._look()
-        self._list()
+        self._list(None)
 
     def on_unmount(self) -> None:
         self._fetching.changed = None
@@ -86,46 +92,50 @@ class Picker(ModalScreen[FoundModel | None]):
         return self.query_one(OptionList)
 
     @work(exclusive=True)
-    async def _look(self, arrived: Path | None = None) -> None:
-        """Look through the machine; the model that just `arrived` is what Enter opens then."""
+    async def _look(self) -> None:
+        """Look through the machine, and list what is found while it is being found."""
+        listed = float("-inf")
         try:
-            found = await asyncio.to_thread(catalogue, self._locations, self._in_use)
+            steps = catalogue(self._locations, self._in_use)
+            while found := await asyncio.to_thread(next, steps, None):
+                if found.whole or (self._looking and monotonic() - listed >= REDRAWN):
+                    self._found, listed = found, monotonic()
+                    self._list(self._chosen)
         except SpecchatError as error:
             self.notify(one_line(str(error), 400), severity="error", markup=False)
-            return
-        self._found = found
-        if arrived is not None:
-            self.query_one(Input).clear()
-        self._list(arrived)
+
+    @property
+    def _looking(self) -> bool:
+        """Whether some of the models are not found yet."""
+        return self._found is None or not self._found.whole
 
     @on(Input.Changed)
     def _typed(self) -> None:
-        self._list()
+        self._list(None)
 
     def on_resize(self, event: events.Resize) -> None:
-        self.call_after_refresh(self._list)
+        self.call_after_refresh(lambda: self._list(self._chosen))
 
-    def _list(self, arrived: Path | None = None) -> None:
-        """List what fits what is typed; the first model is what Enter opens."""
+    @property
+    def _chosen(self) -> Row | None:
+        """The row that Enter is about."""
+        chosen = self.listed.highlighted
+        return self._rows[chosen] if chosen is not None else None
+
+    def _list(self, chosen: Row | None) -> None:
+        """List what fits what is typed; Enter is still about `chosen`, if it is listed."""
         typed = self.query_one(Input).value
         self._rows = rows(self._found, self._fetching.fetch, typed)
         self.listed.clear_options()
         self.listed.add_options([self._drawn(row) for row in self._rows])
-        self.listed.highlighted = self._preferred(arrived) if self._rows else None
+        self.listed.highlighted = place_of(chosen, self._rows)
         self._tell(typed)
-
-    def _preferred(self, arrived: Path | None) -> int:
-        """The row to begin at: not the download, which Enter would stop."""
-        for index, row in enumerate(self._rows):
-            if isinstance(row, Listed) and arrived in (None, row.model.path):
-                return index
-        return len(self._rows) - 1
 
     def _tell(self, typed: str) -> None:
         """Say below the list what is not in it."""
         others = [row for row in self._rows if not (isinstance(row, Listed) and row.in_use)]
         note = ""
-        if self._found is None:
+        if self._looking:
             note = LOOKING
         elif not others:
             note = NOTHING if typed.strip() else ALONE
@@ -136,16 +146,15 @@ class Picker(ModalScreen[FoundModel | None]):
 
     @on(OptionList.OptionHighlighted)
     def _show_keys(self) -> None:
-        chosen = self.listed.highlighted
-        does = verb(self._rows[chosen]) if chosen is not None else ""
-        enter = f" · enter {does}" if does else ""
-        self.query_one(Vertical).border_subtitle = f"↑↓ choose{enter} · esc closes"
+        does = verb(self._chosen) if self._chosen is not None else ""
+        enter = f" · Enter {does}" if does else ""
+        keys = f"{{picker.up}} {{picker.down}} choose{enter} · {{picker.close}} closes"
+        self.query_one(Vertical).border_subtitle = keys_of(self).fill(keys)
 
     @on(Input.Submitted)
     def _enter(self) -> None:
-        chosen = self.listed.highlighted
-        if chosen is not None:
-            self._act(self._rows[chosen])
+        if self._chosen is not None:
+            self._act(self._chosen)
 
     @on(OptionList.OptionSelected)
     def _clicked(self, event: OptionList.OptionSelected) -> None:
@@ -155,22 +164,31 @@ class Picker(ModalScreen[FoundModel | None]):
         """Do what Enter does on `row`."""
         if isinstance(row, Wanted):
             self._fetching.begin(row.name)
-            self.query_one(Input).clear()
+            with self.prevent(Input.Changed):
+                self.query_one(Input).clear()
+            self._list(self._fetching.fetch)
         elif isinstance(row, Fetch):
             (self._fetching.stop if row.running else self._fetching.go_on)()
         elif not row.model.problem:
             self.dismiss(None if row.in_use else row.model)
 
     def _fetch_changed(self) -> None:
-        """Draw the download again; when it is done, look again."""
+        """Draw the download again soon: it comes on a hundred times a second."""
+        if not self._due:
+            self._due = True
+            self.set_timer(REDRAWN, self._draw_fetch)
+
+    def _draw_fetch(self) -> None:
+        """Draw the download; when it is done, look at what is here then."""
+        self._due = False
         fetch = self._fetching.fetch
         if fetch is not None and fetch.path is not None:
-            self._look(fetch.path)
-        elif self._rows and self._rows[0] is fetch:
+            self._look()
+        elif fetch is not None and self._rows and self._rows[0] is fetch:
             self.listed.replace_option_prompt_at_index(0, self._drawn(fetch))
             self._show_keys()
         else:
-            self._list()
+            self._list(self._chosen)
 
     def _drawn(self, row: Row) -> Text:
         room = self._found.room if self._found is not None else 0

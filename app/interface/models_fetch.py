@@ -6,12 +6,14 @@ business.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
 
 from textual.widget import Widget
 from textual.worker import Worker
 
+from app.interface.keys import keys_of
 from app.locations import elsewhere
 from app.models.fetching import Fetch
 from app.sanitise import one_line
@@ -31,6 +33,7 @@ class Fetching:
         self.changed: Callable[[], object] | None = None
         self._owner = owner
         self._worker: Worker[None] | None = None
+        self._one_at_a_time = asyncio.Lock()
 
     def begin(self, wanted: str) -> None:
         """Fetch `wanted` instead of what is being fetched; that can be gone on with later."""
@@ -46,27 +49,35 @@ class Fetching:
 
     def stop(self) -> None:
         """Stop at once; what has come stays."""
-        if self._worker is not None:
+        if self._worker is not None and self.fetch is not None:
             self._worker.cancel()
+            self.fetch.running = False
+            self._tell()
+
+    async def leave(self) -> None:
+        """Stop, and return when the process is gone."""
+        self.stop()
+        async with self._one_at_a_time:
+            pass
 
     async def _see_through(self, fetch: Fetch) -> None:
-        try:
-            async with aclosing(fetch.run(elsewhere().hugging_face)) as steps:
-                async for _ in steps:
-                    self._tell()
-        finally:
-            self._tell()
-        if self.changed is None:
-            self._say(fetch)
+        # The process of one that was stopped holds the files until it is gone.
+        async with self._one_at_a_time, aclosing(fetch.run(elsewhere().hugging_face)) as steps:
+            async for _ in steps:
+                self._tell()
+        self._tell()
+        self._say(fetch)
 
     def _tell(self) -> None:
         if self.changed is not None:
             self.changed()
 
     def _say(self, fetch: Fetch) -> None:
-        """Say how it ended to a person who is elsewhere."""
-        if fetch.failure:
-            text, severity = one_line(fetch.failure, 400), "error"
-        else:
-            text, severity = f"{one_line(fetch.name, 80)} is here: F5 opens it", "information"
-        self._owner.notify(text, severity=severity, markup=False, timeout=15)  # type: ignore[arg-type]
+        """Say how it ended; a person who sees the picker knows most of it."""
+        if fetch.path is not None:
+            way = keys_of(self._owner).fill(": {models} opens it") if self.changed is None else ""
+            told = f"{one_line(fetch.name, 80)} is here{way}"
+            self._owner.notify(told, markup=False, timeout=15 if way else 4)
+        elif self.changed is None:
+            told = one_line(fetch.failure, 400)
+            self._owner.notify(told, severity="error", markup=False, timeout=15)

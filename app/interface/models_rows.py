@@ -15,6 +15,7 @@ from app.interface.bars import bar
 from app.interface.ink import Ink
 from app.models import wording
 from app.models.catalogue import Catalogue, Listed
+from app.models.describing import FoundModel
 from app.models.fetching import Fetch
 from app.models.own import EMBEDDED
 from app.models.remote import DEFAULT, names_model
@@ -30,9 +31,14 @@ ABOUT_EMBEDDED = "command-line helper"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A model of Hugging Face's that the person has named."""
+    """A model of Hugging Face's that the person has named.
+
+    Attributes:
+        instead: whether another one is being fetched, which then stops.
+    """
 
     name: str
+    instead: bool = False
 
 
 Row = Listed | Fetch | Wanted
@@ -40,12 +46,35 @@ Row = Listed | Fetch | Wanted
 
 def rows(found: Catalogue | None, fetch: Fetch | None, typed: str) -> list[Row]:
     """What is listed: the download at hand, the models that fit what is typed, one to fetch."""
-    listed: list[Row] = [fetch] if fetch is not None and fetch.path is None else []
+    at_hand = fetch if fetch is not None and fetch.path is None else None
+    listed: list[Row] = [at_hand] if at_hand is not None else []
     words = typed.casefold().split()
     listed += [model for model in found.models if _fits(model, words)] if found else []
     name = typed.strip()
-    at_hand = fetch is not None and fetch.path is None and fetch.wanted == name
-    return [*listed, Wanted(name)] if names_model(name) and not at_hand else listed
+    if names_model(name) and not (at_hand is not None and at_hand.wanted == name):
+        listed.append(Wanted(name, at_hand is not None and at_hand.running))
+    return listed
+
+
+def place_of(chosen: Row | None, listed: Sequence[Row]) -> int | None:
+    """Where `chosen` is listed now: a download that is done became a model.
+
+    Where it is not listed, or is None, the first model, lest Enter stop a download by mistake.
+    """
+    if not listed:
+        return None
+    marks = [_mark(row) for row in listed]
+    if chosen is not None and _mark(chosen) in marks:
+        return marks.index(_mark(chosen))
+    models = [index for index, row in enumerate(listed) if not isinstance(row, Fetch)]
+    return models[0] if models else 0
+
+
+def _mark(row: Row) -> object:
+    """What `row` is known by."""
+    if isinstance(row, Listed):
+        return row.model.path
+    return row.path or "the download" if isinstance(row, Fetch) else row
 
 
 def verb(row: Row) -> str:
@@ -53,7 +82,9 @@ def verb(row: Row) -> str:
     if isinstance(row, Wanted):
         return "fetches it"
     if isinstance(row, Fetch):
-        return "stops it" if row.running else "goes on"
+        if row.running:
+            return "stops it"
+        return "tries again" if row.failure else "goes on"
     if row.in_use:
         return "keeps it"
     return "" if row.model.problem else "opens it"
@@ -85,23 +116,28 @@ def _model(listed: Listed, room: int, width: int, ink: Ink) -> Text:
     else:
         head = _head(model.name, "does not fit", ink.warning, width, ink)
         need, free = wording.size(listed.needed), wording.size(room)
-        head.append(f"\nneeds {need} of memory, {free} are free{SEPARATOR}", ink.warning)
-        return head.append(SEPARATOR.join(_facts(listed)), ink.dim)
-    return head.append("\n" + SEPARATOR.join(_facts(listed)), ink.dim)
+        head.append(f"\nneeds {need} of memory, {free} are free", ink.warning)
+        return head.append(_joined("", model.quantisation, model.place), ink.dim)
+    return head.append(f"\n{_facts(model)}", ink.dim)
 
 
-def _facts(listed: Listed) -> list[str]:
-    model = listed.model
-    facts = [wording.size(model.size), model.quantisation]
-    facts.append(f"{wording.weights(model.parameters)} weights")
-    facts.append(f"context {model.context_length:,}" if model.context_length else "")
-    facts.append(ABOUT_EMBEDDED if model.name == EMBEDDED else model.place)
-    return [one_line(fact) for fact in facts if fact]
+def _facts(model: FoundModel) -> str:
+    return _joined(
+        wording.size(model.size),
+        model.quantisation,
+        f"{wording.weights(model.parameters)} weights",
+        f"context {model.context_length:,}" if model.context_length else None,
+        ABOUT_EMBEDDED if model.name == EMBEDDED else model.place,
+    )
+
+
+def _joined(*facts: str | None) -> str:
+    return SEPARATOR.join(one_line(fact) for fact in facts if fact is not None)
 
 
 def _fetch(fetch: Fetch, width: int, ink: Ink) -> Text:
     share = f" at {fetch.share:.0%}" if fetch.total else ""
-    if fetch.failure:
+    if fetch.failure and not fetch.running:
         head = _head(fetch.name, f"failed{share}", ink.warning, width, ink)
         return head.append(f"\n{one_line(fetch.failure, LONGEST)}", ink.warning)
     state = "fetching" if fetch.running else "stopped"
@@ -110,30 +146,30 @@ def _fetch(fetch: Fetch, width: int, ink: Ink) -> Text:
         return head.append("\nasking Hugging Face…", ink.dim)
     full = bar(fetch.share, BAR)
     head.append(f"\n{full}", ink.accent).append("·" * (BAR - len(full)), ink.faint)
-    return head.append("  " + SEPARATOR.join(_progress(fetch)), ink.dim)
+    return head.append(f"  {_progress(fetch)}", ink.dim)
 
 
-def _progress(fetch: Fetch) -> list[str]:
-    told = [f"{wording.size(fetch.done)} of {wording.size(fetch.total)}"]
+def _progress(fetch: Fetch) -> str:
+    come, left = f"{wording.size(fetch.done)} of {wording.size(fetch.total)}", fetch.seconds_left
     if not fetch.running:
-        return [*told, "what has come is kept"]
-    if fetch.rate:
-        told.append(f"{wording.size(fetch.rate)}/s")
-    left = fetch.seconds_left
-    return told if left is None else [*told, wording.time_left(left)]
+        return _joined(come, "what has come is kept")
+    if left is None:
+        return come
+    return _joined(come, f"{wording.size(fetch.rate)}/s", wording.time_left(left))
 
 
 def _wanted(row: Wanted, ink: Ink) -> Text:
-    kind = "" if ":" in row.name else f" its {DEFAULT},"
     text = Text.assemble("Fetch ", (row.name, Style(bold=True)), " from Hugging Face")
-    return text.append(f"\n{kind} into the cache that other programs share".lstrip(), ink.dim)
+    kind = "" if ":" in row.name else f"its {DEFAULT}, "
+    end = "; the other download stops" if row.instead else ""
+    return text.append(f"\n{kind}into the cache that other programs share{end}", ink.dim)
 
 
 def _head(
     name: str, remark: str, style: Style, width: int, ink: Ink, *, bold: bool = False
 ) -> Text:
     """The first line: the name and, at its end, a remark."""
-    line = Text(one_line(name), ink.text + Style(bold=bold), no_wrap=True)
+    line = Text.assemble((one_line(name), ink.text + Style(bold=bold)))
     line.truncate(max(8, width - len(remark) - 2), overflow="ellipsis")
     line.pad_right(max(0, width - line.cell_len - len(remark)))
     return line.append(remark, style)

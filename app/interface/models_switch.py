@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 
 from app.figures import Figures
 from app.interface.conversation import Conversation
+from app.interface.keys import keys_of
 from app.interface.models import Picker
 from app.interface.models_fetch import Fetching
 from app.interface.offer import offer
@@ -18,12 +19,13 @@ from app.interface.talk import Model
 from app.locations import Locations
 from app.models.choosing import choose
 from app.models.describing import FoundModel
+from app.models.own import embedded
 from app.sanitise import one_line
 from datastores.errors import SpecchatError
 
 LOADING = "loading the model…"
 NONE = "no model"
-BUSY = "an answer is still being written: Esc stops it; then choose again"
+BUSY = "an answer is still being written: {answer.stop} stops it; then choose again"
 
 
 class Models:
@@ -47,11 +49,15 @@ class Models:
         picker = Picker(self._locations, in_use, self._fetching)
         self._conversation.app.push_screen(picker, self._chosen)
 
+    async def leave(self) -> None:
+        """Stop fetching: the interface ends."""
+        await self._fetching.leave()
+
     def _chosen(self, found: FoundModel | None) -> None:
         if found is None:
             return
         if self._conversation.talk.turn is not None:
-            self._conversation.complain(BUSY)
+            self._conversation.complain(keys_of(self._conversation).fill(BUSY))
         else:
             self._conversation.run_worker(self._switch(found))
 
@@ -89,6 +95,12 @@ class Models:
     async def _offer(self) -> None:
         """At the first launch, say what else could answer."""
         model = self._conversation.talk.model
-        if model is not None and model.hint:
+        if model is None or model.path != embedded():
+            return
+        try:
             told = await asyncio.to_thread(offer, self._locations)
-            self._conversation.tell(f"{model.hint}\n{told}" if told else model.hint)
+        except SpecchatError as error:
+            self._conversation.complain(error)
+        else:
+            offered = keys_of(self._conversation).fill(told)
+            self._conversation.tell("\n".join(filter(None, (model.hint, offered))))

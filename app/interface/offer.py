@@ -10,6 +10,8 @@ from datastores.errors import StoreError
 def offer(locations: Locations) -> str:
     """One line at the first launch, nothing at any other. Looks into files: for the background.
 
+    In it, `{models}` stands for the key of the models.
+
     Raises:
         InputError: the settings file is not understood.
         ModelError: a model was taken away while it was looked at.
@@ -30,7 +32,7 @@ def offer(locations: Locations) -> str:
 def wording(found: int) -> str:
     """The offer of so many models."""
     if not found:
-        return "F5 fetches a larger one from Hugging Face."
+        return "{models} fetches a larger one from Hugging Face."
     if found == 1:
-        return "F5 offers another one that was found on this machine, or fetches one."
-    return f"F5 chooses among {found} others that were found on this machine."
+        return "{models} offers another one that was found on this machine, or fetches one."
+    return f"{{models}} chooses among {found} others that were found on this machine."

@@ -83,6 +83,9 @@ class ChatScreen(Screen[None]):
         self.call_after_refresh(lambda: self.run_worker(self._models.load()))
         self.call_after_refresh(self._keeping.make_good)
 
+    async def on_unmount(self) -> None:
+        await self._models.leave()
+
     def on_resize(self, event: events.Resize) -> None:
         width = event.size.width
         self.set_class(width >= WIDE, "-wide")

@@ -201,7 +201,7 @@ class Talk:
 
     def _answer(self, turn: Turn) -> None:
         if self.model is None:
-            raise ModelError("there is no model to ask: F5 chooses another")
+            raise ModelError("there is no model to ask: choose one from the list of models")
         for event in turn.begin(self.model.answers):
             self._outbox.put(event)
             if self._stopped:

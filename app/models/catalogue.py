@@ -1,12 +1,12 @@
 """Every model on this machine with all that a person wants to know before choosing one.
 
-Looks into the header of each file, which takes up to a tenth of a second for each: for the
+Looks into the header of each file, which takes up to a tenth of a second the first time: for the
 background. Loads nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,16 +44,20 @@ class Catalogue:
     Attributes:
         models: the one in use first, then what can be used, then the rest; by name each.
         room: bytes of memory there are for a model in place of the one in use.
+        whole: whether these are all.
     """
 
     models: tuple[Listed, ...]
     room: int
+    whole: bool = True
 
 
 def catalogue(
     locations: Locations, in_use: Path | None, others: Elsewhere | None = None
-) -> Catalogue:
-    """Look through all places; `in_use` is the file of the loaded model, listed wherever it lies.
+) -> Iterator[Catalogue]:
+    """Look through all places; each catalogue has one model more, from the one in use to all.
+
+    `in_use`: the file of the loaded model, listed wherever it lies.
 
     Raises:
         InputError: the settings file is not understood.
@@ -63,8 +67,12 @@ def catalogue(
         in_use = None  # taken away while it runs
     room = available() + (given_back(in_use, context) if in_use is not None else 0)
     found = with_file(in_use, survey(locations, others).candidates)
-    listed = [_listed(describe(candidate), in_use, context) for candidate in found]
-    return Catalogue(tuple(sorted(listed, key=_rank)), room)
+    found.sort(key=lambda candidate: in_use not in candidate.files)
+    listed: list[Listed] = []
+    for number, candidate in enumerate(found, start=1):
+        listed.append(_listed(describe(candidate), in_use, context))
+        listed.sort(key=_rank)
+        yield Catalogue(tuple(listed), room, number == len(found))
 
 
 def with_file(path: Path | None, found: Sequence[Candidate]) -> list[Candidate]:

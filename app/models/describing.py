@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.models.files import Candidate
+from app.models.headers import header
 from app.models.naming import quantisation
 from datastores.errors import ModelError
-from engines.llama.metadata import Metadata, read_metadata
+from engines.llama.metadata import Metadata
 
 _KINDS = {
     "adapter": "an adapter, not a whole model",
@@ -57,7 +58,7 @@ def describe(candidate: Candidate) -> FoundModel:
         return replace(known, problem=f"{candidate.missing} of its {parts} parts are missing")
     try:
         size = sum(file.stat().st_size for file in candidate.files)
-        metadata = [read_metadata(file) for file in candidate.files]
+        metadata = [header(file) for file in candidate.files]
     except OSError as error:
         return replace(known, problem=f"{error.filename}: {error.strerror}")
     except ModelError as error:

@@ -11,7 +11,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -86,6 +86,7 @@ class Fetch:
         """
         self.failure, self.running = "", True
         self._seen.clear()
+        yield
         try:
             async with aclosing(_told(self.wanted, cache)) as lines:
                 async for told in lines:
@@ -119,8 +120,17 @@ async def _told(wanted: str, cache: Path) -> AsyncGenerator[dict[str, Any]]:
             yield last
         code = await process.wait()
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        await _end(process)
     if not {"path", "failure"} & set(last):
         raise ModelError(f"fetching {wanted} broke off (exit code {code}): try again")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill it and wait for that, a moment, however often this is cancelled meanwhile."""
+    with suppress(ProcessLookupError):
+        process.kill()
+    # To the end of what it told: until then its pipe is open.
+    ended = asyncio.ensure_future(process.communicate())
+    while not ended.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(ended)

@@ -13,9 +13,10 @@ from pathlib import Path
 import psutil
 
 from app.models.files import parts
+from app.models.headers import header
 from datastores.errors import ModelError
 from engines.llama.header import check_header
-from engines.llama.metadata import Metadata, read_metadata
+from engines.llama.metadata import Metadata
 
 CELL_BYTES = 2
 """Of one number in the KV cache: f16."""
@@ -94,7 +95,7 @@ def need_of(path: Path, context_length: int) -> tuple[Need, int]:
     Raises:
         ModelError: its files cannot be read.
     """
-    metadata = read_metadata(path)
+    metadata = header(path)
     need = estimate(metadata, _size(path))
     return need, min(context_length, metadata.number("context_length", context_length))
 

@@ -10,17 +10,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from time import monotonic
 
-from app.models.pulling import Progress, Pulled, pull
+from app.models.pulling import Pulled, pull
 from app.models.remote import look_up
 from datastores.errors import SpecchatError
-
-INTERVAL = 0.2
-"""Seconds between two reports."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         offer = look_up(wanted)
         _report(name=f"{offer.repository}:{offer.tag}", total=offer.size)
         with closing(pull(offer, Path(cache))) as events:
-            for event in spaced(events):
+            for event in events:
                 if isinstance(event, Pulled):
                     _report(path=str(event.path))
                 else:
@@ -45,16 +41,6 @@ def main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         os._exit(1)
     return 0
-
-
-def spaced(events: Iterable[Progress | Pulled]) -> Iterator[Progress | Pulled]:
-    """`events` without most of the progress; the first and the last are among what is left."""
-    reported = float("-inf")
-    for event in events:
-        now = monotonic()
-        if isinstance(event, Pulled) or event.done == event.total or now - reported >= INTERVAL:
-            reported = now
-            yield event
 
 
 def _report(**told: object) -> None:

@@ -146,7 +146,7 @@ def _persistent(offer: Offer, file: RemoteFile, have: int) -> Iterator[tuple[byt
         if failures == ATTEMPTS:
             raise ModelError(
                 f"the connection broke off after {have / 1e9:.2f} of {file.size / 1e9:.2f} GB"
-                f" ({reason}): the same command goes on from there"
+                f" ({reason}): pull it again to go on from there"
             )
         if have < file.size:
             time.sleep(PAUSE)
