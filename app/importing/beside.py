@@ -54,6 +54,8 @@ async def import_beside(
     finally:
         with suppress(ProcessLookupError):
             process.kill()
+        # To the very end of its output: the loop may be closed right after this.
+        await process.stdout.read()
         await process.wait()
     if error is None and code:
         error = StoreError(

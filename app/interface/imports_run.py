@@ -6,9 +6,10 @@ Owns the one import at a time, and what the line at the top says of it. What an 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from textual.message import Message
@@ -71,7 +72,9 @@ class ImportState:
             case Skipped(name, reason):
                 self.report.skipped.setdefault(reason, []).append(name)
             case Finished(report):
-                self.report, self.whole = report, True
+                # The library's own damage was told of before the import began to count.
+                skipped = {**self.report.skipped, **report.skipped}
+                self.report, self.whole = replace(report, skipped=skipped), True
 
 
 class Importing:
@@ -88,6 +91,7 @@ class Importing:
         self._conversation = conversation
         self._locations = locations
         self._worker: Worker[None] | None = None
+        self._one_at_a_time = asyncio.Lock()
 
     def begin(self, line: str) -> None:
         """Import the paths in `line`, unless there is none or an import is running."""
@@ -100,8 +104,15 @@ class Importing:
 
     def stop(self) -> None:
         """Stop where it is; what is in stays."""
-        if self._worker is not None:
+        # Once: a second time would end the wait for the process's end.
+        if self._worker is not None and not self._worker.is_cancelled:
             self._worker.cancel()
+
+    async def leave(self) -> None:
+        """Stop, and return when the process is gone: the interface ends."""
+        self.stop()
+        async with self._one_at_a_time:
+            pass
 
     def learnt(self, told: Learnt) -> None:
         """Follow the indexer."""
@@ -115,8 +126,10 @@ class Importing:
         self._tell()
 
     async def _see_through(self, state: ImportState, paths: list[Path]) -> None:
+        begun = import_beside(paths, self._locations)
         try:
-            async with aclosing(import_beside(paths, self._locations)) as batches:
+            # One that was stopped is at work until its process is gone.
+            async with self._one_at_a_time, aclosing(begun) as batches:
                 async for batch in batches:
                     for event in batch:
                         state.take(event)

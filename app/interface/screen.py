@@ -86,6 +86,7 @@ class ChatScreen(Screen[None]):
     async def on_unmount(self) -> None:
         await self._models.leave()
 
+        await self.importing.leave()
     def on_resize(self, event: events.Resize) -> None:
         width = event.size.width
         self.set_class(width >= WIDE, "-wide")

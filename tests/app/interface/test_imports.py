@@ -10,7 +10,8 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Log, Static
 
-from app.importing.events import Finished, Searching
+from app.importing.child import SET_ASIDE
+from app.importing.events import Finished, Searching, Skipped
 from app.interface.imports import Imports
 from app.interface.imports_run import ImportState
 from app.interface.screen import ChatScreen
@@ -66,6 +67,17 @@ async def test_a_folder_is_imported_and_told_of(stage: Make, folder: Path) -> No
         assert isinstance(made.app.screen, ChatScreen)
     with closing(Library.open(made.locations.library)) as library:
         assert [source.path for source in library.sources()] == [str(folder)]
+
+
+async def test_a_damaged_library_is_told_of(stage: Make, scripted: Scripting) -> None:
+    scripted([Skipped("library.db.corrupt-1", SET_ASIDE), READ], [Finished(DONE)])
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot, made)
+        await start(pilot, "/notes")
+        await until(pilot, lambda: "imported 5,210 documents" in told(made))
+        assert f"skipped 1: {SET_ASIDE}\n    library.db.corrupt-1" in told(made)
+        assert "skipped 60: binary" in told(made)
 
 
 async def test_nothing_imported_is_an_error_with_its_reasons(stage: Make, folder: Path) -> None:
