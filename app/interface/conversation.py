@@ -1,48 +1,24 @@
-"""The middle of the screen: one chat, its transcript and its prompt.
+"""The middle of the screen: one chat, asked and answered.
 
-Owns which chat is open, its turn at hand and the texts not sent yet. A question is never lost:
-what cannot be sent or comes to nothing goes back into the prompt.
+Owns the turn at hand. A question is never lost: what cannot be sent or comes to nothing goes back
+into the prompt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from textual import events, on, work
-from textual.app import ComposeResult
-from textual.containers import Center, Vertical
+from textual import on, work
 
 from app.figures import Figures
 from app.interface.answer import Answer
-from app.interface.desk import Desk
 from app.interface.feed import Feed
 from app.interface.keys import keys_of
-from app.interface.messages import (
-    Arrived,
-    ChatsChanged,
-    FiguresChanged,
-    Scrolled,
-    Submitted,
-)
-from app.interface.panel import Panel
-from app.interface.prompt import Prompt
+from app.interface.messages import Arrived, ChatsChanged, FiguresChanged, Submitted
+from app.interface.reading import Reading
 from app.interface.talk import OpenModel, Talk, Turn
-from app.interface.thread import (
-    Thread,
-    asked,
-    entries,
-    greeting,
-    outcome,
-    read,
-    settle,
-    until,
-)
-from app.interface.topbar import TopBar
-from app.interface.transcript import Transcript
+from app.interface.thread import Thread, outcome, settle, until
 from app.interface.turns import asking, editing, other_version, question_before, regenerating
-from app.interface.writing import types
-from app.sanitise import one_line
-from app.tuning import Tuning
 from datastores.errors import SpecchatError
 from datastores.history import History
 
@@ -50,74 +26,13 @@ BUSY = "an answer is still being written: {answer.stop} stops it; then send agai
 STOPS = "{answer.stop} stops"
 
 
-class Conversation(Vertical):
-    """One open chat.
-
-    Attributes:
-        chat: id of the open chat; None while it is empty and unstored.
-        private: whether a chat that is still unstored is going to be private.
-        tuning: the settings that it is going to have.
-        hint: what a person should know before the first question.
-        talk: the conversation with the model.
-    """
-
-    BLANK = True  # draws nothing itself
+class Conversation(Reading):
+    """The open chat, and the answer being written, be it in this chat or in another."""
 
     def __init__(self, history: History, open_model: OpenModel, figures: Figures) -> None:
-        super().__init__(id="conversation")
-        self.chat: int | None = None
-        self.private = False
-        self.tuning = Tuning()
-        self.hint = ""
+        super().__init__(history, figures)
         self._feed = Feed(self, figures, lambda: self.post_message(Arrived()))
         self.talk = Talk(open_model, self._feed.outbox)
-        self._history = history
-        self._figures = figures
-        self._thread = Thread()
-        self._desk = Desk()
-
-    def compose(self) -> ComposeResult:
-        yield TopBar()
-        yield Transcript()
-        with Center():
-            yield Prompt()
-        yield Panel(self._figures, wide=False)
-
-    @property
-    def transcript(self) -> Transcript:
-        return self.query_one(Transcript)
-
-    @property
-    def prompt(self) -> Prompt:
-        return self.query_one(Prompt)
-
-    @property
-    def bar(self) -> TopBar:
-        return self.query_one(TopBar)
-
-    def on_mount(self) -> None:
-        self.transcript.show([greeting("", keys_of(self))])
-        self.prompt.focus()
-
-    def open(self, chat: int | None, message: int | None = None, *, private: bool = False) -> None:
-        """Show a chat, at `message` or at its end; None: an empty one, `private` or not."""
-        try:
-            if message is not None and not self._is_being_answered(chat):
-                self._history.bring_in_view(message)
-            thread = read(self._history, chat)
-        except SpecchatError as error:
-            self.complain(error)
-            return
-        self._desk.change_chat(self.prompt, self.chat, chat)
-        self.chat, self.private, self.tuning = chat, private, Tuning()
-        self._take_over(thread)
-        self._show_thread()
-        if message is not None:
-            self.transcript.go_to(message)
-        self.post_message(ChatsChanged())
-
-    def _is_being_answered(self, chat: int | None) -> bool:
-        return self.talk.turn is not None and self.talk.turn.chat == chat
 
     def stop(self) -> None:
         """Stop the answer at hand; where there is none, go back to the prompt."""
@@ -154,24 +69,6 @@ class Conversation(Vertical):
             self.complain(keys_of(self).fill(BUSY))
         elif version is not None:
             self.open(self.chat, version)
-
-    def on_key(self, event: events.Key) -> None:
-        """What is typed elsewhere is meant for the prompt."""
-        typed = event.character if event.is_printable and types(event) else None
-        if typed and not self.prompt.has_focus:
-            event.stop()
-            self.prompt.focus()
-            self.prompt.insert(typed)
-
-    def complain(self, problem: SpecchatError | str) -> None:
-        """Say what went wrong, in one line."""
-        self.notify(one_line(str(problem), 400), severity="error", markup=False, timeout=15)
-
-    def tell(self, hint: str) -> None:
-        """Have `hint` stand in empty chats from now on."""
-        self.hint = hint
-        if not self._thread.messages and self.talk.turn is None:
-            self._show_thread()
 
     @on(Submitted)
     def _send(self, event: Submitted) -> None:
@@ -241,16 +138,6 @@ class Conversation(Vertical):
             self._show_thread()
         self._desk.give_back(self.prompt, turn, self.chat)
 
-    def _show_thread(self) -> None:
-        """Show the open chat: what is stored, the turn at hand, or a greeting."""
-        turn = self.talk.turn if self.talk.turn and self.talk.turn.chat == self.chat else None
-        empty = greeting(self.hint, keys_of(self), private=self.private)
-        self.transcript.show(entries(self._thread, turn) or [empty])
-
-    def _take_over(self, thread: Thread) -> None:
-        self._thread = thread
-        self.prompt.remember(asked(thread.messages))
-
     @on(Arrived)
     def _arrived(self) -> None:
         self._feed.arrived()
@@ -265,10 +152,3 @@ class Conversation(Vertical):
 
     def redraw_figures(self) -> None:
         self.post_message(FiguresChanged())
-
-    @on(Scrolled)
-    def _scroll(self, event: Scrolled) -> None:
-        if event.pages < 0:
-            self.transcript.action_page_up()
-        else:
-            self.transcript.action_page_down()
