@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-
 import pytest
 
 from app.bench.decode import Answer
@@ -64,7 +62,7 @@ def trial(new: bool) -> Trial:
 
 
 def test_windows_compare_the_same_chats(tmp_path: Path) -> None:
-    growth = replace(grown(tmp_path, SAME))
+    growth = grown(tmp_path, SAME)
     growth.trials = [trial(new=True)] * WINDOW + [trial(new=False)] * 3
     windows = summarise(growth)["windows"]
     common = {"tokens_per_call": 6.0, "tokens_per_call_empty": 3.0, "speedup": 4.0}
