@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.locations import Locations
-from app.projection import Projecting, Projection, opened
+from app.projection import Projecting, Projection, opened, told_of_damage
 from datastores.errors import SpecchatError, StoreError
 from engines.target import Vocabulary
 
@@ -77,9 +77,8 @@ class Indexer:
     def _run(self) -> None:
         try:
             with opened(self._locations, self._vocabulary, self._budget) as projection:
-                if damaged := projection.corpus.set_aside:
-                    text = f"a damaged library was set aside as {damaged}: import your texts again"
-                    self._say(None, StoreError(text))
+                if aside := projection.corpus.set_aside:
+                    self._say(None, StoreError(told_of_damage(aside)))
                 self._watch(projection)
         except SpecchatError as error:
             self._say(None, error)

@@ -152,6 +152,11 @@ class Projection:
             yield from documents(text)
 
 
+def told_of_damage(aside: Path) -> str:
+    """What a person is told whose library was damaged and is now at `aside`."""
+    return f"a damaged library was set aside as {aside}: import your texts again"
+
+
 def crest_path(locations: Locations, tokenizer: str) -> Path:
     """Where the CREST of the tokenizer with this fingerprint is, or will be."""
     return locations.projections / tokenizer / CREST

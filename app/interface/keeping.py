@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.exporting import as_json, as_markdown
@@ -19,6 +20,7 @@ from app.interface.keys import keys_of
 from app.interface.messages import ChatsChanged
 from app.interface.topbar import NEW_CHAT
 from app.locations import Locations
+from app.projection import told_of_damage
 from app.sanitise import one_line
 from datastores.errors import SpecchatError
 from datastores.history import History
@@ -68,9 +70,12 @@ class Keeping:
     async def _forget_gone(self) -> None:
         """Beside the screen and the model: nothing waits for it."""
         try:
-            await asyncio.to_thread(_forget_gone, self._history, self._locations)
+            damaged = await asyncio.to_thread(_forget_gone, self._history, self._locations)
         except SpecchatError as error:
             self._conversation.complain(error)
+        else:
+            if damaged is not None:
+                self._conversation.complain(told_of_damage(damaged))
 
     def _rename(self, chat: Chat) -> None:
         def keep(title: str | None) -> None:
@@ -147,12 +152,14 @@ class Keeping:
         self._conversation.post_message(ChatsChanged())
 
 
-def _forget_gone(history: History, locations: Locations) -> None:
+def _forget_gone(history: History, locations: Locations) -> Path | None:
+    """Where a damaged library was moved to when it was opened for this."""
     from app.forgetting import forget_gone
 
     with closing(history.beside()) as beside, closing(Library.open(locations.library)) as library:
         forget_gone(beside, locations)
         library.erase()
+        return library.store.set_aside
 
 
 def named(chat: Chat, limit: int) -> str:

@@ -80,6 +80,14 @@ async def test_a_damaged_library_is_told_of(stage: Make, scripted: Scripting) ->
         assert "skipped 60: binary" in told(made)
 
 
+async def test_a_damaged_library_is_told_of_at_the_start(stage: Make) -> None:
+    made = stage()
+    made.locations.library.write_bytes(b"no database" * 1000)
+    async with made.app.run_test() as pilot:
+        await until(pilot, lambda: notices(made))
+        assert "a damaged library was set aside as " in notices(made)[0]
+
+
 async def test_nothing_imported_is_an_error_with_its_reasons(stage: Make, folder: Path) -> None:
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
