@@ -74,9 +74,17 @@ class Engine:
         for observer in self.observers:
             observer(step)
 
+    def keep(self) -> None:
+        """Keep what was learned for the next session.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        self.learned.save(self.costs, self.calibration)
+
     def close(self) -> None:
         """Keep what was learned for the next session, and let the stores go."""
-        self.learned.save(self.costs, self.calibration)
+        self.keep()
         self.stores.close()
 
 

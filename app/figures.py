@@ -88,6 +88,7 @@ class Figures:
         tallies: by source name, of the answer.
         draft_seconds: time inside drafters and budget, of the answer.
         outlook: what the budget last said; None before the first step.
+        remembered: states that can be drafted from; None where none are kept.
     """
 
     answers: int = 0
@@ -98,6 +99,7 @@ class Figures:
     tallies: dict[str, Tally] = field(default_factory=dict)
     draft_seconds: float = 0.0
     outlook: Outlook | None = None
+    remembered: int | None = None
     _recent: Pace = field(default_factory=Pace)
     _steps: deque[tuple[int, float, float]] = field(default_factory=deque)
     _buckets: deque[Bucket] = field(default_factory=lambda: deque(maxlen=TREND_BUCKETS))

@@ -75,6 +75,8 @@ def _raw(figures: Figures, width: int, ink: Ink) -> list[Text]:
     if answer.first_token_seconds:
         rows.append(("first word after", wording.duration(answer.first_token_seconds)))
     rows.append(("this session", f"{figures.session.tokens:,} · {wording.saved(figures)}"))
+    if figures.remembered is not None:
+        rows.append(("moments remembered", wording.remembered(figures.remembered)))
     title = Text("this answer" if figures.writing else "last answer", ink.dim + Style(bold=True))
     return [title, *(_row(name, value, width, ink) for name, value in rows)]
 

@@ -35,6 +35,13 @@ FIGURES = (
     " model kept, and how many it would have kept had every draft been checked."
 )
 
+MOMENTS = (
+    "Similar moments are what the model was about to say: the state it was in is kept with each"
+    " word, and where it comes into a state like one before, what followed then is drafted. It"
+    " takes some fifty answers before they give much. Imported texts and your questions are read"
+    " for them while the model is idle, unless this machine runs on its battery."
+)
+
 
 class Help(ModalScreen[None]):
     """A page that any of its keys closes."""
@@ -56,6 +63,8 @@ class Help(ModalScreen[None]):
         yield Text(PANEL)
         yield Text()
         yield Text(keys_of(self).fill(FIGURES))
+        yield Text()
+        yield Text(MOMENTS)
         yield Text()
         dark = self.app.current_theme.dark
         for source in (*SOURCES.values(), OWN):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.app import App
@@ -17,6 +17,7 @@ from textual.theme import Theme
 
 from app.config import load_config
 from app.interface import clipboard
+from app.interface.idling import Idled
 from app.interface.imports_run import Learnt
 from app.interface.keys import Keys
 from app.interface.palette import CommandsProvider
@@ -30,6 +31,9 @@ from app.projection import Projecting
 from app.settings import write_setting
 from datastores.errors import InputError, SpecchatError
 from datastores.history import History
+
+if TYPE_CHECKING:
+    from app.encoding import Reading
 
 EMBEDDED = (
     "The model built in is a small helper for the command line and knows little else."
@@ -101,6 +105,10 @@ class Specchat(App[None], inherit_bindings=False):
         """Show what the indexer tells, on whichever thread."""
         self.chat_screen.post_message(Learnt(progress, trouble))
 
+    def idled(self, reading: Reading | None, trouble: SpecchatError | None) -> None:
+        """Show what the idle model tells, on whichever thread."""
+        self.chat_screen.post_message(Idled(reading, trouble))
+
     def leave(self) -> bool:
         """After `run`: let the model go; whether it could be."""
         return self.chat_screen.conversation.talk.leave()
@@ -125,7 +133,11 @@ def run(options: Options) -> None:
         history,
         locations,
         lambda choice: open_model(
-            replace(options, model=choice or options.model), locations, history, app.learnt
+            replace(options, model=choice or options.model),
+            locations,
+            history,
+            app.learnt,
+            app.idled,
         ),
         config.theme,
         lambda theme: write_setting(locations, "theme", theme),
@@ -159,18 +171,34 @@ def open_model(
     locations: Locations,
     history: History,
     learnt: Callable[[Projecting | None, SpecchatError | None], object],
+    idled: Callable[[Reading | None, SpecchatError | None], object] = lambda reading, trouble: None,
 ) -> Model:
     """Load the model the person chose; what this imports must not hold up the first frame.
 
-    `learnt` is told, on a thread of its own, how far its view of texts and chats has come.
+    `learnt` is told, on a thread of its own, how far its view of texts and chats has come; `idled`,
+    on the model's, what it does while nobody asks.
     """
     from app.assistant import Assistant
+    from app.encoding import read_when_idle
     from app.engine import load
+    from app.idle import IdleWork
     from app.indexer import Indexer
     from app.models.own import embedded
 
     engine = load(options, locations)
-    indexer = Indexer(locations, engine.path, engine.vocabulary, engine.crest_bytes, learnt)
+
+    def idle(texts: bool) -> Generator[Reading | None]:
+        engine.keep()
+        yield from read_when_idle(engine, locations, history, texts=texts)
+
+    work = IdleWork(idle, idled)
+
+    def told(progress: Projecting | None, trouble: SpecchatError | None) -> None:
+        learnt(progress, trouble)
+        if progress is None:
+            work.rouse()
+
+    indexer = Indexer(locations, engine.path, engine.vocabulary, engine.crest_bytes, told)
     indexer.start()
     hint = EMBEDDED if engine.path == embedded() else ""
 
@@ -178,4 +206,5 @@ def open_model(
         indexer.close()
         engine.close()
 
-    return Model(engine.name, hint, Assistant(engine, history), close, engine, engine.path)
+    answers = Assistant(engine, history)
+    return Model(engine.name, hint, answers, close, engine, engine.path, work)

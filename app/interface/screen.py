@@ -22,6 +22,7 @@ from app.interface.commands import COMMANDS
 from app.interface.conversation import Conversation
 from app.interface.finder import Finder
 from app.interface.help import Help
+from app.interface.idling import Idled, note, remembered
 from app.interface.imports import Imports
 from app.interface.imports_forget import Forgetting
 from app.interface.imports_run import Importing, Learnt
@@ -85,8 +86,8 @@ class ChatScreen(Screen[None]):
 
     async def on_unmount(self) -> None:
         await self._models.leave()
-
         await self.importing.leave()
+
     def on_resize(self, event: events.Resize) -> None:
         width = event.size.width
         self.set_class(width >= WIDE, "-wide")
@@ -115,6 +116,12 @@ class ChatScreen(Screen[None]):
     def _learnt(self, event: Learnt) -> None:
         self.importing.learnt(event)
 
+    @on(Idled)
+    def _idled(self, event: Idled) -> None:
+        self.conversation.bar.idle = note(event.reading)
+        if event.trouble is not None:
+            self.conversation.complain(event.trouble)
+
     @on(ChatKept)
     def _kept(self, event: ChatKept) -> None:
         self._keeping.do(event.verb, event.chat)
@@ -125,6 +132,8 @@ class ChatScreen(Screen[None]):
 
     @on(FiguresChanged)
     def _figures_changed(self) -> None:
+        model = self.conversation.talk.model
+        self._figures.remembered = remembered(model.engine if model is not None else None)
         for panel in self.query(Panel):
             panel.redraw()
 

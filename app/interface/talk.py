@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Protocol
 from app.events import Event
 from app.interface.answer import Answer
 from app.interface.entries import Question
+from app.interface.idling import Idling
 from app.interface.outbox import Outbox
 from datastores.errors import ModelError, SpecchatError
 from datastores.records import Message
 
 if TYPE_CHECKING:
     from app.engine import Engine
+    from app.idle import IdleWork
 
 PATIENCE = 1.0
 """Seconds that leaving waits for the model to stop where it is."""
@@ -52,6 +54,7 @@ class Model:
         close: called at the end.
         engine: what it runs on, where stores have to forget; None where there is none.
         path: its file; None where there is none.
+        idle: what it does while nobody asks; None where there is nothing.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Model:
     close: Callable[[], None]
     engine: Engine | None = None
     path: Path | None = None
+    idle: IdleWork | None = None
 
 
 OpenModel = Callable[[str | None], Model]
@@ -103,6 +107,7 @@ class Talk:
         self._outbox = outbox
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
         self._last: Future[None] | None = None
+        self._idling = Idling(self._thread, lambda: self.turn is not None)
         self._stopped = False
 
     async def load(self) -> Model:
@@ -144,6 +149,7 @@ class Talk:
                 raise  # not the turn but the screen that awaits it is being stopped
         finally:
             self.turn = None
+            self._idling.go_on()
 
     async def between_answers(self, work: Callable[[Engine | None], None]) -> None:
         """Run `work` on the model's thread with the engine, if one is loaded.
@@ -164,8 +170,10 @@ class Talk:
     def leave(self) -> bool:
         """Stop for good; whether the thread came to rest. If it did not, it is inside the model."""
         self.stop()
+        slice_ = self._idling.end()
         self._thread.shutdown(wait=False, cancel_futures=True)
-        if self._last is not None and wait([self._last], PATIENCE).not_done:
+        at_work = [future for future in (self._last, slice_) if future is not None]
+        if wait(at_work, PATIENCE).not_done:
             return False
         if self.model is not None:
             self.model.close()
@@ -173,6 +181,7 @@ class Talk:
 
     def _load(self, choice: str | None) -> None:
         self.model = self._open_model(choice)
+        self._idling.take(self.model.idle)
 
     def _switch(self, choice: str) -> None:
         before = self.model.path if self.model is not None else None
@@ -193,6 +202,7 @@ class Talk:
 
     def _let_go(self) -> None:
         """Close the model; its memory is free afterwards."""
+        self._idling.take(None)
         model, self.model = self.model, None
         if model is not None:
             model.close()

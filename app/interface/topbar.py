@@ -36,6 +36,9 @@ class TopBar(Static):
     background: reactive[str] = reactive("")
     """What goes on besides; empty where nothing does."""
 
+    idle: reactive[str] = reactive("")
+    """What the model does since nobody asks; empty where it does nothing."""
+
     failed: reactive[bool] = reactive(False)
     """Whether `state` is a failure."""
 
@@ -45,7 +48,8 @@ class TopBar(Static):
     def render(self) -> Text:
         state = "topbar--warning" if self.failed else "topbar--accent"
         dim = self._style("topbar--dim")
-        said = [(self.model, dim), (self.background, dim), (self.state, self._style(state))]
+        besides = [(self.model, dim), (self.background, dim), (self.idle, dim)]
+        said = [*besides, (self.state, self._style(state))]
         right = Text(" · ", style=dim).join(
             Text(one_line(text, 40), style=style) for text, style in said if text
         )

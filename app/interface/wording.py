@@ -17,6 +17,9 @@ NOTICEABLE = 0.02
 FEWEST_TOKENS = 8
 """Tokens before which an answer is too short to speak of its speed."""
 
+RIPE = 4096
+"""Moments below which little of what is said has been said before: about fifty answers."""
+
 LEAST_SAVED = 0.05
 """Seconds below which nothing was saved or lost."""
 
@@ -100,6 +103,11 @@ def saved(figures: Figures) -> str:
     if abs(seconds) < LEAST_SAVED:
         return "no time saved"
     return f"{duration(abs(seconds))} {'saved' if seconds >= 0 else 'lost'}"
+
+
+def remembered(moments: int) -> str:
+    """`312 · few yet`: how much there is to draft from."""
+    return f"{moments:,}" if moments >= RIPE else f"{moments:,} · few yet"
 
 
 def wrapped(text: str, width: int) -> list[str]:
