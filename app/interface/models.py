@@ -99,8 +99,9 @@ class Picker(ModalScreen[FoundModel | None]):
             steps = catalogue(self._locations, self._in_use)
             while found := await asyncio.to_thread(next, steps, None):
                 if found.whole or (self._looking and monotonic() - listed >= REDRAWN):
+                    chosen = self._chosen if self._found is not None else None
                     self._found, listed = found, monotonic()
-                    self._list(self._chosen)
+                    self._list(chosen)
         except SpecchatError as error:
             self.notify(one_line(str(error), 400), severity="error", markup=False)
 

@@ -235,6 +235,18 @@ async def test_a_download_goes_on_while_the_picker_is_closed(stage: Make, hub: H
         assert lines(made)[0] == "embedded open"
 
 
+async def test_enter_does_not_stop_a_download_by_mistake(
+    stage: Make, shelf: Callable[..., None]
+) -> None:
+    shelf(*LISTED)
+    made = stage()
+    fetching(made).fetch = download(running=True)
+    async with made.app.run_test() as pilot:
+        await open_picker(pilot, made)
+        assert lines(made)[0] == f"{WANTED} fetching at 41%"
+        assert picker(made)._chosen == HELPER
+
+
 async def test_leaving_stops_the_download_and_keeps_what_has_come(stage: Make, hub: Hub) -> None:
     hub.stall_at = FORTY_PERCENT
     made = stage()
