@@ -22,7 +22,7 @@ import numpy as np
 
 from engines.budget import Budget
 from engines.drafters.protocol import Context, Drafter
-from engines.logits import best_rows
+from engines.logits import best_rows, leaders
 from engines.sampler import Draw
 from engines.step import (
     FINISH_CONTEXT,
@@ -34,6 +34,10 @@ from engines.step import (
 )
 from engines.target import Floats, Rows, Target
 from engines.tree import DraftTree, root_only
+
+FAINT = 4.0
+"""Logits so far below the likeliest token's are not worth telling a drafter: a fiftieth of its
+probability."""
 
 Kept = tuple[Floats, list[list[int]], Floats]
 """What a step keeps of a pass: hidden states, likeliest tokens, their logits."""
@@ -136,19 +140,21 @@ def walk_tree(
 def _keep(rows: Rows, path: Sequence[int], keep: int, last: int) -> Kept:
     """Own copies of the states along `path`, and the likeliest tokens with their logits.
 
-    The `keep` likeliest of every position; of the last one alone, `last`, if `keep` is 0. What an
-    accepted draft said is known already, and to read a whole vocabulary costs 0.1 ms a row.
+    The `keep` likeliest of every position; if `keep` is 0, up to `last` leading ones of the last
+    position alone. What an accepted draft said is known already, and to read a whole vocabulary
+    costs 0.1 ms a row.
     """
     hidden = rows.hidden[path, :]
-    if not (keep or last):
-        return hidden, [], np.empty((0, 0), np.float32)
-    if not keep:
-        path = path[-1:]
-    # Rows that follow one another are read in place: a copy of whole vocabularies is spared.
-    straight = path[-1] - path[0] == len(path) - 1
-    logits = rows.logits[path[0] : path[-1] + 1] if straight else rows.logits[path, :]
-    top, values = best_rows(logits, max(keep, last))
-    return hidden, top.tolist(), values
+    if keep:
+        # Rows that follow one another are read in place: copies of vocabularies are spared.
+        straight = path[-1] == len(path) - 1
+        logits = rows.logits[: len(path)] if straight else rows.logits[path, :]
+        top, values = best_rows(logits, max(keep, last))
+        return hidden, top.tolist(), values
+    if last:
+        leading, values = leaders(rows.logits[path[-1]], last, FAINT)
+        return hidden, [leading.tolist()], values[None]
+    return hidden, [], np.empty((0, 0), np.float32)
 
 
 def _finish(token: int, ending: Ending, left: int, full: bool) -> str:

@@ -24,6 +24,17 @@ def best(row: Floats, count: int) -> Indices:
     return chosen
 
 
+def leaders(row: Floats, count: int, within: float) -> tuple[Indices, Floats]:
+    """The `count` largest entries of `row` [V], or fewer: none `within` or more below the largest.
+
+    A model's distribution has few leaders, so that two comparisons of V entries find them.
+    """
+    found = np.flatnonzero(row > row.max() - within)
+    values = row[found]
+    order = (-values).argsort(kind="stable")[:count]
+    return found[order], values[order]
+
+
 def best_rows(rows: Floats, count: int) -> tuple[Indices, Floats]:
     """The `count` largest entries of each of `rows` [n, V], in order: indices, values [n, count].
 

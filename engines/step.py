@@ -56,8 +56,8 @@ class Step:
         proposals: what every consulted drafter proposed.
         hidden: float32 [k, width]; row i is the state that produced tokens[i].
         top_tokens: the likeliest token ids at each emitted position, best first, where the loop was
-            asked to keep them; else at the last position alone (one row), where a drafter learns
-            from them; else no rows. Rows belong to the last of `tokens`.
+            asked to keep them; else the leading few at the last position alone (one row), where a
+            drafter learns from them; else no rows. Rows belong to the last of `tokens`.
         top_logits: their logits, float32 [rows, kept].
         timings: see `Timings`.
         prefill: true for the step whose token came out of prefill: no target call of its own.

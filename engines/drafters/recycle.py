@@ -81,6 +81,8 @@ class TokenRecycling:
         first = len(step.tokens) - len(step.top_tokens)
         told = zip(step.top_tokens, step.top_logits.tolist(), strict=True)
         for index, (tokens, logits) in enumerate(told, first):
+            if not tokens:
+                continue
             found = _shares(tokens, logits)
             self._after_token[said[index + 1]] = found
             pair = (said[index], said[index + 1])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from engines.logits import best
+from engines.logits import best, leaders
 from engines.sampler import Sampling, candidates, draw_gap, make_sampler, noise
 from engines.target import Floats
 
@@ -35,6 +35,25 @@ def test_best_survives_ties(values: Floats) -> None:
     chosen = best(values, 8)
     assert len(set(chosen.tolist())) == 8
     assert sorted(values[chosen]) == sorted(np.sort(values)[-8:])
+
+
+@given(
+    arrays(np.float32, 200, elements=st.floats(-8, 8, width=32)),
+    st.integers(1, 20),
+    st.sampled_from([0.5, 4.0, 100.0]),
+)
+def test_leaders_are_the_best_that_are_near_the_best(
+    values: Floats, count: int, within: float
+) -> None:
+    order = np.argsort(-values, kind="stable")
+    near = [index for index in order if values[index] > values.max() - within]
+    found, theirs = leaders(values, count, within)
+    assert found.tolist() == near[:count]
+    assert theirs.tolist() == values[near[:count]].tolist()
+
+
+def test_a_row_that_is_no_distribution_has_no_leaders() -> None:
+    assert leaders(np.full(9, np.nan, np.float32), 4, 4.0)[0].size == 0
 
 
 def test_draws_follow_the_distribution() -> None:
