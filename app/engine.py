@@ -83,9 +83,15 @@ class Engine:
         self.learned.save(self.costs, self.calibration)
 
     def close(self) -> None:
-        """Keep what was learned for the next session, and let the stores go."""
-        self.keep()
-        self.stores.close()
+        """Keep what was learned for the next session, and let the stores go.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        try:
+            self.keep()
+        finally:
+            self.stores.close()
 
 
 def load(

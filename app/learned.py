@@ -1,58 +1,73 @@
 """What the engine learns about this machine and this person, kept between sessions.
 
 Costs V(n, L) belong to a model on a build and thread count; calibration to a model and its
-drafters. Both are caches: a file that is missing or damaged means learning again, never an error.
+drafters. Both are caches: a file that is missing or damaged means learning again, and a word about
+the damage, never a failure.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
+from datastores.errors import SpecchatError, StoreError
 from engines.calibration import Calibration
 from engines.costs import Costs
 
-LOGGER = logging.getLogger("specchat.learned")
+_UNUSABLE = (AttributeError, KeyError, TypeError, ValueError)
+"""What values of another shape raise where they are taken over."""
 
 
 class Learned:
-    """One file of the cache, for one key (model fingerprint, build, threads)."""
+    """One file of the cache, for one key (model fingerprint, build, threads).
+
+    Attributes:
+        trouble: why what was kept could not be used; None while all is well.
+    """
 
     def __init__(self, path: Path, key: str) -> None:
+        self.trouble: SpecchatError | None = None
         self._path = path
         self._key = key
 
     def restore(self, costs: Costs, calibration: Calibration) -> None:
-        """Go on from what an earlier session learned, if it did."""
-        kept: Any = self._read().get(self._key)
-        if kept is None:
-            return
+        """Go on from what an earlier session learned, if it did; all of it or nothing."""
         try:
-            costs.restore(kept["costs"])
-            calibration.restore(kept["calibration"])
-        except (AttributeError, KeyError, TypeError, ValueError):
-            LOGGER.warning("%s is damaged: learning again", self._path)
+            kept = _read(self._path).get(self._key)
+            if kept is not None:
+                # On trial first: what is damaged half-way must leave no trace.
+                for one, other in ((Costs(), Calibration()), (costs, calibration)):
+                    one.restore(kept["costs"])
+                    other.restore(kept["calibration"])
+        except _UNUSABLE:
+            self.trouble = StoreError(
+                f"{self._path} is damaged: speeds and what drafts are worth are learnt anew"
+            )
 
     def save(self, costs: Costs, calibration: Calibration) -> None:
         """Keep what was learned; other keys in the file stay.
 
         Two processes may save at once: the file is swapped in whole, and the later one wins.
-        """
-        everything = self._read()
-        everything[self._key] = {"costs": costs.state(), "calibration": calibration.state()}
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with NamedTemporaryFile(
-            "w", dir=self._path.parent, prefix=self._path.name, delete=False
-        ) as file:
-            json.dump(everything, file)
-        os.replace(file.name, self._path)
 
-    def _read(self) -> dict[str, object]:
-        return _read(self._path)
+        Raises:
+            StoreError: it cannot be written; what was kept before stays.
+        """
+        try:
+            everything = _read(self._path)
+        except _UNUSABLE:
+            everything = {}
+        everything[self._key] = {"costs": costs.state(), "calibration": calibration.state()}
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _swap_in(self._path, json.dumps(everything))
+        except OSError as error:
+            raise StoreError(
+                f"{self._path} cannot be written ({error.strerror}): what was learnt about speeds"
+                " will be learnt again"
+            ) from error
 
 
 def costs_of(path: Path, fingerprint: str) -> Costs:
@@ -61,16 +76,45 @@ def costs_of(path: Path, fingerprint: str) -> Costs:
     Unmeasured where it never ran here.
     """
     costs = Costs()
-    for key in _read(path):
+    try:
+        keys = list(_read(path))
+    except _UNUSABLE:
+        return costs
+    for key in keys:
         if key.startswith(f"{fingerprint}/"):
             costs = Costs()
             Learned(path, key).restore(costs, Calibration())
     return costs
 
 
-def _read(path: Path) -> dict[str, object]:
+def _swap_in(path: Path, text: str) -> None:
+    """Put `text` in place of the file; whatever happens, one of the two is there whole."""
+    with NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as file:
+        try:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(file.name, path)
+        except OSError:
+            os.unlink(file.name)
+            raise
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """By key, what was kept; nothing where nothing was.
+
+    Raises:
+        ValueError: it is damaged.
+    """
     try:
-        content = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
+        text = path.read_bytes()
+    except FileNotFoundError:
         return {}
-    return content if isinstance(content, dict) else {}
+    content = json.loads(text, parse_constant=_refuse)
+    if not isinstance(content, dict):
+        raise ValueError("not an object")
+    return content
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no measurement")

@@ -186,6 +186,8 @@ def open_model(
     from app.models.own import embedded
 
     engine = load(options, locations)
+    if engine.learned.trouble is not None:
+        idled(None, engine.learned.trouble)
 
     def idle(texts: bool) -> Generator[Reading | None]:
         engine.keep()

@@ -8,7 +8,7 @@ import pytest
 
 from app.attach import attach
 from app.learned import Learned
-from datastores.errors import InputError
+from datastores.errors import InputError, StoreError
 from engines.calibration import Calibration
 from engines.costs import Costs
 
@@ -34,13 +34,57 @@ def test_costs_survive_and_keys_stay_apart(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"one": {"costs": 3}}', '{"one": {}}'])
-def test_a_damaged_file_means_learning_again(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff\xfe",
+        b'{"one": {"costs": 3}}',
+        b'{"one": {}}',
+        b'{"one": {"costs": {"plain": {"9": [NaN]}, "ratios": {}}, "calibration": {}}}',
+        b'{"one": {"costs": {"plain": {"9": [0.5]}, "ratios": {}}, "calibration": 3}}',
+    ],
+)
+def test_a_damaged_file_means_a_word_and_learning_again(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "costs.json"
-    path.write_text(content)
+    path.write_bytes(content)
     costs = Costs()
-    Learned(path, "one").restore(costs, Calibration())
+    learned = Learned(path, "one")
+    learned.restore(costs, Calibration())
     assert costs.table(10) == Costs().table(10)
+    assert "\n" not in str(learned.trouble)
+    assert "learnt anew" in str(learned.trouble)
+    learned.save(learned_costs(), Calibration())
+    again = Learned(path, "one")
+    again.restore(costs, Calibration())
+    assert again.trouble is None
+    assert costs.table(10) != Costs().table(10)
+
+
+def test_nothing_kept_is_no_damage(tmp_path: Path) -> None:
+    learned = Learned(tmp_path / "costs.json", "one")
+    learned.restore(Costs(), Calibration())
+    assert learned.trouble is None
+
+
+def test_what_cannot_be_written_is_named_and_what_was_kept_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "costs.json"
+    learned = Learned(path, "one")
+    learned.save(learned_costs(), Calibration())
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("app.learned.os.fsync", full)
+    with pytest.raises(StoreError, match=r"costs\.json cannot be written \(No space left"):
+        learned.save(Costs(), Calibration())
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_attached_files_stand_before_the_question(tmp_path: Path) -> None:
