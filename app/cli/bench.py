@@ -12,6 +12,7 @@ from app.cli.lazy import LazyGroup
     commands_at={
         "crest": "app.cli.bench_crest:crest",
         "decode": "app.cli.bench_decode:decode",
+        "dense": "app.cli.bench_dense:dense",
         "growth": "app.cli.bench_growth:growth",
         "replay": "app.cli.bench_replay:replay",
     },
