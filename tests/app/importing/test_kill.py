@@ -16,6 +16,8 @@ from tests.datastores.dump import rows_of
 KILLS = 20
 PAGES = 60
 CHATS = 60
+MADE = ("library", "tokens", "crest")
+"""What an import makes; the history beside it has a name drawn by chance."""
 
 
 def _corpus(folder: Path) -> None:
@@ -33,7 +35,7 @@ def _corpus(folder: Path) -> None:
 
 def _rows(data: Path) -> dict[str, dict[str, list[tuple[object, ...]]]]:
     """Everything in the library, in the tokenised texts and in CREST."""
-    return {path.name: rows_of(path) for path in sorted(data.rglob("*.db"))}
+    return {path.name: rows_of(path) for path in sorted(data.rglob("*.db")) if path.stem in MADE}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="forks")
@@ -42,7 +44,7 @@ def test_twenty_kills_change_nothing(folder: Path, tmp_path: Path) -> None:
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     list(whole(folder, undisturbed))
     rows = _rows(undisturbed)
-    assert {"library.db", "tokens.db", "crest.db"} <= rows.keys()
+    assert len(rows) == len(MADE)
     killer = [sys.executable, "-m", "tests.app.importing.killer"]
     subprocess.run([*killer, str(folder), str(killed), str(KILLS)], check=True, timeout=300)
     places = sorted(killed.iterdir())
