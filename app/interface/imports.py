@@ -82,7 +82,8 @@ class Imports(ModalScreen[None]):
         self.call_after_refresh(self.redraw)
 
     def on_unmount(self) -> None:
-        self._importing.changed = None
+        if self._importing.changed == self.redraw:
+            self._importing.changed = None
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.redraw)

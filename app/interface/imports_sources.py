@@ -77,7 +77,8 @@ class Sources(ModalScreen[str | None]):
         self._look()
 
     def on_unmount(self) -> None:
-        self._forgetting.changed = None
+        if self._forgetting.changed == self._look:
+            self._forgetting.changed = None
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self._list)
