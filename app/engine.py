@@ -21,6 +21,7 @@ from app.models.own import EMBEDDED_TEMPERATURE, embedded
 from app.options import DRAFTERS, Options
 from app.sampling import NEW_SEED
 from app.stores import Stores, open_stores
+from datastores.errors import SpecchatError
 from engines.budget import AutoBudget, Budget
 from engines.calibration import Calibration
 from engines.chat import Message
@@ -73,6 +74,11 @@ class Engine:
         """Show a step to every observer."""
         for observer in self.observers:
             observer(step)
+
+    @property
+    def troubles(self) -> list[SpecchatError]:
+        """What was damaged when it was opened, and is made or learnt anew; for people."""
+        return [one for one in (self.learned.trouble, self.stores.trouble) if one is not None]
 
     def keep(self) -> None:
         """Keep what was learned for the next session.

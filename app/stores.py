@@ -15,6 +15,7 @@ from app.locations import Locations
 from app.projection import crest_path
 from datastores.crest import CrestStore
 from datastores.crest_reader import CrestReader
+from datastores.errors import SpecchatError, StoreError
 from engines.target import Target, Vocabulary
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ class Stores:
     Attributes:
         crest: n-grams of texts and past chats, for the model's tokenizer.
         dense: the model's own past states.
+        trouble: that a store was damaged and is made anew; None while all is well.
     """
 
     crest: CrestReader | None = None
     dense: DenseKeeper | None = None
+    trouble: SpecchatError | None = None
 
     def close(self) -> None:
         """Let them go; what the dense index has not written yet is written."""
@@ -62,12 +65,12 @@ def open_stores(
                 pass
         stores.crest = CrestReader(path)
     if "dense" in drafters:
-        stores.dense = _open_dense(locations, target)
+        _open_dense(stores, locations, target)
     return stores
 
 
-def _open_dense(locations: Locations, target: Target) -> DenseKeeper:
-    """The index of the model's states; faiss is loaded here and nowhere before."""
+def _open_dense(stores: Stores, locations: Locations, target: Target) -> None:
+    """Open the index of the model's states; what it needs is loaded here and nowhere before."""
     from datastores.dense import DenseStore
     from datastores.dense_keeper import DenseKeeper
 
@@ -75,4 +78,9 @@ def _open_dense(locations: Locations, target: Target) -> DenseKeeper:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"{target.fingerprint}.db"
     store = DenseStore.open(path, target.fingerprint, target.width)
-    return DenseKeeper(store, target.vocabulary_size)
+    if store.store.set_aside is not None:
+        stores.trouble = StoreError(
+            f"{path} was damaged and is made anew while the model is idle; what was left of it is"
+            f" {store.store.set_aside.name}, and may be deleted"
+        )
+    stores.dense = DenseKeeper(store, target.vocabulary_size)

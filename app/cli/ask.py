@@ -62,8 +62,8 @@ def ask(
             click.echo(f"a damaged history was set aside as {history.store.set_aside}", err=True)
         chat, parent = place(history, go_on)
         engine = load(options, locations, light=True)
-        if engine.learned.trouble is not None:
-            click.echo(str(engine.learned.trouble), err=True)
+        for trouble in engine.troubles:
+            click.echo(str(trouble), err=True)
         with stopping(assistant := Assistant(engine, history)):
             answer, end = converse(assistant, chat, parent, text, show=not as_json)
         engine.close()

@@ -186,8 +186,8 @@ def open_model(
     from app.models.own import embedded
 
     engine = load(options, locations)
-    if engine.learned.trouble is not None:
-        idled(None, engine.learned.trouble)
+    for trouble in engine.troubles:
+        idled(None, trouble)
 
     def idle(texts: bool) -> Generator[Reading | None]:
         engine.keep()

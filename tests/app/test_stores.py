@@ -1,0 +1,73 @@
+"""Opening what drafters draft from: what is damaged is made anew, what is another's is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.locations import Locations, locate
+from app.stores import Stores, open_stores
+from datastores.dense import DenseStore
+from datastores.dense_book import DenseBook
+from datastores.errors import StoreError
+from tests.app.scripted import ScriptedVocabulary
+from tests.engines.scripted import WIDTH, ScriptedTarget
+
+BUDGET = 2**22
+
+
+@pytest.fixture
+def locations(tmp_path: Path) -> Locations:
+    found = locate(tmp_path / "data")
+    found.create()
+    return found
+
+
+def opened(locations: Locations) -> Stores:
+    return open_stores(("dense",), locations, ScriptedTarget(), ScriptedVocabulary(), BUDGET)
+
+
+def path_of(locations: Locations) -> Path:
+    return locations.states / "scripted.db"
+
+
+def test_a_missing_index_is_made(locations: Locations) -> None:
+    stores = opened(locations)
+    assert stores.dense is not None
+    assert stores.dense.ask(DenseBook.status).positions == 0
+    assert stores.trouble is None
+    stores.close()
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.9])
+def test_a_damaged_index_is_set_aside_with_a_word_and_made_anew(
+    locations: Locations, keep: float
+) -> None:
+    stores = opened(locations)
+    assert stores.dense is not None
+    stores.dense.ask(lambda book: book.add_document("text", list(range(60)) * 200))
+    stores.close()
+    whole = path_of(locations).read_bytes()
+    cut = whole[: int(keep * len(whole))]
+    path_of(locations).write_bytes(cut[:100] + b"\xff" * (len(cut) - 100))
+    again = opened(locations)
+    assert "made anew" in str(again.trouble)
+    assert "\n" not in str(again.trouble)
+    assert again.dense is not None
+    assert again.dense.ask(DenseBook.status).positions == 0
+    again.close()
+    last = opened(locations)
+    assert last.trouble is None
+    last.close()
+
+
+@pytest.mark.parametrize(("fingerprint", "width"), [("other", WIDTH), ("scripted", WIDTH + 1)])
+def test_another_models_index_is_refused_in_one_line(
+    locations: Locations, fingerprint: str, width: int
+) -> None:
+    locations.states.mkdir()
+    DenseStore.open(path_of(locations), fingerprint, width).close()
+    with pytest.raises(StoreError, match="another model; move it away") as refused:
+        opened(locations)
+    assert "\n" not in str(refused.value)
