@@ -289,6 +289,20 @@ def test_keys_of_a_damaged_projection_are_dropped_and_the_tokens_stay(store: Den
     again.close()
 
 
+def test_a_projection_of_another_models_states_is_dropped_with_its_keys(store: DenseStore) -> None:
+    store.generations.begin(fit(moments_of(states(300, width=WIDTH + 1)), 8), 300, 0.9)
+    generation = store.generations.all()[0]
+    document = store.create_document("chat")
+    keys = Encoded(document, generation.id, np.arange(1, 9), fitted().encode(states(8)))
+    store.write([Written(document, 0, range(9))], [keys])
+    store.close()
+    again = DenseStore.open(store.store.path, "model", WIDTH)
+    assert again.generations.all() == []
+    assert again.store.rows("SELECT count(*) AS n FROM keys")[0]["n"] == 0
+    assert again.unfinished(None) == [document]
+    again.close()
+
+
 def test_what_is_forgotten_leaves_no_byte(store: DenseStore) -> None:
     secret = [4_000_000_000 + n for n in range(40)]
     kept, gone = store.create_document("kept"), store.create_document("gone")
