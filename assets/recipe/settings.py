@@ -1,7 +1,5 @@
 """The sizes of a run: ``tiny`` ends in a minute, ``full`` has the shapes of the shipped pair.
 
-The shipped weights saw fewer tokens than ``full`` asks for; the model card says how many.
-
 Owns numbers, nothing else.
 """
 
@@ -31,7 +29,7 @@ class Course:
     """How a model is trained: tokens in all, tokens a step, and rates.
 
     ``matrix_rate`` is Muon's, ``other_rate`` AdamW's; both hold until ``decay_from`` of the
-    tokens are seen and then fall linearly to nothing.
+    tokens are seen and then fall to nothing.
     """
 
     tokens: int
@@ -56,11 +54,11 @@ class Setting:
 
 
 FULL = Setting(
-    chats=180_000,
+    chats=280_000,
     longest=1024,
     target=Shape(layers=8, width=256, hidden=640, vocabulary=4096),
     student=Shape(layers=2, width=128, hidden=64, vocabulary=4096),
-    target_course=Course(tokens=24_000_000, step_tokens=8192),
+    target_course=Course(tokens=48_000_000, step_tokens=8192),
     student_course=Course(tokens=8_000_000, step_tokens=8192),
     questions=200,
 )

@@ -74,10 +74,14 @@ def deal(pieces: list[Piece], hands: int) -> list[list[Piece]]:
 
 
 def rate_share(course: Course, progress: Progress) -> float:
-    """The share of the full rate due now: warm-up, plateau, then linearly to zero."""
+    """The share of the full rate due now: warm-up, plateau, then one less a root, down to zero.
+
+    The root falls fast at first and ends slowly, and beats a line (Hägele et al., "Scaling Laws and
+    Compute-Optimal Training Beyond Fixed Training Durations", 2024, section 4).
+    """
     warm = min(1.0, (progress.updates + 1) / course.warm_steps)
-    seen = progress.tokens / course.tokens
-    return warm * min(1.0, max(0.0, (1 - seen) / (1 - course.decay_from)))
+    past = (progress.tokens / course.tokens - course.decay_from) / (1 - course.decay_from)
+    return float(warm * (1 - min(1.0, max(0.0, past)) ** 0.5))
 
 
 class Run:

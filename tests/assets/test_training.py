@@ -102,7 +102,7 @@ def test_orthogonalise_brings_singular_values_close_to_one() -> None:
 
 
 def test_the_rate_warms_up_holds_and_ends_at_zero() -> None:
-    shares = [rate_share(COURSE, Progress(tokens=t, updates=9)) for t in (0, 3200, 5600, 8000)]
+    shares = [rate_share(COURSE, Progress(tokens=t, updates=9)) for t in (0, 3200, 4400, 8000)]
     assert shares == pytest.approx([1.0, 1.0, 0.5, 0.0])
     assert rate_share(COURSE, Progress()) == 0.5
 
