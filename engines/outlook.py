@@ -14,7 +14,8 @@ class Outlook:
         plain_seconds: wall time of one whole plain cycle (one row) at this context length.
         plain_measured: false while `plain_seconds` is only an estimate (shown with `~`).
         paused: whether drafting is not worth it just now.
-        loss: while paused, by what share drafting would slow this step, e.g. 0.09.
+        loss: while paused, by what share drafting would slow this step, e.g. 0.09; 0 where it is
+            held back although it promises to pay (`engines.purse`).
         would_accept: while paused or not, hindsight: for each source name, the share of the
             answer's tokens so far that its proposals, verified or not, would have had accepted.
     """

@@ -83,6 +83,8 @@ def duration(seconds: float) -> str:
 
 def pause(outlook: Outlook) -> str:
     """Why nothing is drafted."""
+    if not outlook.loss:
+        return "drafting paused: it lost time lately; tries again by itself"
     return f"drafting paused: would cost {percent(outlook.loss)} here; tries again by itself"
 
 

@@ -89,6 +89,7 @@ def test_a_pause_is_said_with_its_reason() -> None:
     assert "drafting paused: would cost 9% here; tries again by itself" in drafts
     lines = [line.plain for line in column(figures_of(script), 32, 60, INK, detailed=True)]
     assert any("this chat" in line and line.endswith("30%") for line in lines)
+    assert "would cost" not in wording.pause(replace(paused, loss=0.0))
 
 
 def test_every_source_has_its_own_letter_texture_and_colours() -> None:
