@@ -12,8 +12,8 @@ from math import ceil, floor, log10
 
 Points = Sequence[tuple[float, float]]
 
-WIDTH, HEIGHT = 640, 420
-LEFT, RIGHT, TOP, BOTTOM = 60, 190, 30, 50
+WIDTH, HEIGHT = 760, 436
+LEFT, RIGHT, TOP, BOTTOM = 60, 310, 46, 50
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 """Okabe and Ito's, told apart by the colour-blind."""
 TICKS = 6
@@ -90,8 +90,15 @@ def _chart(chart: Chart) -> str:
             f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>'
         )
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in spots]
-        parts.append(_text(WIDTH - RIGHT + 12, TOP + 10 + 16 * index, name, colour=colour))
+        parts.append(_legend(index, name, colour, dash))
     return "".join(parts)
+
+
+def _legend(index: int, name: str, colour: str, dash: str) -> str:
+    """The name of a line beside a piece of it: colours are used twice, solid and dashed."""
+    x, y = WIDTH - RIGHT + 14, TOP + 10 + 16 * index
+    piece = f'<path d="M{x} {y - 4}h22" stroke="{colour}" stroke-width="2"{dash}/>'
+    return piece + _text(x + 28, y, name, colour=colour)
 
 
 def _powers(xs: Sequence[float]) -> list[float]:

@@ -26,7 +26,7 @@ from engines.replay import Recorded
 from engines.sources import CHATS
 
 FILES = click.Path(path_type=Path)
-DEFAULT_SIZES = "128K,512K,2M,8M,32M,128M"
+DEFAULT_SIZES = "512K,2M,8M,32M,128M"
 UNITS = {"K": 10, "M": 20, "G": 30}
 
 
