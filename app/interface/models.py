@@ -89,6 +89,7 @@ class Picker(ModalScreen[FoundModel | None]):
 
     @property
     def listed(self) -> OptionList:
+        """The list."""
         return self.query_one(OptionList)
 
     @work(exclusive=True)
@@ -147,7 +148,7 @@ class Picker(ModalScreen[FoundModel | None]):
 
     @on(OptionList.OptionHighlighted)
     def _show_keys(self) -> None:
-        does = verb(self._chosen) if self._chosen is not None else ""
+        does = verb(self._chosen, self._room) if self._chosen is not None else ""
         enter = f" · Enter {does}" if does else ""
         keys = f"{{picker.up}} {{picker.down}} choose{enter} · {{picker.close}} closes"
         self.query_one(Vertical).border_subtitle = keys_of(self).fill(keys)
@@ -192,9 +193,13 @@ class Picker(ModalScreen[FoundModel | None]):
             self._list(self._chosen)
 
     def _drawn(self, row: Row) -> Text:
-        room = self._found.room if self._found is not None else 0
         width = max(self.listed.scrollable_content_region.width - 2, 20)
-        return drawn(row, room, width, self._ink())
+        return drawn(row, self._room, width, self._ink())
+
+    @property
+    def _room(self) -> int:
+        """Bytes of memory there are for another model."""
+        return self._found.room if self._found is not None else 0
 
     def _ink(self) -> Ink:
         dim, faint, accent, warning = (

@@ -77,8 +77,8 @@ def _mark(row: Row) -> object:
     return row.path or "the download" if isinstance(row, Fetch) else row
 
 
-def verb(row: Row) -> str:
-    """What Enter does on `row`; empty where it does nothing."""
+def verb(row: Row, room: int) -> str:
+    """What Enter does on `row` where `room` bytes are free; empty where it does nothing."""
     if isinstance(row, Wanted):
         return "fetches it"
     if isinstance(row, Fetch):
@@ -87,7 +87,9 @@ def verb(row: Row) -> str:
         return "tries again" if row.failure else "goes on"
     if row.in_use:
         return "keeps it"
-    return "" if row.model.problem else "opens it"
+    if row.model.problem:
+        return ""
+    return "opens it" if row.fits(room) else "tries to open it"
 
 
 def drawn(row: Row, room: int, width: int, ink: Ink) -> Text:

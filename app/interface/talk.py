@@ -107,6 +107,7 @@ class Talk:
         self._outbox = outbox
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
         self._last: Future[None] | None = None
+        self._rest: Future[None] | None = None
         self._idling = Idling(self._thread, lambda: self.turn is not None)
         self._stopped = False
 
@@ -170,10 +171,13 @@ class Talk:
     def leave(self) -> bool:
         """Stop for good; whether the thread came to rest. If it did not, it is inside the model."""
         self.stop()
-        slice_ = self._idling.end()
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        at_work = [future for future in (self._last, slice_) if future is not None]
-        if wait(at_work, PATIENCE).not_done:
+        for waiting in (self._last, self._idling.end()):
+            if waiting is not None:
+                waiting.cancel()
+        if self._rest is None:
+            self._rest = self._thread.submit(lambda: None)
+            self._thread.shutdown(wait=False)
+        if wait([self._rest], PATIENCE).not_done:
             return False
         if self.model is not None:
             self.model.close()

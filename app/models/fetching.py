@@ -116,6 +116,8 @@ async def _told(wanted: str, cache: Path) -> AsyncGenerator[dict[str, Any]]:
     last: dict[str, Any] = {}
     try:
         async for line in process.stdout:
+            if not line.endswith(b"\n"):  # it died over it
+                break
             last = json.loads(line)
             yield last
         code = await process.wait()

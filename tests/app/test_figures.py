@@ -108,3 +108,10 @@ def test_drafts_are_tallied_by_the_source_that_gets_the_credit() -> None:
     figures, _ = observed(SCRIPT)
     assert (figures.tallies["chats"].verified, figures.tallies["chats"].accepted) == (4, 2)
     assert (figures.tallies["prompt"].verified, figures.tallies["prompt"].accepted) == (2, 2)
+
+
+def test_reset_figures_are_new_ones() -> None:
+    figures, _ = observed(SCRIPT)
+    assert figures != Figures()
+    figures.reset()
+    assert figures == Figures()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Event as Flag
 
 import pytest
 
@@ -20,7 +21,7 @@ from app.locations import Locations, locate
 from app.models.own import embedded
 from app.options import Options
 from app.projection import TOKENS
-from datastores.errors import ModelError
+from datastores.errors import ModelError, StoreError
 from datastores.history import History
 from datastores.records import Message
 from datastores.tokenised import TokenCache
@@ -157,3 +158,43 @@ async def test_one_that_does_not_fit_is_refused_with_the_figures(
         await talk.switch(str(wide))
     assert talk.model is not None
     assert talk.model.path == embedded()
+
+
+async def test_one_that_cannot_be_closed_is_opened_again(
+    locations: Locations, history: History, tmp_path: Path
+) -> None:
+    def full() -> None:
+        raise StoreError("costs.json: the disk is full")
+
+    def unclosable(choice: str | None) -> Model:
+        return replace(opened(locations, history, choice), close=full)
+
+    talk = Talk(unclosable, Outbox(lambda: None))
+    await talk.load()
+    with pytest.raises(ModelError, match="the disk is full"):
+        await talk.switch(str(write_llama(tmp_path / "tiny.gguf", Words(pieces=["a"]))))
+    assert talk.model is not None
+    assert talk.model.path == embedded()
+
+
+async def test_leaving_while_a_model_is_loaded_does_not_close_it_under_the_loader(
+    locations: Locations, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, closed = Flag(), []
+
+    def slow(choice: str | None) -> Model:
+        gate.wait(60)
+        return replace(opened(locations, history, choice), close=lambda: closed.append(True))
+
+    monkeypatch.setattr("app.interface.talk.PATIENCE", 0.01)
+    talk = Talk(slow, Outbox(lambda: None))
+    loading = asyncio.create_task(talk.load())
+    await asyncio.sleep(0)
+    asked = asyncio.create_task(said(talk, history, history.create_chat().id, "early"))
+    await asyncio.sleep(0)
+    assert not talk.leave()
+    assert not closed
+    gate.set()
+    await loading
+    with suppress(IndexError):  # there is no answer
+        await asked
