@@ -24,9 +24,8 @@ from datastores.dense_generations import Generation
 from datastores.dense_memory import DenseMemory
 from datastores.dense_moments import Floats
 from datastores.dense_rows import Encoded, Written
+from datastores.dense_status import Status, Wanting
 
-RIPE = 4096
-"""Keys below which little of what is said has been said before."""
 FIRST = 256
 """States the first projection is fitted to: four times the components. On the embedded model its
 drafts are as good as those of one fitted to 20,000 (3.09 against 3.10 tokens per call)."""
@@ -35,39 +34,6 @@ GROWTH = 4
 OUTGROWN = 0.9
 """…and made when the old projection keeps less than this share of what a new one would keep."""
 _NONE = np.empty(0, np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """How far a dense index is.
-
-    Attributes:
-        states: states seen, which its moments describe.
-        positions: positions that could have a key.
-        keys: those that have one, and so can be found.
-        rebuilt: those that have one in the generation that is being built; None where none is.
-        explained: share of the variance that the serving projection kept of what it was fitted to.
-    """
-
-    states: int
-    positions: int
-    keys: int
-    rebuilt: int | None
-    explained: float
-
-    @property
-    def ripe(self) -> bool:
-        """Whether there is enough for drafts to be worth much: about 50 answers."""
-        return self.keys >= RIPE
-
-
-@dataclass(frozen=True, slots=True)
-class Wanting:
-    """A document, and the positions whose states are wanted, ascending."""
-
-    document: int
-    tokens: tuple[int, ...]
-    positions: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

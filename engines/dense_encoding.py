@@ -18,8 +18,9 @@ from functools import partial
 from time import perf_counter
 from typing import Protocol, TypeVar
 
-from datastores.dense_book import DenseBook, Wanting
+from datastores.dense_book import DenseBook
 from datastores.dense_keeper import DenseKeeper
+from datastores.dense_status import Wanting
 from engines.target import Floats, Target
 from engines.tree import chain
 

@@ -16,8 +16,9 @@ from app.locations import Locations, locate
 from app.projection import opened
 from app.seclusion import source_of
 from datastores.dense import DenseStore
-from datastores.dense_book import DenseBook, Status
+from datastores.dense_book import DenseBook
 from datastores.dense_keeper import DenseKeeper
+from datastores.dense_status import Status
 from datastores.documents import NOTES, Document, Part, Put
 from datastores.history import History
 from datastores.library import Library
