@@ -95,6 +95,8 @@ def test_a_document_counts_once(store: CrestStore) -> None:
     settled = rows(store)
     store.update([words(1)])
     assert rows(store) == settled
+    store.rebuild([words(1)])
+    assert rows(store) == settled
     assert store.unknown([words(1).identity, words(2).identity]) == [words(2).identity]
 
 
@@ -162,13 +164,16 @@ def test_an_erasure_that_somebody_held_up_is_made_good(store: CrestStore) -> Non
         assert (3_000_000_019).to_bytes(4, "little") not in file.read_bytes()
 
 
-@pytest.mark.parametrize("budget", [100_000, 400_000])
-def test_the_file_holds_its_budget(tmp_path: Path, budget: int) -> None:
+@pytest.mark.parametrize(
+    ("budget", "number", "length"),
+    [(100_000, 300, 300), (400_000, 300, 300), (200_000, 15_000, 20)],
+)
+def test_the_file_holds_its_budget(tmp_path: Path, budget: int, number: int, length: int) -> None:
     store = CrestStore.open(tmp_path / "crest.db", budget)
     for _ in range(2):
-        store.rebuild(words(number) for number in range(300))
-        assert store.update([words(1000, budget // 100)])
-        store.rebuild(words(number) for number in range(300))
+        store.rebuild(words(one, length) for one in range(number))
+        assert store.update([words(number, budget // 100)])
+        store.rebuild(words(one, length) for one in range(number))
     store.store.rows("PRAGMA wal_checkpoint(TRUNCATE)")
     assert 0.3 * budget < store.size() <= budget
     store.close()
