@@ -15,8 +15,7 @@ from app.bench.crest import BUDGETS
 from app.bench.encoders import load_encoder
 from app.bench.plot import Chart, svg, ticks
 from app.bench.recordings import history_texts, read_chats, recordings, replayed_chats
-from app.cli.bench_crest import crest
-from app.options import Options
+from app.cli import specchat
 from datastores.errors import InputError
 
 FIELDS = {
@@ -55,7 +54,7 @@ def made(path: Path, first: int, number: int) -> Path:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(crest, arguments, obj=Options(), catch_exceptions=False)
+    return CliRunner().invoke(specchat, ["bench", "crest", *arguments], catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from app.bench.dense import ground_truth, measure
 from app.bench.dense_material import QUERIES, States, clustered, project
-from app.cli.bench_dense import KINDS, NORMS, dense
-from app.options import Options
+from app.cli import specchat
+from app.cli.bench_dense import KINDS, NORMS
 
 SIZE = 8_000
 
@@ -76,11 +76,8 @@ def test_real_states_are_normalised_as_named(norm: str) -> None:
 
 
 def test_the_last_line_is_the_promised_object() -> None:
-    result = CliRunner().invoke(
-        dense,
-        ["--size", "1000", "--kind", "partitioned", "--kind", "flat", "--json"],
-        obj=Options(),
-    )
+    arguments = ["--size", "1000", "--kind", "partitioned", "--kind", "flat", "--json"]
+    result = CliRunner().invoke(specchat, ["bench", "dense", *arguments])
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout.splitlines()[-1])
     assert [row["kind"] for row in report["rows"]] == ["partitioned", "flat"]
