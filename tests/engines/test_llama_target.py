@@ -16,8 +16,11 @@ from engines.llama.target import LlamaTarget
 from engines.target import Floats
 from engines.tree import DraftTree, chain, root_only
 
-TOLERANCE = 0.05
-"""Logits of one position between batch widths, on weights and activations of 11 bits."""
+TOLERANCE = 0.03
+"""Of the range of the logits, between batch widths, on weights and activations of 11 bits.
+
+The largest in 900 comparisons was 0.011; another token's logits differ by 0.4 or more.
+"""
 
 PROMPT = [1, *range(300, 360), 2]
 
@@ -34,6 +37,11 @@ def read(target: LlamaTarget, tokens: Sequence[int]) -> Floats:
     list(target.prefill(tokens))
     logits: Floats = target.tail.logits[0].copy()
     return logits
+
+
+def near(logits: Floats, others: Floats) -> bool:
+    """Whether no logit differs by more than rounding does."""
+    return bool(np.abs(logits - others).max() < TOLERANCE * np.ptp(others))
 
 
 def path_to(tree: DraftTree, row: int) -> list[int]:
@@ -81,8 +89,8 @@ def test_tree_rows_equal_the_chains_they_stand_for(
     target.commit([0])
     for row in range(len(tree)):
         alone = read(target, [*PROMPT, *(tree.tokens[r] for r in path_to(tree, row))])
-        assert np.abs(alone - logits[row]).max() < TOLERANCE
-    assert np.abs(read(target, [*kept, 77]) - continued).max() < TOLERANCE
+        assert near(alone, logits[row])
+    assert near(read(target, [*kept, 77]), continued)
 
 
 def test_many_trees_in_a_row_leave_the_cache_of_a_fresh_prefill(target: LlamaTarget) -> None:
@@ -97,7 +105,7 @@ def test_many_trees_in_a_row_leave_the_cache_of_a_fresh_prefill(target: LlamaTar
     tokens = list(target.tokens)
     assert len(tokens) > len(PROMPT) + 60
     logits = target.verify(root_only(9)).logits[0].copy()
-    assert np.abs(read(target, [*tokens, 9]) - logits).max() < TOLERANCE
+    assert near(read(target, [*tokens, 9]), logits)
 
 
 def test_hidden_states_give_the_logits_order(target: LlamaTarget) -> None:
@@ -115,7 +123,7 @@ def test_only_what_follows_the_common_prefix_is_evaluated(target: LlamaTarget) -
     assert counts[0] > 40
     assert list(target.tokens) == changed
     logits = target.tail.logits[0].copy()
-    assert np.abs(read(target, changed) - logits).max() < TOLERANCE
+    assert near(read(target, changed), logits)
     assert list(target.prefill(changed)) == [len(changed)]
 
 
@@ -127,7 +135,7 @@ def test_interrupted_prefill_leaves_a_valid_shorter_cache(target: LlamaTarget) -
     assert list(target.tokens) == PROMPT[:16]
     list(target.prefill(PROMPT))
     logits = target.tail.logits[0].copy()
-    assert np.abs(read(target, PROMPT) - logits).max() < TOLERANCE
+    assert near(read(target, PROMPT), logits)
 
 
 def test_tree_never_committed_is_dropped(target: LlamaTarget) -> None:
@@ -136,7 +144,7 @@ def test_tree_never_committed_is_dropped(target: LlamaTarget) -> None:
     logits = target.verify(root_only(5)).logits[0].copy()
     target.commit([0])
     assert list(target.tokens) == [*PROMPT, 5]
-    assert np.abs(read(target, [*PROMPT, 5]) - logits).max() < TOLERANCE
+    assert near(read(target, [*PROMPT, 5]), logits)
 
 
 def branching() -> DraftTree:
@@ -173,7 +181,7 @@ def test_interrupt_in_the_middle_leaves_a_valid_cache(
     logits = target.verify(branching()).logits[2].copy()
     target.commit([0, 1, 2])
     assert list(target.tokens) == [*PROMPT, 5, 6, 7]
-    assert np.abs(read(target, [*PROMPT, 5, 6, 7]) - logits).max() < TOLERANCE
+    assert near(read(target, [*PROMPT, 5, 6, 7]), logits)
 
 
 @pytest.mark.parametrize("tree", [root_only(5), chain(5, [6, 7], 1), branching()])
@@ -187,7 +195,7 @@ def test_a_failed_pass_is_named_and_leaves_the_cache(
             target.verify(tree)
     logits = target.verify(root_only(5)).logits[0].copy()
     target.commit([0])
-    assert np.abs(read(target, [*PROMPT, 5]) - logits).max() < TOLERANCE
+    assert near(read(target, [*PROMPT, 5]), logits)
 
 
 def test_a_token_that_does_not_exist_is_refused(target: LlamaTarget) -> None:
