@@ -49,6 +49,8 @@ FEW = 1 << 21
 """Tokens up to which they are counted at all: they take more memory than all others together."""
 CROWDED = 8
 """Tokens of text for each byte of budget above which strings seen thrice or less do not."""
+MANY = 1 << 26
+"""Tokens above which strings seen only twice are left out: to choose among them takes 10 GiB."""
 WIDE = 0.25
 HIGHEST = 2.0
 """The right threshold lies between these shares of the first estimate, which knows no limits."""
@@ -106,7 +108,9 @@ def least_count(tokens: int, budget: int) -> int:
     """Strings rarer than this are not worth a place in the budget."""
     if tokens <= FEW and tokens * ROOMY <= budget:
         return 1
-    return 2 if tokens <= CROWDED * budget else 4
+    if tokens > CROWDED * budget:
+        return 4
+    return 2 if tokens <= MANY else 3
 
 
 def build(documents: Iterable[Document], budget: int, longest: int = LONGEST) -> Built:
