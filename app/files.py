@@ -1,4 +1,4 @@
-"""Files written for the person, outside specchat's own directories."""
+"""Files put in place whole or not at all, and names for those written for the person."""
 
 from __future__ import annotations
 
@@ -14,6 +14,34 @@ STEM_LENGTH = 60
 """Characters of a file name made of a title, without its ending."""
 
 
+def swap_in(
+    path: Path, pieces: Iterable[str], *, newline: str | None = None, mode: int = 0o600
+) -> None:
+    """Put a new file in place of `path`; whatever happens, one of the two is there whole.
+
+    Raises:
+        OSError: it cannot be written; nothing is left of it.
+    """
+    with NamedTemporaryFile(
+        "w",
+        encoding="utf-8",
+        newline=newline,
+        dir=path.parent,
+        prefix=f".{path.name}.",
+        delete=False,
+    ) as file:
+        try:
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+            file.close()
+            os.chmod(file.name, mode)
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
 def write_whole(path: Path, pieces: Iterable[str]) -> None:
     """Write a whole file or none; others cannot read it.
 
@@ -21,15 +49,7 @@ def write_whole(path: Path, pieces: Iterable[str]) -> None:
         InputError: it cannot be written.
     """
     try:
-        with NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            try:
-                file.writelines(pieces)
-            except BaseException:
-                os.unlink(file.name)
-                raise
-        os.replace(file.name, path)
+        swap_in(path, pieces)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
 

@@ -8,11 +8,10 @@ the damage, never a failure.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
+from app.files import swap_in
 from datastores.errors import SpecchatError, StoreError
 from engines.calibration import Calibration
 from engines.costs import Costs
@@ -62,7 +61,7 @@ class Learned:
         everything[self._key] = {"costs": costs.state(), "calibration": calibration.state()}
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _swap_in(self._path, json.dumps(everything))
+            swap_in(self._path, [json.dumps(everything)])
         except OSError as error:
             raise StoreError(
                 f"{self._path} cannot be written ({error.strerror}): what was learnt about speeds"
@@ -85,19 +84,6 @@ def costs_of(path: Path, fingerprint: str) -> Costs:
             costs = Costs()
             Learned(path, key).restore(costs, Calibration())
     return costs
-
-
-def _swap_in(path: Path, text: str) -> None:
-    """Put `text` in place of the file; whatever happens, one of the two is there whole."""
-    with NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as file:
-        try:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(file.name, path)
-        except OSError:
-            os.unlink(file.name)
-            raise
 
 
 def _read(path: Path) -> dict[str, Any]:

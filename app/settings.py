@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import tomlkit
 
 from app.config import load_config
+from app.files import swap_in
 from app.locations import Locations
 from datastores.errors import StoreError
 
@@ -47,12 +46,7 @@ def _read(path: Path) -> str:
 def _replace(path: Path, text: str) -> None:
     """Put `text` in the file's place at once, with the file's mode."""
     try:
-        with NamedTemporaryFile(
-            "w", encoding="utf-8", newline="", dir=path.parent, prefix=path.name, delete=False
-        ) as file:
-            file.write(text)
-        if path.exists():
-            os.chmod(file.name, path.stat().st_mode & 0o777)
-        os.replace(file.name, path)
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+        swap_in(path, [text], newline="", mode=mode)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}; check its permissions") from error

@@ -8,15 +8,14 @@ not. Without the file nothing is lost but the dates.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from time import time
 
 from filelock import FileLock
 
+from app.files import swap_in
 from datastores.errors import StoreError
 
 
@@ -69,8 +68,7 @@ def _change(path: Path, change: Callable[[Notes], object]) -> None:
         with FileLock(f"{path}.lock"):
             notes = read_notes(path)
             change(notes)
-            with NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as file:
-                json.dump({source: asdict(note) for source, note in notes.items()}, file)
-            os.replace(file.name, path)
+            text = json.dumps({source: asdict(note) for source, note in notes.items()})
+            swap_in(path, [text])
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}; check its permissions") from error

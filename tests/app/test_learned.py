@@ -80,7 +80,7 @@ def test_what_cannot_be_written_is_named_and_what_was_kept_stays(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("app.learned.os.fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(StoreError, match=r"costs\.json cannot be written \(No space left"):
         learned.save(Costs(), Calibration())
     assert path.read_bytes() == before
