@@ -26,7 +26,7 @@ KINDS: dict[Kind, float] = {
     noted.recite: 9,
     noted.pasted: 3,
 }
-"""Shares of the kinds, by chats; by tokens about half stand with notes."""
+"""Shares of the kinds, by chats; by tokens some three in four stand with notes."""
 
 
 def make_chat(pool: Pool, rng: Random, style: Style) -> Chat:

@@ -70,10 +70,6 @@ _CONCRETE = {
     vague: _listed(things)
     for vague, _, things in (line.partition(":") for line in read_lines("concrete.txt"))
 }
-_CONCRETE = {
-    vague: _listed(things)
-    for vague, _, things in (line.partition(":") for line in read_lines("concrete.txt"))
-}
 _FRAMES = [line for line in read_lines("frames.txt") if not line.startswith("+ ")]
 _FRESH_FRAMES = [line[2:] for line in read_lines("frames.txt") if line.startswith("+ ")]
 
