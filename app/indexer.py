@@ -8,14 +8,12 @@ done (`app.projection`).
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import Popen
 
+from app.children import Child, send_off
 from app.locations import Locations
 from app.projection import Projecting, Projection, opened, told_of_damage
 from datastores.errors import SpecchatError, StoreError
@@ -58,7 +56,7 @@ class Indexer:
         self._model = model
         self._vocabulary = vocabulary
         self._budget = budget_bytes
-        self._process: subprocess.Popen[str] | None = None
+        self._child: Child | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="indexer", daemon=True)
 
@@ -69,9 +67,9 @@ class Indexer:
     def close(self) -> None:
         """Stop at once; what is not done is done the next time."""
         self._closing.set()
-        process = self._process
-        if process is not None:
-            process.kill()
+        child = self._child
+        if child is not None:
+            child.stop()
         self._thread.join()
 
     def _run(self) -> None:
@@ -103,22 +101,19 @@ class Indexer:
         if not projection.lock.take():
             return False
         projection.lock.release()
-        self._process = start_child(
-            self._locations, self._model, self._budget, output=subprocess.PIPE
-        )
         problem = ""
-        with self._process as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                told = json.loads(line)
+        with Child(*work_of(self._locations, self._model, self._budget)) as child:
+            self._child = child
+            for told in child:
                 problem = told.pop("error", "")
                 if not problem:
                     self._say(Projecting(**told), None)
                 if self._closing.is_set():
-                    process.kill()
-        self._process = None
-        self._say(None, self._trouble(process.returncode, problem))
-        return process.returncode != GAVE_WAY
+                    child.stop()
+            code = child.code()
+        self._child = None
+        self._say(None, self._trouble(code, problem))
+        return code != GAVE_WAY
 
     def _trouble(self, code: int, problem: str) -> SpecchatError | None:
         """Why the process failed. It is not started again before something changes."""
@@ -135,7 +130,7 @@ class Indexer:
 
 def catch_up(
     locations: Locations, model: Path, vocabulary: Vocabulary, budget_bytes: int, message: int
-) -> subprocess.Popen[str] | None:
+) -> Popen[bytes] | None:
     """Learn what was said after `message`, as a command does before it ends.
 
     What takes longer is left to a process that goes on by itself, which is returned, if any.
@@ -147,23 +142,13 @@ def catch_up(
         _, fits = _learnt(projection, message)
         if fits and not projection.is_due():
             return None
-    return start_child(locations, model, budget_bytes, output=subprocess.DEVNULL)
+    return send_off(*work_of(locations, model, budget_bytes))
 
 
-def start_child(
-    locations: Locations, model: Path, budget_bytes: int, output: int
-) -> subprocess.Popen[str]:
-    """Start `app.index_child`; it outlives this process where nobody reads its output."""
-    places = [str(place) for place in (locations.data, locations.cache, locations.config)]
-    return subprocess.Popen(
-        [sys.executable, "-m", "app.index_child", str(model), *places, str(budget_bytes)],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+def work_of(locations: Locations, model: Path, budget_bytes: int) -> tuple[str, ...]:
+    """The process that works off all that is due: its module and what it is given."""
+    places = (locations.data, locations.cache, locations.config)
+    return ("app.index_child", *map(str, (model, *places, budget_bytes)))
 
 
 def _learnt(projection: Projection, message: int) -> tuple[int, bool]:

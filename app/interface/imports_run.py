@@ -104,8 +104,7 @@ class Importing:
 
     def stop(self) -> None:
         """Stop where it is; what is in stays."""
-        # Once: a second time would end the wait for the process's end.
-        if self._worker is not None and not self._worker.is_cancelled:
+        if self._worker is not None:
             self._worker.cancel()
 
     async def leave(self) -> None:

@@ -1,23 +1,18 @@
 """Fetching a model while something else goes on: what has come, how fast, and how it ended.
 
-Owns the process that does it and the figures a person wants meanwhile. Refuses to know screens.
+Owns what its process tells and the figures a person wants meanwhile. Refuses to know screens.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
-import sys
 from collections import deque
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from datastores.errors import ModelError
+from app.children import AsyncChild
 
 WINDOW = 10.0
 """Seconds over which the rate is taken: a shorter one jumps about."""
@@ -87,52 +82,14 @@ class Fetch:
         self.failure, self.running = "", True
         self._seen.clear()
         yield
+        told: dict[str, Any] = {}
         try:
-            async with aclosing(_told(self.wanted, cache)) as lines:
-                async for told in lines:
+            async with AsyncChild("app.models.pull_child", self.wanted, cache) as child:
+                async for told in child:
                     self.take(told, monotonic())
                     yield
-        except ModelError as error:
-            self.failure = str(error)
+                code = await child.code()
         finally:
             self.running = False
-
-
-async def _told(wanted: str, cache: Path) -> AsyncGenerator[dict[str, Any]]:
-    """What `app.models.pull_child` tells, until it ends or this is closed.
-
-    Raises:
-        ModelError: it ended without a word.
-    """
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "app.models.pull_child", wanted, str(cache)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert process.stdout is not None
-    last: dict[str, Any] = {}
-    try:
-        async for line in process.stdout:
-            if not line.endswith(b"\n"):  # it died over it
-                break
-            last = json.loads(line)
-            yield last
-        code = await process.wait()
-    finally:
-        await _end(process)
-    if not {"path", "failure"} & set(last):
-        raise ModelError(f"fetching {wanted} broke off (exit code {code}): try again")
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill it and wait for that, a moment, however often this is cancelled meanwhile."""
-    with suppress(ProcessLookupError):
-        process.kill()
-    # To the end of what it told: until then its pipe is open.
-    ended = asyncio.ensure_future(process.communicate())
-    while not ended.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.shield(ended)
+        if not {"path", "failure"} & set(told):
+            self.failure = f"fetching {self.wanted} broke off (exit code {code}): try again"

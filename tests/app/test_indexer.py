@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -10,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from app.children import Child
 from app.forgetting import forget_source
-from app.indexer import GAVE_WAY, Indexer, catch_up, start_child
+from app.indexer import GAVE_WAY, Indexer, catch_up, work_of
 from app.locations import Locations, locate
 from app.projection import Projection, crest_path, opened
 from datastores.corpus import Corpus
@@ -116,7 +116,7 @@ def test_closing_ends_the_process_at_work(
     indexer.start()
     _wait_until(lambda: indexer.progress is not None)
     indexer.close()
-    assert indexer._process is None
+    assert indexer._child is None
 
 
 def test_a_process_that_fails_is_told_of(
@@ -172,11 +172,10 @@ def test_whoever_indexes_gives_way_to_whoever_forgets(
     for number in range(12):
         words = "".join(f"word{number}x{place} " for place in range(90_000))
         _import(library, words, source=f"/{number}")
-    with start_child(places, MODEL, BUDGET, output=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline()
+    with Child(*work_of(places, MODEL, BUDGET)) as child:
+        assert next(child)
         forget_source(library, history, places, "/0")
-        assert child.wait() == GAVE_WAY
+        assert child.code() == GAVE_WAY
     for file in places.data.rglob("*.db*"):
         assert b"word0x1 " not in file.read_bytes()
     assert len(library.sources()) == 11
@@ -202,8 +201,7 @@ def test_two_processes_do_not_work_on_the_same(
     _import(library, " walrus telescopes" * 20)
     with opened(places, vocabulary, BUDGET) as projection:
         assert projection.lock.take()
-        with start_child(places, MODEL, BUDGET, output=subprocess.PIPE) as child:
-            said, _ = child.communicate()
-        assert (child.returncode, said) == (0, "")
+        with Child(*work_of(places, MODEL, BUDGET)) as child:
+            assert (list(child), child.code()) == ([], 0)
         assert projection.is_due()
         projection.lock.release()

@@ -73,7 +73,7 @@ async def test_closed_it_ends_and_goes_on_to_the_same_end(
 async def test_a_process_that_dies_of_itself_is_a_failure(
     places: Locations, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.importing.beside.sys.executable", shutil.which("false"))
+    monkeypatch.setattr("app.children.sys.executable", shutil.which("false"))
     with pytest.raises(StoreError, match="the same path goes on"):
         await _events(folder, places)
 
