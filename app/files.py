@@ -1,4 +1,4 @@
-"""Files put in place whole or not at all, and names for those written for the person."""
+"""Files written for the person: their names, and what is said where they cannot be written."""
 
 from __future__ import annotations
 
@@ -6,40 +6,12 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from datastores.errors import InputError
+from datastores.files import swap_in
 
 STEM_LENGTH = 60
 """Characters of a file name made of a title, without its ending."""
-
-
-def swap_in(
-    path: Path, pieces: Iterable[str], *, newline: str | None = None, mode: int = 0o600
-) -> None:
-    """Put a new file in place of `path`; whatever happens, one of the two is there whole.
-
-    Raises:
-        OSError: it cannot be written; nothing is left of it.
-    """
-    with NamedTemporaryFile(
-        "w",
-        encoding="utf-8",
-        newline=newline,
-        dir=path.parent,
-        prefix=f".{path.name}.",
-        delete=False,
-    ) as file:
-        try:
-            file.writelines(pieces)
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
-            os.chmod(file.name, mode)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
 
 
 def write_whole(path: Path, pieces: Iterable[str]) -> None:

@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from app.files import swap_in
 from datastores.errors import SpecchatError, StoreError
+from datastores.files import swap_in
 from engines.calibration import Calibration
 from engines.costs import Costs
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import tomlkit
 
 from app.config import load_config
-from app.files import swap_in
 from app.locations import Locations
 from datastores.errors import StoreError
+from datastores.files import swap_in
 
 
 def write_setting(locations: Locations, name: str, value: str) -> None:

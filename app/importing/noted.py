@@ -15,8 +15,8 @@ from time import time
 
 from filelock import FileLock
 
-from app.files import swap_in
 from datastores.errors import StoreError
+from datastores.files import swap_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from datastores.errors import ModelError
+from datastores.files import swap_in
 
 CHILD = "from engines.llama.probe_child import main; main()"
 REFUSED = 3
@@ -90,6 +90,4 @@ def _read(known: Path) -> dict[str, str]:
 
 def _write(known: Path, content: dict[str, str]) -> None:
     known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with NamedTemporaryFile("w", dir=known.parent, prefix=known.name, delete=False) as file:
-        json.dump(content, file)
-    os.replace(file.name, known)
+    swap_in(known, [json.dumps(content)])
