@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from app.stores import Stores
+from datastores.errors import SpecchatError
 from engines.drafters.crest import Crest
 from engines.drafters.prompt import PromptLookup
 from engines.drafters.protocol import Drafter
@@ -17,6 +18,13 @@ class Recording(Protocol):
     """A drafter that records what is said, filed under `source`; under None nothing is recorded."""
 
     source: str | None
+
+
+@runtime_checkable
+class Reading(Protocol):
+    """A drafter whose store may fail while it is drafted from; `trouble` tells why, if it does."""
+
+    trouble: SpecchatError | None
 
 
 HEAVY = frozenset({"dense"})

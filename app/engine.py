@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 
 from app.config import Config, CrestConfig, load_config
-from app.drafting import HEAVY, make_drafters
+from app.drafting import HEAVY, Reading, make_drafters
 from app.learned import Learned
 from app.locations import Locations, locate
 from app.models.finding import path_of
@@ -77,8 +77,11 @@ class Engine:
 
     @property
     def troubles(self) -> list[SpecchatError]:
-        """What was damaged when it was opened, and is made or learnt anew; for people."""
-        return [one for one in (self.learned.trouble, self.stores.trouble) if one is not None]
+        """What was damaged when it was opened, and is made or learnt anew, and whose store failed
+        since; for people."""
+        failing = [drafter.trouble for drafter in self.drafters if isinstance(drafter, Reading)]
+        found = (self.learned.trouble, *self.stores.troubles, *failing)
+        return [one for one in found if one is not None]
 
     def keep(self) -> None:
         """Keep what was learned for the next session.

@@ -172,7 +172,7 @@ def token_counts(locations: Locations, tokenizer: str) -> dict[bytes, int]:
     if not path.exists():
         return {}
     with closing(TokenCache.open(path)) as cache:
-        _discard_damaged(cache.store)
+        discard_damaged(cache.store)
         return cache.counts()
 
 
@@ -260,11 +260,11 @@ def _stores(folder: Path, budget_bytes: int) -> Iterator[tuple[TokenCache, Crest
         closing(CrestStore.open(folder / CREST, budget_bytes)) as crest,
     ):
         for store in (cache.store, crest.store):
-            _discard_damaged(store)
+            discard_damaged(store)
         yield cache, crest
 
 
-def _discard_damaged(store: Store) -> None:
+def discard_damaged(store: Store) -> None:
     """Delete what was set aside as damaged: it can be made again, and may hold what must go."""
     if store.set_aside is not None:
         for part in store.path.parent.glob(f"{store.set_aside.name}*"):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.locations import Locations
-from app.projection import crest_path
+from app.projection import crest_path, discard_damaged
 from datastores.crest import CrestStore
 from datastores.crest_reader import CrestReader
 from datastores.errors import SpecchatError, StoreError
@@ -29,12 +30,12 @@ class Stores:
     Attributes:
         crest: n-grams of texts and past chats, for the model's tokenizer.
         dense: the model's own past states.
-        trouble: that a store was damaged and is made anew; None while all is well.
+        troubles: which stores were damaged and are made anew.
     """
 
     crest: CrestReader | None = None
     dense: DenseKeeper | None = None
-    trouble: SpecchatError | None = None
+    troubles: list[SpecchatError] = field(default_factory=list)
 
     def close(self) -> None:
         """Let them go; what the dense index has not written yet is written."""
@@ -58,15 +59,24 @@ def open_stores(
     """
     stores = Stores()
     if "crest" in drafters:
-        path = crest_path(locations, vocabulary.fingerprint)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not path.exists():
-            with closing(CrestStore.open(path, crest_bytes)):
-                pass
-        stores.crest = CrestReader(path)
+        _open_crest(stores, crest_path(locations, vocabulary.fingerprint), crest_bytes)
     if "dense" in drafters:
         _open_dense(stores, locations, target)
     return stores
+
+
+def _open_crest(stores: Stores, path: Path, crest_bytes: int) -> None:
+    """Open the n-grams; whatever keeps them up to date makes them anew, too."""
+    try:
+        stores.crest = CrestReader(path)
+    except StoreError:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with closing(CrestStore.open(path, crest_bytes)) as store:
+            if store.store.set_aside is not None:
+                discard_damaged(store.store)
+                told = f"{path} was damaged and is made anew from texts and chats"
+                stores.troubles.append(StoreError(told))
+        stores.crest = CrestReader(path)
 
 
 def _open_dense(stores: Stores, locations: Locations, target: Target) -> None:
@@ -79,8 +89,9 @@ def _open_dense(stores: Stores, locations: Locations, target: Target) -> None:
     path = folder / f"{target.fingerprint}.db"
     store = DenseStore.open(path, target.fingerprint, target.width)
     if store.store.set_aside is not None:
-        stores.trouble = StoreError(
+        told = (
             f"{path} was damaged and is made anew while the model is idle; what was left of it is"
             f" {store.store.set_aside.name}, and may be deleted"
         )
+        stores.troubles.append(StoreError(told))
     stores.dense = DenseKeeper(store, target.vocabulary_size)

@@ -37,6 +37,7 @@ def require_usable(path: Path, known: int) -> None:
         StoreError: it cannot be read, or a newer specchat wrote it.
     """
     if not _holds_anything(path):
+        damage_mark(path).unlink(missing_ok=True)
         return
     try:
         _require_header(path)
@@ -120,6 +121,8 @@ def _require_known(connection: sqlite3.Connection, path: Path, known: int) -> No
 
 def _require_sound(connection: sqlite3.Connection, path: Path) -> None:
     mark = damage_mark(path)
+    if mark.exists() and mark.read_text():
+        raise DamagedError
     if path.stat().st_size > CHECKED_BYTES and not mark.exists():
         return
     if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":

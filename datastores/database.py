@@ -51,7 +51,7 @@ class Store:
             except DamagedError:
                 self.set_aside = set_aside(path)
             self.db = _opened(path, migrations)
-            self._identity = _identity(path)
+            self._identity = identity(path)
 
     @contextmanager
     def writing(self) -> Iterator[Database]:
@@ -86,7 +86,7 @@ class Store:
 
     def _must_be_in_place(self) -> None:
         """Refuse to write into a file that was moved or deleted under us: nobody would find it."""
-        if not self.path.exists() or _identity(self.path) != self._identity:
+        if identity(self.path) != self._identity:
             raise StoreError(f"{self.path} was moved or deleted while in use: start specchat again")
 
 
@@ -140,6 +140,10 @@ def _migrate(db: Database, migrations: Sequence[Migration]) -> None:
             db.conn.execute(f"PRAGMA user_version = {number}")
 
 
-def _identity(path: Path) -> tuple[int, int]:
-    status = path.stat()
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one put in its place; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
     return status.st_dev, status.st_ino

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from datastores.errors import StoreError
@@ -31,7 +31,7 @@ def named_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         if means_damage(error):
-            damage_mark(path).touch()
+            _mark(path, "")
         raise StoreError(f"{path}: {_ADVICE.get(_code(error), str(error))}") from error
 
 
@@ -41,8 +41,22 @@ def means_damage(error: sqlite3.Error) -> bool:
 
 
 def damage_mark(path: Path) -> Path:
-    """The empty file that says: damage was met in `path`."""
+    """The file that says: damage was met in `path`. Empty, where SQLite met it and can find it
+    again."""
     return path.with_name(f"{path.name}.damaged")
+
+
+def damaged(path: Path, what: str) -> StoreError:
+    """The error to raise where `what` stands in rows that are sound to SQLite: it is noted, as no
+    check finds it again. For stores that can be made again."""
+    _mark(path, what)
+    return StoreError(f"{path} holds {what}: {_ADVICE[sqlite3.SQLITE_CORRUPT]}")
+
+
+def _mark(path: Path, what: str) -> None:
+    # Where nothing can be written, nothing can be repaired either: the error itself says enough.
+    with suppress(OSError):
+        damage_mark(path).write_text(what)
 
 
 def _code(error: sqlite3.Error) -> int:

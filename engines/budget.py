@@ -119,7 +119,7 @@ class AutoBudget:
             return root_only(context.root), ()
         table = self._costs.table(length)
         limit = min(room - 1, self._limit(table))
-        proposals, seconds = self._consult(opened, context, limit)
+        proposals, seconds = self._consult(opened, context, limit, target.vocabulary_size)
         if not any(len(proposal.tree) > 1 for proposal in proposals):
             for proposal in proposals:
                 self._gates[proposal.drafter].settle(0.0, proposal.seconds, self._rate(table[1]))
@@ -179,11 +179,11 @@ class AutoBudget:
         return rows - 1
 
     def _consult(
-        self, drafters: Sequence[Drafter], context: Context, limit: int
+        self, drafters: Sequence[Drafter], context: Context, limit: int, vocabulary: int
     ) -> tuple[list[Proposal], float]:
         """Ask the drafters, cheapest first; their proposals and the time they took."""
         ranked = sorted(drafters, key=lambda drafter: self._gate(drafter).seconds)
-        proposals = [consult(drafter, context, limit) for drafter in ranked]
+        proposals = [consult(drafter, context, limit, vocabulary) for drafter in ranked]
         return proposals, sum(proposal.seconds for proposal in proposals)
 
     def _gate(self, drafter: Drafter) -> Gate:

@@ -35,7 +35,9 @@ class FixedBudget:
         count = min(self._count, room - 1)
         if count < 1 or not drafters:
             return root_only(context.root), ()
-        proposals = [consult(drafter, context, count) for drafter in drafters]
+        proposals = [
+            consult(drafter, context, count, target.vocabulary_size) for drafter in drafters
+        ]
         merged = merge(context.root, proposals, context.temperature)
         paths = self._calibration.estimate(merged)
         self._calibration.expect(merged, paths)

@@ -13,7 +13,7 @@ from engines.costs import Costs
 from engines.drafters.protocol import Context, Drafter
 from engines.purse import Purse
 from engines.step import Proposal, Step
-from engines.tree import DraftTree
+from engines.tree import DraftTree, root_only
 
 
 def choose(
@@ -52,10 +52,16 @@ def affordable(chosen: int, gains: Sequence[float], table: Sequence[float], purs
     return 0
 
 
-def consult(drafter: Drafter, context: Context, limit: int) -> Proposal:
-    """Ask one drafter, on the clock."""
+def consult(drafter: Drafter, context: Context, limit: int, vocabulary: int) -> Proposal:
+    """Ask one drafter, on the clock.
+
+    What is no token of the target's (a store may be damaged) would end the answer: a proposal with
+    one is not heard.
+    """
     started = perf_counter()
     tree = drafter.propose(context, limit)
+    if max(tree.tokens) >= vocabulary or min(tree.tokens) < 0:
+        tree = root_only(context.root)
     return Proposal(drafter.name, tree, perf_counter() - started)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -62,10 +62,10 @@ def ask(
             click.echo(f"a damaged history was set aside as {history.store.set_aside}", err=True)
         chat, parent = place(history, go_on)
         engine = load(options, locations, light=True)
-        for trouble in engine.troubles:
-            click.echo(str(trouble), err=True)
+        told = _tell(engine, ())
         with stopping(assistant := Assistant(engine, history)):
             answer, end = converse(assistant, chat, parent, text, show=not as_json)
+        _tell(engine, told)
         engine.close()
         before = history.path(history.chat(chat).active or 0)[-2].id - 1
     if as_json:
@@ -73,6 +73,15 @@ def ask(
     catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, before)
     if end.finish == "interrupted":
         context.exit(INTERRUPTED)
+
+
+def _tell(engine: Engine, told: Sequence[str]) -> list[str]:
+    """Print what is wrong with the engine, unless it was `told`; all that is."""
+    troubles = [str(trouble) for trouble in engine.troubles]
+    for trouble in troubles:
+        if trouble not in told:
+            click.echo(trouble, err=True)
+    return troubles
 
 
 def read_question(question: str | None) -> str:

@@ -34,6 +34,7 @@ from datastores.history import History
 
 if TYPE_CHECKING:
     from app.encoding import Reading
+    from app.engine import Engine
 
 EMBEDDED = (
     "The model built in is a small helper for the command line and knows little else."
@@ -186,21 +187,22 @@ def open_model(
     from app.models.own import embedded
 
     engine = load(options, locations)
-    for trouble in engine.troubles:
-        idled(None, trouble)
+    told = _tell(engine, idled, frozenset())
 
     def idle(texts: bool) -> Generator[Reading | None]:
+        nonlocal told
+        told = _tell(engine, idled, told)
         engine.keep()
         yield from read_when_idle(engine, locations, history, texts=texts)
 
     work = IdleWork(idle, idled)
 
-    def told(progress: Projecting | None, trouble: SpecchatError | None) -> None:
+    def projected(progress: Projecting | None, trouble: SpecchatError | None) -> None:
         learnt(progress, trouble)
         if progress is None:
             work.rouse()
 
-    indexer = Indexer(locations, engine.path, engine.vocabulary, engine.crest_bytes, told)
+    indexer = Indexer(locations, engine.path, engine.vocabulary, engine.crest_bytes, projected)
     indexer.start()
     hint = EMBEDDED if engine.path == embedded() else ""
 
@@ -210,3 +212,15 @@ def open_model(
 
     answers = Assistant(engine, history)
     return Model(engine.name, hint, answers, close, engine, engine.path, work)
+
+
+def _tell(
+    engine: Engine,
+    idled: Callable[[Reading | None, SpecchatError | None], object],
+    told: frozenset[str],
+) -> frozenset[str]:
+    """Tell what is wrong with the engine, unless it was `told`; all that is."""
+    troubles = {str(trouble): trouble for trouble in engine.troubles}
+    for line in troubles.keys() - told:
+        idled(None, troubles[line])
+    return frozenset(troubles)

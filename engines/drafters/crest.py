@@ -8,7 +8,11 @@ Owns the reading connection. Refuses to know how the store is built, and when.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from datastores.crest_codec import Entry
 from datastores.crest_reader import CrestReader
+from datastores.errors import SpecchatError, StoreError
 from engines.drafters.protocol import Context
 from engines.ngrams import rank
 from engines.recall import Recall
@@ -17,31 +21,49 @@ from engines.tree import DraftTree
 
 
 class Crest:
-    """A drafter over one tokenizer's store."""
+    """A drafter over one tokenizer's store.
+
+    Attributes:
+        trouble: why the store is not heard until the next answer; None while all is well.
+    """
 
     name = "crest"
     learns_from = 0
 
     def __init__(self, reader: CrestReader, *, recalls: bool = True) -> None:
         """Read from `reader`; without `recalls`, hear the store alone."""
+        self.trouble: SpecchatError | None = None
         self._reader = reader
         self._recall = Recall() if recalls else None
 
     def begin(self, context: Context) -> None:
-        """Count the context's own n-grams."""
+        """Count the context's own n-grams, and see what the store has learnt."""
         if self._recall:
             self._recall.begin(context.tokens)
             self._recall.extend()
+        self.trouble = None
+        try:
+            self._reader.refresh()
+        except StoreError as error:
+            self.trouble = error
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """The most probable paths after this context."""
         if self._recall:
             self._recall.extend()
-        entries = self._reader.lookup(context.tokens)
-        return rank(entries, context.tokens, limit, self._recall)
+        return rank(self._heard(context.tokens), context.tokens, limit, self._recall)
 
     def observe(self, step: Step) -> None:
         """Nothing to learn: the context is counted when asked, the store learns from answers."""
+
+    def _heard(self, tokens: Sequence[int]) -> list[Entry]:
+        """What the store says: nothing once it has failed, for that must not end an answer."""
+        if self.trouble is None:
+            try:
+                return self._reader.lookup(tokens)
+            except StoreError as error:
+                self.trouble = error
+        return []
 
 
 class LongestMatch:
@@ -54,7 +76,8 @@ class LongestMatch:
         self._reader = reader
 
     def begin(self, context: Context) -> None:
-        """Nothing to do: every lookup stands by itself."""
+        """See what the store has learnt."""
+        self._reader.refresh()
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """The most common paths of the longest match."""

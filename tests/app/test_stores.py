@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.locations import Locations, locate
+from app.projection import crest_path
 from app.stores import Stores, open_stores
 from datastores.dense import DenseStore
 from datastores.dense_book import DenseBook
@@ -36,7 +37,7 @@ def test_a_missing_index_is_made(locations: Locations) -> None:
     stores = opened(locations)
     assert stores.dense is not None
     assert stores.dense.ask(DenseBook.status).positions == 0
-    assert stores.trouble is None
+    assert stores.troubles == []
     stores.close()
 
 
@@ -52,13 +53,14 @@ def test_a_damaged_index_is_set_aside_with_a_word_and_made_anew(
     cut = whole[: int(keep * len(whole))]
     path_of(locations).write_bytes(cut[:100] + b"\xff" * (len(cut) - 100))
     again = opened(locations)
-    assert "made anew" in str(again.trouble)
-    assert "\n" not in str(again.trouble)
+    (told,) = again.troubles
+    assert "made anew" in str(told)
+    assert "\n" not in str(told)
     assert again.dense is not None
     assert again.dense.ask(DenseBook.status).positions == 0
     again.close()
     last = opened(locations)
-    assert last.trouble is None
+    assert last.troubles == []
     last.close()
 
 
@@ -71,3 +73,23 @@ def test_another_models_index_is_refused_in_one_line(
     with pytest.raises(StoreError, match="another model; move it away") as refused:
         opened(locations)
     assert "\n" not in str(refused.value)
+
+
+def n_grams(locations: Locations) -> Stores:
+    return open_stores(("crest",), locations, ScriptedTarget(), ScriptedVocabulary(), BUDGET)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", bytes(4096), b"\xff" * 9000])
+def test_n_grams_that_cannot_be_read_are_made_anew(locations: Locations, content: bytes) -> None:
+    n_grams(locations).close()
+    path = crest_path(locations, ScriptedVocabulary.fingerprint)
+    path.write_bytes(content)
+    again = n_grams(locations)
+    assert again.crest is not None
+    assert again.crest.lookup([1, 2]) == []
+    assert [str(told).count("made anew") for told in again.troubles] == [1] * bool(content)
+    again.close()
+    assert list(path.parent.glob("*corrupt*")) == []
+    last = n_grams(locations)
+    assert last.troubles == []
+    last.close()

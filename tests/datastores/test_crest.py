@@ -20,9 +20,10 @@ from datastores.crest import RECENT_TOKENS, CrestStore
 from datastores.crest_build import LONGEST
 from datastores.crest_codec import Entry
 from datastores.crest_document import Document
-from datastores.crest_reader import CrestReader
+from datastores.crest_reader import LOOK, CrestReader
 from datastores.crest_select import CONTINUATION, MOST_NODES
 from datastores.errors import StoreError
+from datastores.failures import damage_mark
 from tests.datastores.crest_reference import document, documents, tree, unfold
 
 AMPLE = 1 << 24
@@ -81,8 +82,23 @@ def test_an_open_reader_sees_what_is_written(store: CrestStore) -> None:
     reader = CrestReader(store.store.path)
     assert reader.lookup([1, 2]) == []
     store.update([document(0, [1, 2, 3])])
+    reader.refresh()
     assert [entry.tokens[1] for entry in reader.lookup([1, 2])] == [3, 3]
     assert reader.entries == 3
+    store.update([document(1, [1, 2, 4])])
+    last = [reader.lookup([1, 2]) for _ in range(LOOK)][-1]
+    assert {3, 4} <= set(last[0].tokens)
+    reader.close()
+
+
+def test_a_store_made_anew_under_a_reader_is_not_taken_for_damaged(store: CrestStore) -> None:
+    store.rebuild([document(0, [1, 2, 10] * 2)])
+    reader = CrestReader(store.store.path)
+    reader.lookup([2])
+    store.rebuild([document(1, [token for last in (10, 11, 12) for token in (1, 2, last)] * 2)])
+    # Its tokens are more than the reader knows of.
+    assert reader.lookup([1, 2])[0].tokens[1:4] == [10, 11, 12]
+    assert not damage_mark(store.store.path).exists()
     reader.close()
 
 

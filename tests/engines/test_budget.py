@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,10 +12,11 @@ from hypothesis import strategies as st
 
 import engines.budget
 import engines.planning
-from engines.budget import AutoBudget
+from engines.budget import AutoBudget, Budget
 from engines.calibration import Calibration
 from engines.costs import Costs, prior_ratio
 from engines.drafters.protocol import Context
+from engines.fixed_budget import FixedBudget
 from engines.gate import LONGEST_PAUSE, Gate
 from engines.merge import BASE, merge
 from engines.planning import choose, in_order, prune
@@ -251,3 +255,25 @@ def test_the_budget_pauses_a_hopeless_drafter_and_says_so(
     assert outlook.loss > 0.0
     assert outlook.plain_measured
     assert outlook.plain_seconds == pytest.approx(0.010)
+
+
+class Damaged(Hopeless):
+    """A drafter whose store holds what is no token."""
+
+    def __init__(self, token: int) -> None:
+        self._token = token
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """One token that exists, and one that does not."""
+        return chain(context.root, [5, self._token], STUDENT, 0.9)
+
+
+@pytest.mark.parametrize("token", [-1, ScriptedTarget.vocabulary_size])
+@pytest.mark.parametrize("made", [AutoBudget, partial(FixedBudget, 8)])
+def test_what_is_no_token_is_not_verified(made: Callable[..., Budget], token: int) -> None:
+    budget = made(Costs(), Calibration())
+    context = Context([1] * 50, HIDDEN, 0.0)
+    for _ in range(3):
+        tree, proposals = budget.draft([Damaged(token)], context, ScriptedTarget(), 60)
+        assert tree.drafted == 0
+        assert all(proposal.tree.drafted == 0 for proposal in proposals)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -107,3 +109,41 @@ def test_crest_hears_this_chat_too(reader: CrestReader) -> None:
     assert tree.sources[row] == PROMPT
     assert 51 in tree.children()[row]
     assert tree.sources[tree.children()[0][4]] == CHATS
+
+
+def overwrite_entries(path: Path) -> None:
+    """Have every entry claim children that do not follow."""
+    with closing(sqlite3.connect(path)) as store, store:
+        for number, page in store.execute("SELECT number, entries FROM pages").fetchall():
+            head = 1 + 3 * page[0]
+            broken = page[:head] + b"\xff" * (len(page) - head)
+            store.execute("UPDATE pages SET entries = ? WHERE number = ?", (broken, number))
+
+
+def test_a_store_that_fails_falls_silent_and_says_why(reader: CrestReader) -> None:
+    crest = Crest(reader)
+    crest.begin(asked(1, 2, 3))
+    overwrite_entries(reader.path)
+    context = asked(1, 2, 3, 50, 51, 1, 2, 3)
+    crest.begin(context)
+    assert crest.trouble is None
+    tree = crest.propose(context, 16)
+    assert crest.trouble is not None
+    assert str(reader.path) in str(crest.trouble)
+    assert "\n" not in str(crest.trouble)
+    assert set(tree.sources[1:]) == {PROMPT}, "this chat is heard all the same"
+    with closing(CrestStore.open(reader.path, 1 << 22)) as again:
+        assert again.store.set_aside is not None, "what SQLite cannot see was noted"
+        again.rebuild(DOCUMENTS)
+    crest.begin(context)
+    assert crest.trouble is None
+    assert CHATS in crest.propose(context, 16).sources, "the new store is read"
+
+
+def test_a_store_that_is_deleted_while_it_is_read_ends_no_answer(reader: CrestReader) -> None:
+    crest = Crest(reader)
+    reader.path.unlink()
+    for _ in range(2):
+        crest.begin(asked(1, 2, 3))
+        assert crest.trouble is not None
+        assert crest.propose(asked(1, 2, 3), 16).drafted == 0
