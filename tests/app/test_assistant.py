@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,6 @@ from datastores.history import History
 from engines.sampler import Sampling
 from engines.step import Step
 from tests.app.scripted import scripted_engine
-
-
-@pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
-    opened = History.open(tmp_path / "history.db")
-    yield opened
-    opened.close()
 
 
 def text_of(events: list[Event]) -> str:

@@ -12,7 +12,7 @@ from app import encoding
 from app.encoding import Reading, read_when_idle
 from app.engine import Engine
 from app.forgetting import forget_source
-from app.locations import Locations, locate
+from app.locations import Locations
 from app.projection import opened
 from app.seclusion import source_of
 from datastores.dense import DenseStore
@@ -30,17 +30,9 @@ BUDGET = 2**22
 
 
 @pytest.fixture
-def locations(tmp_path: Path) -> Locations:
-    found = locate(tmp_path / "data")
-    found.create()
-    found.states.mkdir()
-    return found
-
-
-@pytest.fixture
-def history(locations: Locations) -> Iterator[History]:
-    with closing(History.open(locations.history)) as found:
-        yield found
+def locations(locations: Locations) -> Locations:
+    locations.states.mkdir()
+    return locations
 
 
 @pytest.fixture

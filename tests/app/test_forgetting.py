@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 from app import forgetting
 from app.assistant import Assistant
 from app.forgetting import delete_chat, forget_gone, forget_source, make_private
-from app.locations import Locations, locate
+from app.locations import Locations
 from app.projection import opened
 from app.seclusion import TEXT, source_of, source_of_text
 from datastores.dense import DenseStore
@@ -26,23 +26,10 @@ from datastores.history import History
 from datastores.library import Library
 from datastores.records import USER
 from engines.drafters.recycle import TokenRecycling
+from tests.app.characters import BUDGET, SENTENCE, Characters
 from tests.app.scripted import scripted_engine
-from tests.app.test_projection import BUDGET, SENTENCE, Characters
 
 Act = Callable[[History, Locations, int], None]
-
-
-@pytest.fixture
-def locations(tmp_path: Path) -> Locations:
-    places = locate(tmp_path)
-    places.create()
-    return places
-
-
-@pytest.fixture
-def history(locations: Locations) -> Iterator[History]:
-    with closing(History.open(locations.history)) as opened_history:
-        yield opened_history
 
 
 VOCABULARIES = (Characters(), Characters("other", offset=70_000))

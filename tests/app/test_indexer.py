@@ -12,7 +12,7 @@ import pytest
 from app.children import Child
 from app.forgetting import forget_source
 from app.indexer import GAVE_WAY, Indexer, catch_up, work_of
-from app.locations import Locations, locate
+from app.locations import Locations
 from app.projection import Projection, crest_path, opened
 from datastores.corpus import Corpus
 from datastores.crest_reader import CrestReader
@@ -34,31 +34,12 @@ def vocabulary() -> LlamaVocabulary:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Locations:
-    found = locate(tmp_path / "data")
-    found.create()
-    return found
-
-
-@pytest.fixture
-def library(places: Locations) -> Iterator[Library]:
-    with closing(Library.open(places.library)) as found:
-        yield found
-
-
-@pytest.fixture
-def history(places: Locations) -> Iterator[History]:
-    with closing(History.open(places.history)) as found:
-        yield found
-
-
-@pytest.fixture
 def indexer(
-    places: Locations, vocabulary: LlamaVocabulary, monkeypatch: pytest.MonkeyPatch
+    locations: Locations, vocabulary: LlamaVocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Indexer]:
     monkeypatch.setattr("app.indexer.INTERVAL", 0.05)
     monkeypatch.setattr("app.indexer.PATIENCE", 0.05)
-    started = Indexer(places, MODEL, vocabulary, BUDGET)
+    started = Indexer(locations, MODEL, vocabulary, BUDGET)
     yield started
     started.close()
 
@@ -77,21 +58,21 @@ def _wait_until(true: Callable[[], object]) -> None:
     pytest.fail("it never came to it")
 
 
-def _knows(places: Locations, vocabulary: LlamaVocabulary, text: str) -> bool:
+def _knows(locations: Locations, vocabulary: LlamaVocabulary, text: str) -> bool:
     with (
-        opened(places, vocabulary, BUDGET),
-        closing(CrestReader(crest_path(places, vocabulary.fingerprint))) as reader,
+        opened(locations, vocabulary, BUDGET),
+        closing(CrestReader(crest_path(locations, vocabulary.fingerprint))) as reader,
     ):
         return bool(reader.lookup(vocabulary.encode(text)))
 
 
-def _is_due(places: Locations, vocabulary: LlamaVocabulary) -> bool:
-    with opened(places, vocabulary, BUDGET) as projection:
+def _is_due(locations: Locations, vocabulary: LlamaVocabulary) -> bool:
+    with opened(locations, vocabulary, BUDGET) as projection:
         return projection.is_due()
 
 
 def test_what_happens_while_it_runs_is_followed(
-    places: Locations,
+    locations: Locations,
     vocabulary: LlamaVocabulary,
     library: Library,
     history: History,
@@ -99,13 +80,13 @@ def test_what_happens_while_it_runs_is_followed(
 ) -> None:
     _import(library, " walrus telescopes" * 20)
     indexer.start()
-    _wait_until(lambda: _knows(places, vocabulary, " walrus"))
+    _wait_until(lambda: _knows(locations, vocabulary, " walrus"))
     _import(library, " penguin umbrellas" * 20, source="/later")
-    _wait_until(lambda: _knows(places, vocabulary, " penguin"))
+    _wait_until(lambda: _knows(locations, vocabulary, " penguin"))
     history.add_message(history.create_chat().id, None, "user", " badger lantern" * 20)
-    _wait_until(lambda: _knows(places, vocabulary, " badger"))
+    _wait_until(lambda: _knows(locations, vocabulary, " badger"))
     library.forget("/s")
-    _wait_until(lambda: not _is_due(places, vocabulary))
+    _wait_until(lambda: not _is_due(locations, vocabulary))
     assert indexer.trouble is None
 
 
@@ -120,10 +101,10 @@ def test_closing_ends_the_process_at_work(
 
 
 def test_a_process_that_fails_is_told_of(
-    places: Locations, vocabulary: LlamaVocabulary, library: Library, tmp_path: Path
+    locations: Locations, vocabulary: LlamaVocabulary, library: Library, tmp_path: Path
 ) -> None:
     _import(library, "walrus")
-    failing = Indexer(places, tmp_path / "no.gguf", vocabulary, BUDGET)
+    failing = Indexer(locations, tmp_path / "no.gguf", vocabulary, BUDGET)
     told: list[SpecchatError | None] = []
     failing._tell = lambda _, trouble: told.append(trouble)
     failing.start()
@@ -134,10 +115,12 @@ def test_a_process_that_fails_is_told_of(
     assert "\n" not in str(told[0])
 
 
-def test_a_damaged_library_is_told_of(places: Locations, vocabulary: LlamaVocabulary) -> None:
-    places.library.write_bytes(b"no database" * 1000)
+def test_a_damaged_library_is_told_of(locations: Locations, vocabulary: LlamaVocabulary) -> None:
+    locations.library.write_bytes(b"no database" * 1000)
     told: list[str] = []
-    started = Indexer(places, MODEL, vocabulary, BUDGET, lambda _, error: told.append(str(error)))
+    started = Indexer(
+        locations, MODEL, vocabulary, BUDGET, lambda _, error: told.append(str(error))
+    )
     started.start()
     _wait_until(lambda: told)
     started.close()
@@ -167,41 +150,41 @@ def test_what_is_being_imported_is_indexed_when_it_is_quiet(
 
 
 def test_whoever_indexes_gives_way_to_whoever_forgets(
-    places: Locations, vocabulary: LlamaVocabulary, library: Library, history: History
+    locations: Locations, vocabulary: LlamaVocabulary, library: Library, history: History
 ) -> None:
     for number in range(12):
         words = "".join(f"word{number}x{place} " for place in range(90_000))
         _import(library, words, source=f"/{number}")
-    with Child(*work_of(places, MODEL, BUDGET)) as child:
+    with Child(*work_of(locations, MODEL, BUDGET)) as child:
         assert next(child)
-        forget_source(library, history, places, "/0")
+        forget_source(library, history, locations, "/0")
         assert child.code() == GAVE_WAY
-    for file in places.data.rglob("*.db*"):
+    for file in locations.data.rglob("*.db*"):
         assert b"word0x1 " not in file.read_bytes()
     assert len(library.sources()) == 11
 
 
 def test_a_command_learns_what_was_said_and_leaves_the_rest_to_a_process(
-    places: Locations, vocabulary: LlamaVocabulary, library: Library, history: History
+    locations: Locations, vocabulary: LlamaVocabulary, library: Library, history: History
 ) -> None:
     history.add_message(history.create_chat().id, None, "user", " badger lantern" * 20)
-    assert catch_up(places, MODEL, vocabulary, BUDGET, 0) is None
-    assert _knows(places, vocabulary, " badger")
+    assert catch_up(locations, MODEL, vocabulary, BUDGET, 0) is None
+    assert _knows(locations, vocabulary, " badger")
     _import(library, " walrus telescopes" * 20)
-    child = catch_up(places, MODEL, vocabulary, BUDGET, 99)
+    child = catch_up(locations, MODEL, vocabulary, BUDGET, 99)
     assert child is not None
     with child:
         assert child.wait() == 0
-    assert _knows(places, vocabulary, " walrus")
+    assert _knows(locations, vocabulary, " walrus")
 
 
 def test_two_processes_do_not_work_on_the_same(
-    places: Locations, vocabulary: LlamaVocabulary, library: Library
+    locations: Locations, vocabulary: LlamaVocabulary, library: Library
 ) -> None:
     _import(library, " walrus telescopes" * 20)
-    with opened(places, vocabulary, BUDGET) as projection:
+    with opened(locations, vocabulary, BUDGET) as projection:
         assert projection.lock.take()
-        with Child(*work_of(places, MODEL, BUDGET)) as child:
+        with Child(*work_of(locations, MODEL, BUDGET)) as child:
             assert (list(child), child.code()) == ([], 0)
         assert projection.is_due()
         projection.lock.release()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.locations import Locations, locate
+from app.locations import Locations
 from app.projection import Projection, crest_path, forget_everywhere, opened
 from app.tokenising import pieces_of, tokenised
 from datastores.corpus import Passage
@@ -20,49 +19,10 @@ from datastores.documents import CODE, NOTES, Document, Part, Put
 from datastores.history import History
 from datastores.library import Library
 from engines import sources
+from tests.app.characters import BUDGET, SENTENCE, Characters
 from tests.datastores.dump import rows_of
 
-BUDGET = 2**22
-SENTENCE = "the walrus keeps seventeen brass telescopes"
-
-
-class Characters:
-    """A tokenizer: each character's code point and an offset."""
-
-    stops: frozenset[int] = frozenset()
-    size = 2**21
-
-    def __init__(self, fingerprint: str = "characters", offset: int = 1000) -> None:
-        self.fingerprint = fingerprint
-        self.offset = offset
-
-    def encode(self, text: str, *, special: bool = False) -> list[int]:
-        return [ord(character) + self.offset for character in text]
-
-    def piece(self, token: int) -> bytes:
-        return chr(token - self.offset).encode()
-
-
 VOCABULARY = Characters()
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> Locations:
-    found = locate(tmp_path / "data")
-    found.create()
-    return found
-
-
-@pytest.fixture
-def library(places: Locations) -> Iterator[Library]:
-    with closing(Library.open(places.library)) as opened_library:
-        yield opened_library
-
-
-@pytest.fixture
-def history(places: Locations) -> Iterator[History]:
-    with closing(History.open(places.history)) as opened_history:
-        yield opened_history
 
 
 def _import(library: Library, source: str, *texts: str, kind: str = NOTES) -> None:
@@ -74,21 +34,23 @@ def _import(library: Library, source: str, *texts: str, kind: str = NOTES) -> No
     )
 
 
-def _project(places: Locations, vocabulary: Characters = VOCABULARY) -> None:
-    with opened(places, vocabulary, BUDGET) as projection:
+def _project(locations: Locations, vocabulary: Characters = VOCABULARY) -> None:
+    with opened(locations, vocabulary, BUDGET) as projection:
         for _ in projection.run(settle=True):
             pass
         assert not projection.is_due()
 
 
-def _rows(places: Locations, vocabulary: Characters = VOCABULARY) -> list[object]:
-    folder = crest_path(places, vocabulary.fingerprint).parent
+def _rows(locations: Locations, vocabulary: Characters = VOCABULARY) -> list[object]:
+    folder = crest_path(locations, vocabulary.fingerprint).parent
     return [rows_of(folder / "crest.db"), rows_of(folder / "tokens.db")]
 
 
-def _follows(places: Locations, text: str, vocabulary: Characters = VOCABULARY) -> dict[str, int]:
+def _follows(
+    locations: Locations, text: str, vocabulary: Characters = VOCABULARY
+) -> dict[str, int]:
     """What CREST drafts right after `text`: character → bit of its source."""
-    with closing(CrestReader(crest_path(places, vocabulary.fingerprint))) as reader:
+    with closing(CrestReader(crest_path(locations, vocabulary.fingerprint))) as reader:
         found: dict[str, int] = {}
         for entry in reader.lookup(vocabulary.encode(text)):
             first, last = entry.children[0]
@@ -98,33 +60,37 @@ def _follows(places: Locations, text: str, vocabulary: Characters = VOCABULARY) 
 
 
 def test_texts_are_drafted_from_with_the_kind_of_their_source(
-    places: Locations, library: Library
+    locations: Locations, library: Library
 ) -> None:
     _import(library, "/notes", "abc" * 20)
     _import(library, "/code", "xyz" * 20, kind=CODE)
-    _project(places)
-    assert _follows(places, "ab") == {"c": sources.NOTES}
-    assert _follows(places, "xy") == {"z": sources.CODE}
+    _project(locations)
+    assert _follows(locations, "ab") == {"c": sources.NOTES}
+    assert _follows(locations, "xy") == {"z": sources.CODE}
 
 
-def test_another_tokenizer_needs_no_second_import(places: Locations, library: Library) -> None:
+def test_another_tokenizer_needs_no_second_import(locations: Locations, library: Library) -> None:
     other = Characters("other", offset=5)
     _import(library, "/notes", "abc" * 20)
-    _project(places)
-    _project(places, other)
-    assert _follows(places, "ab", other) == {"c": sources.NOTES}
-    assert _follows(places, "ab") == {"c": sources.NOTES}
+    _project(locations)
+    _project(locations, other)
+    assert _follows(locations, "ab", other) == {"c": sources.NOTES}
+    assert _follows(locations, "ab") == {"c": sources.NOTES}
 
 
 @pytest.mark.parametrize("stop", [1, 2, 4, 5])
 def test_stopped_and_gone_on_with_it_ends_the_same(
-    places: Locations, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: int
+    locations: Locations,
+    library: Library,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: int,
 ) -> None:
     monkeypatch.setattr("app.projection.SLICE", 50)
     _import(library, "/notes", *(f"page {number} " * 5 for number in range(8)))
-    _project(places)
-    undisturbed = _rows(places)
-    interrupted = Locations(places.data, tmp_path / "cache", places.config)
+    _project(locations)
+    undisturbed = _rows(locations)
+    interrupted = Locations(locations.data, tmp_path / "cache", locations.config)
     with opened(interrupted, VOCABULARY, BUDGET) as projection:
         run = projection.run(settle=True)
         for _ in range(stop):
@@ -134,157 +100,157 @@ def test_stopped_and_gone_on_with_it_ends_the_same(
     assert _rows(interrupted) == undisturbed
 
 
-def test_import_forget_import_is_import(places: Locations, library: Library) -> None:
+def test_import_forget_import_is_import(locations: Locations, library: Library) -> None:
     _import(library, "/kept", "abc" * 20)
-    _project(places)
-    never = _rows(places)
+    _project(locations)
+    never = _rows(locations)
     _import(library, "/s", "abd" * 20)
-    _project(places)
-    once = _rows(places)
+    _project(locations)
+    once = _rows(locations)
     library.forget("/s")
     library.erase()
-    _project(places)
-    assert _rows(places) == never
+    _project(locations)
+    assert _rows(locations) == never
     _import(library, "/s", "abd" * 20)
-    _project(places)
-    assert _rows(places) == once
+    _project(locations)
+    assert _rows(locations) == once
 
 
 def test_forgetting_reaches_every_tokenizer_and_leaves_no_byte(
-    places: Locations, library: Library
+    locations: Locations, library: Library
 ) -> None:
     others = [VOCABULARY, Characters("other", offset=70_000)]
     _import(library, "/kept", "abc" * 20)
     _import(library, "/s", *(f"{SENTENCE} {number}" for number in range(30)))
     for vocabulary in others:
-        _project(places, vocabulary)
-        assert _follows(places, "walru", vocabulary)
+        _project(locations, vocabulary)
+        assert _follows(locations, "walru", vocabulary)
     library.forget("/s")
     library.erase()
-    forget_everywhere(places, BUDGET)
+    forget_everywhere(locations, BUDGET)
     # Two ids suffice: no other text has "wa", nor a page of CREST the code of its words.
     traces = [SENTENCE.encode()]
     for vocabulary in others:
         ids = np.array(vocabulary.encode("walrus"), dtype="<u4")
         traces += [ids.tobytes(), ids.view(np.uint8).reshape(-1, 4)[:, :2].tobytes()]
         traces.append(ids.view(np.uint8).reshape(-1, 4)[:, :3].tobytes())
-    for file in places.data.rglob("*"):
+    for file in locations.data.rglob("*"):
         if file.is_file():
             content = file.read_bytes()
             assert not any(trace in content for trace in traces), file
     for vocabulary in others:
-        assert not _follows(places, "walru", vocabulary)
-        _project(places, vocabulary)
-        assert _follows(places, "ab", vocabulary) == {"c": sources.NOTES}
+        assert not _follows(locations, "walru", vocabulary)
+        _project(locations, vocabulary)
+        assert _follows(locations, "ab", vocabulary) == {"c": sources.NOTES}
 
 
-def test_an_answer_is_learnt_by_its_exact_tokens(places: Locations, history: History) -> None:
-    _project(places)
+def test_an_answer_is_learnt_by_its_exact_tokens(locations: Locations, history: History) -> None:
+    _project(locations)
     chat = history.create_chat().id
     asked = history.add_message(chat, None, "user", "abab")
     tokens = [7, 8, 9] * 5
     history.add_message(
         chat, asked.id, "assistant", "zzz", tokens=tokens, tokenizer=VOCABULARY.fingerprint
     )
-    with opened(places, VOCABULARY, BUDGET) as projection:
+    with opened(locations, VOCABULARY, BUDGET) as projection:
         keys, _ = projection.corpus.said_since(0)
         assert projection.learn(keys)
         assert not projection.is_due()
-    with closing(CrestReader(crest_path(places, VOCABULARY.fingerprint))) as reader:
+    with closing(CrestReader(crest_path(locations, VOCABULARY.fingerprint))) as reader:
         entry = reader.lookup([7, 8])[0]
     assert entry.tokens[entry.children[0][0]] == 9
     assert 1 << entry.kind == sources.CHATS
-    assert _follows(places, "a") == {"b": sources.CHATS}
+    assert _follows(locations, "a") == {"b": sources.CHATS}
 
 
-def test_what_is_learnt_twice_counts_once(places: Locations, history: History) -> None:
+def test_what_is_learnt_twice_counts_once(locations: Locations, history: History) -> None:
     history.add_message(history.create_chat().id, None, "user", "abab" * 9)
-    with opened(places, VOCABULARY, BUDGET) as projection:
+    with opened(locations, VOCABULARY, BUDGET) as projection:
         keys, _ = projection.corpus.said_since(0)
         assert projection.learn(keys)
-        once = _rows(places)
+        once = _rows(locations)
         assert projection.learn(keys)
-    assert _rows(places) == once
+    assert _rows(locations) == once
 
 
-def test_more_than_fits_in_passing_is_left_to_a_run(places: Locations, history: History) -> None:
+def test_more_than_fits_in_passing_is_left_to_a_run(locations: Locations, history: History) -> None:
     history.add_message(history.create_chat().id, None, "user", "abcd" * 20_000)
-    with opened(places, VOCABULARY, BUDGET) as projection:
+    with opened(locations, VOCABULARY, BUDGET) as projection:
         keys, _ = projection.corpus.said_since(0)
         assert not projection.learn(keys)
         assert projection.is_due()
-    _project(places)
-    assert _follows(places, "abc") == {"d": sources.CHATS}
+    _project(locations)
+    assert _follows(locations, "abc") == {"d": sources.CHATS}
 
 
-def test_a_chat_made_private_is_unlearnt(places: Locations, history: History) -> None:
+def test_a_chat_made_private_is_unlearnt(locations: Locations, history: History) -> None:
     chat = history.create_chat().id
     history.add_message(chat, None, "user", "abab" * 9)
-    _project(places)
-    assert _follows(places, "a")
+    _project(locations)
+    assert _follows(locations, "a")
     history.set_private(chat, True)
-    with opened(places, VOCABULARY, BUDGET) as projection:
+    with opened(locations, VOCABULARY, BUDGET) as projection:
         assert projection.is_due()
-    _project(places)
-    assert not _follows(places, "a")
+    _project(locations)
+    assert not _follows(locations, "a")
 
 
 def test_what_is_little_is_put_beside_what_is_settled(
-    places: Locations, library: Library, monkeypatch: pytest.MonkeyPatch
+    locations: Locations, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _import(library, "/s", "abc" * 20)
-    _project(places)
+    _project(locations)
     _import(library, "/small", "xyz" * 20)
-    with monkeypatch.context() as patch, opened(places, VOCABULARY, BUDGET) as projection:
+    with monkeypatch.context() as patch, opened(locations, VOCABULARY, BUDGET) as projection:
         patch.setattr("datastores.crest.CrestStore.rebuild", None)
         list(projection.run())
         assert not projection.is_due()
-    assert _follows(places, "xy") == {"z": sources.NOTES}
+    assert _follows(locations, "xy") == {"z": sources.NOTES}
 
 
-def test_what_is_too_much_for_that_is_settled(places: Locations, library: Library) -> None:
+def test_what_is_too_much_for_that_is_settled(locations: Locations, library: Library) -> None:
     _import(library, "/s", *(f"abc{number} " * 1000 for number in range(20)))
-    with opened(places, VOCABULARY, BUDGET) as projection:
+    with opened(locations, VOCABULARY, BUDGET) as projection:
         list(projection.run())
         assert not projection.is_due()
-    assert _follows(places, "ab") == {"c": sources.NOTES}
+    assert _follows(locations, "ab") == {"c": sources.NOTES}
 
 
 def test_large_stores_take_in_a_little_without_a_rebuild(
-    places: Locations, library: Library, monkeypatch: pytest.MonkeyPatch
+    locations: Locations, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _import(library, "/large", "abc" * 200)
-    _project(places)
+    _project(locations)
     monkeypatch.setattr("app.projection.SETTLED_TOKENS", 100)
     monkeypatch.setattr("datastores.crest.CrestStore.rebuild", None)
     _import(library, "/small", "xyz" * 20)
-    _project(places)
-    assert _follows(places, "xy") == {"z": sources.NOTES}
-    assert _follows(places, "ab") == {"c": sources.NOTES}
+    _project(locations)
+    assert _follows(locations, "xy") == {"z": sources.NOTES}
+    assert _follows(locations, "ab") == {"c": sources.NOTES}
 
 
 @pytest.mark.parametrize("name", ["tokens.db", "crest.db"])
 def test_damaged_stores_are_made_again_and_nothing_of_them_kept(
-    places: Locations, library: Library, name: str
+    locations: Locations, library: Library, name: str
 ) -> None:
     _import(library, "/s", "abc" * 50)
-    _project(places)
-    whole = _rows(places)
-    path = crest_path(places, VOCABULARY.fingerprint).with_name(name)
+    _project(locations)
+    whole = _rows(locations)
+    path = crest_path(locations, VOCABULARY.fingerprint).with_name(name)
     path.write_bytes(b"no database" * 100)
-    _project(places)
-    assert _rows(places) == whole
+    _project(locations)
+    assert _rows(locations) == whole
     assert not list(path.parent.glob("*corrupt*"))
 
 
-def test_the_lock_is_one_for_each_tokenizer(places: Locations) -> None:
+def test_the_lock_is_one_for_each_tokenizer(locations: Locations) -> None:
     def taken(projection: Projection) -> bool:
         return projection.lock.take()
 
-    with opened(places, VOCABULARY, BUDGET) as one, opened(places, VOCABULARY, BUDGET) as two:
+    with opened(locations, VOCABULARY, BUDGET) as one, opened(locations, VOCABULARY, BUDGET) as two:
         assert taken(one)
         assert not taken(two)
-        with opened(places, Characters("other"), BUDGET) as three:
+        with opened(locations, Characters("other"), BUDGET) as three:
             assert taken(three)
             three.lock.release()
         one.lock.release()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.locations import Locations, locate
+from app.locations import Locations
 from app.projection import crest_path
 from app.stores import Stores, open_stores
 from datastores.dense import DenseStore
@@ -16,13 +16,6 @@ from tests.app.scripted import ScriptedVocabulary
 from tests.engines.scripted import WIDTH, ScriptedTarget
 
 BUDGET = 2**22
-
-
-@pytest.fixture
-def locations(tmp_path: Path) -> Locations:
-    found = locate(tmp_path / "data")
-    found.create()
-    return found
 
 
 def opened(locations: Locations) -> Stores:

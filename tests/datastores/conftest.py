@@ -1,4 +1,4 @@
-"""Places to store in: a plain directory, and a disk small enough to be filled."""
+"""An empty history and library, and other places to store in: a disk small enough to be filled."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from datastores.history import History
+from datastores.library import Library
 
 NOBODY = 65534
 
 
 @pytest.fixture
 def history(tmp_path: Path) -> Iterator[History]:
-    """An empty history."""
-    opened = History.open(tmp_path / "history.db")
-    yield opened
-    opened.close()
+    with closing(History.open(tmp_path / "history.db")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Iterator[Library]:
+    with closing(Library.open(tmp_path / "library.db")) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,12 +13,6 @@ from datastores.history import History
 from datastores.library import Library
 from datastores.records import STREAMING
 from datastores.redaction import REDACTED
-
-
-@pytest.fixture
-def library(tmp_path: Path) -> Iterator[Library]:
-    with closing(Library.open(tmp_path / "library.db")) as opened:
-        yield opened
 
 
 @pytest.fixture

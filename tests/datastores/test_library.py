@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,12 +18,6 @@ from datastores.library import Library
 from tests.datastores.dump import rows_of
 
 SENTENCE = "the walrus keeps seventeen brass telescopes"
-
-
-@pytest.fixture
-def library(tmp_path: Path) -> Iterator[Library]:
-    with closing(Library.open(tmp_path / "library.db")) as opened:
-        yield opened
 
 
 def _page(text: str, title: str = "page") -> Document:

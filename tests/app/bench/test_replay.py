@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -24,20 +23,12 @@ from engines.calibration import Calibration
 from engines.costs import Costs
 from engines.replay import Tally
 from engines.weights import fingerprint
-from tests.app.test_projection import Characters
+from tests.app.characters import Characters
 
 ANSWER = "To list the files of a folder by size, type ls -lS and press enter."
 VOCABULARY = Characters()
 FLAT = [0.0, *[0.01] * 64]
 STEEP = [0.0, *[0.01 * rows for rows in range(1, 65)]]
-
-
-@pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
-    places = locate(tmp_path / "data")
-    places.create()
-    with closing(History.open(places.history)) as opened:
-        yield opened
 
 
 def _chat(*texts: str, tokens: tuple[int, ...] = (), tokenizer: str = "") -> Conversation:

@@ -22,7 +22,7 @@ from app.importing import intake
 from app.importing.session import import_into
 from app.locations import locate
 from datastores.library import Library
-from tests.app.test_projection import BUDGET, Characters
+from tests.app.characters import BUDGET, Characters
 
 SLICE = 20_000
 """Characters tokenised between two writes: so few that kills fall between them too."""

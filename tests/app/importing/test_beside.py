@@ -20,12 +20,13 @@ from tests.datastores.dump import rows_of
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Locations:
+def locations(tmp_path: Path) -> Locations:
+    """Not there yet: the process makes them."""
     return locate(tmp_path / "data")
 
 
-async def _events(folder: Path, places: Locations) -> list[Event]:
-    return [event async for batch in import_beside([folder], places) for event in batch]
+async def _events(folder: Path, locations: Locations) -> list[Event]:
+    return [event async for batch in import_beside([folder], locations) for event in batch]
 
 
 def _told(events: list[Event]) -> list[Event]:
@@ -38,20 +39,20 @@ def _pages(folder: Path, count: int) -> None:
 
 
 async def test_it_tells_the_same_and_stores_the_same(
-    places: Locations, folder: Path, library: Library
+    locations: Locations, folder: Path, library: Library
 ) -> None:
     _pages(folder, 30)
     (folder / "evil\x1b[2J.bin").write_bytes(b"\0")
     here = list(import_paths([folder], library))
-    beside = await _events(folder, places)
+    beside = await _events(folder, locations)
     assert _told(beside) == _told(here)
     assert any(isinstance(event, Progress) and event.total_files == 31 for event in beside)
-    assert rows_of(places.library) == rows_of(library.store.path)
+    assert rows_of(locations.library) == rows_of(library.store.path)
 
 
-async def test_nothing_imported_is_the_same_error(places: Locations, folder: Path) -> None:
+async def test_nothing_imported_is_the_same_error(locations: Locations, folder: Path) -> None:
     (folder / "x").write_bytes(b"\0")
-    batches = import_beside([folder], places)
+    batches = import_beside([folder], locations)
     events = await anext(batches) + await anext(batches)
     assert [event.reason for event in events if isinstance(event, Skipped)] == ["binary"]
     with pytest.raises(InputError, match=r"nothing was imported: binary \(1\)"):
@@ -59,31 +60,31 @@ async def test_nothing_imported_is_the_same_error(places: Locations, folder: Pat
 
 
 async def test_closed_it_ends_and_goes_on_to_the_same_end(
-    places: Locations, folder: Path, library: Library
+    locations: Locations, folder: Path, library: Library
 ) -> None:
     _pages(folder, 3000)
-    async with aclosing(import_beside([folder], places)) as batches:
+    async with aclosing(import_beside([folder], locations)) as batches:
         await anext(batches)
-    assert not read_notes(places.imported)[str(folder)].whole
-    await _events(folder, places)
+    assert not read_notes(locations.imported)[str(folder)].whole
+    await _events(folder, locations)
     list(import_paths([folder], library))
-    assert rows_of(places.library) == rows_of(library.store.path)
+    assert rows_of(locations.library) == rows_of(library.store.path)
 
 
 async def test_a_process_that_dies_of_itself_is_a_failure(
-    places: Locations, folder: Path, monkeypatch: pytest.MonkeyPatch
+    locations: Locations, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.children.sys.executable", shutil.which("false"))
     with pytest.raises(StoreError, match="the same path goes on"):
-        await _events(folder, places)
+        await _events(folder, locations)
 
 
-async def test_a_damaged_library_is_told_of(places: Locations, folder: Path) -> None:
+async def test_a_damaged_library_is_told_of(locations: Locations, folder: Path) -> None:
     _pages(folder, 1)
-    places.create()
-    places.library.write_bytes(b"no database" * 1000)
-    first = (await _events(folder, places))[0]
+    locations.create()
+    locations.library.write_bytes(b"no database" * 1000)
+    first = (await _events(folder, locations))[0]
     assert isinstance(first, Skipped)
     assert first.reason == SET_ASIDE
-    with closing(Library.open(places.library)) as opened:
+    with closing(Library.open(locations.library)) as opened:
         assert opened.holds(str(folder))

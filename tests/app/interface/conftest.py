@@ -103,13 +103,6 @@ def no_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
-    opened = History.open(tmp_path / "history.db")
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def stage(history: History) -> Iterator[Callable[..., Stage]]:
     """Makes applications over one history."""
     stages: list[Stage] = []

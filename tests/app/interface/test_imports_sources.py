@@ -17,11 +17,11 @@ from app.projection import forget_everywhere, opened
 from datastores.documents import NOTES, Document, Done, Part, Put
 from datastores.errors import StoreError
 from datastores.library import Library
+from tests.app.characters import BUDGET, SENTENCE, Characters
 from tests.app.interface.conftest import Stage, until
 from tests.app.interface.imports_scripted import READ, ScriptedImport
 from tests.app.interface.test_conversation import notices
 from tests.app.interface.test_screens import ready
-from tests.app.test_projection import BUDGET, SENTENCE, Characters
 
 Make = Callable[..., Stage]
 Scripting = Callable[..., ScriptedImport]

@@ -17,7 +17,7 @@ from app.interface.main import open_model
 from app.interface.outbox import Outbox
 from app.interface.talk import Model, Talk
 from app.interface.turns import asking
-from app.locations import Locations, locate
+from app.locations import Locations
 from app.models.own import embedded
 from app.options import Options
 from app.projection import TOKENS
@@ -36,20 +36,6 @@ def opened(locations: Locations, history: History, choice: str | None) -> Model:
     """Open a model as the interface does."""
     options = OPTIONS if choice is None else replace(OPTIONS, model=choice)
     return open_model(options, locations, history, lambda progress, trouble: None)
-
-
-@pytest.fixture
-def locations(tmp_path: Path) -> Locations:
-    made = locate(tmp_path / "data")
-    made.create()
-    return made
-
-
-@pytest.fixture
-def history(locations: Locations) -> Iterator[History]:
-    opened = History.open(locations.history)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

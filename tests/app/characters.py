@@ -1,0 +1,23 @@
+"""The plainest tokenizer, and what projections made with it are tested on."""
+
+from __future__ import annotations
+
+BUDGET = 2**22
+SENTENCE = "the walrus keeps seventeen brass telescopes"
+
+
+class Characters:
+    """A tokenizer: each character's code point and an offset."""
+
+    stops: frozenset[int] = frozenset()
+    size = 2**21
+
+    def __init__(self, fingerprint: str = "characters", offset: int = 1000) -> None:
+        self.fingerprint = fingerprint
+        self.offset = offset
+
+    def encode(self, text: str, *, special: bool = False) -> list[int]:
+        return [ord(character) + self.offset for character in text]
+
+    def piece(self, token: int) -> bytes:
+        return chr(token - self.offset).encode()

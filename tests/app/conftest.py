@@ -1,0 +1,32 @@
+"""A data directory with nothing in it yet but its library and its history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.locations import Locations, locate
+from datastores.history import History
+from datastores.library import Library
+
+
+@pytest.fixture
+def locations(tmp_path: Path) -> Locations:
+    found = locate(tmp_path / "data")
+    found.create()
+    return found
+
+
+@pytest.fixture
+def library(locations: Locations) -> Iterator[Library]:
+    with closing(Library.open(locations.library)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def history(locations: Locations) -> Iterator[History]:
+    with closing(History.open(locations.history)) as opened:
+        yield opened
