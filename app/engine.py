@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from app.config import Config, CrestConfig, load_config
 from app.drafting import HEAVY, Reading, make_drafters
@@ -31,6 +32,9 @@ from engines.fixed_budget import FixedBudget
 from engines.sampler import Sampling
 from engines.step import Step
 from engines.target import Target, Vocabulary
+
+if TYPE_CHECKING:
+    from engines.llama.model import LlamaModel
 
 
 @dataclass(slots=True)
@@ -122,29 +126,16 @@ def load(
         InputError: the configuration cannot be understood.
         StoreError: a store to draft from cannot be opened.
     """
-    from engines.llama import load as load_model
-
     locations = locations or locate(options.data_dir)
     config = load_config(locations.settings)
     path = model_path(options, config, locations)
     if deepen:
         path = deepened(path, deepen, locations.cache)
-    require_memory(path, config.context, 0 if options.exact else options.gpu_layers)
-    model = load_model(
-        path,
-        gpu_layers=options.gpu_layers,
-        threads=config.threads,
-        context_length=config.context,
-        exact=options.exact,
-        known=locations.cache / "models.json",
-        rows=rows,
-    )
+    model = _opened(path, options, config, locations.cache / "models.json", rows)
     costs, calibration = Costs(), Calibration()
     learned = Learned(locations.costs, f"{model.target.fingerprint}/{model.build}")
     learned.restore(costs, calibration)
-    names = options.drafters
-    if light and names == DRAFTERS:
-        names = tuple(name for name in names if name not in HEAVY)
+    names = _light(options.drafters) if light else options.drafters
     stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
     sampling, unchosen = _sampling(options, config, path)
     return Engine(
@@ -165,6 +156,27 @@ def load(
         learned=learned,
         stores=stores,
     )
+
+
+def _opened(path: Path, options: Options, config: Config, known: Path, rows: int) -> LlamaModel:
+    """The model, if there is memory for it; `known` remembers which files were opened before."""
+    from engines.llama import load as load_model
+
+    require_memory(path, config.context, 0 if options.exact else options.gpu_layers)
+    return load_model(
+        path,
+        gpu_layers=options.gpu_layers,
+        threads=config.threads,
+        context_length=config.context,
+        exact=options.exact,
+        known=known,
+        rows=rows,
+    )
+
+
+def _light(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Without the drafters that need large libraries, unless the person named them."""
+    return tuple(name for name in names if name not in HEAVY) if names == DRAFTERS else names
 
 
 def equip(

@@ -6,6 +6,12 @@ from sqlite_utils import Database
 
 
 def _documents_and_keys(db: Database) -> None:
+    _documents(db)
+    _keys(db)
+
+
+def _documents(db: Database) -> None:
+    """The texts, as tokens, and which model reads them."""
     # Blocks are sized so that a leaf page of 4 KiB holds them whole and without much slack: four
     # blocks of 15 keys of 64 bytes. Rows are found by their row id, which only grows: pages fill
     # up in order and stay full.
@@ -29,6 +35,14 @@ def _documents_and_keys(db: Database) -> None:
             tokens BLOB NOT NULL,
             UNIQUE (document, block)
         );
+        """
+    )
+
+
+def _keys(db: Database) -> None:
+    """What the model made of them: projections, their keys, and what the next one is made from."""
+    db.executescript(
+        """
         CREATE TABLE generations (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
             state TEXT NOT NULL CHECK (state IN ('serving', 'building')) UNIQUE,

@@ -88,28 +88,29 @@ def decode(
     yield step
     while not step.finish:
         started = perf_counter()
-        for drafter in drafters:
-            drafter.observe(step)
-        budget.observe(step)
+        _show(step, drafters, budget)
         room = min(target.context_length - len(target.tokens), target.max_rows, left)
         tree, proposals = budget.draft(drafters, context, target, room)
         drafted = perf_counter()
         rows = target.verify(tree)
         verified = perf_counter()
+        position = len(context.tokens)
         walk = walk_tree(tree, rows, draw, context, ending, left)
-        position = len(context.tokens) - len(walk.tokens)
         kept = _keep(rows, walk.path, keep, budget.keep(drafters))
         context.hidden = kept[0][-1]
         committing = perf_counter()
         target.commit(walk.path)
         committed = perf_counter()
         left -= len(walk.tokens)
-        full = len(target.tokens) >= target.context_length
         inside = verified - drafted + committed - committing
         timings = Timings(inside, drafted - started, perf_counter() - started)
-        finish = _finish(walk.tokens[-1], ending, left, full)
+        finish = _finish(walk, target, ending, left)
         step = _step(position, walk, tree, proposals, kept, timings, finish)
         yield step
+    _show(step, drafters, budget)
+
+
+def _show(step: Step, drafters: Sequence[Drafter], budget: Budget) -> None:
     for drafter in drafters:
         drafter.observe(step)
     budget.observe(step)
@@ -157,12 +158,13 @@ def _keep(rows: Rows, path: Sequence[int], keep: int, last: int) -> Kept:
     return hidden, [], np.empty((0, 0), np.float32)
 
 
-def _finish(token: int, ending: Ending, left: int, full: bool) -> str:
-    if token in ending.stops:
+def _finish(walk: Walk, target: Target, ending: Ending, left: int) -> str:
+    """Why the answer ends with `walk`, which is committed; empty where it goes on."""
+    if walk.tokens[-1] in ending.stops:
         return FINISH_STOP
     if left <= 0:
         return FINISH_LENGTH
-    return FINISH_CONTEXT if full else ""
+    return FINISH_CONTEXT if len(target.tokens) >= target.context_length else ""
 
 
 def _first_step(
@@ -174,8 +176,7 @@ def _first_step(
     tail = target.tail
     kept = _keep(tail, [0], keep, last)
     walk = walk_tree(tree, tail, draw, context, ending, 1)
-    full = len(target.tokens) >= target.context_length
-    finish = _finish(walk.tokens[-1], ending, ending.limit - 1, full)
+    finish = _finish(walk, target, ending, ending.limit - 1)
     return _step(position, walk, tree, (), kept, Timings(0.0, 0.0, 0.0), finish, prefill=True)
 
 
