@@ -60,7 +60,7 @@ def _dense(stores: Stores, remember: bool) -> list[Drafter]:
         return []
     from engines.drafters.dense import DenseDrafter
 
-    return [DenseDrafter(stores.dense.memory, stores.dense if remember else None)]
+    return [DenseDrafter(stores.dense.memory, stores.dense, records=remember)]
 
 
 MAKERS: dict[str, Maker] = {

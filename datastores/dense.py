@@ -13,7 +13,7 @@ Owns documents, keys and moments. Refuses to know threads, models and what is wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +29,8 @@ from datastores.dense_rows import Encoded, Written, write_keys, write_tokens
 from datastores.dense_schema import DENSE
 from datastores.erasure import erase_wanted, want_erasure
 from datastores.errors import StoreError
-from datastores.failures import named_errors
+from datastores.failures import damaged, named_errors
+from datastores.seal import sealed, unsealed
 from datastores.tokens import unpack
 
 READ = 4096
@@ -59,7 +60,7 @@ class DenseStore:
         self.store = store
         self.fingerprint = fingerprint
         self.width = width
-        self.generations = Generations(store)
+        self.generations = Generations(store, fingerprint)
         self._claim()
 
     @classmethod
@@ -116,12 +117,17 @@ class DenseStore:
 
     def tokens(self, document: int) -> tuple[int, ...]:
         """The token ids of a document; none where it is gone."""
-        sql = "SELECT tokens FROM spans WHERE document = ? ORDER BY block"
-        return unpack(b"".join(row["tokens"] for row in self.store.rows(sql, (document,))))
+        sql = "SELECT CAST(tokens AS BLOB) AS part FROM spans WHERE document = ? ORDER BY block"
+        return unpack(self._joined(row["part"] for row in self.store.rows(sql, (document,))))
 
     def documents(self) -> set[int]:
         """The ids of all documents."""
         return {row["id"] for row in self.store.rows("SELECT id FROM documents")}
+
+    def deletions(self) -> int:
+        """Grows whenever documents are deleted, by any process."""
+        rows = self.store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'erasures'")
+        return int(rows[0]["seq"]) if rows else 0
 
     def sources(self, prefix: str) -> set[str]:
         """What begins with `prefix`, of what documents are known by."""
@@ -163,20 +169,22 @@ class DenseStore:
 
     def streams(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
         """Every document with its token ids, in order of ids."""
-        sql = "SELECT document, tokens FROM spans ORDER BY document, block"
+        sql = "SELECT document, CAST(tokens AS BLOB) FROM spans ORDER BY document, block"
         document, parts = 0, list[bytes]()
         for owner, tokens in self._each(sql):
             if owner != document and parts:
-                yield document, np.frombuffer(b"".join(parts), "<i4")
+                yield document, np.frombuffer(self._joined(parts), "<i4")
                 parts = []
             document = owner
             parts.append(tokens)
         if parts:
-            yield document, np.frombuffer(b"".join(parts), "<i4")
+            yield document, np.frombuffer(self._joined(parts), "<i4")
 
     def keys(self, generation: Generation) -> Iterator[KeyBatch]:
         """Every key of a generation, in no particular order."""
-        sql = "SELECT document, block, present, codes FROM keys WHERE generation = ?"
+        sql = """
+            SELECT document, block, present, CAST(codes AS BLOB) FROM keys WHERE generation = ?
+            """
         rows = self._each(sql, generation.id)
         while batch := [row for _, row in zip(range(READ), rows, strict=False)]:
             documents = np.array([row[0] for row in batch], np.int64)
@@ -184,18 +192,16 @@ class DenseStore:
             owners, positions = expand(starts, np.array([row[2] for row in batch], np.int64))
             joined, size = b"".join(row[3] for row in batch), generation.projection.dimensions
             if len(joined) != len(positions) * size:
-                raise StoreError(
-                    f"{self.store.path} holds keys without places; move it away to have it made"
-                    " again"
-                )
+                raise damaged(self.store.path, "keys without places")
             codes = np.frombuffer(joined, np.uint8).reshape(-1, size)
             yield KeyBatch(documents[owners], positions, codes)
 
     def moments(self) -> Moments:
-        """The moments kept last; fresh ones where there are none or they are damaged."""
+        """The moments kept last; fresh ones where there are none, or they are damaged or another
+        model's."""
         for row in self.store.rows("SELECT packed FROM moments"):
             try:
-                kept = unpack_moments(row["packed"])
+                kept = unpack_moments(unsealed(self.fingerprint, row["packed"]))
             except ValueError:
                 break
             if kept.width == self.width:
@@ -204,8 +210,9 @@ class DenseStore:
 
     def keep_moments(self, moments: Moments) -> None:
         """Keep them for the next opening."""
+        packed = sealed(self.fingerprint, moments.pack())
         with self.store.writing() as db:
-            db.table("moments").insert({"id": 1, "packed": moments.pack()}, replace=True)
+            db.table("moments").insert({"id": 1, "packed": packed}, replace=True)
 
     def _claim(self) -> None:
         with self.store.writing() as db:
@@ -216,6 +223,13 @@ class DenseStore:
                 raise StoreError(
                     f"{self.store.path} is the dense index of another model; move it away"
                 )
+
+    def _joined(self, parts: Iterable[bytes]) -> bytes:
+        """The blocks of one document."""
+        whole = b"".join(parts)
+        if len(whole) % 4:
+            raise damaged(self.store.path, "part of a token")
+        return whole
 
     def _each(self, sql: str, *parameters: object) -> Iterator[tuple[Any, ...]]:
         """Row after row, without holding them all."""

@@ -64,6 +64,7 @@ class DenseBook:
         self._unwritten: dict[int, tuple[int, list[int]]] = {}
         self._fresh: list[_Fresh] = []
         self._generations: list[Generation] = []
+        self._deletions = store.deletions()
         self._reload()
 
     @property
@@ -79,6 +80,7 @@ class DenseBook:
         in a new one, in which only what that one has not is to be encoded. Documents of earlier
         sessions are left alone: another window may be writing them.
         """
+        self.leave()
         document, said = self._documents.get(source) or (0, self._store.latest(source))
         shared = _common(said, tokens)
         if not document or shared < len(said):
@@ -99,6 +101,7 @@ class DenseBook:
     def leave(self) -> None:
         """What comes next belongs to no document until the next `begin`."""
         self._document = 0
+        self._follow()
 
     def add_document(self, source: str, tokens: Sequence[int]) -> None:
         """A text to be encoded; it waits in the backlog."""
@@ -119,6 +122,9 @@ class DenseBook:
         held = self._store.documents()
         for document in self._memory.documents() - held:
             self._memory.forget(document)
+        self._documents = {s: kept for s, kept in self._documents.items() if kept[0] in held}
+        if self._document not in held:
+            self._document = 0
 
     def backlog(self) -> list[int]:
         """Documents that lack keys in the newest generation, oldest first."""
@@ -136,7 +142,7 @@ class DenseBook:
         missing = np.setdiff1d(
             self._store.missing(document, self._newest), np.concatenate([_NONE, *held])
         )
-        return Wanting(document, tokens, missing)
+        return Wanting(document, tokens, missing[missing < len(tokens)])
 
     def encoded(self, document: int, positions: NDArray[np.int64], states: Floats) -> None:
         """States of the backlog."""
@@ -239,15 +245,25 @@ class DenseBook:
         kept = explained(projection, self._moments)
         self._store.generations.begin(projection, self._moments.count, kept)
         self._generations = self._store.generations.all()
+        self._serve()
+
+    def _serve(self) -> None:
+        """The first projection is there: what is held can be found."""
         self._memory.serve(self._generations[0].projection)
         for fresh in self._fresh:
             self._memory.add_states(fresh.document, fresh.positions, fresh.states)
 
     def _follow(self) -> None:
-        """Take notice of generations that another process began or ended."""
+        """Take notice of what another process deleted, and of generations it began or ended."""
+        deletions = self._store.deletions()
+        if deletions != self._deletions:
+            self.reconcile()
+            self._deletions = deletions
         known = [generation.id for generation in self._generations]
         if self._store.generations.ids() != known:
             self._generations = self._store.generations.all()
+            if not known and self._generations:
+                self._serve()
 
     def _reload(self) -> None:
         self._generations = self._store.generations.all()

@@ -14,6 +14,7 @@ from datastores.database import Store
 from datastores.dense_codec import Projection, unpack_projection
 from datastores.erasure import erase_wanted, want_erasure
 from datastores.errors import StoreError
+from datastores.seal import sealed, unsealed
 
 SERVING, BUILDING = "serving", "building"
 
@@ -37,8 +38,10 @@ class Generation:
 class Generations:
     """The generations of one store. Methods raise StoreError where the file cannot be used."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, fingerprint: str) -> None:
+        """Those of the model of `fingerprint`: projections of another one's states are damage."""
         self._store = store
+        self._fingerprint = fingerprint
 
     def all(self) -> list[Generation]:
         """The serving generation, then the one that is building, as far as they exist."""
@@ -47,7 +50,7 @@ class Generations:
             Generation(
                 row["id"],
                 row["state"] == SERVING,
-                unpack_projection(row["projection"]),
+                self._projection(row["projection"]),
                 row["states"],
                 row["explained"],
             )
@@ -67,7 +70,7 @@ class Generations:
             db.table("generations").insert(
                 {
                     "state": BUILDING if db.table("generations").count else SERVING,
-                    "projection": projection.pack(),
+                    "projection": sealed(self._fingerprint, projection.pack()),
                     "states": states,
                     "explained": explained,
                 }
@@ -85,18 +88,33 @@ class Generations:
         erase_wanted(self._store)
 
     def drop_damaged(self, width: int) -> int:
-        """Drop generations whose projection is damaged or fits other states; how many there were.
+        """Drop generations whose projection is damaged, another model's, or for states that are not
+        `width` long; how many there were.
 
         Their keys mean nothing without it. The tokens stay, and are encoded anew.
         """
         rows = self._store.rows("SELECT id, projection FROM generations")
-        bad = [row["id"] for row in rows if not _usable(row["projection"], width)]
+        bad = [row["id"] for row in rows if not self._fits(row["projection"], width)]
         if bad:
             with self._store.writing() as db:
                 for generation in bad:
                     db.table("generations").delete(generation)
                 _make_one_serve(db)
         return len(bad)
+
+    def _projection(self, blob: bytes) -> Projection:
+        try:
+            return unpack_projection(unsealed(self._fingerprint, blob))
+        except ValueError as error:
+            raise StoreError(
+                f"{self._store.path}: a projection is damaged; the next start fits it anew"
+            ) from error
+
+    def _fits(self, blob: bytes, width: int) -> bool:
+        try:
+            return unpack_projection(unsealed(self._fingerprint, blob)).width == width
+        except ValueError:
+            return False
 
 
 def _make_one_serve(db: Database) -> None:
@@ -105,10 +123,3 @@ def _make_one_serve(db: Database) -> None:
         " (SELECT 1 FROM generations WHERE state = ?)",
         (SERVING, SERVING),
     )
-
-
-def _usable(blob: bytes, width: int) -> bool:
-    try:
-        return unpack_projection(blob).width == width
-    except StoreError:
-        return False

@@ -82,9 +82,11 @@ class DenseMemory:
         Returns:
             None where nothing is loaded, or the index is just being added to.
         """
-        if not self._loaded or not self._lock.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             return None
         try:
+            if not self._loaded:
+                return None
             query = self._loaded.projection.query(state)
             found = self._loaded.index.search(query, token, k)
             return self._read(found, token, before, length)
@@ -96,7 +98,8 @@ class DenseMemory:
 
         The old generation goes first: two at once would take twice the memory.
         """
-        self._loaded = None
+        with self._lock:
+            self._loaded = None
         stream = Stream()
         for document, tokens in store.streams():
             stream.extend(document, 0, tokens)
@@ -141,10 +144,11 @@ class DenseMemory:
     def _fill(self, store: DenseStore, generation: Generation, stream: Stream) -> _Loaded:
         projection = generation.projection
         index = self._empty(store.counts(generation)[1], projection, stream)
-        documents, bases = stream.bases()
+        # Some may be of documents that another process has written since the streams were read.
+        located = stream.locate()
         for batch in store.keys(generation):
-            rows = np.searchsorted(documents, batch.documents)
-            self._add(index, stream, bases[rows] + batch.positions, batch.codes)
+            places = located(batch.documents, batch.positions)
+            self._add(index, stream, places, batch.codes)
         return _Loaded(projection, index)
 
     def _empty(self, count: int, projection: Projection, stream: Stream) -> Index:

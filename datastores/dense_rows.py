@@ -66,7 +66,8 @@ def write_keys(db: Database, encoded: Encoded) -> None:
 
 def _put_span(db: Database, document: int, block: int, offset: int, part: bytes) -> None:
     held = db.conn.execute(
-        "SELECT tokens FROM spans WHERE document = ? AND block = ?", (document, block)
+        "SELECT CAST(tokens AS BLOB) FROM spans WHERE document = ? AND block = ?",
+        (document, block),
     ).fetchone()
     whole = (held[0] if held else b"")[:offset] + part
     db.conn.execute(
@@ -79,11 +80,14 @@ def _put_span(db: Database, document: int, block: int, offset: int, part: bytes)
 def _put_keys(db: Database, document: int, generation: int, block: KeyBlock) -> int:
     """Join a block to what is stored of it; how many keys it has now more than before."""
     held = db.conn.execute(
-        "SELECT present, codes FROM keys WHERE document = ? AND generation = ? AND block = ?",
+        "SELECT present, CAST(codes AS BLOB) FROM keys"
+        " WHERE document = ? AND generation = ? AND block = ?",
         (document, generation, block.block),
     ).fetchone()
-    if held:
-        codes = np.frombuffer(held[1], np.uint8).reshape(-1, block.codes.shape[1])
+    dimensions = block.codes.shape[1]
+    # What does not fit together is damaged, and gives way.
+    if held and len(held[1]) == held[0].bit_count() * dimensions:
+        codes = np.frombuffer(held[1], np.uint8).reshape(-1, dimensions)
         block = KeyBlock(block.block, held[0], codes).joined(block)
     db.conn.execute(
         "INSERT INTO keys (document, generation, block, present, codes) VALUES (?, ?, ?, ?, ?)"

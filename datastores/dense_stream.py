@@ -7,7 +7,7 @@ Refuses to know keys, files and threads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,11 +69,21 @@ class Stream:
         for _, place, length in self._runs.pop(document, ()):
             self.tokens[place : place + length] = GAP
 
-    def bases(self) -> tuple[NDArray[np.int64], Places]:
-        """Ids of the documents that lie in one run, ascending, and the place of position 0."""
-        whole = sorted((d, runs[0][1] - runs[0][0]) for d, runs in self._runs.items())
-        pairs = np.array(whole, np.int64).reshape(-1, 2)
-        return pairs[:, 0], pairs[:, 1]
+    def locate(self) -> Callable[[NDArray[np.int64], NDArray[np.int64]], Places]:
+        """What `places` tells, for many documents at once, each of which lies in one run now."""
+        whole = sorted((d, *runs[0]) for d, runs in self._runs.items())
+        documents, starts, places, lengths = np.array(whole, np.int64).reshape(-1, 4).T
+
+        def located(owners: NDArray[np.int64], positions: NDArray[np.int64]) -> Places:
+            if not len(documents):
+                return np.full(len(owners), -1, np.int64)
+            rows = np.searchsorted(documents, owners).clip(max=len(documents) - 1)
+            offsets = positions - starts[rows]
+            known = (documents[rows] == owners) & (offsets >= 0) & (offsets < lengths[rows])
+            found: Places = np.where(known, places[rows] + offsets, -1)
+            return found
+
+        return located
 
     def _follows(self, run: tuple[int, int, int], start: int) -> bool:
         first, place, length = run

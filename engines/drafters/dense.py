@@ -9,8 +9,8 @@ so that 1 stands for a state that cannot be told from the present one, after the
 last term is for the chat that is being written. Their trie is grown best-first
 (`engines.drafters.continuations`); how wide and how deep is the budget's business.
 
-A drafter that remembers hands every state it sees to the keeper of the index, which costs the
-decode thread a queue entry.
+A drafter that records hands every state it sees to the keeper of the index, which costs the decode
+thread a queue entry.
 """
 
 from __future__ import annotations
@@ -54,19 +54,22 @@ class DenseDrafter:
     name = "dense"
     learns_from = 0
 
-    def __init__(self, memory: DenseMemory, keeper: DenseKeeper | None = None) -> None:
-        """Draft from `memory`; record through `keeper`, if there is one."""
+    def __init__(
+        self, memory: DenseMemory, keeper: DenseKeeper | None = None, *, records: bool = True
+    ) -> None:
+        """Draft from `memory`, which `keeper`, if there is one, keeps; record through it."""
         self.source: str | None = ""
         self.neighbours = NEIGHBOURS
         self.longest = LONGEST
         self._memory = memory
         self._keeper = keeper
+        self._records = records
 
     def begin(self, context: Context) -> None:
         """Open the record of this answer, or of none."""
         if self._keeper is None:
             return
-        if self.source is None:
+        if self.source is None or not self._records:
             self._keeper.leave()
         else:
             self._keeper.begin(self.source, context.tokens[:-1])
@@ -85,7 +88,7 @@ class DenseDrafter:
 
     def observe(self, step: Step) -> None:
         """Record what was said and the states that said it."""
-        if self._keeper is not None:
+        if self._keeper is not None and self._records:
             self._keeper.observe(step.position, step.tokens, step.hidden)
 
 

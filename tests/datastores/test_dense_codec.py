@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from datastores.dense_codec import Projection, explained, fit, unpack_projection
 from datastores.dense_moments import Floats, Moments, unpack_moments
-from datastores.errors import StoreError
 
 WIDTH = 24
 
@@ -100,14 +99,11 @@ def test_a_query_is_a_code_before_it_is_rounded() -> None:
             np.testing.assert_allclose(projection.query(state).clip(1, 255), code, atol=0.502)
 
 
-def test_a_projection_survives_its_bytes_and_refuses_others() -> None:
+def test_a_projection_survives_its_bytes() -> None:
     projection = fitted()
     blob = projection.pack()
     again = unpack_projection(blob)
     np.testing.assert_array_equal(again.weights, projection.weights)
     np.testing.assert_array_equal(again.encode(states(9)), projection.encode(states(9)))
-    for place in (0, 40, len(blob) // 2, len(blob) - 1):
-        damaged = bytearray(blob)
-        damaged[place] ^= 1
-        with pytest.raises(StoreError, match="damaged"):
-            unpack_projection(bytes(damaged))
+    with pytest.raises(ValueError, match="no projection"):
+        unpack_projection(b"another" + blob)
