@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from datastores.history import History
+from datastores.history_reader import HistoryReader
 from datastores.records import INTERRUPTED, STREAMING, USER, Chat, Message
 
 VERSION = 1
@@ -34,7 +34,7 @@ VERSION = 1
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
-def as_json(history: History, chats: Sequence[Chat]) -> Iterator[str]:
+def as_json(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
     """The JSON document of `chats`, piece by piece."""
     yield f'{{"specchat": {VERSION}, "chats": ['
     for number, chat in enumerate(chats):
@@ -74,7 +74,7 @@ def _message_record(message: Message, ids: Mapping[int, int]) -> dict[str, Any]:
     }
 
 
-def as_markdown(history: History, chats: Sequence[Chat]) -> Iterator[str]:
+def as_markdown(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
     """The threads of `chats`, one after another, piece by piece."""
     for chat in chats:
         versions = history.versions(chat.id)

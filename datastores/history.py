@@ -16,37 +16,20 @@ from typing import Any
 
 from datastores.database import Store
 from datastores.erasure import erase_wanted, want_erasure
-from datastores.errors import InputError
+from datastores.history_reader import HistoryReader, no_chat, no_message
 from datastores.migrations import HISTORY, WORD_INDEXES
 from datastores.processes import lives, this_process
-from datastores.records import (
-    CHAT_COLUMNS,
-    INTERRUPTED,
-    MESSAGE_COLUMNS,
-    STREAMING,
-    WHOLE,
-    Chat,
-    Message,
-    chat_of,
-    message_of,
-)
+from datastores.records import INTERRUPTED, STREAMING, WHOLE, Chat, Message
 from datastores.tokens import pack
-from datastores.tree import CHILDREN, IN_VIEW, LEAF, PATH, SIBLINGS, versions
+from datastores.tree import IN_VIEW
 
 
-class History:
+class History(HistoryReader):
     """All chats in one file. Several processes and threads may use it at once.
 
     Every method raises StoreError where the file cannot be read or written, and InputError for an
     id that does not exist (any more).
-
-    Attributes:
-        name: twelve letters and digits that no other history has.
     """
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.name = str(store.rows("SELECT name FROM history")[0]["name"])
 
     @classmethod
     def open(cls, path: Path) -> History:
@@ -61,9 +44,6 @@ class History:
     def beside(self) -> History:
         """The same history over a connection of its own, for another thread."""
         return History(Store(self.store.path, HISTORY))
-
-    def close(self) -> None:
-        self.store.close()
 
     def create_chat(
         self,
@@ -87,28 +67,6 @@ class History:
             chat = _inserted(db.table("chats").insert(record).last_pk)
         return self.chat(chat)
 
-    def chats(self) -> list[Chat]:
-        """All chats: pinned ones first, then the one last written in first."""
-        order = "ORDER BY pinned DESC, updated DESC, id DESC"
-        return [
-            chat_of(row) for row in self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats {order}")
-        ]
-
-    def chat(self, chat: int) -> Chat:
-        """One chat by its id."""
-        rows = self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats WHERE id = ?", (chat,))
-        if not rows:
-            raise _no_chat(chat)
-        return chat_of(rows[0])
-
-    def last_chat(self) -> Chat:
-        """The chat last written in, pinned or not."""
-        order = "ORDER BY updated DESC, id DESC LIMIT 1"
-        rows = self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats {order}")
-        if not rows:
-            raise InputError("there is no chat to continue yet: ask without -c first")
-        return chat_of(rows[0])
-
     def rename(self, chat: int, title: str) -> None:
         self._set(chat, title=storable(title))
 
@@ -127,7 +85,7 @@ class History:
     def set_active(self, chat: int, message: int) -> None:
         """Read the chat up to `message`; `leaf_below` finds where another version ends."""
         if self.message(message).chat != chat:
-            raise _no_message(message)
+            raise no_message(message)
         self._set(chat, active=message)
 
     def switch(self, message: int) -> None:
@@ -191,52 +149,13 @@ class History:
                 f"UPDATE messages SET {assignments} WHERE id = :id", {**changed, "id": message}
             )
             if not cursor.rowcount:
-                raise _no_message(message)
-
-    def message(self, message: int) -> Message:
-        """One message by its id."""
-        rows = self._messages("SELECT * FROM messages WHERE id = ?", (message,))
-        if not rows:
-            raise _no_message(message)
-        return rows[0]
-
-    def thread(self, chat: int) -> list[Message]:
-        """The path from the root to the active leaf, oldest first; empty in an empty chat."""
-        active = self.chat(chat).active
-        return [] if active is None else self.path(active)
-
-    def path(self, message: int) -> list[Message]:
-        """The path from the root to `message`, oldest first."""
-        return self._messages(PATH, (message,))
-
-    def siblings(self, message: int) -> list[Message]:
-        """All versions at this place, this one included, oldest first."""
-        return self._messages(SIBLINGS, (message,))
-
-    def versions(self, chat: int) -> dict[int, tuple[int, ...]]:
-        """For each message of a chat that has siblings: all versions at its place, oldest first.
-
-        A message's number in `‹ 2/3 ›` is its index in them, plus one.
-        """
-        return versions(self.store.rows(CHILDREN, (chat,)))
-
-    def leaf_below(self, message: int) -> int:
-        """The newest message, at the end of a branch, of the tree under `message`."""
-        rows = self.store.rows(LEAF, {"message": message})
-        if rows[0]["leaf"] is None:
-            raise _no_message(message)
-        return int(rows[0]["leaf"])
-
-    def tree(self, chat: int) -> list[Message]:
-        """Every message of a chat, all versions, in the order in which they were begun."""
-        self.chat(chat)
-        return self._messages("SELECT * FROM messages WHERE chat = ? ORDER BY id", (chat,))
+                raise no_message(message)
 
     def delete_chat(self, chat: int) -> None:
         """Delete a chat with all versions of its messages. `erase` must follow."""
         with self.store.writing() as db:
             if not db.conn.execute("DELETE FROM chats WHERE id = ?", (chat,)).rowcount:
-                raise _no_chat(chat)
+                raise no_chat(chat)
             want_erasure(db)
 
     def erase(self) -> bool:
@@ -260,12 +179,6 @@ class History:
                 sql = "UPDATE messages SET finish = ?, writer = '' WHERE id = ? AND finish = ''"
                 db.conn.executemany(sql, dead)
         return len(dead)
-
-    def _messages(
-        self, sql: str, parameters: Sequence[object] | Mapping[str, object]
-    ) -> list[Message]:
-        chosen = f"SELECT {MESSAGE_COLUMNS} FROM ({sql})"
-        return [message_of(row) for row in self.store.rows(chosen, parameters)]
 
     def _set(self, chat: int, **columns: object) -> None:
         with self.store.writing() as db:
@@ -293,11 +206,3 @@ def _answer(
 
 def _inserted(key: Any) -> int:
     return int(key)
-
-
-def _no_chat(chat: int) -> InputError:
-    return InputError(f"there is no chat {chat}: it may have been deleted in another window")
-
-
-def _no_message(message: int) -> InputError:
-    return InputError(f"there is no message {message}: its chat may have been deleted")

@@ -16,7 +16,8 @@ from secrets import token_hex
 from typing import Any
 
 from datastores.excerpts import Excerpt, Span, excerpt
-from datastores.history import History, storable
+from datastores.history import storable
+from datastores.history_reader import HistoryReader
 
 TITLES = 10
 """Hits in titles, which come first, at most: a title mostly repeats its chat's first message."""
@@ -48,7 +49,7 @@ class Hit:
     created: float
 
 
-def search(history: History, typed: str, limit: int = 50) -> list[Hit]:
+def search(history: HistoryReader, typed: str, limit: int = 50) -> list[Hit]:
     """The best `limit` hits: titles first, then messages by relevance (BM25).
 
     Among 20,000 messages it takes a few milliseconds, and some 50 where the index finds nothing:
@@ -80,7 +81,7 @@ _MARKED_TITLES = """
 """
 
 
-def _indexed(history: History, words: Sequence[str], typed: str, limit: int) -> list[Hit]:
+def _indexed(history: HistoryReader, words: Sequence[str], typed: str, limit: int) -> list[Hit]:
     """Hits of the word indexes."""
     # Nobody who wrote a text could know this mark, so no text can fake one.
     mark = token_hex(8)
@@ -122,7 +123,7 @@ _SCANNED_TITLES = """
 """
 
 
-def _scanned(history: History, words: Sequence[str], limit: int) -> list[Hit]:
+def _scanned(history: HistoryReader, words: Sequence[str], limit: int) -> list[Hit]:
     """Hits in any place, newest first; capitals count beyond ASCII."""
     likes = ["%" + re.sub(r"([\\%_])", r"\\\1", word) + "%" for word in words]
     rows: list[dict[str, Any]] = []

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from datastores.history import History, storable
+from datastores.history_reader import HistoryReader
 from datastores.records import Chat, Message
 from datastores.tokens import pack
 
@@ -37,7 +38,7 @@ def put_back(history: History, chat: Chat, messages: Sequence[Message]) -> Chat:
     return history.chat(number)
 
 
-def holds(history: History, chat: Chat, messages: Sequence[Message]) -> bool:
+def holds(history: HistoryReader, chat: Chat, messages: Sequence[Message]) -> bool:
     """Whether the history has this chat already, with each of its messages."""
     rows = history.store.rows("SELECT id FROM chats WHERE created = ?", (chat.created,))
     wanted = {_said(message) for message in messages}

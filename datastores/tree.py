@@ -1,6 +1,6 @@
 """Where messages stand in a chat's tree, as queries: for whole rows, or for ids where it says so.
 
-Owns the walks through the tree; `datastores.history` runs them.
+Owns the walks through the tree; `datastores.history` and its reader run them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from app.importing.readers.worker import Worker
 from app.importing.reading import documents
 from datastores.documents import CHATS, Document, Part
 from datastores.errors import InputError
-from datastores.history import History
+from datastores.history_reader import HistoryReader
 from datastores.records import Message
 
 
@@ -29,7 +29,7 @@ class Conversation:
     messages: Sequence[Message]
 
 
-def from_history(history: History) -> Iterator[Conversation]:
+def from_history(history: HistoryReader) -> Iterator[Conversation]:
     """Every chat that is not private, the oldest first."""
     for chat in sorted(history.chats(), key=lambda chat: chat.id):
         if not chat.private:
