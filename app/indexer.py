@@ -129,16 +129,24 @@ class Indexer:
 
 
 def catch_up(
-    locations: Locations, model: Path, vocabulary: Vocabulary, budget_bytes: int, message: int
+    locations: Locations,
+    model: Path,
+    vocabulary: Vocabulary,
+    budget_bytes: int,
+    message: int,
+    tell: Callable[[SpecchatError], object],
 ) -> Popen[bytes] | None:
     """Learn what was said after `message`, as a command does before it ends.
 
-    What takes longer is left to a process that goes on by itself, which is returned, if any.
+    `tell` hears of a library that was found damaged. What takes longer is left to a process that
+    goes on by itself, which is returned, if any.
 
     Raises:
         StoreError: a store cannot be read or written.
     """
     with opened(locations, vocabulary, budget_bytes) as projection:
+        if aside := projection.corpus.set_aside:
+            tell(StoreError(told_of_damage(aside)))
         _, fits = _learnt(projection, message)
         if fits and not projection.is_due():
             return None

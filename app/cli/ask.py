@@ -70,7 +70,7 @@ def ask(
         before = history.path(history.chat(chat).active or 0)[-2].id - 1
     if as_json:
         click.echo(json.dumps(report(engine, answer, end)))
-    catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, before)
+    catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, before, _warn)
     if end.finish == "interrupted":
         context.exit(INTERRUPTED)
 
@@ -80,8 +80,12 @@ def _tell(engine: Engine, told: Sequence[str]) -> list[str]:
     troubles = [str(trouble) for trouble in engine.troubles]
     for trouble in troubles:
         if trouble not in told:
-            click.echo(trouble, err=True)
+            _warn(trouble)
     return troubles
+
+
+def _warn(trouble: object) -> None:
+    click.echo(str(trouble), err=True)
 
 
 def read_question(question: str | None) -> str:

@@ -168,14 +168,27 @@ def test_a_command_learns_what_was_said_and_leaves_the_rest_to_a_process(
     locations: Locations, vocabulary: LlamaVocabulary, library: Library, history: History
 ) -> None:
     history.add_message(history.create_chat().id, None, "user", " badger lantern" * 20)
-    assert catch_up(locations, MODEL, vocabulary, BUDGET, 0) is None
+    told: list[SpecchatError] = []
+    assert catch_up(locations, MODEL, vocabulary, BUDGET, 0, told.append) is None
     assert _knows(locations, vocabulary, " badger")
     _import(library, " walrus telescopes" * 20)
-    child = catch_up(locations, MODEL, vocabulary, BUDGET, 99)
+    child = catch_up(locations, MODEL, vocabulary, BUDGET, 99, told.append)
     assert child is not None
     with child:
         assert child.wait() == 0
     assert _knows(locations, vocabulary, " walrus")
+    assert told == []
+
+
+def test_a_command_says_that_imported_texts_were_lost(
+    locations: Locations, vocabulary: LlamaVocabulary
+) -> None:
+    locations.library.write_bytes(b"no database" * 99)
+    told: list[SpecchatError] = []
+    for _ in range(2):
+        catch_up(locations, MODEL, vocabulary, BUDGET, 0, told.append)
+    (only,) = told
+    assert "import your texts again" in str(only)
 
 
 def test_two_processes_do_not_work_on_the_same(
