@@ -1,11 +1,10 @@
 """The one screen: chats at the left, the conversation, the panel at the right or below.
 
-Owns what stands where, and what each command does.
+Owns what stands where, and who hears of what. What each command does stands in `deeds.py`.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar
 
 from textual import events, on
@@ -13,26 +12,22 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from app.attach import attach
 from app.figures import Figures
-from app.interface.asking import AskLine
 from app.interface.chats import Chats
-from app.interface.clipboard import last_code
 from app.interface.commands import COMMANDS
 from app.interface.conversation import Conversation
+from app.interface.copying import Copying
+from app.interface.deeds import deeds
 from app.interface.finder import Finder
-from app.interface.help import Help
 from app.interface.idling import Idled, note, remembered
-from app.interface.imports import Imports
 from app.interface.imports_forget import Forgetting
 from app.interface.imports_run import Importing, Learnt
-from app.interface.imports_sources import Sources
 from app.interface.keeping import Keeping
-from app.interface.keys import keys_of
 from app.interface.messages import ChatChosen, ChatKept, ChatsChanged, ChatsLeft, FiguresChanged
 from app.interface.models_switch import Models
 from app.interface.panel import Panel
 from app.interface.talk import OpenModel
+from app.interface.texts import Texts
 from app.interface.topbar import NEW_CHAT, NEW_PRIVATE_CHAT
 from app.interface.tuner import Tuner
 from app.locations import Locations
@@ -59,12 +54,15 @@ class ChatScreen(Screen[None]):
         self._history = history
         self._figures = Figures()
         self.conversation = Conversation(history, open_model, self._figures)
-        self._keeping = Keeping(self.conversation, history, locations)
-        self._tuner = Tuner(self.conversation, history, locations)
-        self._models = Models(self.conversation, self._figures, locations)
+        self.keeping = Keeping(self.conversation, history, locations)
+        self.tuner = Tuner(self.conversation, history, locations)
+        self.models = Models(self.conversation, self._figures, locations)
+        self.copying = Copying(self.conversation)
         self.importing = Importing(self.conversation, locations)
         self.forgetting = Forgetting(self.conversation, locations)
+        self.texts = Texts(self.conversation, self.importing, self.forgetting)
         self._listed: bool | None = None
+        self._deeds = deeds(self)
 
     def compose(self) -> ComposeResult:
         yield Chats()
@@ -81,11 +79,11 @@ class ChatScreen(Screen[None]):
         if damaged is not None:
             self.conversation.complain(f"the history was damaged: what was left is in {damaged}")
         # After the first frame: what loading imports would hold it up.
-        self.call_after_refresh(lambda: self.run_worker(self._models.load()))
-        self.call_after_refresh(self._keeping.make_good)
+        self.call_after_refresh(lambda: self.run_worker(self.models.load()))
+        self.call_after_refresh(self.keeping.make_good)
 
     async def on_unmount(self) -> None:
-        await self._models.leave()
+        await self.models.leave()
         await self.importing.leave()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -124,7 +122,7 @@ class ChatScreen(Screen[None]):
 
     @on(ChatKept)
     def _kept(self, event: ChatKept) -> None:
-        self._keeping.do(event.verb, event.chat)
+        self.keeping.do(event.verb, event.chat)
 
     @on(ChatsLeft)
     def _left(self) -> None:
@@ -137,120 +135,26 @@ class ChatScreen(Screen[None]):
         for panel in self.query(Panel):
             panel.redraw()
 
-    def action_help(self) -> None:
-        self.app.push_screen(Help())
+    def action_command(self, name: str) -> None:
+        """Run a command of the table."""
+        self._deeds[name]()
 
-    def action_more(self) -> None:
-        for panel in self.query(Panel):
-            panel.detailed = not panel.detailed
-
-    def action_tint(self) -> None:
-        self.conversation.transcript.tinted = not self.conversation.transcript.tinted
-
-    def action_reasoning(self) -> None:
-        self.conversation.transcript.toggle_reasoning()
-
-    def action_models(self) -> None:
-        self._models.pick()
-
-    def action_new_chat(self, private: bool = False) -> None:
-        self.conversation.open(None, private=private)
-
-    def action_chat(self, verb: str) -> None:
-        """Do `verb` with the open chat."""
-        self._keeping.do(verb, self.conversation.chat)
-
-    def action_settings(self) -> None:
-        self._tuner.open()
-
-    def action_chats(self) -> None:
-        """Go to the list; from there, hide it."""
+    def toggle_list(self) -> None:
+        """Go to the list of chats; from there, hide it."""
         self._listed = not self.chats.has_focus
         self.set_class(self._listed, "-listed")
         (self.chats if self._listed else self.conversation.prompt).focus()
 
-    def action_step(self, step: int) -> None:
+    def step(self, step: int) -> None:
         """Open the chat `step` places down the list."""
         neighbour = self.chats.neighbour(step)
         if neighbour is not None:
             self.conversation.open(neighbour)
 
-    def action_search(self) -> None:
+    def search(self) -> None:
+        """Find a chat by words in it, and open it there."""
         self.app.push_screen(Finder(self._history), self._open_hit)
 
     def _open_hit(self, hit: Hit | None) -> None:
         if hit is not None:
             self.conversation.open(hit.chat, hit.message)
-
-    def action_stop(self) -> None:
-        self.conversation.stop()
-
-    def action_again(self) -> None:
-        self.conversation.regenerate()
-
-    def action_edit(self) -> None:
-        self.conversation.edit()
-
-    def action_version(self, step: int) -> None:
-        """Read the version `step` places on."""
-        self.conversation.walk(step)
-
-    def action_start(self) -> None:
-        self.conversation.transcript.go_to_start()
-
-    def action_end(self) -> None:
-        self.conversation.transcript.follow()
-
-    def action_theme(self) -> None:
-        self.app.action_change_theme()
-
-    def action_copy(self) -> None:
-        """Copy what is selected; where nothing is, the person probably wanted to leave."""
-        selected = self.get_selected_text()
-        if selected:
-            self.app.copy_to_clipboard(selected)
-            self.notify("copied", markup=False, timeout=2)
-        else:
-            hint = keys_of(self).fill("nothing is selected to copy; {quit} quits")
-            self.notify(hint, markup=False, timeout=4)
-
-    def action_copy_answer(self) -> None:
-        self._copy_out(self.conversation.transcript.last_answer, "there is no answer to copy")
-
-    def action_copy_code(self) -> None:
-        code = last_code(self.conversation.transcript.last_answer)
-        self._copy_out(code, "the answer holds no code to copy")
-
-    def _copy_out(self, text: str, missing: str) -> None:
-        if text:
-            self.app.copy_to_clipboard(text)
-        self.notify("copied" if text else missing, markup=False, timeout=2)
-
-    def action_attach(self) -> None:
-        self.app.push_screen(AskLine("File to attach"), self._put_before)
-
-    def _put_before(self, path: str | None) -> None:
-        """Put the file's text before what stands in the prompt."""
-        if not path or not path.strip():
-            return
-        prompt = self.conversation.prompt
-        try:
-            prompt.write(attach(prompt.text, [Path(path.strip()).expanduser()]))
-        except SpecchatError as error:
-            self.conversation.complain(error)
-
-    def action_imports(self, line: str | None = None) -> None:
-        self.app.push_screen(Imports(self.importing, self.forgetting, line))
-
-    def action_sources(self) -> None:
-        def again(path: str | None) -> None:
-            if path is not None:
-                self.action_imports(path)
-
-        self.app.push_screen(Sources(self.importing, self.forgetting), again)
-
-    def action_palette(self) -> None:
-        self.app.action_command_palette()
-
-    def action_quit(self) -> None:
-        self.app.exit()

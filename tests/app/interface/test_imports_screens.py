@@ -153,7 +153,7 @@ def test_no_sources(stage: Make, snap_compare: Compare) -> None:
 
     async def act(pilot: Pilot[None]) -> None:
         await ready(pilot, made)
-        await made.app.chat_screen.run_action("sources")
+        await made.app.chat_screen.run_action("command('texts.list')")
         await until(
             pilot,
             lambda: (

@@ -143,7 +143,7 @@ async def test_enter_brings_the_path_back_to_be_imported_again(stage: Make) -> N
         await until(pilot, lambda: isinstance(made.app.screen, Imports))
         assert made.app.screen.query_one(Input).value == "/some notes"
         await pilot.press("escape")
-        await made.app.chat_screen.run_action("sources")
+        await made.app.chat_screen.run_action("command('texts.list')")
         await until(pilot, lambda: isinstance(made.app.screen, Sources))
         await until(pilot, lambda: made.app.screen.query_one(OptionList).option_count == 1)
         await pilot.press("enter")
@@ -155,7 +155,7 @@ async def test_where_there_is_nothing_the_same_key_imports(stage: Make) -> None:
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, made)
-        await made.app.chat_screen.run_action("sources")
+        await made.app.chat_screen.run_action("command('texts.list')")
         await until(pilot, lambda: isinstance(made.app.screen, Sources))
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(made.app.screen, Imports))

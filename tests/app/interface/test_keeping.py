@@ -147,7 +147,7 @@ async def test_nothing_is_deleted_under_an_answer_being_written(
         await type_in(pilot, made, "count")
         await pilot.press("enter")
         await until(pilot, lambda: "three" in shown(made))
-        await made.app.chat_screen.run_action("chat('delete')")
+        await made.app.chat_screen.run_action("command('chat.delete')")
         await until(pilot, lambda: isinstance(made.app.screen, AskWhether))
         await pilot.press("y")
         await until(pilot, lambda: notices(made))
@@ -176,7 +176,7 @@ async def test_exporting_tells_the_path_and_overwrites_nothing(
     async with made.app.run_test() as pilot:
         made.conversation.open(chat)
         for count in (1, 2):
-            await made.app.chat_screen.run_action(f"chat('{verb}')")
+            await made.app.chat_screen.run_action(f"command('chat.{verb}')")
             await until(pilot, partial(said, made, count))
     second = tmp_path / name.replace(".", "-2.")
     assert notices(made) == [f"exported to {tmp_path / name}", f"exported to {second}"]
@@ -187,7 +187,7 @@ async def test_exporting_tells_the_path_and_overwrites_nothing(
 async def test_an_empty_chat_cannot_be_kept(stage: Make) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
-        await made.app.chat_screen.run_action("chat('rename')")
+        await made.app.chat_screen.run_action("command('chat.rename')")
         await until(pilot, lambda: notices(made))
 
 
@@ -197,7 +197,7 @@ async def test_a_chat_deleted_in_another_window_is_said(stage: Make, history: Hi
     async with made.app.run_test() as pilot:
         made.conversation.open(chat)
         history.delete_chat(chat)
-        await made.app.chat_screen.run_action("chat('pin')")
+        await made.app.chat_screen.run_action("command('chat.pin')")
         await until(pilot, lambda: notices(made))
         assert f"there is no chat {chat}" in notices(made)[0]
 
@@ -207,7 +207,7 @@ async def test_a_new_private_chat_is_private_from_its_first_word(
 ) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
-        await made.app.chat_screen.run_action("new_chat(True)")
+        await made.app.chat_screen.run_action("command('chat.new-private')")
         await until(pilot, lambda: "never drafted from" in shown(made))
         await until(pilot, lambda: made.conversation.bar.chat == "New private chat")
         await ask(pilot, made, "dear diary")

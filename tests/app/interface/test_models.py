@@ -76,7 +76,7 @@ def lines(made: Stage) -> list[str]:
 
 
 def fetching(made: Stage) -> Fetching:
-    return made.app.chat_screen._models._fetching
+    return made.app.chat_screen.models._fetching
 
 
 async def open_picker(pilot: Pilot[None], made: Stage) -> None:
