@@ -16,8 +16,9 @@ from datastores.files import swap_in
 from engines.calibration import Calibration
 from engines.costs import Costs
 
-_UNUSABLE = (AttributeError, KeyError, TypeError, ValueError)
-"""What values of another shape raise where they are taken over."""
+_UNUSABLE = (AttributeError, KeyError, TypeError, ValueError, RecursionError, OSError)
+"""What is raised by a file that cannot be read, and by values of another shape where they are taken
+over."""
 
 
 class Learned:

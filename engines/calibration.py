@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.following import Following
+from engines.following import Following, require_learnt
 from engines.merge import BASE, COMMON, FEATURES, PER_DRAFTER, Matrix, Merged
 from engines.sources import NAMES, credited
 
@@ -26,6 +26,8 @@ BATCH = 16
 """Labels gathered before an update: the update's fixed cost is shared."""
 FORGET = 0.999
 """Decay of the squared gradients at each update, so that the weights keep following the text."""
+LEAST = 1e-12
+"""Added to them: those of a drafter that is never there would decay to 0, and 0 ÷ 0 be its step."""
 DECAY = 0.9995
 """Decay of the hindsight counts at each consulted step (a memory of some 2,000 steps)."""
 FOLLOWING = "following_"
@@ -146,7 +148,7 @@ class Calibration:
         chances = 1.0 / (1.0 + np.exp(-(features @ self._weights)))
         gradient = (chances - labels) @ features
         self._squares *= FORGET
-        self._squares += gradient * gradient
+        self._squares += gradient * gradient + LEAST
         self._weights -= RATE * gradient / np.sqrt(self._squares)
 
     def state(self) -> dict[str, list[float]]:
@@ -155,8 +157,13 @@ class Calibration:
         return own | {FOLLOWING + name: kept for name, kept in self._following.state().items()}
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Go on from a saved `state`; one of another shape (an older version's) is left aside."""
+        """Go on from a saved `state`; one of another shape (an older version's) is left aside.
+
+        Raises:
+            ValueError: it is damaged.
+        """
         if all(len(state.get(name, ())) == FEATURES for name in ("weights", "squares")):
+            require_learnt(state["weights"], state["squares"])
             self._weights = np.array(state["weights"], dtype=np.float64)
             self._squares = np.array(state["squares"], dtype=np.float64)
         own = len(FOLLOWING)

@@ -27,6 +27,8 @@ CAUTION = 0.95
 """Decay, with each proposal, of the sums that tell how far promises held."""
 FAITHLESS = 0.02
 """Least share of the promises that is ever thought to have held."""
+LARGEST = 30.0
+"""Weights beyond this were not learnt."""
 SUREST = 0.999
 """Products are taken as no closer to certainty than this."""
 
@@ -83,10 +85,21 @@ class Following:
         return {"weights": self._weights.copy(), "squares": self._squares.copy()}
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Go on from a saved `state`; one of another shape is left aside."""
+        """Go on from a saved `state`; one of another shape is left aside.
+
+        Raises:
+            ValueError: it is damaged.
+        """
         if all(len(state.get(name, ())) == len(PRIOR) for name in ("weights", "squares")):
+            require_learnt(state["weights"], state["squares"])
             self._weights = [float(weight) for weight in state["weights"]]
             self._squares = [float(square) for square in state["squares"]]
+
+
+def require_learnt(weights: Sequence[float], squares: Sequence[float]) -> None:
+    """Raise ValueError unless these could have come of learning."""
+    if max(map(abs, weights)) > LARGEST or min(squares) <= 0.0:
+        raise ValueError("weights that were never learnt")
 
 
 def _odds(tree: DraftTree) -> list[float]:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from datastores.errors import ModelError
+from datastores.errors import ModelError, StoreError
 from datastores.files import swap_in
 
 CHILD = "from engines.llama.probe_child import main; main()"
@@ -83,11 +83,14 @@ def _read(known: Path) -> dict[str, str]:
     """What is remembered; nothing, where the file is missing or damaged: it is only a cache."""
     try:
         content = json.loads(known.read_text())
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
 
 def _write(known: Path, content: dict[str, str]) -> None:
-    known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    swap_in(known, [json.dumps(content)])
+    try:
+        known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        swap_in(known, [json.dumps(content)])
+    except OSError as error:
+        raise StoreError(f"{known} cannot be written ({error.strerror}): move it away") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,7 @@ def test_costs_survive_and_keys_stay_apart(tmp_path: Path) -> None:
         b'{"one": {}}',
         b'{"one": {"costs": {"plain": {"9": [NaN]}, "ratios": {}}, "calibration": {}}}',
         b'{"one": {"costs": {"plain": {"9": [0.5]}, "ratios": {}}, "calibration": 3}}',
+        b"[" * 100_000,
     ],
 )
 def test_a_damaged_file_means_a_word_and_learning_again(tmp_path: Path, content: bytes) -> None:
@@ -100,3 +102,29 @@ def test_a_file_that_cannot_be_attached_is_named(tmp_path: Path, content: bytes 
         path.write_bytes(content)
     with pytest.raises(InputError, match=r"picture\.png"):
         attach("what?", [path])
+
+
+@pytest.mark.parametrize("part", ["", "following_"])
+@pytest.mark.parametrize(("name", "value"), [("weights", 1e6), ("squares", 0.0), ("squares", -1.0)])
+def test_weights_that_were_never_learnt_are_not_taken_over(
+    tmp_path: Path, part: str, name: str, value: float
+) -> None:
+    path = tmp_path / "costs.json"
+    Learned(path, "one").save(learned_costs(), Calibration())
+    kept = json.loads(path.read_text())
+    kept["one"]["calibration"][part + name][-1] = value
+    path.write_text(json.dumps(kept))
+    learned, calibration = Learned(path, "one"), Calibration()
+    learned.restore(Costs(), calibration)
+    assert "learnt anew" in str(learned.trouble)
+    assert calibration.state() == Calibration().state()
+
+
+def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "costs.json"
+    path.mkdir()
+    learned = Learned(path, "one")
+    learned.restore(Costs(), Calibration())
+    assert "learnt anew" in str(learned.trouble)
+    with pytest.raises(StoreError, match="cannot be written"):
+        learned.save(Costs(), Calibration())

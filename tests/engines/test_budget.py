@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engines.budget
+import engines.calibration
 import engines.planning
 from engines.budget import AutoBudget, Budget
 from engines.calibration import Calibration
@@ -103,6 +104,17 @@ def test_calibration_learns_whom_to_believe() -> None:
     restored.restore(calibration.state())
     restored.estimate(merged)
     assert merged.tree.probabilities[2] == pytest.approx(0.7, abs=0.12)
+
+
+def test_a_drafter_that_was_silent_for_long_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As after millions of tokens.
+    monkeypatch.setattr(engines.calibration, "FORGET", 0.0)
+    calibration = Calibration()
+    for _ in range(100):
+        merged = merge(0, [Proposal("prompt", chain(0, [1, 2], PROMPT, 0.9), 0.0)], 0.0)
+        calibration.expect(merged, calibration.estimate(merged))
+        calibration.learn([1, 2])
+    assert np.isfinite(calibration.state()["weights"]).all()
 
 
 def test_hindsight_scores_proposals_that_were_never_verified() -> None:
