@@ -1,8 +1,8 @@
 """Processes of this program's own that work beside it and tell what they do, a line of JSON each.
 
 Owns how one is started, heard and ended: by a thread (`Child`), by an event loop (`AsyncChild`), or
-by nobody (`send_off`). Refuses to know what they do and what they tell; what each of them runs is a
-module with a `main`, and says there what its lines hold.
+by nobody (`send_off`); and how it tells (`tell`). Refuses to know what they do and what they tell:
+each is a module of its own, which says so.
 """
 
 from __future__ import annotations
@@ -110,6 +110,18 @@ class AsyncChild:
 def send_off(module: str, *arguments: object) -> subprocess.Popen[bytes]:
     """Start one that nobody hears; it goes on when this process ends."""
     return _started(module, arguments, DEVNULL)
+
+
+def tell(told: object) -> None:
+    """In such a process: tell something that JSON can hold.
+
+    Ends the process where nobody hears it any more: who asked for its work has ended. It may be
+    killed at any moment anyway.
+    """
+    try:
+        print(json.dumps(told), flush=True)
+    except BrokenPipeError:
+        os._exit(1)
 
 
 def _started(module: str, arguments: tuple[object, ...], output: int) -> subprocess.Popen[bytes]:

@@ -9,7 +9,6 @@ tells of its failure; when nobody reads them, it ends.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from threading import Event, Thread
 
+from app.children import tell
 from app.indexer import GAVE_WAY
 from app.locations import Locations
 from app.projection import Projection, opened
@@ -43,13 +43,10 @@ def main(arguments: Sequence[str]) -> int:
         with opened(locations, vocabulary, int(budget)) as projection, _giving_way(projection):
             if projection.lock.take():
                 for progress in projection.run(settle=True):
-                    print(json.dumps(asdict(progress)), flush=True)
+                    tell(asdict(progress))
     except SpecchatError as error:
-        print(json.dumps({"error": str(error)}), flush=True)
+        tell({"error": str(error)})
         return 1
-    except BrokenPipeError:
-        # Whoever asked for it has ended.
-        os._exit(1)
     return 0
 
 

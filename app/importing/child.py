@@ -7,7 +7,6 @@ for each batch of events; when nobody reads them, it ends.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 
+from app.children import tell
 from app.importing.events import Event, Progress, Skipped
 from app.importing.session import import_into
 from app.locations import Locations
@@ -37,11 +37,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         _tell_all(Locations(data, cache, config), paths)
     except SpecchatError as error:
-        print(json.dumps({"kind": type(error).__name__, "message": str(error)}), flush=True)
+        tell({"kind": type(error).__name__, "message": str(error)})
         return 1
-    except BrokenPipeError:
-        # Whoever asked for it has ended.
-        os._exit(1)
     return 0
 
 
@@ -70,8 +67,7 @@ def _events(locations: Locations, paths: Sequence[Path]) -> Iterator[Event]:
 
 
 def _tell(batch: Sequence[Event]) -> None:
-    events = [{"kind": type(event).__name__, **asdict(event)} for event in batch]
-    print(json.dumps(events), flush=True)
+    tell([{"kind": type(event).__name__, **asdict(event)} for event in batch])
 
 
 if __name__ == "__main__":

@@ -7,13 +7,12 @@ from standard output for each event; when nobody reads them, it ends.
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from app.children import tell
 from app.models.pulling import Pulled, pull
 from app.models.remote import look_up
 from datastores.errors import SpecchatError
@@ -28,23 +27,17 @@ def main(arguments: Sequence[str]) -> int:
     wanted, cache = arguments
     try:
         offer = look_up(wanted)
-        _report(name=f"{offer.repository}:{offer.tag}", total=offer.size)
+        tell({"name": f"{offer.repository}:{offer.tag}", "total": offer.size})
         with closing(pull(offer, Path(cache))) as events:
             for event in events:
                 if isinstance(event, Pulled):
-                    _report(path=str(event.path))
+                    tell({"path": str(event.path)})
                 else:
-                    _report(done=event.done, total=event.total)
+                    tell({"done": event.done, "total": event.total})
     except SpecchatError as error:
-        _report(failure=str(error))
+        tell({"failure": str(error)})
         return 1
-    except BrokenPipeError:
-        os._exit(1)
     return 0
-
-
-def _report(**told: object) -> None:
-    print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

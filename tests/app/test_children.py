@@ -12,13 +12,16 @@ import pytest
 from app.children import AsyncChild, Child, send_off
 
 TALKER = """
-import json, os, sys, time
+import os, sys, time
+from app.children import tell
 
 deed, *given = sys.argv[1:]
-print(json.dumps(os.getpid()), flush=True)
-print(json.dumps(given), flush=True)
+tell(os.getpid())
+tell(given)
 if deed == "stays":
     time.sleep(600)
+while deed == "goes on":
+    tell("more")
 if deed == "dies":
     print('{"half": ', end="", flush=True)
     os._exit(3)
@@ -87,6 +90,14 @@ async def test_cancelled_again_and_again_the_loop_still_waits_for_its_end() -> N
         await asyncio.sleep(0)
     assert task.cancelled()
     assert not psutil.pid_exists(pids[0])
+
+
+def test_it_ends_where_nobody_hears_it_any_more() -> None:
+    child = Child("talker", "goes on")
+    next(child)
+    assert child._process.stdout is not None
+    child._process.stdout.close()  # as where this process dies
+    assert child.code() == 1
 
 
 def test_nobody_hears_one_that_is_sent_off() -> None:
