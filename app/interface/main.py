@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar
@@ -20,10 +20,11 @@ from app.interface import clipboard
 from app.interface.idling import Idled
 from app.interface.imports_run import Learnt
 from app.interface.keys import Keys
+from app.interface.opening import open_model
 from app.interface.palette import CommandsProvider
 from app.interface.scopes import ALWAYS, SCOPES
 from app.interface.screen import ChatScreen
-from app.interface.talk import Model, OpenModel
+from app.interface.talk import OpenModel
 from app.interface.themes import DARK, THEMES, own_variables
 from app.locations import Locations, locate
 from app.options import Options
@@ -34,12 +35,7 @@ from datastores.history import History
 
 if TYPE_CHECKING:
     from app.encoding import Reading
-    from app.engine import Engine
 
-EMBEDDED = (
-    "The model built in is a small helper for the command line and knows little else."
-    " Try: How do I extract a tar archive?"
-)
 HERE = Path(__file__).parent
 
 
@@ -165,62 +161,3 @@ def _calm_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 100)
-
-
-def open_model(
-    options: Options,
-    locations: Locations,
-    history: History,
-    learnt: Callable[[Projecting | None, SpecchatError | None], object],
-    idled: Callable[[Reading | None, SpecchatError | None], object] = lambda reading, trouble: None,
-) -> Model:
-    """Load the model the person chose; what this imports must not hold up the first frame.
-
-    `learnt` is told, on a thread of its own, how far its view of texts and chats has come; `idled`,
-    on the model's, what it does while nobody asks.
-    """
-    from app.assistant import Assistant
-    from app.encoding import read_when_idle
-    from app.engine import load
-    from app.idle import IdleWork
-    from app.indexer import Indexer
-    from app.models.own import embedded
-
-    engine = load(options, locations)
-    told = _tell(engine, idled, frozenset())
-
-    def idle(texts: bool) -> Generator[Reading | None]:
-        nonlocal told
-        told = _tell(engine, idled, told)
-        engine.keep()
-        yield from read_when_idle(engine, locations, history, texts=texts)
-
-    work = IdleWork(idle, idled)
-
-    def projected(progress: Projecting | None, trouble: SpecchatError | None) -> None:
-        learnt(progress, trouble)
-        if progress is None:
-            work.rouse()
-
-    indexer = Indexer(locations, engine.path, engine.vocabulary, engine.crest_bytes, projected)
-    indexer.start()
-    hint = EMBEDDED if engine.path == embedded() else ""
-
-    def close() -> None:
-        indexer.close()
-        engine.close()
-
-    answers = Assistant(engine, history)
-    return Model(engine.name, hint, answers, close, engine, engine.path, work)
-
-
-def _tell(
-    engine: Engine,
-    idled: Callable[[Reading | None, SpecchatError | None], object],
-    told: frozenset[str],
-) -> frozenset[str]:
-    """Tell what is wrong with the engine, unless it was `told`; all that is."""
-    troubles = {str(trouble): trouble for trouble in engine.troubles}
-    for line in troubles.keys() - told:
-        idled(None, troubles[line])
-    return frozenset(troubles)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.interface.main import EMBEDDED
 from app.interface.offer import offer, wording
+from app.interface.opening import EMBEDDED
 from app.locations import Elsewhere, locate
 from app.models.choosing import choose
 from datastores.errors import StoreError

@@ -13,7 +13,7 @@ from threading import Event as Flag
 
 import pytest
 
-from app.interface.main import open_model
+from app.interface.opening import open_model
 from app.interface.outbox import Outbox
 from app.interface.talk import Model, Talk
 from app.interface.turns import asking
