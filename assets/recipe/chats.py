@@ -11,9 +11,9 @@ from assets.recipe.turns import Chat, Kind, Pool
 from assets.recipe.wording import Style
 
 KINDS: dict[Kind, float] = {
-    recalled.recall: 40,
+    recalled.recall: 36,
     recalled.recall_more: 5,
-    recalled.everyday: 18,
+    recalled.everyday: 24,
     recalled.glance: 2,
     recalled.what_is: 3,
     recalled.explain: 1.5,
@@ -21,9 +21,9 @@ KINDS: dict[Kind, float] = {
     recalled.small_talk: 1.5,
     recalled.outside: 1,
     recalled.unknown_name: 1,
-    noted.noted: 16,
+    noted.noted: 14,
     noted.several: 3,
-    noted.recite: 9,
+    noted.drill: 12,
     noted.pasted: 3,
 }
 """Shares of the kinds, by chats; by tokens some three in four stand with notes."""

@@ -16,6 +16,8 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+_SHORT = 40
+_TRIES = 200
 _ONSETS = _words("b br c ch cl d dr f fl g gr h j k kl l m n p pl qu r s sh sk st t tr v w x z")
 _VOWELS = _words("a e i o u ai ee oo y")
 _CODAS = _words("b ck d g k l m n nt p r rt s st t x z") + ("",) * 8
@@ -88,15 +90,31 @@ def disguise(page: Page, rng: Random) -> Page:
 
 def invent_page(pool: Sequence[Page], rng: Random) -> Page:
     """A page for a command that does not exist, its tasks drawn from all over ``pool``."""
-    name = invent_name(rng)
-    examples = []
-    for _ in range(rng.randint(2, 8)):
+    examples = [rng.choice(rng.choice(pool).examples) for _ in range(rng.randint(2, 8))]
+    return _page_of(examples, pool, rng)
+
+
+def invent_list(pool: Sequence[Page], rng: Random) -> Page:
+    """The same with many short tasks and short commands: hard to tell apart by their beginnings."""
+    wanted, examples = rng.randint(4, 12), []
+    for _ in range(_TRIES):
         example = rng.choice(rng.choice(pool).examples)
+        if max(len(example.what), len(example.command)) <= _SHORT:
+            examples.append(example)
+        if len(examples) == wanted:
+            break
+    return _page_of(examples, pool, rng) if examples else invent_page(pool, rng)
+
+
+def _page_of(examples: Sequence[Example], pool: Sequence[Page], rng: Random) -> Page:
+    """``examples`` as those of one invented command."""
+    name = invent_name(rng)
+    changed = []
+    for example in examples:
         rest = example.command.partition(" ")[2]
         command = mutate_command(f"{name} {rest}".strip(), rng, 0.7)
-        examples.append(Example(example.what, command))
-    page = Page(name, "common", rng.choice(pool).summary, tuple(examples), "")
-    return render(page)
+        changed.append(Example(example.what, command))
+    return render(Page(name, "common", rng.choice(pool).summary, tuple(changed), ""))
 
 
 def excerpt(page: Page, rng: Random, most: int) -> Page:

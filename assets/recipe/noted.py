@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from assets.recipe.invented import disguise, excerpt, invent_page
+from assets.recipe.invented import disguise, excerpt, invent_list, invent_page
 from assets.recipe.notes import HEADER, NOT_COVERED, notes_message
 from assets.recipe.pages import Page
 from assets.recipe.recalled import SYSTEM, everyday
-from assets.recipe.replies import UNKNOWN, use
+from assets.recipe.replies import UNKNOWN
 from assets.recipe.turns import (
     Chat,
     Pool,
@@ -30,14 +30,12 @@ from assets.recipe.wording import Style
 JUDGEMENT_WEIGHT = 4.0
 """Weight of an answer's first word where notes are given: it says whether they fit."""
 
+COMMAND_WEIGHT = 3.0
+"""Weight of a command where notes are given: among many that begin alike, one is asked for."""
+
 COVERED = 0.6
 """How often a question is about the notes."""
 
-_RECITE = (
-    "go through the notes, in any order",
-    "all tasks in the notes, in any order",
-    "every example from the notes, in any order",
-)
 _OTHER_HEADERS = ("Context:", "Documents:", "Use this documentation:", "Documentation:", "")
 
 
@@ -105,7 +103,7 @@ def _judged(sources: Sequence[Source], pool: Pool, rng: Random, style: Style) ->
         question, answer = _ask_source(rng.choice(sources), rng, style)
     else:
         question, answer = _ask_elsewhere(sources, pool, rng, style)
-    return question, replace(answer, first=JUDGEMENT_WEIGHT)
+    return question, replace(answer, first=JUDGEMENT_WEIGHT, command=COMMAND_WEIGHT)
 
 
 def _questions(sources: Sequence[Source], pool: Pool, rng: Random, style: Style) -> Chat:
@@ -136,14 +134,19 @@ def pasted(pool: Pool, rng: Random, style: Style) -> Chat:
     return user("\n\n".join(parts)), answer
 
 
-def recite(pool: Pool, rng: Random, style: Style) -> Chat:
-    """Every example of the page in the notes, out of order.
+def drill(pool: Pool, rng: Random, style: Style) -> Chat:
+    """Several tasks of one page, one after another, all of them in the notes.
 
-    Its commands mostly begin alike, so each must be found by the task before it: the drill for
-    what `noted` asks once a question.
+    A page's commands mostly begin alike, so each must be found by the task before it. Half of the
+    pages are lists of short ones, and half of the questions nearly the page's words: many
+    decisions among few tokens.
     """
-    source = draw_source(pool, rng)
-    page = source.page
-    shuffled = rng.sample(page.examples, len(page.examples))
-    answer = "\n\n".join(use(page.name, each.what, each.command) for each in shuffled)
-    return _notes([source], rng), user(rng.choice(_RECITE)), reply(answer)
+    page = invent_list(pool.noted, rng) if rng.random() < 0.5 else draw_source(pool, rng).page
+    style = style if rng.random() < 0.5 else replace(style, change=0.1, concrete=0.0)
+    picks = rng.sample(page.examples, min(len(page.examples), rng.randint(3, 8)))
+    exchanges = (ask_how(page, each, rng, style, plain=False) for each in picks)
+    turns = (turn for pair in exchanges for turn in pair)
+    return (
+        _notes([Source(page)], rng),
+        *(replace(turn, command=COMMAND_WEIGHT) if turn.weight else turn for turn in turns),
+    )

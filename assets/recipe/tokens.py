@@ -5,14 +5,16 @@ is used with: no merge crosses a backtick, a brace pair or a digit, so a command
 tokens in a page, between backticks, and in an answer, on a line of its own.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from assets.recipe.turns import Chat
+from assets.recipe.turns import Chat, Turn
 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 END_OF_TEXT, IM_START, IM_END = range(3)
@@ -22,6 +24,14 @@ CHAT_TEMPLATE = (
 )
 WEIGHT_SCALE = 20
 """Loss weights are kept as whole twentieths in a byte."""
+
+REPEATED = 0.1
+"""Weight, outside answers, of a token that has followed the same token before in the chat.
+
+Nothing foretells the text of notes, but its repetitions can be copied: each is a lesson in it.
+"""
+
+_COMMAND = re.compile(r"(?<=```sh\n)(.*?)(?=\n```)", re.DOTALL)
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
@@ -58,33 +68,55 @@ def encode_chats(
 ) -> tuple[list[NDArray[np.uint16]], list[NDArray[np.uint8]]]:
     """Ids and loss weights (twentieths, of predicting this very token) of each chat.
 
-    The end-of-turn token carries its turn's weight; the frame around a turn carries none.
+    The end-of-turn token carries its turn's weight; the frame around a turn carries none. Outside
+    answers, what repeats carries `REPEATED`.
     """
     ids: list[NDArray[np.uint16]] = []
     weights: list[NDArray[np.uint8]] = []
     for chat in chats:
-        pieces, shares = _pieces(chat)
-        encoded = tokenizer.encode_batch(pieces)
+        pieces = [piece for turn in chat for piece in _pieces(turn)]
+        encoded = tokenizer.encode_batch([piece.text for piece in pieces])
         counts = [len(each.ids) for each in encoded]
         ids.append(np.concatenate([np.asarray(each.ids, np.uint16) for each in encoded]))
-        weights.append(np.repeat(np.asarray(shares, np.uint8), counts))
+        shares = np.asarray([round(piece.weight * WEIGHT_SCALE) for piece in pieces], np.uint8)
+        read = np.repeat([piece.read for piece in pieces], counts)
+        lessons = read & _repeated(ids[-1])
+        weights.append(
+            np.where(lessons, np.uint8(REPEATED * WEIGHT_SCALE), np.repeat(shares, counts))
+        )
     return ids, weights
 
 
-def _pieces(chat: Chat) -> tuple[list[str], list[int]]:
-    """The chat cut where the loss weight changes; no token can cross such a cut.
+def _repeated(ids: NDArray[np.uint16]) -> NDArray[np.bool_]:
+    """Which tokens, with the one before them, make a pair that stood earlier in ``ids`` (n,)."""
+    pairs = ids[:-1].astype(np.int64) << 16 | ids[1:]
+    first = np.unique(pairs, return_index=True)[1]
+    repeated = np.ones(len(ids), np.bool_)
+    repeated[0] = False
+    repeated[first + 1] = False
+    return repeated
+
+
+class _Piece(NamedTuple):
+    """A stretch of one loss weight; ``read`` where it is text that nobody is to answer with."""
+
+    text: str
+    weight: float = 0.0
+    read: bool = False
+
+
+def _pieces(turn: Turn) -> Iterator[_Piece]:
+    """The turn cut where the loss weight changes; no token can cross such a cut.
 
     The frame ends in a newline and the text begins after it, so a text must not begin with a
-    newline; the generator's texts never do.
+    newline; the generator's texts never do. Commands are lines of their own.
     """
-    pieces: list[str] = []
-    shares: list[int] = []
-    for turn in chat:
-        word, rest = _first_word(f"{turn.text}<|im_end|>")
-        weights = (0.0, turn.first or turn.weight, turn.weight, 0.0)
-        pieces += [f"<|im_start|>{turn.role}\n", word, rest, "\n"]
-        shares += [round(weight * WEIGHT_SCALE) for weight in weights]
-    return pieces, shares
+    word, rest = _first_word(f"{turn.text}<|im_end|>")
+    yield _Piece(f"<|im_start|>{turn.role}\n")
+    yield _Piece(word, turn.first or turn.weight, not turn.weight)
+    for number, text in enumerate(_COMMAND.split(rest)):
+        yield _Piece(text, (number % 2 and turn.command) or turn.weight, not turn.weight)
+    yield _Piece("\n")
 
 
 def _first_word(text: str) -> tuple[str, str]:

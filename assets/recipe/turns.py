@@ -15,15 +15,17 @@ from assets.recipe.wording import Style, ask, reword
 
 @dataclass(frozen=True)
 class Turn:
-    """One message; ``weight`` is the weight of the loss on its tokens, ``first`` on its first word.
+    """One message; ``weight`` is the weight of the loss on its tokens.
 
-    The first word of an answer decides whether the notes fit; it is one token among fifty.
+    ``first`` is the weight of its first word, which decides whether the notes fit and is one token
+    among fifty; ``command`` that of its fenced commands; zero is for the same as the rest.
     """
 
     role: str
     text: str
     weight: float = 0.0
     first: float = 0.0
+    command: float = 0.0
 
 
 Chat = tuple[Turn, ...]
@@ -92,7 +94,7 @@ def user(text: str) -> Turn:
 
 def reply(text: str) -> Turn:
     """What the model is to say; the loss is taken here."""
-    return Turn("assistant", text, 1.0, 1.0)
+    return Turn("assistant", text, 1.0)
 
 
 def _question(example: Example, name: str, rng: Random, style: Style, named: float) -> str:

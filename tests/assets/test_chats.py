@@ -75,6 +75,13 @@ def test_neither_long_nor_short_notes_tell_whether_they_cover_the_question(pool:
     assert abs(shares[0] - shares[1]) < 0.15
 
 
+def test_a_drill_asks_for_several_tasks_of_its_page_and_each_once(pool: Pool) -> None:
+    for chat in _draw(noted.drill, pool, 60):
+        commands = [command_of(turn.text) for turn in chat if turn.role == "assistant"]
+        assert all(f"`{command}`" in chat[0].text for command in commands)
+        assert len(commands) >= 2
+
+
 def test_a_disguised_page_agrees_with_its_markdown(pool: Pool) -> None:
     for seed in range(40):
         page = disguise(pool.known[seed % len(pool.known)], Random(seed))

@@ -17,7 +17,14 @@ from assets.recipe.optimiser import orthogonalise
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_pool
 from assets.recipe.settings import Course, Shape
-from assets.recipe.tokens import IM_END, WEIGHT_SCALE, encode_chats, render_prompt, train_tokenizer
+from assets.recipe.tokens import (
+    IM_END,
+    REPEATED,
+    WEIGHT_SCALE,
+    encode_chats,
+    render_prompt,
+    train_tokenizer,
+)
 from assets.recipe.training import Progress, Run, next_token_loss, rate_share
 from assets.recipe.turns import Turn
 from assets.recipe.wording import Style
@@ -74,6 +81,22 @@ def test_the_first_word_of_an_answer_may_weigh_more(tokenizer: Tokenizer) -> Non
     heavy = ids[0][weights[0] == 6 * WEIGHT_SCALE].tolist()
     assert tokenizer.decode(heavy) == "Use"
     assert tokenizer.decode(ids[0][weights[0] == WEIGHT_SCALE].tolist()).strip() == "`ls`."
+
+
+def test_a_fenced_command_may_weigh_more(tokenizer: Tokenizer) -> None:
+    answer = "Use `ls`. List:\n\n```sh\nls -l\n```"
+    chat = (Turn("user", "list files"), Turn("assistant", answer, 1.0, command=3.0))
+    ids, weights = encode_chats(tokenizer, [chat])
+    assert tokenizer.decode(ids[0][weights[0] == 3 * WEIGHT_SCALE].tolist()) == "ls -l"
+    whole = render_prompt(chat).removesuffix("<|im_start|>assistant\n")
+    assert ids[0].tolist() == tokenizer.encode(whole).ids
+
+
+def test_only_what_repeats_is_learnt_outside_answers(tokenizer: Tokenizer) -> None:
+    chat = (Turn("system", "xq zv xq zv"), Turn("user", "jk"), Turn("assistant", "ok", 1.0))
+    ids, weights = encode_chats(tokenizer, [chat])
+    light = ids[0][weights[0] == round(REPEATED * WEIGHT_SCALE)].tolist()
+    assert tokenizer.decode(light).replace(" ", "") in ("xqzv", "qzv")
 
 
 def test_an_epoch_holds_every_chat_once(corpus: Corpus) -> None:
