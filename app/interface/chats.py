@@ -18,6 +18,7 @@ from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from app.interface.colours import colour_of
 from app.interface.messages import ChatChosen, ChatKept, ChatsLeft
 from app.interface.topbar import NEW_CHAT
 from app.sanitise import one_line
@@ -128,17 +129,15 @@ class Chats(ScrollView, can_focus=True):
     def _line(self, chat: Chat, width: int) -> Text:
         when = age(datetime.fromtimestamp(chat.updated), datetime.now())
         is_open = chat.id == self._open
+        dim = colour_of(self, "chats--dim")
         line = Text(no_wrap=True)
-        line.append(" ▌" if is_open else "  ", style=self._style("accent"))
+        line.append(" ▌" if is_open else "  ", style=colour_of(self, "chats--accent"))
         marks = PINNED * chat.pinned + PRIVATE * chat.private
-        line.append(f"{marks} " if marks else "", style=self._style("dim"))
+        line.append(f"{marks} " if marks else "", style=dim)
         line.append(one_line(chat.title) or NEW_CHAT, style=Style(bold=is_open))
         line.truncate(max(8, width - len(when) - 1), overflow="ellipsis")
         line.pad_right(max(1, width - len(when) - line.cell_len))
-        return line.append(when, style=self._style("dim"))
-
-    def _style(self, kind: str) -> Style:
-        return Style(color=self.get_component_rich_style(f"chats--{kind}").color)
+        return line.append(when, style=dim)
 
 
 def age(then: datetime, now: datetime) -> str:

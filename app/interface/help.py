@@ -13,6 +13,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from app.interface.colours import colour_of
 from app.interface.keys import keys_of
 from app.interface.sources import OWN, SOURCES
 
@@ -73,10 +74,7 @@ class Help(ModalScreen[None]):
             yield Text.assemble((source.letter, color), label, source.meaning)
 
     def _keys(self) -> Iterator[Text]:
-        accent, dim = (
-            Style(color=self.get_component_rich_style(f"help--{kind}").color)
-            for kind in ("accent", "dim")
-        )
+        accent, dim = (colour_of(self, f"help--{kind}") for kind in ("accent", "dim"))
         for where, commands in keys_of(self).table():
             yield Text(where, style=Style(bold=True))
             for name, keys, title in commands:

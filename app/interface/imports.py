@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
-from rich.style import Style
 from rich.text import Text
 from textual import on, work
 from textual.app import ComposeResult
@@ -19,11 +18,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Log, Static
 
 from app.importing.paths import Completion, completion
+from app.interface.colours import ink_of, inks
 from app.interface.imports_forget import Forgetting
 from app.interface.imports_run import Importing
 from app.interface.imports_sources import Sources
 from app.interface.imports_wording import lines, skipped
-from app.interface.ink import Ink
 from app.interface.keys import keys_of
 from app.interface.wording import wrapped
 
@@ -40,12 +39,7 @@ OFFERED = 3
 class Imports(ModalScreen[None]):
     """Imports what is typed."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "imports--dim",
-        "imports--faint",
-        "imports--accent",
-        "imports--warning",
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = inks("imports")
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "complete", "Complete the path", id="importing.complete", priority=True),
@@ -96,7 +90,7 @@ class Imports(ModalScreen[None]):
         """Show how the import stands."""
         state = self._importing.state
         told = self.query_one(".-state", Static)
-        told.update(Text("\n").join(lines(state, told.content_size.width, self._ink())))
+        told.update(Text("\n").join(lines(state, told.content_size.width, ink_of(self, "imports"))))
         if self.box.display == state.running:
             self.box.display = not state.running
             self._offer(Completion("", ()))
@@ -157,10 +151,3 @@ class Imports(ModalScreen[None]):
 
     def action_scroll(self, action: str) -> None:
         getattr(self.query_one(Log), f"action_{action}")()
-
-    def _ink(self) -> Ink:
-        dim, faint, accent, warning = (
-            Style(color=self.get_component_rich_style(f"imports--{kind}").color)
-            for kind in ("dim", "faint", "accent", "warning")
-        )
-        return Ink(Style(), dim, faint, accent, warning, dark=self.app.current_theme.dark)

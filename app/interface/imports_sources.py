@@ -22,6 +22,7 @@ from textual.widgets import OptionList, Static
 from app.importing.listing import Listed
 from app.interface.asking import AskWhether
 from app.interface.chats import age
+from app.interface.colours import colour_of
 from app.interface.imports_forget import Forgetting
 from app.interface.imports_run import Importing
 from app.interface.imports_wording import SEPARATOR, at_home, counted
@@ -109,7 +110,7 @@ class Sources(ModalScreen[str | None]):
 
     def _drawn(self, listed: Listed) -> Text:
         """The path and when it was imported; below, what is in it."""
-        dim, warning = self._style("dim"), self._style("warning")
+        dim, warning = (colour_of(self, f"sources--{kind}") for kind in ("dim", "warning"))
         width = max(20, self.listed.scrollable_content_region.width - 2)
         when = age(datetime.fromtimestamp(listed.note.at), datetime.now()) if listed.note else ""
         path = at_home(listed.source.path)
@@ -123,9 +124,6 @@ class Sources(ModalScreen[str | None]):
             return line.append("\nforgetting…", warning)
         line.append(f"\n{SEPARATOR.join(_figures(listed))}", dim)
         return line if listed.whole else line.append(f"{SEPARATOR}{HALF}", warning)
-
-    def _style(self, kind: str) -> Style:
-        return Style(color=self.get_component_rich_style(f"sources--{kind}").color)
 
     @property
     def _marked(self) -> Listed | None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from time import monotonic
 from typing import ClassVar
 
-from rich.style import Style
 from rich.text import Text
 from textual import events, on, work
 from textual.app import ComposeResult
@@ -20,7 +19,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 
-from app.interface.ink import Ink
+from app.interface.colours import ink_of, inks
 from app.interface.keys import keys_of
 from app.interface.models_fetch import Fetching
 from app.interface.models_rows import Row, Wanted, drawn, place_of, rows, verb
@@ -46,12 +45,7 @@ NOTHING = "Nothing here is called so. ORG/REPO fetches a model from Hugging Face
 class Picker(ModalScreen[FoundModel | None]):
     """A box to type into, and the models there are; closes with the one to open, or None."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "picker--dim",
-        "picker--faint",
-        "picker--accent",
-        "picker--warning",
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = inks("picker")
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f5", "dismiss", "Close", id="picker.close"),
@@ -194,20 +188,12 @@ class Picker(ModalScreen[FoundModel | None]):
 
     def _drawn(self, row: Row) -> Text:
         width = max(self.listed.scrollable_content_region.width - 2, 20)
-        return drawn(row, self._room, width, self._ink())
+        return drawn(row, self._room, width, ink_of(self, "picker"))
 
     @property
     def _room(self) -> int:
         """Bytes of memory there are for another model."""
         return self._found.room if self._found is not None else 0
-
-    def _ink(self) -> Ink:
-        dim, faint, accent, warning = (
-            Style(color=self.get_component_rich_style(f"picker--{kind}").color)
-            for kind in ("dim", "faint", "accent", "warning")
-        )
-        dark = self.app.current_theme.dark
-        return Ink(Style(), dim, faint, accent, warning, dark=dark)
 
     async def action_list(self, action: str) -> None:
         await self.listed.run_action(action)

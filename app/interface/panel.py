@@ -13,6 +13,7 @@ from rich.text import Text
 from textual.reactive import var
 
 from app.figures import Figures
+from app.interface.colours import ink_of, inks
 from app.interface.column import column
 from app.interface.detail import beside
 from app.interface.footer import footer
@@ -24,12 +25,7 @@ from app.interface.sheet import Sheet
 class Panel(Sheet):
     """Shows `figures`; call `redraw` when they have changed."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "panel--dim",
-        "panel--faint",
-        "panel--accent",
-        "panel--warning",
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = inks("panel")
 
     detailed: var[bool] = var(False, init=False)
     """Whether raw figures are shown too."""
@@ -72,10 +68,5 @@ class Panel(Sheet):
         return lines
 
     def _ink(self) -> Ink:
-        dim, faint, accent, warning = (
-            Style(color=self.get_component_rich_style(f"panel--{kind}").color)
-            for kind in ("dim", "faint", "accent", "warning")
-        )
-        text = Style(color=self.rich_style.color)
         hint = keys_of(self).fill("{panel} more")
-        return Ink(text, dim, faint, accent, warning, self.app.current_theme.dark, hint)
+        return ink_of(self, "panel", Style(color=self.rich_style.color), hint)

@@ -19,6 +19,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 
 from app.interface.asking import AskWhether
+from app.interface.colours import colour_of
 from app.interface.keys import keys_of
 from app.sanitise import one_line
 from datastores.errors import SpecchatError
@@ -69,7 +70,7 @@ class PresetList(ModalScreen[Preset | None]):
         """The name and, dimmed, what it sets."""
         settings = [f"{name} {value}" for name, value in preset.sampling.items()]
         said = one_line(", ".join([*settings, *filter(None, [preset.system])]), 120)
-        dim = Style(color=self.get_component_rich_style("presets--dim").color)
+        dim = colour_of(self, "presets--dim")
         name = Text(one_line(preset.name, 40), style=Style(bold=True))
         return Text.assemble(name, (f"  {said}", dim))
 

@@ -9,6 +9,7 @@ from rich.text import Text
 from textual.reactive import reactive
 from textual.widgets import Static
 
+from app.interface.colours import colour_of
 from app.sanitise import one_line
 
 NEW_CHAT = "New chat"
@@ -47,9 +48,9 @@ class TopBar(Static):
 
     def render(self) -> Text:
         state = "topbar--warning" if self.failed else "topbar--accent"
-        dim = self._style("topbar--dim")
+        dim = colour_of(self, "topbar--dim")
         besides = [(self.model, dim), (self.background, dim), (self.idle, dim)]
-        said = [*besides, (self.state, self._style(state))]
+        said = [*besides, (self.state, colour_of(self, state))]
         right = Text(" · ", style=dim).join(
             Text(one_line(text, 40), style=style) for text, style in said if text
         )
@@ -58,6 +59,3 @@ class TopBar(Static):
         left.truncate(max(8, width - right.cell_len - 2), overflow="ellipsis")
         left.pad_right(max(0, width - left.cell_len - right.cell_len))
         return left + right
-
-    def _style(self, component: str) -> Style:
-        return Style(color=self.get_component_rich_style(component).color)
