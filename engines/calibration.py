@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import exp
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engines.following import Following, require_learnt
-from engines.merge import BASE, COMMON, FEATURES, PER_DRAFTER, Matrix, Merged
+from engines.merge import BASE, FEATURES, FIRST, PER_DRAFTER, Merged
 from engines.sources import NAMES, credited
 
 RATE = 0.5
@@ -30,6 +31,8 @@ LEAST = 1e-12
 """Added to them: those of a drafter that is never there would decay to 0, and 0 ÷ 0 be its step."""
 DECAY = 0.9995
 """Decay of the hindsight counts at each consulted step (a memory of some 2,000 steps)."""
+FAR = 700.0
+"""Log odds beyond which a chance is 0, as doubles go."""
 FOLLOWING = "following_"
 """Before the names of what `engines.following` learnt, in the saved state."""
 PRIOR = {
@@ -68,10 +71,11 @@ class Calibration:
 
     def __init__(self) -> None:
         self._weights = _prior()
+        self._present: list[float] = self._weights.tolist()
         self._squares = np.full(FEATURES, 1.0)
         self._following = Following()
         self._waiting: list[Waiting] = []
-        self._features: list[Matrix] = []
+        self._features: list[list[float]] = []
         self._labels: list[float] = []
         self._hindsight = 0.0
         self._credited: dict[int, float] = {}
@@ -79,13 +83,14 @@ class Calibration:
     def estimate(self, merged: Merged) -> list[float]:
         """Fill in the tree's probabilities (siblings sum to at most 1); returns P of each path."""
         tree = merged.tree
-        odds = np.exp(-(merged.features @ self._weights))
-        chances = 1.0 / (1.0 + odds)
-        parents = np.array(tree.parents[1:], dtype=np.intp)
-        sums = np.bincount(parents, weights=chances[1:], minlength=len(tree))
-        chances[1:] /= np.maximum(sums[parents], 1.0)
+        chances = [1.0 / (1.0 + exp(min(-score, FAR))) for score in merged.scores(self._present)]
+        sums = [0.0] * len(tree)
+        for parent, chance in zip(tree.parents[1:], chances[1:], strict=True):
+            sums[parent] += chance
+        for row in range(1, len(tree)):
+            chances[row] /= max(sums[tree.parents[row]], 1.0)
         chances[0] = 1.0
-        tree.probabilities = chances.tolist()
+        tree.probabilities = chances
         return self._following.paths(tree)
 
     def expect(self, merged: Merged, paths: Sequence[float]) -> None:
@@ -103,7 +108,7 @@ class Calibration:
                 self._count(proposal)
         self._waiting = waiting
         if len(self._labels) >= BATCH:
-            self._update(np.concatenate(self._features), np.array(self._labels))
+            self._update(np.array(self._features), np.array(self._labels))
             self._features, self._labels = [], []
 
     def forget_waiting(self) -> None:
@@ -125,7 +130,7 @@ class Calibration:
             children = proposal.children[proposal.row]
             if not children:
                 return False
-            self._features.append(proposal.merged.features[list(children.values())])
+            self._features += map(proposal.merged.features, children.values())
             self._labels += [1.0 if key == token else 0.0 for key in children]
             proposal.row = children.get(token, 0)
             if not proposal.row:
@@ -144,12 +149,13 @@ class Calibration:
             bit = credited(tree.sources[row])
             self._credited[bit] = self._credited.get(bit, 0.0) + 1
 
-    def _update(self, features: Matrix, labels: NDArray[np.float64]) -> None:
+    def _update(self, features: NDArray[np.float64], labels: NDArray[np.float64]) -> None:
         chances = 1.0 / (1.0 + np.exp(-(features @ self._weights)))
         gradient = (chances - labels) @ features
         self._squares *= FORGET
         self._squares += gradient * gradient + LEAST
         self._weights -= RATE * gradient / np.sqrt(self._squares)
+        self._present = self._weights.tolist()
 
     def state(self) -> dict[str, list[float]]:
         """What was learnt, as plain JSON values."""
@@ -165,6 +171,7 @@ class Calibration:
         if all(len(state.get(name, ())) == FEATURES for name in ("weights", "squares")):
             require_learnt(state["weights"], state["squares"])
             self._weights = np.array(state["weights"], dtype=np.float64)
+            self._present = self._weights.tolist()
             self._squares = np.array(state["squares"], dtype=np.float64)
         own = len(FOLLOWING)
         self._following.restore(
@@ -175,8 +182,7 @@ class Calibration:
 def _prior() -> NDArray[np.float64]:
     """The weights before anything is learnt."""
     weights = np.zeros(FEATURES)
-    first = COMMON.index("first")
-    weights[first : first + len(PRIOR_DEPTHS)] = PRIOR_DEPTHS
+    weights[list(FIRST)] = PRIOR_DEPTHS
     for name, base in BASE.items():
         weights[base : base + len(PER_DRAFTER)] = PRIOR.get(name, UNKNOWN)
     return weights

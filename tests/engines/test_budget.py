@@ -19,7 +19,7 @@ from engines.costs import Costs, prior_ratio
 from engines.drafters.protocol import Context
 from engines.fixed_budget import FixedBudget
 from engines.gate import LONGEST_PAUSE, Gate
-from engines.merge import BASE, merge
+from engines.merge import BASE, FEATURES, merge
 from engines.planning import choose, in_order, prune
 from engines.sources import PROMPT, RECYCLE, STUDENT
 from engines.step import Proposal, Step, Timings
@@ -57,8 +57,12 @@ def test_a_merged_tree_is_the_union_of_its_parts(one: DraftTree, other: DraftTre
     for path, sources in paths(other).items():
         union[path] = union.get(path, 0) | sources
     assert paths(merged.tree) == union
-    assert merged.features[1:, BASE["prompt"]].sum() == one.drafted
-    assert merged.features[1:, BASE["recycle"]].sum() == other.drafted
+    features = [merged.features(row) for row in range(1, len(merged.tree))]
+    assert sum(row[BASE["prompt"]] for row in features) == one.drafted
+    assert sum(row[BASE["recycle"]] for row in features) == other.drafted
+    weights = np.random.default_rng(one.drafted).normal(size=FEATURES)
+    expected = [0.0, *(np.array(row) @ weights for row in features)]
+    assert merged.scores(weights.tolist()) == pytest.approx(expected)
 
 
 @given(trees(PROMPT), trees(RECYCLE), st.integers(0, 24))
