@@ -13,6 +13,7 @@ from app.importing.events import Event as ImportEvent
 from app.interface.conversation import Conversation
 from app.interface.keys import Keys
 from app.interface.main import Specchat
+from app.interface.prompt import Prompt
 from app.interface.scopes import SCOPES
 from app.interface.talk import Model
 from app.locations import locate
@@ -41,6 +42,11 @@ If the target exists, the source is copied *into* it."""
 SCRIPT = Script(passes_of(ANSWER, [CHATS, CHATS, PROMPT, CHATS, RECYCLE], 3))
 
 Wait = Callable[[Callable[[], object]], Awaitable[None]]
+Act = Callable[[Pilot[None]], Awaitable[None]]
+Compare = Callable[..., bool]
+
+SIZES = [(80, 24), (160, 50)]
+"""Columns and lines of a small terminal, and of a large one."""
 
 
 @dataclass
@@ -159,3 +165,23 @@ def shown(stage: Stage) -> str:
     """The text of the transcript as far as it is laid out."""
     transcript = stage.conversation.transcript
     return "\n".join(row.text for row in transcript.rows)
+
+
+async def ready(pilot: Pilot[None], stage: Stage) -> None:
+    """Wait until there is a screen: pictures are prepared as soon as the application begins."""
+    await until(pilot, lambda: stage.conversation.query(Prompt))
+    await until(pilot, lambda: stage.conversation.bar.model)
+
+
+def loaded(stage: Stage) -> Act:
+    """Wait until there is a screen, in front of the picture."""
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, stage)
+
+    return act
+
+
+def notices(stage: Stage) -> list[str]:
+    """What the person was told beside the transcript, oldest first."""
+    return [notification.message for notification in stage.app._notifications]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.app.interface.conftest import Stage, type_in, until
-from tests.app.interface.test_conversation import notices
+from tests.app.interface.conftest import Stage, notices, type_in, until
 
 Make = Callable[..., Stage]
 

@@ -11,9 +11,8 @@ import pytest
 
 from app.interface.clipboard import hand_over, last_code, programs, sequence
 from engines.sources import CHATS
-from tests.app.interface.conftest import ANSWER, Stage, ask, until
+from tests.app.interface.conftest import ANSWER, Stage, ask, notices, until
 from tests.app.interface.scripted import Script, passes_of
-from tests.app.interface.test_conversation import notices
 
 Make = Callable[..., Stage]
 

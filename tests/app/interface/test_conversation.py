@@ -13,17 +13,13 @@ from app.interface.topbar import TopBar
 from datastores.errors import ContextOverflowError, ModelError, StoreError
 from datastores.history import History
 from engines.sources import CHATS
-from tests.app.interface.conftest import SCRIPT, Stage, ask, shown, type_in, until
+from tests.app.interface.conftest import SCRIPT, Stage, ask, notices, shown, type_in, until
 from tests.app.interface.scripted import Script, passes_of
 
 Make = Callable[..., Stage]
 
 SLOW = Script(passes_of("one two three four five", [CHATS], 2), holds=True)
 PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
-
-
-def notices(made: Stage) -> list[str]:
-    return [notification.message for notification in made.app._notifications]
 
 
 async def test_a_question_is_answered_and_the_prompt_is_empty_again(stage: Make) -> None:

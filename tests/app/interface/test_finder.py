@@ -14,8 +14,7 @@ from app.interface.screen import ChatScreen
 from app.interface.searching import Searching
 from datastores.errors import StoreError
 from datastores.history import History
-from tests.app.interface.conftest import Stage, shown, until
-from tests.app.interface.test_screens import SIZES, Compare, ready
+from tests.app.interface.conftest import SIZES, Compare, Stage, ready, shown, until
 
 Make = Callable[..., Stage]
 

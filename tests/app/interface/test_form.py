@@ -18,9 +18,7 @@ from app.sampling import RANGES
 from datastores.errors import StoreError
 from datastores.history import History
 from datastores.presets import Presets
-from tests.app.interface.conftest import Stage, ask, until
-from tests.app.interface.test_conversation import notices
-from tests.app.interface.test_screens import SIZES, Compare, ready
+from tests.app.interface.conftest import SIZES, Compare, Stage, ask, notices, ready, until
 
 Make = Callable[..., Stage]
 

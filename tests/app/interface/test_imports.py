@@ -18,11 +18,9 @@ from app.interface.screen import ChatScreen
 from app.projection import Projecting
 from datastores.errors import InputError, SpecchatError, StoreError
 from datastores.library import Library
-from tests.app.interface.conftest import SCRIPT, Stage, type_in, until
+from tests.app.interface.conftest import SCRIPT, Stage, notices, ready, type_in, until
 from tests.app.interface.imports_scripted import DONE, READ, SKIPPED, ScriptedImport
 from tests.app.interface.scripted import Script
-from tests.app.interface.test_conversation import notices
-from tests.app.interface.test_screens import ready
 
 Make = Callable[..., Stage]
 Scripting = Callable[..., ScriptedImport]

@@ -17,9 +17,8 @@ from app.projection import Projecting
 from datastores.documents import CODE, NOTES, Document, Done, Part, Put
 from datastores.errors import InputError, SpecchatError
 from datastores.library import Library
-from tests.app.interface.conftest import Stage, until
+from tests.app.interface.conftest import Compare, Stage, ready, until
 from tests.app.interface.imports_scripted import DONE, READ, SKIPPED, ScriptedImport
-from tests.app.interface.test_screens import Compare, ready
 
 Make = Callable[..., Stage]
 Scripting = Callable[..., ScriptedImport]

@@ -18,10 +18,8 @@ from datastores.documents import NOTES, Document, Done, Part, Put
 from datastores.errors import StoreError
 from datastores.library import Library
 from tests.app.characters import BUDGET, SENTENCE, Characters
-from tests.app.interface.conftest import Stage, until
+from tests.app.interface.conftest import Stage, notices, ready, until
 from tests.app.interface.imports_scripted import READ, ScriptedImport
-from tests.app.interface.test_conversation import notices
-from tests.app.interface.test_screens import ready
 
 Make = Callable[..., Stage]
 Scripting = Callable[..., ScriptedImport]

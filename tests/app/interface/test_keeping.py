@@ -15,9 +15,17 @@ from app.interface.asking import AskLine, AskWhether
 from app.interface.chats import PINNED, PRIVATE, Chats
 from datastores.history import History
 from engines.sources import CHATS
-from tests.app.interface.conftest import Stage, ask, shown, type_in, until
+from tests.app.interface.conftest import (
+    SIZES,
+    Compare,
+    Stage,
+    ask,
+    ready,
+    shown,
+    type_in,
+    until,
+)
 from tests.app.interface.scripted import Script, passes_of
-from tests.app.interface.test_screens import SIZES, Compare, ready
 
 Make = Callable[..., Stage]
 

@@ -8,26 +8,24 @@ from threading import Event as Flag
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import OptionList, Static
 
 from app.interface import models
-from app.interface.models import ALONE, LOOKING, NOTHING, Picker
-from app.interface.models_fetch import Fetching
+from app.interface.models import ALONE, LOOKING, NOTHING
 from app.interface.screen import ChatScreen
-from app.locations import Elsewhere, Locations, elsewhere
+from app.locations import Elsewhere, Locations
 from app.models.catalogue import Catalogue, Listed
 from app.models.describing import FoundModel
 from app.models.fetching import Fetch
 from app.models.own import EMBEDDED, embedded
 from datastores.errors import InputError
-from tests.app.interface.conftest import Stage, until
-from tests.app.interface.test_screens import Compare, ready
+from tests.app.interface.conftest import SIZES, Compare, Stage, ready, until
+from tests.app.interface.picking import fetching, lines, open_picker, picker, type_name
 from tests.app.models.gguf_files import write_gguf
-from tests.app.models.hub import CONTENT, FORTY_PERCENT, REPOSITORY, WANTED, Hub, partial_of
+from tests.app.models.hub import REPOSITORY, WANTED
 
 Make = Callable[..., Stage]
 
-SIZES = [(80, 24), (160, 50)]
 ROOM = 17 * 10**9
 
 
@@ -60,35 +58,6 @@ LISTED = (
     ),
     Listed(model("org/eye:F16", "LM Studio", 8e8, 4e8, problem="an image projector, not a model")),
 )
-
-
-def picker(made: Stage) -> Picker:
-    screen = made.app.screen
-    assert isinstance(screen, Picker)
-    return screen
-
-
-def lines(made: Stage) -> list[str]:
-    """The first line of each row."""
-    listed = picker(made).query_one(OptionList)
-    prompts = [str(listed.get_option_at_index(row).prompt) for row in range(listed.option_count)]
-    return [" ".join(prompt.splitlines()[0].split()) for prompt in prompts]
-
-
-def fetching(made: Stage) -> Fetching:
-    return made.app.chat_screen.models._fetching
-
-
-async def open_picker(pilot: Pilot[None], made: Stage) -> None:
-    """Press F5 and wait until it has looked around."""
-    await ready(pilot, made)
-    await pilot.press("f5")
-    await until(pilot, lambda: not picker(made)._looking)
-
-
-async def type_name(pilot: Pilot[None], made: Stage, typed: str) -> None:
-    picker(made).query_one(Input).value = typed
-    await pilot.pause()
 
 
 @pytest.fixture
@@ -192,49 +161,6 @@ async def test_settings_that_are_not_understood_are_said(
         ]
 
 
-async def test_a_model_is_fetched_stopped_at_40_percent_gone_on_with_and_opened(
-    stage: Make, hub: Hub
-) -> None:
-    hub.stall_at = FORTY_PERCENT
-    made = stage()
-    async with made.app.run_test(size=(100, 30)) as pilot:
-        await open_picker(pilot, made)
-        await type_name(pilot, made, REPOSITORY)
-        assert lines(made) == [f"Fetch {REPOSITORY} from Hugging Face"]
-        await pilot.press("enter")
-        await until(pilot, lambda: lines(made)[0] == f"{WANTED} fetching at 40%")
-        await pilot.press("enter")
-        await until(pilot, lambda: lines(made)[0] == f"{WANTED} stopped at 40%")
-        hub.stall_at = None
-        hub.go_on.set()
-        await pilot.press("enter")
-        await until(pilot, lambda: lines(made)[0] == "embedded open")
-        await until(pilot, lambda: picker(made)._chosen != picker(made)._rows[0])
-        assert picker(made)._chosen is not None
-    fetch = fetching(made).fetch
-    assert fetch is not None
-    assert fetch.path is not None
-    assert fetch.path.read_bytes() == CONTENT
-    assert hub.fetches() == ["bytes=0-", f"bytes={FORTY_PERCENT}-"]
-
-
-async def test_a_download_goes_on_while_the_picker_is_closed(stage: Make, hub: Hub) -> None:
-    hub.stall_at = FORTY_PERCENT
-    made = stage()
-    async with made.app.run_test() as pilot:
-        await open_picker(pilot, made)
-        await type_name(pilot, made, WANTED)
-        await pilot.press("enter", "escape")
-        await until(pilot, hub.stalled.is_set)
-        hub.go_on.set()
-        await until(pilot, lambda: made.app._notifications)
-        assert [told.message for told in made.app._notifications] == [
-            f"{WANTED} is here: F5 opens it"
-        ]
-        await open_picker(pilot, made)
-        assert lines(made)[0] == "embedded open"
-
-
 async def test_enter_does_not_stop_a_download_by_mistake(
     stage: Make, shelf: Callable[..., None]
 ) -> None:
@@ -245,55 +171,6 @@ async def test_enter_does_not_stop_a_download_by_mistake(
         await open_picker(pilot, made)
         assert lines(made)[0] == f"{WANTED} fetching at 41%"
         assert picker(made)._chosen == HELPER
-
-
-async def test_leaving_stops_the_download_and_keeps_what_has_come(stage: Make, hub: Hub) -> None:
-    hub.stall_at = FORTY_PERCENT
-    made = stage()
-    async with made.app.run_test() as pilot:
-        await open_picker(pilot, made)
-        await type_name(pilot, made, WANTED)
-        await pilot.press("enter")
-        begun = partial_of(elsewhere().hugging_face)
-        await until(pilot, lambda: begun.exists() and begun.stat().st_size == FORTY_PERCENT)
-    fetch = fetching(made).fetch
-    assert fetch is not None
-    assert not fetch.running
-    assert begun.read_bytes() == CONTENT[:FORTY_PERCENT]
-
-
-async def test_a_failure_stands_in_its_row_and_enter_tries_again(stage: Make, hub: Hub) -> None:
-    hub.spoil = True
-    made = stage()
-    async with made.app.run_test(size=(120, 30)) as pilot:
-        await open_picker(pilot, made)
-        await type_name(pilot, made, WANTED)
-        await pilot.press("enter")
-        await until(pilot, lambda: lines(made)[0] == f"{WANTED} failed at 100%")
-        row = picker(made).query_one(OptionList).get_option_at_index(0).prompt
-        assert "arrived damaged, its checksum differs: pull it again" in str(row)
-        hub.spoil = False
-        await pilot.press("enter")
-        await until(pilot, lambda: lines(made)[0] == "embedded open")
-    fetch = fetching(made).fetch
-    assert fetch is not None
-    assert fetch.path is not None
-
-
-async def test_another_download_takes_the_place_of_the_one_at_hand(stage: Make, hub: Hub) -> None:
-    hub.stall_at = FORTY_PERCENT
-    made = stage()
-    async with made.app.run_test(size=(100, 30)) as pilot:
-        await open_picker(pilot, made)
-        await type_name(pilot, made, WANTED)
-        await pilot.press("enter")
-        await until(pilot, hub.stalled.is_set)
-        await type_name(pilot, made, "org/single")
-        last = picker(made).query_one(OptionList).get_option_at_index(1).prompt
-        assert "the other download stops" in str(last)
-        await pilot.press("enter")
-        await until(pilot, lambda: fetching(made).fetch.path)  # type: ignore[union-attr]
-    assert partial_of(elsewhere().hugging_face).read_bytes() == CONTENT[:FORTY_PERCENT]
 
 
 def opened(made: Stage, typed: str = "") -> Callable[[Pilot[None]], object]:

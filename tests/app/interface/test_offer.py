@@ -12,8 +12,7 @@ from app.interface.opening import EMBEDDED
 from app.locations import Elsewhere, locate
 from app.models.choosing import choose
 from datastores.errors import StoreError
-from tests.app.interface.conftest import Stage, ask, shown, until
-from tests.app.interface.test_screens import Compare, loaded
+from tests.app.interface.conftest import Compare, Stage, ask, loaded, shown, until
 from tests.app.models.gguf_files import write_gguf
 
 Make = Callable[..., Stage]

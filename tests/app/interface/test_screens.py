@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,18 +11,26 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from app.interface import chats, live
-from app.interface.prompt import Prompt
 from datastores.history import History
 from engines.outlook import Outlook
 from engines.sources import CHATS, CODE, DENSE, NOTES, PROMPT, RECYCLE, STUDENT
-from tests.app.interface.conftest import ANSWER, SCRIPT, Stage, ask, type_in, until
+from tests.app.interface.conftest import (
+    ANSWER,
+    SCRIPT,
+    SIZES,
+    Act,
+    Compare,
+    Stage,
+    ask,
+    loaded,
+    ready,
+    type_in,
+    until,
+)
 from tests.app.interface.scripted import Script, passes_of
 
 Make = Callable[..., Stage]
-Compare = Callable[..., bool]
-Act = Callable[[Pilot[None]], Awaitable[None]]
 
-SIZES = [(80, 24), (160, 50)]
 QUESTION = "How do I copy a directory?"
 
 DOCUMENT = """# Heading
@@ -60,12 +68,6 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "monotonic", lambda: 1000.0)
 
 
-async def ready(pilot: Pilot[None], made: Stage) -> None:
-    """Wait until there is a screen: pictures are prepared as soon as the application begins."""
-    await until(pilot, lambda: made.conversation.query(Prompt))
-    await until(pilot, lambda: made.conversation.bar.model)
-
-
 def before(made: Stage, *keys: str, question: str = QUESTION) -> Act:
     """Ask, then press keys, in front of the picture."""
 
@@ -76,13 +78,6 @@ def before(made: Stage, *keys: str, question: str = QUESTION) -> Act:
         await until(pilot, lambda: made.conversation.bar.chat == question[:60])
         await pilot.press(*keys)
         await pilot.pause()
-
-    return act
-
-
-def loaded(made: Stage) -> Act:
-    async def act(pilot: Pilot[None]) -> None:
-        await ready(pilot, made)
 
     return act
 

@@ -18,8 +18,8 @@ from datastores.errors import ModelError
 from datastores.history import History
 from engines.sources import CHATS
 from tests.app.interface.conftest import Stage, ask, shown, type_in, until
+from tests.app.interface.picking import open_picker, type_name
 from tests.app.interface.scripted import Script, passes_of
-from tests.app.interface.test_models import open_picker, type_name
 from tests.app.models.gguf_files import write_gguf
 
 Make = Callable[..., Stage]

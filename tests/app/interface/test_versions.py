@@ -10,9 +10,8 @@ from app.interface.transcript import Transcript
 from datastores.errors import ContextOverflowError
 from datastores.history import History
 from engines.sources import CHATS
-from tests.app.interface.conftest import Stage, ask, shown, type_in, until
+from tests.app.interface.conftest import Stage, ask, notices, shown, type_in, until
 from tests.app.interface.scripted import Script, passes_of
-from tests.app.interface.test_conversation import notices
 
 Make = Callable[..., Stage]
 
