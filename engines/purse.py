@@ -11,8 +11,8 @@ Knows no drafts and no seconds.
 from __future__ import annotations
 
 START = 2.0
-"""Passes at hand before anything was won. Smaller starts and limited stakes, tried on the same chats
-as `gate.TOLERATED`, brought the first tokens of doubtful chats a little sooner and took more from
+"""Passes at hand before anything was won. Smaller starts and limited stakes, tried on the chats of
+`gate.TOLERATED`, brought the first tokens of doubtful chats a little sooner and took more from
 those whose drafts are good."""
 SHARE = 0.015
 """Passes put in for each token."""
