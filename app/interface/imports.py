@@ -89,6 +89,8 @@ class Imports(ModalScreen[None]):
     def redraw(self) -> None:
         """Show how the import stands."""
         state = self._importing.state
+        if not self.query(".-state"):  # none is left when the program ends over it
+            return
         told = self.query_one(".-state", Static)
         told.update(Text("\n").join(lines(state, told.content_size.width, ink_of(self, "imports"))))
         if self.box.display == state.running:

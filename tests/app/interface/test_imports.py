@@ -223,3 +223,15 @@ async def test_names_of_files_cannot_reach_the_terminal_raw(
         await pilot.press("enter")
         await until(pilot, lambda: "pictures/59␛[2J.jpg" in told(made))
         assert "\x1b" not in told(made)
+
+
+async def test_an_import_that_ends_while_the_screen_is_taken_apart_harms_nothing(
+    stage: Make,
+) -> None:
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("f9")
+        screen = made.app.screen
+        assert isinstance(screen, Imports)
+        await screen.remove_children()
+        screen.redraw()
