@@ -62,7 +62,8 @@ def test_states_read_aside_are_those_read_in_place(target: LlamaTarget, width: i
     alone = states_of(InPlace(target), OTHER, width)
     list(target.prefill(CHAT))
     beside = states_of(aside_of(target), OTHER, width)
-    np.testing.assert_allclose(beside, alone, atol=0.05)
+    # Rounding grows with the values.
+    np.testing.assert_allclose(beside, alone, atol=0.01 * np.ptp(alone))
 
 
 def test_the_chat_goes_on_to_the_bit_after_something_was_read_beside_it(

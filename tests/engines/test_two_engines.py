@@ -85,8 +85,8 @@ def test_both_engines_are_in_the_same_state(model: LlamaModel, other: Transforme
             pass
         rows.append((target.tail.hidden.copy(), target.tail.logits.copy()))
     assert model.target.fingerprint == other.fingerprint
-    np.testing.assert_allclose(rows[0][0], rows[1][0], atol=0.02)
-    np.testing.assert_allclose(rows[0][1], rows[1][1], atol=0.02)
+    for one, two in zip(*rows, strict=True):  # rounding grows with the values
+        np.testing.assert_allclose(one, two, atol=0.002 * np.ptp(two))
 
 
 @pytest.fixture(scope="module")
