@@ -63,7 +63,7 @@ def test_states_read_aside_are_those_read_in_place(target: LlamaTarget, width: i
     list(target.prefill(CHAT))
     beside = states_of(aside_of(target), OTHER, width)
     # Rounding grows with the values.
-    np.testing.assert_allclose(beside, alone, atol=0.01 * np.ptp(alone))
+    np.testing.assert_allclose(beside, alone, atol=0.01 * float(np.ptp(alone)))
 
 
 def test_the_chat_goes_on_to_the_bit_after_something_was_read_beside_it(
