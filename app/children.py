@@ -80,16 +80,25 @@ class AsyncChild:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Kill it and wait for that, a moment, however often this is cancelled meanwhile."""
+        """Kill it and wait for that, a moment, however often this is cancelled meanwhile.
+
+        Raises:
+            CancelledError: it was cancelled meanwhile; the process is gone all the same.
+        """
         from asyncio import CancelledError, ensure_future, shield
 
         with suppress(ProcessLookupError):
             self._process.kill()
         # To the end of what it told: until then its pipe is open, and the loop may be closed next.
         ended = ensure_future(self._process.communicate())
+        cancelled: CancelledError | None = None
         while not ended.done():
-            with suppress(CancelledError):
+            try:
                 await shield(ended)
+            except CancelledError as heard:
+                cancelled = heard
+        if cancelled is not None:
+            raise cancelled
 
     def __aiter__(self) -> Self:
         return self

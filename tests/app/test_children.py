@@ -92,6 +92,23 @@ async def test_cancelled_again_and_again_the_loop_still_waits_for_its_end() -> N
     assert not psutil.pid_exists(pids[0])
 
 
+async def test_cancelled_where_it_ended_by_itself_the_cancellation_is_heard() -> None:
+    pids: list[int] = []
+
+    async def hear() -> None:
+        async with AsyncChild("talker", "ends") as child:
+            pids.append(await anext(child))
+            await child.code()
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().call_soon(task.cancel)  # not before `async with` waits
+
+    task = asyncio.create_task(hear())
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert not psutil.pid_exists(pids[0])
+
+
 def test_it_ends_where_nobody_hears_it_any_more() -> None:
     child = Child("talker", "goes on")
     next(child)
