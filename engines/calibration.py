@@ -1,11 +1,13 @@
 """Calibration: from what drafters claim to what the target will accept, learnt from hindsight.
 
 q(row) = P(the row's token is drawn | its parent was emitted): an online logistic over the features
-of `engines.merge`, with AdaGrad steps and forgetting. The output does not depend on the drafts, so
-every proposal, verified or not, is scored against the text that came; only children of emitted
-tokens are labelled, since q is conditional on that. P of whole paths is `engines.following`'s.
+of `engines.merge`, learnt in small batches, with forgetting. The output does not depend on the
+drafts, so every proposal, verified or not, is scored against the text that came; only children of
+emitted tokens are labelled, since q is conditional on that. P of whole paths is
+`engines.following`'s.
 
-Owns the weights and the proposals that still wait for their labels. Knows no costs.
+Owns the proposals that still wait for their labels, and the labels that wait to be learnt from.
+Knows no costs.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ from dataclasses import dataclass
 from math import exp
 
 import numpy as np
-from numpy.typing import NDArray
 
-from engines.following import Following, require_learnt
+from engines.adagrad import AdaGrad
+from engines.following import Following
 from engines.merge import BASE, FEATURES, FIRST, PER_DRAFTER, Merged
 from engines.sources import NAMES, credited
 
@@ -28,7 +30,7 @@ BATCH = 16
 FORGET = 0.999
 """Decay of the squared gradients at each update, so that the weights keep following the text."""
 LEAST = 1e-12
-"""Added to them: those of a drafter that is never there would decay to 0, and 0 ÷ 0 be its step."""
+"""Added to them, for a drafter that is never there."""
 DECAY = 0.9995
 """Decay of the hindsight counts at each consulted step (a memory of some 2,000 steps)."""
 FAR = 700.0
@@ -70,9 +72,7 @@ class Calibration:
     """Estimates q for merged drafts and learns from what came."""
 
     def __init__(self) -> None:
-        self._weights = _prior()
-        self._present: list[float] = self._weights.tolist()
-        self._squares = np.full(FEATURES, 1.0)
+        self._learner = AdaGrad(_prior(), rate=RATE, confidence=1.0, forget=FORGET, least=LEAST)
         self._following = Following()
         self._waiting: list[Waiting] = []
         self._features: list[list[float]] = []
@@ -83,7 +83,8 @@ class Calibration:
     def estimate(self, merged: Merged) -> list[float]:
         """Fill in the tree's probabilities (siblings sum to at most 1); returns P of each path."""
         tree = merged.tree
-        chances = [1.0 / (1.0 + exp(min(-score, FAR))) for score in merged.scores(self._present)]
+        scores = merged.scores(self._learner.weights)
+        chances = [1.0 / (1.0 + exp(min(-score, FAR))) for score in scores]
         sums = [0.0] * len(tree)
         for parent, chance in zip(tree.parents[1:], chances[1:], strict=True):
             sums[parent] += chance
@@ -108,8 +109,7 @@ class Calibration:
                 self._count(proposal)
         self._waiting = waiting
         if len(self._labels) >= BATCH:
-            self._update(np.array(self._features), np.array(self._labels))
-            self._features, self._labels = [], []
+            self._update()
 
     def forget_waiting(self) -> None:
         """The answer ended or another begins: what still waits for its label never gets one."""
@@ -149,18 +149,17 @@ class Calibration:
             bit = credited(tree.sources[row])
             self._credited[bit] = self._credited.get(bit, 0.0) + 1
 
-    def _update(self, features: NDArray[np.float64], labels: NDArray[np.float64]) -> None:
-        chances = 1.0 / (1.0 + np.exp(-(features @ self._weights)))
-        gradient = (chances - labels) @ features
-        self._squares *= FORGET
-        self._squares += gradient * gradient + LEAST
-        self._weights -= RATE * gradient / np.sqrt(self._squares)
-        self._present = self._weights.tolist()
+    def _update(self) -> None:
+        """A step down the gradient of the log loss of the labels that came."""
+        features = np.array(self._features)
+        chances = 1.0 / (1.0 + np.exp(-(features @ np.array(self._learner.weights))))
+        self._learner.step(((chances - self._labels) @ features).tolist())
+        self._features, self._labels = [], []
 
     def state(self) -> dict[str, list[float]]:
         """What was learnt, as plain JSON values."""
-        own = {"weights": self._weights.tolist(), "squares": self._squares.tolist()}
-        return own | {FOLLOWING + name: kept for name, kept in self._following.state().items()}
+        following = self._following.state()
+        return self._learner.state() | {FOLLOWING + name: following[name] for name in following}
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
         """Go on from a saved `state`; one of another shape (an older version's) is left aside.
@@ -168,21 +167,18 @@ class Calibration:
         Raises:
             ValueError: it is damaged.
         """
-        if all(len(state.get(name, ())) == FEATURES for name in ("weights", "squares")):
-            require_learnt(state["weights"], state["squares"])
-            self._weights = np.array(state["weights"], dtype=np.float64)
-            self._present = self._weights.tolist()
-            self._squares = np.array(state["squares"], dtype=np.float64)
+        self._learner.restore(state)
         own = len(FOLLOWING)
         self._following.restore(
             {name[own:]: kept for name, kept in state.items() if name.startswith(FOLLOWING)}
         )
 
 
-def _prior() -> NDArray[np.float64]:
+def _prior() -> list[float]:
     """The weights before anything is learnt."""
-    weights = np.zeros(FEATURES)
-    weights[list(FIRST)] = PRIOR_DEPTHS
+    weights = [0.0] * FEATURES
+    for column, weight in zip(FIRST, PRIOR_DEPTHS, strict=True):
+        weights[column] = weight
     for name, base in BASE.items():
         weights[base : base + len(PER_DRAFTER)] = PRIOR.get(name, UNKNOWN)
     return weights

@@ -12,8 +12,9 @@ three times as much.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from math import exp, log, sqrt
+from math import exp, log
 
+from engines.adagrad import AdaGrad
 from engines.tree import DraftTree
 
 PRIOR = (-0.2, 0.7, -0.3, 0.35)
@@ -27,8 +28,6 @@ CAUTION = 0.95
 """Decay, with each proposal, of the sums that tell how far promises held."""
 FAITHLESS = 0.02
 """Least share of the promises that is ever thought to have held."""
-LARGEST = 30.0
-"""Weights beyond this were not learnt."""
 SUREST = 0.999
 """Products are taken as no closer to certainty than this."""
 
@@ -37,8 +36,7 @@ class Following:
     """Estimates P of the paths of a draft whose rows' q are known."""
 
     def __init__(self) -> None:
-        self._weights = list(PRIOR)
-        self._squares = [CONFIDENCE] * len(PRIOR)
+        self._learner = AdaGrad(PRIOR, rate=RATE, confidence=CONFIDENCE)
         self._promised = self._held = 2.0
 
     def paths(self, tree: DraftTree) -> list[float]:
@@ -64,16 +62,14 @@ class Following:
             wrong[0] += error
             wrong[1] += error * odds[row]
             wrong[2] += error * depths[row] * 0.1
-        for index, gradient in enumerate((*wrong, wrong[0] * self._doubt())):
-            self._squares[index] += gradient * gradient
-            self._weights[index] -= RATE * gradient / sqrt(self._squares[index])
+        self._learner.step((*wrong, wrong[0] * self._doubt()))
         self._promised = self._promised * CAUTION + promised
         held = min(self._held * CAUTION + len(walked), self._promised)
         self._held = max(held, FAITHLESS * self._promised)
 
     def _line(self) -> tuple[float, float, float]:
         """Log odds of a path: at even odds of its product, by those odds, by depth."""
-        constant, slope, depth, held = self._weights
+        constant, slope, depth, held = self._learner.weights
         return constant + held * self._doubt(), slope, depth * 0.1
 
     def _doubt(self) -> float:
@@ -82,24 +78,11 @@ class Following:
 
     def state(self) -> dict[str, list[float]]:
         """What was learnt, as plain JSON values."""
-        return {"weights": self._weights.copy(), "squares": self._squares.copy()}
+        return self._learner.state()
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Go on from a saved `state`; one of another shape is left aside.
-
-        Raises:
-            ValueError: it is damaged.
-        """
-        if all(len(state.get(name, ())) == len(PRIOR) for name in ("weights", "squares")):
-            require_learnt(state["weights"], state["squares"])
-            self._weights = [float(weight) for weight in state["weights"]]
-            self._squares = [float(square) for square in state["squares"]]
-
-
-def require_learnt(weights: Sequence[float], squares: Sequence[float]) -> None:
-    """Raise ValueError unless these could have come of learning."""
-    if max(map(abs, weights)) > LARGEST or min(squares) <= 0.0:
-        raise ValueError("weights that were never learnt")
+        """Go on from a saved `state`; see `AdaGrad.restore`."""
+        self._learner.restore(state)
 
 
 def _odds(tree: DraftTree) -> list[float]:
