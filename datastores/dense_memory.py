@@ -70,6 +70,11 @@ class DenseMemory:
         """Keys that can be found."""
         return len(self._loaded.index) if self._loaded else 0
 
+    @property
+    def serves(self) -> bool:
+        """Whether there is a projection to search by."""
+        return self._loaded is not None
+
     def recall(
         self, state: Floats, token: int, before: Sequence[int], k: int, length: int
     ) -> Recall | None:

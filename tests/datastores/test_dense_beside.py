@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from datastores.dense_book import FIRST, DenseBook
+from datastores.dense_book import DenseBook
+from datastores.dense_fitting import FIRST
 from datastores.dense_keeper import DenseKeeper
 from tests.datastores.test_dense_keeper import (
     VOCABULARY,

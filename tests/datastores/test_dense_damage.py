@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from datastores.dense import DenseStore
-from datastores.dense_book import FIRST, DenseBook
+from datastores.dense_book import DenseBook
+from datastores.dense_fitting import FIRST
 from datastores.dense_keeper import DenseKeeper
 from datastores.errors import StoreError
 from tests.datastores.test_dense_keeper import VOCABULARY, WIDTH, find, open_store, state_of, tell

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from datastores.dense import DenseStore
-from datastores.dense_book import FIRST, DenseBook
+from datastores.dense_book import DenseBook
+from datastores.dense_fitting import FIRST
 from datastores.dense_keeper import DenseKeeper
 from datastores.dense_memory import DenseMemory, Recall
 from datastores.dense_moments import Floats

@@ -15,7 +15,8 @@ from app.bench.recordings import Chat, Said
 from app.bench.stores import BenchStores, bench_stores
 from app.bench.workload import Workload
 from app.engine import Engine, equip
-from datastores.dense_book import FIRST, DenseBook
+from datastores.dense_book import DenseBook
+from datastores.dense_fitting import FIRST
 from datastores.errors import InputError
 from engines.drafters.shaped import Shape
 from engines.sampler import Sampling

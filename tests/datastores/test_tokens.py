@@ -1,0 +1,26 @@
+"""Token ids: through bytes and back, and how far two texts begin alike."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datastores.tokens import common_prefix, pack, unpack
+
+ids = st.lists(st.integers(0, 2**32 - 1), max_size=40)
+
+
+@given(ids)
+def test_bytes_give_the_tokens_back(tokens: list[int]) -> None:
+    assert unpack(pack(tokens)) == tuple(tokens)
+
+
+@given(ids, ids, ids)
+def test_a_common_prefix_is_common_and_the_longest(
+    shared: list[int], one: list[int], other: list[int]
+) -> None:
+    one, other = shared + one, shared + other
+    length = common_prefix(one, tuple(other))
+    assert length >= len(shared)
+    assert one[:length] == other[:length]
+    assert length == min(len(one), len(other)) or one[length] != other[length]
