@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from app.interface.keys import keys_of
+from app.interface.writing import Line
 from app.sanitise import one_line
 
 
@@ -29,9 +30,7 @@ class AskLine(ModalScreen[str | None]):
         self._text = one_line(text)
 
     def compose(self) -> ComposeResult:
-        box = Input(self._text, select_on_focus=False)
-        box.cursor_blink = False
-        frame = Vertical(box)
+        frame = Vertical(Line(self._text, selected=False))
         frame.border_title, frame.border_subtitle = (
             self._question,
             keys_of(self).fill("Enter keeps · {line.close} closes"),

@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
+from app.interface.writing import Line
 from app.sampling import read_setting
 from datastores.errors import InputError
 
@@ -31,14 +32,12 @@ class Field(Horizontal):
 
     def compose(self) -> ComposeResult:
         yield Static(self.setting.replace("_", " "), markup=False, classes="-name")
-        box = Input(placeholder=self._default)
-        box.cursor_blink = False
-        yield box
+        yield Line(placeholder=self._default)
         yield Static(self._hint, markup=False, classes="-hint")
 
     @property
-    def box(self) -> Input:
-        return self.query_one(Input)
+    def box(self) -> Line:
+        return self.query_one(Line)
 
     def value(self) -> int | float | None:
         """What was typed; None where nothing was.

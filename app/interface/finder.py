@@ -25,6 +25,7 @@ from app.interface.chats import age
 from app.interface.keys import keys_of
 from app.interface.searching import Searching
 from app.interface.topbar import NEW_CHAT
+from app.interface.writing import Line
 from app.sanitise import clean, one_line
 from datastores.errors import SpecchatError
 from datastores.history import History
@@ -59,11 +60,9 @@ class Finder(ModalScreen[Hit | None]):
         self._hits: list[Hit] = []
 
     def compose(self) -> ComposeResult:
-        box = Input(placeholder="Words in a title or a message")
-        box.cursor_blink = False
         found = OptionList(markup=False)
         found.can_focus = False
-        frame = Vertical(box, found)
+        frame = Vertical(Line(placeholder="Words in a title or a message"), found)
         frame.border_subtitle = keys_of(self).fill(KEYS)
         yield frame
 

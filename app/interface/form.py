@@ -51,8 +51,11 @@ class Form(ModalScreen[Tuning | None]):
         Binding("ctrl+s", "keep", "Keep the settings", id="form.keep"),
         Binding("ctrl+o", "presets", "Take a preset, or delete one", id="form.presets"),
         Binding("ctrl+t", "save", "Save as a preset", id="form.save"),
-        Binding("up", "app.focus_previous", "Field above", id="form.up"),
-        Binding("down", "app.focus_next", "Field below", id="form.down"),
+        # Textual runs others after what was typed behind them, which would stand in the field left.
+        Binding("tab", "app.focus_next", "Next field", id="form.next", priority=True),
+        Binding("shift+tab", "app.focus_previous", "Field before", id="form.before", priority=True),
+        Binding("up", "above", "Field above", id="form.up", priority=True),
+        Binding("down", "below", "Field below", id="form.down", priority=True),
         Binding("escape", "close", "Close", id="form.close"),
     ]
 
@@ -75,6 +78,16 @@ class Form(ModalScreen[Tuning | None]):
 
     def on_mount(self) -> None:
         self._show(self._tuning)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the arrows to the system prompt while it is written."""
+        return action not in ("above", "below") or not isinstance(self.focused, Writing)
+
+    def action_above(self) -> None:
+        self.focus_previous()
+
+    def action_below(self) -> None:
+        self.focus_next()
 
     @property
     def _fields(self) -> list[Field]:

@@ -25,6 +25,7 @@ from app.interface.imports_sources import Sources
 from app.interface.imports_wording import lines, skipped
 from app.interface.keys import keys_of
 from app.interface.wording import wrapped
+from app.interface.writing import Line
 
 BOX = "Path of a file, a folder or an archive"
 KEYS = (
@@ -63,8 +64,7 @@ class Imports(ModalScreen[None]):
         self._listed = 0
 
     def compose(self) -> ComposeResult:
-        box = Input(self._line, placeholder=BOX, select_on_focus=False)
-        box.cursor_blink = False
+        box = Line(self._line, BOX, selected=False)
         skipped = Log(auto_scroll=False)
         skipped.can_focus = False
         frame = Vertical(box, Static(classes="-names"), Static(classes="-state"), skipped)
@@ -83,8 +83,8 @@ class Imports(ModalScreen[None]):
         self.call_after_refresh(self.redraw)
 
     @property
-    def box(self) -> Input:
-        return self.query_one(Input)
+    def box(self) -> Line:
+        return self.query_one(Line)
 
     def redraw(self) -> None:
         """Show how the import stands."""
@@ -128,8 +128,11 @@ class Imports(ModalScreen[None]):
         names.update(Text("\n".join(told)))
         names.display = bool(told)
 
-    async def action_complete(self) -> None:
-        """Write what is certain of the path."""
+    def action_complete(self) -> None:
+        """Write what is certain of the path, between what was typed before Tab and after."""
+        self.box.call_later(self._complete)
+
+    async def _complete(self) -> None:
         found = await asyncio.to_thread(completion, self.box.value)
         if found.line:
             self.box.value = found.line

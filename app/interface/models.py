@@ -23,6 +23,7 @@ from app.interface.colours import ink_of, inks
 from app.interface.keys import keys_of
 from app.interface.models_fetch import Fetching
 from app.interface.models_rows import Row, Wanted, drawn, place_of, rows, verb
+from app.interface.writing import Line
 from app.locations import Locations
 from app.models.catalogue import Catalogue, Listed, catalogue
 from app.models.describing import FoundModel
@@ -65,11 +66,9 @@ class Picker(ModalScreen[FoundModel | None]):
         self._due = False
 
     def compose(self) -> ComposeResult:
-        box = Input(placeholder=BOX)
-        box.cursor_blink = False
         listed = OptionList(markup=False)
         listed.can_focus = False
-        frame = Vertical(box, listed, Static(markup=False))
+        frame = Vertical(Line(placeholder=BOX), listed, Static(markup=False))
         frame.border_title = "Models"
         yield frame
 

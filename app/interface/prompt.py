@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import events
 from textual.binding import Binding, BindingType
 
 from app.interface.messages import Scrolled, Submitted
@@ -62,17 +61,6 @@ class Prompt(Writing):
         """Move down; while recalling, recall what was asked after that."""
         if select or not self._recall(1):
             super().action_cursor_down(select)
-
-    async def _on_key(self, event: events.Key) -> None:
-        """Run this widget's own bindings at once, between the characters typed before and after.
-
-        Textual runs priority bindings ahead of characters that are still queued, and others behind.
-        """
-        bound = None if event.is_printable else self.screen.active_bindings.get(event.key)
-        if bound is not None and bound.node is self and bound.binding.action in ("send", "newline"):
-            event.stop()
-            event.prevent_default()
-            await self.run_action(bound.binding.action)
 
     def _recall(self, step: int) -> bool:
         """Step through what was asked; whether this was possible."""

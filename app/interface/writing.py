@@ -1,9 +1,10 @@
-"""A box to write in: nothing blinks, Tab leaves it, and what is pasted is clean."""
+"""Boxes to write in: nothing blinks, Tab leaves them, and keys typed in one go keep their order."""
 
 from __future__ import annotations
 
 from textual import events
-from textual.widgets import TextArea
+from textual.widget import Widget
+from textual.widgets import Input, TextArea
 
 from app.sanitise import clean
 
@@ -13,8 +14,38 @@ def types(event: events.Key) -> bool:
     return not event.key.startswith(("alt+", "ctrl+", "super+", "meta+", "hyper+"))
 
 
+async def in_order(box: Widget, event: events.Key) -> None:
+    """Run what `box` binds to a key at once, between the characters typed before and after.
+
+    Textual has the key climb up to the application, and what was typed behind it overtake it; one
+    that has priority overtakes what was typed before it. What is pressed with Alt is left to the
+    bindings: terminals report it as its letter too.
+    """
+    if not types(event):
+        event.prevent_default()
+    bindings = box._bindings.copy()
+    bindings.apply_keymap(box.app._keymap)
+    for bound in [] if event.is_printable else bindings.key_to_bindings.get(event.key, []):
+        if await box.app.run_action(bound.action, box):
+            event.stop()
+            event.prevent_default()
+
+
+class Line(Input):
+    """A single line."""
+
+    def __init__(self, text: str = "", placeholder: str = "", *, selected: bool = True) -> None:
+        """`selected`: whether what stands in it is replaced by what is typed."""
+        super().__init__(text, placeholder=placeholder, select_on_focus=selected)
+        # A blinking cursor would wake the idle machine twice a second.
+        self.cursor_blink = False
+
+    async def _on_key(self, event: events.Key) -> None:
+        await in_order(self, event)
+
+
 class Writing(TextArea):
-    """A text area for what people write."""
+    """Several lines."""
 
     def __init__(self, placeholder: str = "", *, id: str | None = None) -> None:
         super().__init__(
@@ -25,7 +56,6 @@ class Writing(TextArea):
             highlight_cursor_line=False,
             placeholder=placeholder,
         )
-        # A blinking cursor would wake the idle machine twice a second.
         self.cursor_blink = False
 
     def write(self, text: str) -> None:
@@ -34,9 +64,7 @@ class Writing(TextArea):
         self.move_cursor(self.document.end)
 
     async def _on_key(self, event: events.Key) -> None:
-        """Leave what is pressed with Alt to the bindings: terminals report it as its letter too."""
-        if not types(event):
-            event.prevent_default()
+        await in_order(self, event)
 
     async def _on_paste(self, event: events.Paste) -> None:
         """Paste as it was meant: terminals send line ends as carriage returns."""

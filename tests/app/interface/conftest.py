@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from textual.events import Key
 from textual.pilot import Pilot
 
 from app.importing.events import Event as ImportEvent
@@ -158,6 +159,13 @@ async def ask(pilot: Pilot[None], stage: Stage, text: str) -> None:
 async def type_in(pilot: Pilot[None], stage: Stage, text: str) -> None:
     """Put `text` into the prompt as a paste does."""
     stage.conversation.prompt.insert(text)
+    await pilot.pause()
+
+
+async def burst(pilot: Pilot[None], *keys: str) -> None:
+    """Press keys as a terminal hands them over that was busy: the next before one is dealt with."""
+    for key in keys:
+        pilot.app.post_message(Key(key, key if len(key) == 1 else None))
     await pilot.pause()
 
 

@@ -18,7 +18,7 @@ from app.sampling import RANGES
 from datastores.errors import StoreError
 from datastores.history import History
 from datastores.presets import Presets
-from tests.app.interface.conftest import SIZES, Compare, Stage, ask, notices, ready, until
+from tests.app.interface.conftest import SIZES, Compare, Stage, ask, burst, notices, ready, until
 
 Make = Callable[..., Stage]
 
@@ -63,6 +63,17 @@ async def test_an_open_chat_is_set_by_keyboard_alone(stage: Make, history: Histo
     (chat,) = history.chats()
     assert chat.system == "Be brief.\nAlways."
     assert chat.sampling == {"temperature": 1.5, "top_k": 5}
+
+
+async def test_keys_of_a_burst_reach_the_field_they_were_typed_for(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, made)
+        await burst(pilot, *"a", "enter", *"b", "up", *"c", "tab", *"12", "backspace", "down", *"3")
+        await burst(pilot, "tab", *"0", "up", *"45", "left", "7", "up", "up", *"d")
+        await until(pilot, lambda: form_of(made).query_one(Writing).text == "acd\nb")
+        typed = [field(made, name).box.value for name in ("temperature", "top_k", "top_p")]
+        assert typed == ["1", "475", "0"]
 
 
 async def test_a_new_chat_gets_its_settings_with_its_first_question(

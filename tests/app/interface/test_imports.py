@@ -18,7 +18,7 @@ from app.interface.screen import ChatScreen
 from app.projection import Projecting
 from datastores.errors import InputError, SpecchatError, StoreError
 from datastores.library import Library
-from tests.app.interface.conftest import SCRIPT, Stage, notices, ready, type_in, until
+from tests.app.interface.conftest import SCRIPT, Stage, burst, notices, ready, type_in, until
 from tests.app.interface.imports_scripted import DONE, READ, SKIPPED, ScriptedImport
 from tests.app.interface.scripted import Script
 
@@ -113,6 +113,18 @@ async def test_tab_completes_a_path_and_offers_where_there_is_a_choice(
         await until(pilot, lambda: screen.box.value.endswith("/my\\ notes/"))
         await pilot.press("enter")
         await until(pilot, lambda: state_of(made).whole)
+
+
+async def test_what_is_typed_in_one_go_stands_around_what_tab_completes(
+    stage: Make, folder: Path
+) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await pilot.press("f9")
+        screen = made.app.screen
+        assert isinstance(screen, Imports)
+        await burst(pilot, *f"{folder.parent}/mx", "backspace", "tab", *"a.", "tab", "x")
+        await until(pilot, lambda: screen.box.value.endswith("/my\\ notes/a.mdx"))
 
 
 async def test_stopped_it_says_what_is_in_and_the_same_path_goes_on(
