@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from datastores.tokens import common_prefix
+
 LONGEST = 4
 """n-grams of 1 to this many tokens are counted."""
 
@@ -33,13 +35,8 @@ class Recall:
 
         `tokens` may grow afterwards; `extend` takes note of it.
         """
-        counted = self._counted
-        shared = 0
-        for before, now in zip(counted, tokens, strict=False):
-            if before != now:
-                break
-            shared += 1
-        while len(counted) > shared:
+        shared = common_prefix(self._counted, tokens)
+        while len(self._counted) > shared:
             self._uncount()
         self._tokens = tokens
 

@@ -1,8 +1,8 @@
 """The second target: GGUF files and safetensors folders through transformers and torch.
 
 Owns a model on one device and its cache; verifies a tree in one forward pass by a four-dimensional
-mask (a row sees its ancestors only) and explicit positions. Refuses to know about text, files other
-than X
+mask (a row sees its ancestors only) and explicit positions. Refuses to know text, chats and which
+drafts are worth verifying.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import transformers
 from safetensors import SafetensorError
 
 from datastores.errors import ContextOverflowError, ModelError
+from datastores.tokens import common_prefix
 from engines.target import Floats, Rows
 from engines.transformers_cache import RewindableCache
 from engines.transformers_masks import Attention, attention_of
@@ -111,7 +112,7 @@ class TransformersTarget:
                 f"the prompt has {len(tokens)} tokens and the context {self._context_length}: "
                 "shorten it, or load the model with a longer context"
             )
-        self.rewind(min(_common(self._tokens, tokens), len(tokens) - 1))
+        self.rewind(min(common_prefix(self._tokens, tokens), len(tokens) - 1))
         while len(self._tokens) < len(tokens):
             start = len(self._tokens)
             chunk = list(tokens[start : start + CHUNK])
@@ -211,16 +212,6 @@ def _read(path: Path, device: str, dtype: torch.dtype) -> PreTrainedModel:
         except UNREADABLE as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             raise ModelError(f"transformers cannot load {path}: {reason}") from error
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Length of the common prefix."""
-    length = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        length += 1
-    return length
 
 
 def _array(tensor: torch.Tensor) -> Floats:

@@ -9,6 +9,7 @@ entry.
 
 from __future__ import annotations
 
+from datastores.tokens import common_prefix
 from engines.drafters.protocol import Context
 from engines.sources import PROMPT
 from engines.step import Step
@@ -34,8 +35,8 @@ class PromptLookup:
 
     def begin(self, context: Context) -> None:
         """Index the context, from where it parts with the last one."""
-        limit = min(self._indexed, len(context.tokens) - 1)
-        self._rewind(_common_prefix(self._tokens, context.tokens, limit))
+        shared = common_prefix(self._tokens, context.tokens)
+        self._rewind(min(shared, self._indexed, len(context.tokens) - 1))
         self._tokens = context.tokens
         self._extend()
 
@@ -104,17 +105,3 @@ def _match_length(tokens: list[int], end: int, last: int) -> int:
     while length < LONGEST and length <= end and tokens[end - length] == tokens[last - length]:
         length += 1
     return length
-
-
-def _common_prefix(old: list[int], new: list[int], length: int) -> int:
-    """Leading tokens, of the first `length`, in which both lists agree (found by bisection)."""
-    low, high = 0, length
-    if old[:high] == new[:high]:
-        return high
-    while low < high:
-        middle = (low + high + 1) // 2
-        if old[low:middle] == new[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

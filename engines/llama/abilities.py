@@ -6,6 +6,8 @@ no metadata says so for every architecture.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
@@ -16,6 +18,23 @@ from engines.llama.weights import Context
 
 ROWS, ROWS_ON_DEVICE = 32, 64
 """Widest trees. A processor's cost grows with every row; a graphics card stays flat for longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a context can do.
+
+    Attributes:
+        context_length: most tokens the cache may hold.
+        max_rows: widest tree, the root included.
+        chains_only: no branching (exact mode, recurrent memory).
+        padded_rows: in exact mode the width of every decode; else 0.
+    """
+
+    context_length: int
+    max_rows: int
+    chains_only: bool
+    padded_rows: int = 0
 
 
 def widest_tree(on_device: bool) -> int:

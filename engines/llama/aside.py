@@ -15,7 +15,7 @@ from engines.llama import native
 from engines.llama.batch import Batch
 from engines.llama.branches import END
 from engines.llama.governor import WIDEST
-from engines.llama.views import Views
+from engines.llama.passes import Passes
 from engines.llama.weights import Context
 from engines.target import Floats
 
@@ -24,23 +24,15 @@ class Aside:
     """A text that stands in the context beside what its target holds.
 
     Args:
-        run: evaluates so many rows of a batch; llama.cpp's status.
         free: cells that the target leaves.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        views: Views,
-        run: Callable[[Batch, int], int],
-        free: Callable[[], int],
-    ) -> None:
+    def __init__(self, context: Context, passes: Passes, free: Callable[[], int]) -> None:
         # Wider passes would be a little faster, but teach the governor nothing.
         self.max_rows = min(context.rows, WIDEST)
         self._memory = context.memory
         self._sequence = context.rows  # those below serve the branches of trees
-        self._views = views
-        self._run = run
+        self._passes = passes
         self._free = free
         self._held = 0
         self._batch = Batch(self.max_rows)
@@ -71,12 +63,13 @@ class Aside:
         batch, rows = self._batch, len(tokens)
         batch.token[:rows] = tokens
         batch.position[:rows] = np.arange(start, start + rows)
-        status = self._run(batch, rows)
-        if status:
+        try:
+            states = self._passes.run(batch, rows).hidden
+        except ModelError:
             self.drop()
-            raise ModelError(f"llama.cpp could not evaluate {rows} tokens (status {status})")
+            raise
         self._held = start + rows
-        return self._views.first(rows).hidden
+        return states
 
     def drop(self) -> None:
         """Leave all cells to the target."""

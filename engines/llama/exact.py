@@ -15,9 +15,10 @@ from dataclasses import replace
 import numpy as np
 
 from datastores.errors import ModelError
+from engines.llama.abilities import Shape
 from engines.llama.governor import Governor
 from engines.llama.pace import Pace
-from engines.llama.target import LlamaTarget, Shape
+from engines.llama.target import LlamaTarget
 from engines.llama.weights import Context
 from engines.target import Floats
 from engines.tree import chain

@@ -13,14 +13,14 @@ from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
 from engines.chat import Message
-from engines.llama.abilities import usable_rows, widest_tree
+from engines.llama.abilities import Shape, usable_rows, widest_tree
 from engines.llama.exact import WIDTHS, exact_shape
 from engines.llama.governor import Governor
 from engines.llama.header import check_header
 from engines.llama.offload import open_fitting
 from engines.llama.pace import Pace
 from engines.llama.probe import probe_once
-from engines.llama.target import LlamaTarget, Shape
+from engines.llama.target import LlamaTarget
 from engines.llama.template import ChatTemplate
 from engines.llama.threads import default_threads
 from engines.llama.vocabulary import LlamaVocabulary

@@ -1,51 +1,36 @@
 """A llama.cpp context as a `Target`: prefill, verify, commit, rewind.
 
-Owns the KV cache and the record of what stands in it. Refuses to know text, chats, files or which
-drafts are worth verifying.
-
-The time between two calls of `llama_decode` is paid for every token: batches are allocated once,
-rows are views over llama.cpp's own buffers, and plain decoding sets one token and one position.
+Owns the record of what stands in the KV cache, and keeps the cache to it: cells behind the recorded
+tokens are there only from a pass until its commit. Refuses to know how a pass is run
+(`engines.llama.passes`), text, chats, files, and which drafts are worth verifying.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from time import perf_counter
-
-import numpy as np
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar, TypeVarTuple
 
 from datastores.errors import ContextOverflowError, ModelError
-from engines.llama import native
+from datastores.tokens import common_prefix
+from engines.llama.abilities import Shape
 from engines.llama.aside import Aside
-from engines.llama.batch import Batch
 from engines.llama.branches import Branches, lay_out
 from engines.llama.governor import Governor
 from engines.llama.pace import Pace
-from engines.llama.views import Views
-from engines.llama.weights import MICRO_BATCH, Context
+from engines.llama.passes import Passes
+from engines.llama.weights import Context
 from engines.target import Rows
 from engines.tree import DraftTree
 
-SHORT = 16
-"""Up to this many tokens, one pass with every row output beats one more pass for the last token."""
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a context can do; `engines.llama.abilities` finds out.
+class _Verified(NamedTuple):
+    """A tree that waits for its commit, and the sequences of each row; nothing for a chain."""
 
-    Attributes:
-        context_length: most tokens the cache may hold.
-        max_rows: widest tree, the root included.
-        chains_only: no branching (exact mode, recurrent memory).
-        padded_rows: in exact mode the width of every decode; else 0.
-    """
-
-    context_length: int
-    max_rows: int
-    chains_only: bool
-    padded_rows: int = 0
+    tree: DraftTree
+    carried: list[list[int]]
 
 
 class LlamaTarget:
@@ -59,10 +44,6 @@ class LlamaTarget:
     def __init__(
         self, context: Context, shape: Shape, pace: Pace, governor: Governor, fingerprint: str
     ) -> None:
-        self._context = context.handle
-        self._on_device = context.weights.on_device
-        self._pace = pace
-        self._governor = governor
         self.fingerprint = fingerprint
         self.vocabulary_size = context.weights.vocabulary_size
         self.width = context.weights.width
@@ -72,17 +53,11 @@ class LlamaTarget:
         self.padded_rows = shape.padded_rows
         self._tokens: list[int] = []
         self._settled = True
-        self._pending: DraftTree | None = None
-        self._carried: list[list[int]] | None = None
+        self._verified: _Verified | None = None
         self._tail: Rows | None = None
-        rows = max(shape.max_rows, shape.padded_rows, SHORT)
-        self._chain, self._tree = Batch(rows), Batch(rows, shape.max_rows)
-        self._reading = Batch(MICRO_BATCH)
-        self._reading.logits[:] = 0
-        self._ramp = np.arange(shape.context_length + MICRO_BATCH, dtype=np.int32)
+        self._passes = Passes(context, shape, pace, governor)
         self._branches = Branches(context.memory, shape.max_rows, shape.chains_only)
-        self._views = Views(self._context, self.vocabulary_size, self.width, context)
-        self.aside = Aside(context, self._views, self._pass, self._free) if context.spare else None
+        self.aside = Aside(context, self._passes, self._free) if context.spare else None
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -114,10 +89,13 @@ class LlamaTarget:
             )
         if self.aside is not None:
             self.aside.drop()
-        self.rewind(_common_prefix(self._tokens, tokens))
-        while len(tokens) - len(self._tokens) > (self.padded_rows or SHORT):
+        # The last token is always evaluated: the tail is its row.
+        self.rewind(min(common_prefix(self._tokens, tokens), len(tokens) - 1))
+        while len(tokens) - len(self._tokens) > self._passes.ending:
             start = len(self._tokens)
-            self._read(tokens[start : min(start + self._chunk, len(tokens) - 1)])
+            chunk = tokens[start : min(start + self._passes.chunk, len(tokens) - 1)]
+            self._evaluate(self._passes.read, chunk, start)
+            self._keep(chunk, len(chunk))
             yield len(self._tokens)
         self._tail = self._read_last(tokens[len(self._tokens) :])
         yield len(self._tokens)
@@ -134,26 +112,28 @@ class LlamaTarget:
         rows, start = len(tree.tokens), len(self._tokens)
         if start + rows > self.context_length or rows > self.max_rows:
             self._refuse(rows)
-        chain = rows == 1 or tree.is_chain()
-        if self.chains_only and not chain:
+        carried = [] if rows == 1 or tree.is_chain() else lay_out(tree.parents)
+        if not carried:
+            view = self._evaluate(self._passes.chain, tree.tokens, start)
+        elif self.chains_only:
             raise ValueError("this model verifies chains only")
-        self._pending, self._settled = tree, False
-        if chain:
-            return self._run(self._chain, tree.tokens, start)
-        return self._verify_branches(tree, start)
+        else:
+            view = self._evaluate(self._branch, tree, carried)
+        self._verified = _Verified(tree, carried)
+        return view
 
     def commit(self, path: Sequence[int]) -> None:
         """Keep the verified rows that stand on `path` (root first), drop the rest."""
-        tree, start = self._pending, len(self._tokens)
-        if tree is None:
+        if self._verified is None:
             raise RuntimeError("commit without a verified tree")
-        if self._carried is not None:
-            self._branches.keep_path(start, path, self._carried)
-        elif len(path) < len(tree.tokens) or self.padded_rows:
-            self._branches.keep_chain(start + len(path))
-        self._tokens.extend([tree.tokens[row] for row in path])
-        self._pending = self._carried = None
-        self._settled = True
+        tree, carried = self._verified
+        self._verified = None
+        tokens = [tree.tokens[row] for row in path]
+        if carried:
+            self._branches.keep_path(len(self._tokens), path, carried)
+            self._record(tokens)
+        else:
+            self._keep(tokens, len(tree))
 
     def rewind(self, length: int) -> None:
         """Cut the cache to its first `length` tokens; to none where its memory keeps no past."""
@@ -163,11 +143,40 @@ class LlamaTarget:
         self._drop_after(length)
 
     def _free(self) -> int:
+        """Cells left beside the recorded tokens."""
         return self.context_length - len(self._tokens)
 
-    @property
-    def _chunk(self) -> int:
-        return self.padded_rows or self._pace.rows
+    def _read_last(self, tokens: Sequence[int]) -> Rows:
+        """Append the last few `tokens`, with outputs, and return the last one's row."""
+        rows = self._evaluate(self._passes.chain, tokens, len(self._tokens))
+        self._keep(tokens, len(tokens))
+        return Rows(rows.logits[-1:], rows.hidden[-1:])
+
+    def _branch(self, tree: DraftTree, carried: list[list[int]]) -> Rows:
+        """Evaluate a tree that is no chain behind the recorded tokens."""
+        start = len(self._tokens)
+        self._branches.grow(len(carried[0]), start)
+        return self._passes.tree(tree, start, carried)
+
+    def _evaluate(self, run: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
+        """One forward pass. On failure the cache holds what it held before."""
+        self._settled = False
+        try:
+            return run(*arguments)
+        except ModelError:
+            self._drop_after(len(self._tokens))
+            raise
+
+    def _keep(self, tokens: Sequence[int], rows: int) -> None:
+        """Record `tokens`, the first of a chain of `rows` that was evaluated, and drop the rest."""
+        if self._passes.width(rows) > len(tokens):
+            self._branches.keep_chain(len(self._tokens) + len(tokens))
+        self._record(tokens)
+
+    def _record(self, tokens: Sequence[int]) -> None:
+        """Behind the recorded tokens stand `tokens`, and nothing else."""
+        self._tokens.extend(tokens)
+        self._settled = True
 
     def _drop_after(self, length: int) -> None:
         """Empty the cache from position `length` on, or wholly where its memory keeps no past."""
@@ -175,7 +184,7 @@ class LlamaTarget:
             length = 0
             self._branches.cut(0)
         del self._tokens[length:]
-        self._pending = self._carried = None
+        self._verified = None
         self._settled = True
 
     def _settle(self) -> None:
@@ -192,86 +201,3 @@ class LlamaTarget:
             f"the context of {self.context_length} tokens is full: start a new chat or raise the"
             " context length"
         )
-
-    def _verify_branches(self, tree: DraftTree, start: int) -> Rows:
-        batch, rows = self._tree, len(tree.tokens)
-        self._carried = carried = lay_out(tree.parents)
-        self._branches.grow(len(carried[0]), start)
-        batch.token[:rows] = tree.tokens
-        batch.position[:rows] = tree.depths()
-        batch.position[:rows] += start
-        for row, sequences in enumerate(carried):
-            batch.place(row, sequences)
-        self._decode(batch, rows)
-        return self._views.first(rows)
-
-    def _run(self, batch: Batch, tokens: Sequence[int], start: int) -> Rows:
-        """Decode a chain from position `start` and return its rows."""
-        rows = len(tokens)
-        width = self.padded_rows or rows
-        if width == 1:
-            batch.token[0] = tokens[0]
-            batch.position[0] = start
-        else:
-            batch.token[:rows] = tokens
-            batch.position[:width] = self._ramp[start : start + width]
-        self._decode(batch, width)
-        return self._views.first(rows)
-
-    def _read(self, tokens: Sequence[int]) -> None:
-        """Append `tokens` to the cache, without outputs."""
-        batch, rows, start = self._reading, len(tokens), len(self._tokens)
-        width = self.padded_rows or rows
-        batch.token[:rows] = tokens
-        batch.position[:width] = self._ramp[start : start + width]
-        began = perf_counter()
-        try:
-            native.set_embeddings(self._context, False)
-            self._decode(batch, width)
-        finally:
-            native.set_embeddings(self._context, True)
-        self._pace.observe(rows, perf_counter() - began)
-        self._append(tokens, start, width)
-
-    def _read_last(self, tokens: Sequence[int]) -> Rows:
-        """Append the last few `tokens`, with outputs, and return the last one's row."""
-        start, rows = len(self._tokens), len(tokens)
-        view = self._run(self._chain, tokens, start)
-        self._append(tokens, start, self.padded_rows or rows)
-        return Rows(view.logits[-1:], view.hidden[-1:])
-
-    def _append(self, tokens: Sequence[int], start: int, width: int) -> None:
-        if width > len(tokens):
-            self._branches.keep_chain(start + len(tokens))
-        self._tokens.extend(tokens)
-        self._settled = True
-
-    def _decode(self, batch: Batch, rows: int) -> None:
-        """One forward pass. On failure the cache holds what it held before."""
-        self._settled = False
-        status = self._pass(batch, rows)
-        if status:
-            self._drop_after(len(self._tokens))
-            raise ModelError(f"llama.cpp could not evaluate {rows} tokens (status {status})")
-
-    def _pass(self, batch: Batch, rows: int) -> int:
-        """Have llama.cpp evaluate `batch` with the governor's threads; its status, 0 if all is
-        well."""
-        batch.struct.n_tokens = rows
-        threads, began = self._governor.threads, perf_counter()
-        status: int = native.decode(self._context, batch.struct)
-        if self._governor.observe(rows, perf_counter() - began) != threads:
-            threads = self._governor.threads
-            native.set_threads(self._context, threads, threads)
-        if self._on_device and not status:
-            native.synchronize(self._context)
-        return status
-
-
-def _common_prefix(cached: Sequence[int], wanted: Sequence[int]) -> int:
-    """Length of the shared prefix, short of `wanted`'s last token, which is always evaluated."""
-    limit = min(len(cached), len(wanted) - 1)
-    for index in range(limit):
-        if cached[index] != wanted[index]:
-            return index
-    return limit

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from datastores.errors import ContextOverflowError, ModelError
 from engines.llama import native
 from engines.llama.model import LlamaModel
+from engines.llama.passes import Passes
 from engines.llama.target import LlamaTarget
 from engines.target import Floats
 from engines.tree import DraftTree, chain, root_only
@@ -127,8 +128,10 @@ def test_only_what_follows_the_common_prefix_is_evaluated(target: LlamaTarget) -
     assert list(target.prefill(changed)) == [len(changed)]
 
 
-def test_interrupted_prefill_leaves_a_valid_shorter_cache(target: LlamaTarget) -> None:
-    target._pace.rows = 16
+def test_interrupted_prefill_leaves_a_valid_shorter_cache(
+    target: LlamaTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Passes, "chunk", 16)
     reading = target.prefill(PROMPT)
     assert next(reading) == 16
     del reading
