@@ -22,7 +22,7 @@ import numpy as np
 
 from engines.budget import Budget
 from engines.drafters.protocol import Context, Drafter
-from engines.logits import best_rows, leaders
+from engines.logits import best, leaders
 from engines.sampler import Draw
 from engines.step import (
     FINISH_CONTEXT,
@@ -147,11 +147,8 @@ def _keep(rows: Rows, path: Sequence[int], keep: int, last: int) -> Kept:
     """
     hidden = rows.hidden[path, :]
     if keep:
-        # Rows that follow one another are read in place: copies of vocabularies are spared.
-        straight = path[-1] == len(path) - 1
-        logits = rows.logits[: len(path)] if straight else rows.logits[path, :]
-        top, values = best_rows(logits, max(keep, last))
-        return hidden, top.tolist(), values
+        top = np.array([best(rows.logits[row], max(keep, last)) for row in path])
+        return hidden, top.tolist(), rows.logits[np.array(path)[:, None], top]
     if last:
         leading, values = leaders(rows.logits[path[-1]], last, FAINT)
         return hidden, [leading.tolist()], values[None]

@@ -25,6 +25,8 @@ Draw = Callable[[Floats, int, Sequence[int]], int]
 Score = Callable[[Floats, int], tuple[Indices, NDArray[np.float64]]]
 """(row of logits, position) → the tokens that may be drawn and what is compared to draw one."""
 
+HEAD = 128
+"""Tokens that are sorted at first where top-k does not say how many."""
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
 
@@ -54,8 +56,8 @@ class Sampling:
 
 def make_sampler(sampling: Sampling) -> Draw:
     """The draw for these settings."""
-    if sampling.temperature <= 0 and sampling.repeat_penalty == 1.0:
-        return lambda row, position, context: int(row.argmax())
+    if sampling.temperature <= 0:
+        return lambda row, position, context: int(penalise(row, context, sampling).argmax())
     scores = make_scores(sampling)
 
     def draw(row: Floats, position: int, context: Sequence[int]) -> int:
@@ -123,20 +125,34 @@ def _mix(word: int) -> int:
 
 def candidates(row: Floats, sampling: Sampling) -> Indices:
     """Token ids of `row` [V] that survive top-k, top-p and min-p, in that order."""
-    truncated = sampling.top_p < 1.0 or sampling.min_p > 0.0
-    if sampling.top_k:
-        tokens = best(row, sampling.top_k)
-    elif truncated:
-        tokens = np.argsort(-row, kind="stable")
-    else:
+    if not sampling.top_k and sampling.top_p >= 1.0 and sampling.min_p <= 0.0:
         return np.arange(row.shape[0])
-    if not truncated:
-        return tokens
-    weights = np.exp(row[tokens] - row[tokens[0]], dtype=np.float64)
-    keep = weights.shape[0]
+    total = _mass(row) if not sampling.top_k and sampling.top_p < 1.0 else 0.0
+    count = sampling.top_k or HEAD
+    while True:
+        tokens = best(row, count)
+        weights = np.exp(row[tokens] - row[tokens[0]], dtype=np.float64)
+        keep = _surviving(weights, total, sampling)
+        # Without top-k more may survive than were looked at.
+        if sampling.top_k or keep < len(tokens) or len(tokens) == row.shape[0]:
+            return tokens[:keep]
+        count *= 4
+
+
+def _surviving(weights: NDArray[np.float64], total: float, sampling: Sampling) -> int:
+    """How many of the falling `weights`, of which there are `total` in all, top-p and min-p keep.
+
+    A `total` of 0 stands for the sum of the weights.
+    """
+    keep = len(weights)
     if sampling.top_p < 1.0:
         mass = np.cumsum(weights)
-        keep = int(np.searchsorted(mass, sampling.top_p * mass[-1])) + 1
+        keep = int(np.searchsorted(mass, sampling.top_p * (total or mass[-1]))) + 1
     if sampling.min_p > 0.0:
         keep = min(keep, int(np.searchsorted(-weights, -sampling.min_p, side="right")))
-    return tokens[: max(keep, 1)]
+    return min(max(keep, 1), len(weights))
+
+
+def _mass(row: Floats) -> float:
+    """Sum of the weights of all tokens, the likeliest one's being 1."""
+    return float(np.exp(row - row.max(), dtype=np.float64).sum())

@@ -30,11 +30,17 @@ def test_best_equals_a_full_sort(size: int, count: int, seed: int) -> None:
     assert best(values, count).tolist() == expected.tolist()
 
 
-@given(arrays(np.float32, 4096, elements=st.sampled_from([0.0, 1.0, 2.0])))
-def test_best_survives_ties(values: Floats) -> None:
-    chosen = best(values, 8)
-    assert len(set(chosen.tolist())) == 8
-    assert sorted(values[chosen]) == sorted(np.sort(values)[-8:])
+@given(
+    st.integers(1, 300).flatmap(
+        lambda size: arrays(
+            np.float32, size, elements=st.sampled_from([0.0, -1.0, 2.0, -np.inf, np.inf, np.nan])
+        )
+    ),
+    st.integers(1, 50),
+)
+def test_best_of_equals_are_the_first_and_no_number_is_the_last(values: Floats, count: int) -> None:
+    expected = np.argsort(-values, kind="stable")[:count]
+    assert best(values, count).tolist() == expected.tolist()
 
 
 @given(
@@ -103,6 +109,31 @@ def test_truncation_keeps_what_llama_cpp_would() -> None:
     # top-p counts over what top-k left: 0.5 / 0.75 is short of 0.8, so both stay.
     assert candidates(logits, Sampling(top_k=2, top_p=0.8, min_p=0.0)).tolist() == [0, 1]
     assert candidates(logits, Sampling(top_k=1, top_p=0.1, min_p=0.9)).tolist() == [0]
+
+
+@given(
+    st.sampled_from([3, 127, 600, 4096]),
+    st.integers(0, 1000),
+    st.sampled_from([0.1, 1.0, 4.0]),
+    st.sampled_from([0, 0, 1, 40, 5000]),
+    st.sampled_from([0.0, 0.3, 0.9, 0.999, 1.0]),
+    st.sampled_from([0.0, 1e-4, 0.05, 1.0]),
+)
+def test_truncation_is_that_of_the_whole_distribution(
+    size: int, seed: int, spread: float, top_k: int, top_p: float, min_p: float
+) -> None:
+    logits = row(size, seed) * np.float32(spread)
+    order = np.argsort(-logits, kind="stable")[: top_k or size]
+    weights = np.exp(logits[order] - logits.max(), dtype=np.float64)
+    before = np.cumsum(weights) - weights
+    inside = weights >= min_p
+    if top_p < 1.0:
+        inside &= before < top_p * weights.sum() * (1 - 1e-9)
+    kept = candidates(logits, Sampling(1.0, top_k=top_k, top_p=top_p, min_p=min_p))
+    if top_k or top_p < 1.0 or min_p > 0.0:
+        assert kept.tolist() == order[: max(int(inside.sum()), 1)].tolist()
+    else:
+        assert kept.tolist() == list(range(size))
 
 
 def test_the_penalty_speaks_against_recent_tokens_only() -> None:
