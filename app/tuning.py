@@ -12,3 +12,8 @@ class Tuning:
 
     system: str = ""
     sampling: Mapping[str, object] = field(default_factory=dict)
+
+    def told(self) -> str:
+        """What is set, in few words; empty where nothing is."""
+        drawn = [f"{name.replace('_', ' ')} {value}" for name, value in self.sampling.items()]
+        return ", ".join([*drawn, *["system prompt"] * bool(self.system)])

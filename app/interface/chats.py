@@ -20,7 +20,7 @@ from textual.strip import Strip
 
 from app.interface.colours import colour_of
 from app.interface.messages import ChatChosen, ChatKept, ChatsLeft
-from app.interface.topbar import NEW_CHAT
+from app.interface.topbar import NEW_CHAT, TUNED
 from app.sanitise import one_line
 from datastores.records import Chat
 
@@ -132,7 +132,8 @@ class Chats(ScrollView, can_focus=True):
         dim = colour_of(self, "chats--dim")
         line = Text(no_wrap=True)
         line.append(" ▌" if is_open else "  ", style=colour_of(self, "chats--accent"))
-        marks = PINNED * chat.pinned + PRIVATE * chat.private
+        tuned = bool(chat.system or chat.sampling)
+        marks = PINNED * chat.pinned + PRIVATE * chat.private + TUNED * tuned
         line.append(f"{marks} " if marks else "", style=dim)
         line.append(one_line(chat.title) or NEW_CHAT, style=Style(bold=is_open))
         line.truncate(max(8, width - len(when) - 1), overflow="ellipsis")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from textual.binding import Binding
 
 from app.interface.keynames import UNBOUND
+from app.interface.topbar import TUNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ COMMANDS = (
     Command("chat.delete", "Delete this chat", "Delete it from every store"),
     Command(
         "chat.settings",
-        "Settings of this chat",
+        f"Settings of this chat ({TUNED})",
         "Its system prompt and how its answers are drawn; presets",
         "ctrl+s",
     ),

@@ -18,13 +18,14 @@ from app.interface.panel import Panel
 from app.interface.prompt import Prompt
 from app.interface.talk import Talk
 from app.interface.thread import Thread, asked, entries, greeting, read
-from app.interface.topbar import TopBar
+from app.interface.topbar import NEW_CHAT, NEW_PRIVATE_CHAT, TopBar
 from app.interface.transcript import Transcript
 from app.interface.writing import types
 from app.sanitise import one_line
 from app.tuning import Tuning
 from datastores.errors import SpecchatError
 from datastores.history import History
+from datastores.records import Chat
 
 
 class Reading(Vertical):
@@ -103,6 +104,12 @@ class Reading(Vertical):
             event.stop()
             self.prompt.focus()
             self.prompt.insert(typed)
+
+    def entitle(self, stored: Chat | None) -> None:
+        """Say above the transcript which chat this is; None: one that holds nothing yet."""
+        tuning = Tuning(stored.system, stored.sampling) if stored else self.tuning
+        empty = NEW_PRIVATE_CHAT if self.private else NEW_CHAT
+        self.bar.chat, self.bar.tuned = stored.title if stored else empty, tuning.told()
 
     def complain(self, problem: SpecchatError | str) -> None:
         """Say what went wrong, in one line."""

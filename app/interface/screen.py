@@ -28,7 +28,6 @@ from app.interface.models_switch import Models
 from app.interface.panel import Panel
 from app.interface.talk import OpenModel
 from app.interface.texts import Texts
-from app.interface.topbar import NEW_CHAT, NEW_PRIVATE_CHAT
 from app.interface.tuner import Tuner
 from app.locations import Locations
 from datastores.errors import SpecchatError
@@ -102,9 +101,7 @@ class ChatScreen(Screen[None]):
             return
         opened = self.conversation.chat
         self.chats.show(chats, opened)
-        titles = [chat.title for chat in chats if chat.id == opened]
-        empty = NEW_PRIVATE_CHAT if self.conversation.private else NEW_CHAT
-        self.conversation.bar.chat = titles[0] if titles else empty
+        self.conversation.entitle(next((chat for chat in chats if chat.id == opened), None))
 
     @on(ChatChosen)
     def _chosen(self, event: ChatChosen) -> None:

@@ -14,6 +14,8 @@ from app.sanitise import one_line
 
 NEW_CHAT = "New chat"
 NEW_PRIVATE_CHAT = "New private chat"
+TUNED = "±"
+"""Mark of a chat that has settings of its own."""
 
 
 class TopBar(Static):
@@ -27,6 +29,9 @@ class TopBar(Static):
 
     chat: reactive[str] = reactive(NEW_CHAT)
     """Title of the chat."""
+
+    tuned: reactive[str] = reactive("")
+    """What is set for this chat alone; empty where nothing is."""
 
     model: reactive[str] = reactive("")
     """Name of the model; empty while there is none."""
@@ -55,7 +60,17 @@ class TopBar(Static):
             Text(one_line(text, 40), style=style) for text, style in said if text
         )
         width = self.content_size.width
-        left = Text.assemble((one_line(self.chat) or NEW_CHAT, Style(bold=True)))
-        left.truncate(max(8, width - right.cell_len - 2), overflow="ellipsis")
+        left = self._left(max(8, width - right.cell_len - 2), dim)
         left.pad_right(max(0, width - left.cell_len - right.cell_len))
         return left + right
+
+    def _left(self, width: int, dim: Style) -> Text:
+        """The title and what is set for this chat, or where that is too long its mark alone."""
+        title = Text(one_line(self.chat) or NEW_CHAT, style=Style(bold=True))
+        own = Text()
+        if self.tuned:
+            own = Text(f"  {TUNED} {one_line(self.tuned)}", style=dim)
+            if title.cell_len + own.cell_len > width:
+                own = Text(f" {TUNED}", style=dim)
+        title.truncate(width - own.cell_len, overflow="ellipsis")
+        return Text.assemble(title, own)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from app.config import load_config
 from app.interface.conversation import Conversation
 from app.interface.form import Form
+from app.interface.messages import ChatsChanged
 from app.locations import Locations
 from app.sampling import NEW_SEED
 from app.tuning import Tuning
@@ -66,5 +67,6 @@ class Tuner:
             self._conversation.complain(error)
             self._show(chat, tuning)
         else:
+            self._conversation.post_message(ChatsChanged())
             told = "kept: the next answer follows them"
             self._conversation.notify(told, markup=False, timeout=3)
