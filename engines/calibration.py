@@ -6,8 +6,8 @@ drafts, so every proposal, verified or not, is scored against the text that came
 emitted tokens are labelled, since q is conditional on that. P of whole paths is
 `engines.following`'s.
 
-Owns the proposals that still wait for their labels, and the labels that wait to be learnt from.
-Knows no costs.
+Owns the proposals that still wait for their labels, and what labels say until there are enough to
+learn from. Knows no costs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp
-
-import numpy as np
 
 from engines.adagrad import AdaGrad
 from engines.following import Following
@@ -75,16 +73,15 @@ class Calibration:
         self._learner = AdaGrad(_prior(), rate=RATE, confidence=1.0, forget=FORGET, least=LEAST)
         self._following = Following()
         self._waiting: list[Waiting] = []
-        self._features: list[list[float]] = []
-        self._labels: list[float] = []
+        self._gradient = [0.0] * FEATURES
+        self._labels = 0
         self._hindsight = 0.0
         self._credited: dict[int, float] = {}
 
     def estimate(self, merged: Merged) -> list[float]:
         """Fill in the tree's probabilities (siblings sum to at most 1); returns P of each path."""
         tree = merged.tree
-        scores = merged.scores(self._learner.weights)
-        chances = [1.0 / (1.0 + exp(min(-score, FAR))) for score in scores]
+        chances = [_chance(score) for score in merged.scores(self._learner.weights)]
         sums = [0.0] * len(tree)
         for parent, chance in zip(tree.parents[1:], chances[1:], strict=True):
             sums[parent] += chance
@@ -108,8 +105,9 @@ class Calibration:
             else:
                 self._count(proposal)
         self._waiting = waiting
-        if len(self._labels) >= BATCH:
-            self._update()
+        if self._labels >= BATCH:
+            self._learner.step(self._gradient)
+            self._gradient, self._labels = [0.0] * FEATURES, 0
 
     def forget_waiting(self) -> None:
         """The answer ended or another begins: what still waits for its label never gets one."""
@@ -130,13 +128,22 @@ class Calibration:
             children = proposal.children[proposal.row]
             if not children:
                 return False
-            self._features += map(proposal.merged.features, children.values())
-            self._labels += [1.0 if key == token else 0.0 for key in children]
+            for key, row in children.items():
+                self._label(proposal.merged, row, key == token)
             proposal.row = children.get(token, 0)
             if not proposal.row:
                 return False
             proposal.walked.append(proposal.row)
         return bool(proposal.children[proposal.row])
+
+    def _label(self, merged: Merged, row: int, came: bool) -> None:
+        """Add what a row's label says to the gradient of the log loss at the present weights."""
+        weights, gradient = self._learner.weights, self._gradient
+        columns = merged.features(row)
+        wrong = _chance(sum([weights[column] * value for column, value in columns])) - came
+        for column, value in columns:
+            gradient[column] += wrong * value
+        self._labels += 1
 
     def _count(self, proposal: Waiting) -> None:
         """What a proposal promised, what came of it, and who is to be thanked."""
@@ -148,13 +155,6 @@ class Calibration:
         for row in proposal.walked:
             bit = credited(tree.sources[row])
             self._credited[bit] = self._credited.get(bit, 0.0) + 1
-
-    def _update(self) -> None:
-        """A step down the gradient of the log loss of the labels that came."""
-        features = np.array(self._features)
-        chances = 1.0 / (1.0 + np.exp(-(features @ np.array(self._learner.weights))))
-        self._learner.step(((chances - self._labels) @ features).tolist())
-        self._features, self._labels = [], []
 
     def state(self) -> dict[str, list[float]]:
         """What was learnt, as plain JSON values."""
@@ -172,6 +172,11 @@ class Calibration:
         self._following.restore(
             {name[own:]: kept for name, kept in state.items() if name.startswith(FOLLOWING)}
         )
+
+
+def _chance(score: float) -> float:
+    """The probability whose log odds are `score`."""
+    return 1.0 / (1.0 + exp(min(-score, FAR)))
 
 
 def _prior() -> list[float]:

@@ -54,17 +54,16 @@ class Merged:
     said: list[list[Word]]
     spoke: list[int]
 
-    def features(self, row: int) -> list[float]:
-        """The columns of a row, [FEATURES]."""
-        columns = [0.0] * FEATURES
-        depth, parent = self.depths[row], self.tree.parents[row]
-        columns[:3] = 1.0, depth * DEEP, self.heat
-        if 1 <= depth <= len(FIRST):
-            columns[FIRST[depth - 1]] = 1.0
-        for base in BASE.values():
-            columns[base + 3] = float(row > 0 and self.spoke[parent] >> base & 1)
+    def features(self, row: int) -> list[tuple[int, float]]:
+        """The columns that are not 0 of a row beside the root, and what they are."""
+        depth, spoke = self.depths[row], self.spoke[self.tree.parents[row]]
+        columns = [(0, 1.0), (1, depth * DEEP), (2, self.heat)]
+        if depth <= len(FIRST):
+            columns.append((FIRST[depth - 1], 1.0))
         for base, odds, evidence in self.said[row]:
-            columns[base : base + 4] = 1.0, odds, evidence, 0.0
+            columns += ((base, 1.0), (base + 1, odds), (base + 2, evidence))
+            spoke ^= 1 << base
+        columns += [(base + 3, 1.0) for base in BASE.values() if spoke >> base & 1]
         return columns
 
     def scores(self, weights: Sequence[float]) -> list[float]:

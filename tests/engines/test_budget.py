@@ -52,17 +52,17 @@ def paths(tree: DraftTree) -> dict[tuple[int, ...], int]:
 @given(trees(PROMPT), trees(RECYCLE))
 def test_a_merged_tree_is_the_union_of_its_parts(one: DraftTree, other: DraftTree) -> None:
     proposals = [Proposal("prompt", one, 0.0), Proposal("recycle", other, 0.0)]
-    merged = merge(0, proposals, 0.0)
+    merged = merge(0, proposals, 0.7)
     union = dict(paths(one))
     for path, sources in paths(other).items():
         union[path] = union.get(path, 0) | sources
     assert paths(merged.tree) == union
-    features = [merged.features(row) for row in range(1, len(merged.tree))]
-    assert sum(row[BASE["prompt"]] for row in features) == one.drafted
-    assert sum(row[BASE["recycle"]] for row in features) == other.drafted
-    weights = np.random.default_rng(one.drafted).normal(size=FEATURES)
-    expected = [0.0, *(np.array(row) @ weights for row in features)]
-    assert merged.scores(weights.tolist()) == pytest.approx(expected)
+    features = [dict(merged.features(row)) for row in range(1, len(merged.tree))]
+    assert sum(row.get(BASE["prompt"], 0.0) for row in features) == one.drafted
+    assert sum(row.get(BASE["recycle"], 0.0) for row in features) == other.drafted
+    weights = np.random.default_rng(one.drafted).normal(size=FEATURES).tolist()
+    expected = [0.0, *(sum(weights[i] * value for i, value in row.items()) for row in features)]
+    assert merged.scores(weights) == pytest.approx(expected)
 
 
 @given(trees(PROMPT), trees(RECYCLE), st.integers(0, 24))
