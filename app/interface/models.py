@@ -1,7 +1,8 @@
 """Choosing the model that answers, from all that are on this machine, and fetching another.
 
-Owns the box and the list. What is found is `app.models`' business, putting a model in the other's
-place `models_switch.py`'s. Looking through the machine's files happens beside the screen.
+Owns the box, and what Enter does. What is found is `app.models`' business, how it is listed
+`models_list.py`'s, putting a model in the other's place `models_switch.py`'s. Looking through the
+machine's files happens beside the screen.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from pathlib import Path
 from time import monotonic
 from typing import ClassVar
 
-from rich.text import Text
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -19,10 +19,10 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 
-from app.interface.colours import ink_of, inks
 from app.interface.keys import keys_of
 from app.interface.models_fetch import Fetching
-from app.interface.models_rows import Row, Wanted, drawn, place_of, rows, verb
+from app.interface.models_list import ModelList
+from app.interface.models_rows import Row, Wanted, rows
 from app.interface.writing import Line
 from app.locations import Locations
 from app.models.catalogue import Catalogue, Listed, catalogue
@@ -46,8 +46,6 @@ NOTHING = "Nothing here is called so. ORG/REPO fetches a model from Hugging Face
 class Picker(ModalScreen[FoundModel | None]):
     """A box to type into, and the models there are; closes with the one to open, or None."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = inks("picker")
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f5", "dismiss", "Close", id="picker.close"),
         Binding("up", "list('cursor_up')", "Up", id="picker.up"),
@@ -62,13 +60,10 @@ class Picker(ModalScreen[FoundModel | None]):
         self._in_use = in_use
         self._fetching = fetching
         self._found: Catalogue | None = None
-        self._rows: list[Row] = []
         self._due = False
 
     def compose(self) -> ComposeResult:
-        listed = OptionList(markup=False)
-        listed.can_focus = False
-        frame = Vertical(Line(placeholder=BOX), listed, Static(markup=False))
+        frame = Vertical(Line(placeholder=BOX), ModelList(), Static(markup=False))
         frame.border_title = "Models"
         yield frame
 
@@ -81,9 +76,9 @@ class Picker(ModalScreen[FoundModel | None]):
         self._fetching.changed = None
 
     @property
-    def listed(self) -> OptionList:
+    def listed(self) -> ModelList:
         """The list."""
-        return self.query_one(OptionList)
+        return self.query_one(ModelList)
 
     @work(exclusive=True)
     async def _look(self) -> None:
@@ -93,7 +88,7 @@ class Picker(ModalScreen[FoundModel | None]):
             steps = catalogue(self._locations, self._in_use)
             while found := await asyncio.to_thread(next, steps, None):
                 if found.whole or (self._looking and monotonic() - listed >= REDRAWN):
-                    chosen = self._chosen if self._found is not None else None
+                    chosen = self.listed.chosen if self._found is not None else None
                     self._found, listed = found, monotonic()
                     self._list(chosen)
         except SpecchatError as error:
@@ -109,26 +104,18 @@ class Picker(ModalScreen[FoundModel | None]):
         self._list(None)
 
     def on_resize(self, event: events.Resize) -> None:
-        self.call_after_refresh(lambda: self._list(self._chosen))
-
-    @property
-    def _chosen(self) -> Row | None:
-        """The row that Enter is about."""
-        chosen = self.listed.highlighted
-        return self._rows[chosen] if chosen is not None else None
+        self.call_after_refresh(self.listed.fit)
 
     def _list(self, chosen: Row | None) -> None:
         """List what fits what is typed; Enter is still about `chosen`, if it is listed."""
         typed = self.query_one(Input).value
-        self._rows = rows(self._found, self._fetching.fetch, typed)
-        self.listed.clear_options()
-        self.listed.add_options([self._drawn(row) for row in self._rows])
-        self.listed.highlighted = place_of(chosen, self._rows)
+        room = self._found.room if self._found is not None else 0
+        self.listed.put(rows(self._found, self._fetching.fetch, typed), room, chosen)
         self._tell(typed)
 
     def _tell(self, typed: str) -> None:
         """Say below the list what is not in it."""
-        others = [row for row in self._rows if not (isinstance(row, Listed) and row.in_use)]
+        others = [row for row in self.listed.rows if not (isinstance(row, Listed) and row.in_use)]
         note = ""
         if self._looking:
             note = LOOKING
@@ -141,19 +128,18 @@ class Picker(ModalScreen[FoundModel | None]):
 
     @on(OptionList.OptionHighlighted)
     def _show_keys(self) -> None:
-        does = verb(self._chosen, self._room) if self._chosen is not None else ""
-        enter = f" · Enter {does}" if does else ""
+        enter = f" · Enter {self.listed.deed}" if self.listed.deed else ""
         keys = f"{{picker.up}} {{picker.down}} choose{enter} · {{picker.close}} closes"
         self.query_one(Vertical).border_subtitle = keys_of(self).fill(keys)
 
     @on(Input.Submitted)
     def _enter(self) -> None:
-        if self._chosen is not None:
-            self._act(self._chosen)
+        if self.listed.chosen is not None:
+            self._act(self.listed.chosen)
 
     @on(OptionList.OptionSelected)
     def _clicked(self, event: OptionList.OptionSelected) -> None:
-        self._act(self._rows[event.option_index])
+        self._act(self.listed.rows[event.option_index])
 
     def _act(self, row: Row) -> None:
         """Do what Enter does on `row`."""
@@ -179,20 +165,10 @@ class Picker(ModalScreen[FoundModel | None]):
         fetch = self._fetching.fetch
         if fetch is not None and fetch.path is not None:
             self._look()
-        elif fetch is not None and self._rows and self._rows[0] is fetch:
-            self.listed.replace_option_prompt_at_index(0, self._drawn(fetch))
+        elif fetch is not None and self.listed.redraw(fetch):
             self._show_keys()
         else:
-            self._list(self._chosen)
-
-    def _drawn(self, row: Row) -> Text:
-        width = max(self.listed.scrollable_content_region.width - 2, 20)
-        return drawn(row, self._room, width, ink_of(self, "picker"))
-
-    @property
-    def _room(self) -> int:
-        """Bytes of memory there are for another model."""
-        return self._found.room if self._found is not None else 0
+            self._list(self.listed.chosen)
 
     async def action_list(self, action: str) -> None:
         await self.listed.run_action(action)

@@ -170,7 +170,7 @@ async def test_enter_does_not_stop_a_download_by_mistake(
     async with made.app.run_test() as pilot:
         await open_picker(pilot, made)
         assert lines(made)[0] == f"{WANTED} fetching at 41%"
-        assert picker(made)._chosen == HELPER
+        assert picker(made).listed.chosen == HELPER
 
 
 def opened(made: Stage, typed: str = "") -> Callable[[Pilot[None]], object]:

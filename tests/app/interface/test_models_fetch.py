@@ -31,8 +31,8 @@ async def test_a_model_is_fetched_stopped_at_40_percent_gone_on_with_and_opened(
         hub.go_on.set()
         await pilot.press("enter")
         await until(pilot, lambda: lines(made)[0] == "embedded open")
-        await until(pilot, lambda: picker(made)._chosen != picker(made)._rows[0])
-        assert picker(made)._chosen is not None
+        await until(pilot, lambda: picker(made).listed.chosen != picker(made).listed.rows[0])
+        assert picker(made).listed.chosen is not None
     fetch = fetching(made).fetch
     assert fetch is not None
     assert fetch.path is not None

@@ -137,7 +137,7 @@ async def test_where_neither_can_be_opened_both_reasons_are_said_and_f5_goes_on(
         await pilot.press("f5")
         await until(pilot, lambda: isinstance(made.app.screen, Picker))
         await type_name(pilot, made, "other")
-        await until(pilot, lambda: made.app.screen._chosen is not None)  # type: ignore[attr-defined]
+        await until(pilot, lambda: made.app.screen.listed.chosen is not None)  # type: ignore[attr-defined]
         await pilot.press("enter")
         await until(pilot, lambda: made.conversation.bar.model == other.stem)
         assert not made.conversation.bar.failed
