@@ -84,7 +84,8 @@ class Passes:
         batch.position[:rows] += start
         for row, sequences in enumerate(carried):
             batch.place(row, sequences)
-        return self.run(batch, rows)
+        self._decode(batch, rows)
+        return self._views.first(rows)
 
     def read(self, tokens: Sequence[int], start: int) -> None:
         """Evaluate a chain from position `start` on, without outputs."""

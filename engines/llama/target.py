@@ -8,7 +8,7 @@ tokens are there only from a pass until its commit. Refuses to know how a pass i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar, TypeVarTuple
+from typing import TypeVar, TypeVarTuple
 
 from datastores.errors import ContextOverflowError, ModelError
 from datastores.tokens import common_prefix
@@ -24,13 +24,6 @@ from engines.tree import DraftTree
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
-
-
-class _Verified(NamedTuple):
-    """A tree that waits for its commit, and the sequences of each row; nothing for a chain."""
-
-    tree: DraftTree
-    carried: list[list[int]]
 
 
 class LlamaTarget:
@@ -53,7 +46,8 @@ class LlamaTarget:
         self.padded_rows = shape.padded_rows
         self._tokens: list[int] = []
         self._settled = True
-        self._verified: _Verified | None = None
+        self._verified: DraftTree | None = None
+        self._carried: list[list[int]] = []
         self._tail: Rows | None = None
         self._passes = Passes(context, shape, pace, governor)
         self._branches = Branches(context.memory, shape.max_rows, shape.chains_only)
@@ -95,7 +89,7 @@ class LlamaTarget:
             start = len(self._tokens)
             chunk = tokens[start : min(start + self._passes.chunk, len(tokens) - 1)]
             self._evaluate(self._passes.read, chunk, start)
-            self._keep(chunk, len(chunk))
+            self._append(chunk)
             yield len(self._tokens)
         self._tail = self._read_last(tokens[len(self._tokens) :])
         yield len(self._tokens)
@@ -118,22 +112,23 @@ class LlamaTarget:
         elif self.chains_only:
             raise ValueError("this model verifies chains only")
         else:
-            view = self._evaluate(self._branch, tree, carried)
-        self._verified = _Verified(tree, carried)
+            self._branches.grow(len(carried[0]), start)
+            view = self._evaluate(self._passes.tree, tree, start, carried)
+        self._verified, self._carried = tree, carried
         return view
 
     def commit(self, path: Sequence[int]) -> None:
         """Keep the verified rows that stand on `path` (root first), drop the rest."""
-        if self._verified is None:
+        tree, start = self._verified, len(self._tokens)
+        if tree is None:
             raise RuntimeError("commit without a verified tree")
-        tree, carried = self._verified
         self._verified = None
-        tokens = [tree.tokens[row] for row in path]
-        if carried:
-            self._branches.keep_path(len(self._tokens), path, carried)
-            self._record(tokens)
-        else:
-            self._keep(tokens, len(tree))
+        if self._carried:
+            self._branches.keep_path(start, path, self._carried)
+        elif self._passes.width(len(tree.tokens)) > len(path):
+            self._branches.keep_chain(start + len(path))
+        self._tokens.extend([tree.tokens[row] for row in path])
+        self._settled = True
 
     def rewind(self, length: int) -> None:
         """Cut the cache to its first `length` tokens; to none where its memory keeps no past."""
@@ -149,14 +144,8 @@ class LlamaTarget:
     def _read_last(self, tokens: Sequence[int]) -> Rows:
         """Append the last few `tokens`, with outputs, and return the last one's row."""
         rows = self._evaluate(self._passes.chain, tokens, len(self._tokens))
-        self._keep(tokens, len(tokens))
+        self._append(tokens)
         return Rows(rows.logits[-1:], rows.hidden[-1:])
-
-    def _branch(self, tree: DraftTree, carried: list[list[int]]) -> Rows:
-        """Evaluate a tree that is no chain behind the recorded tokens."""
-        start = len(self._tokens)
-        self._branches.grow(len(carried[0]), start)
-        return self._passes.tree(tree, start, carried)
 
     def _evaluate(self, run: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
         """One forward pass. On failure the cache holds what it held before."""
@@ -167,14 +156,10 @@ class LlamaTarget:
             self._drop_after(len(self._tokens))
             raise
 
-    def _keep(self, tokens: Sequence[int], rows: int) -> None:
-        """Record `tokens`, the first of a chain of `rows` that was evaluated, and drop the rest."""
-        if self._passes.width(rows) > len(tokens):
+    def _append(self, tokens: Sequence[int]) -> None:
+        """Record `tokens`, a chain that was just evaluated."""
+        if self._passes.width(len(tokens)) > len(tokens):
             self._branches.keep_chain(len(self._tokens) + len(tokens))
-        self._record(tokens)
-
-    def _record(self, tokens: Sequence[int]) -> None:
-        """Behind the recorded tokens stand `tokens`, and nothing else."""
         self._tokens.extend(tokens)
         self._settled = True
 
