@@ -30,8 +30,9 @@ def best(row: Floats, count: int) -> Indices:
     columns = size // stripes
     folded = row[: columns * stripes].reshape(stripes, columns).max(axis=0)
     folded.partition(columns - count)
-    # Not `>=`: what is no number at all is kept, and sorted last.
-    found = np.flatnonzero(~(row < folded[columns - count]))
+    found: Indices = (row >= folded[columns - count]).nonzero()[0]
+    if len(found) < count:
+        found = np.arange(size)  # some are no numbers, and sorted last
     order = (-row[found]).argsort(kind="stable")[:count]
     return found[order]
 
@@ -41,7 +42,7 @@ def leaders(row: Floats, count: int, within: float) -> tuple[Indices, Floats]:
 
     A model's distribution has few leaders, so that two comparisons of V entries find them.
     """
-    found = np.flatnonzero(row > row.max() - within)
+    found: Indices = (row > row.max() - within).nonzero()[0]
     values = row[found]
     order = (-values).argsort(kind="stable")[:count]
     return found[order], values[order]
