@@ -104,7 +104,7 @@ class Locations:
             StoreError: one of them cannot be made, read or written.
         """
         for directory in (self.data, self.cache, self.config):
-            _create(directory)
+            make_folder(directory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,26 @@ class Elsewhere:
     hugging_face: Path
     lm_studio: tuple[Path, ...]
     ollama: tuple[Path, ...]
+
+
+def make_folder(directory: Path) -> None:
+    """Make `directory`, readable by its owner only, unless it is there.
+
+    Raises:
+        StoreError: it cannot be made, read or written.
+    """
+    try:
+        # Parents get the usual mode: they are not ours. Nor is a directory that is already there.
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise StoreError(
+            f"{directory} is no folder, nor a link to one: move it away, or choose another place"
+            " with --data-dir"
+        ) from error
+    except OSError as error:
+        raise _unusable(directory, error.strerror or str(error)) from error
+    if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+        raise _unusable(directory, "Permission denied")
 
 
 def elsewhere() -> Elsewhere:
@@ -153,16 +173,6 @@ def _expanded(path: str) -> Path:
 
 def _field_names() -> list[str]:
     return [field.name for field in fields(Locations)]
-
-
-def _create(directory: Path) -> None:
-    try:
-        # Parents get the usual mode: they are not ours. Nor is a directory that is already there.
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unusable(directory, error.strerror or str(error)) from error
-    if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-        raise _unusable(directory, "Permission denied")
 
 
 def _unusable(directory: Path, reason: str) -> StoreError:

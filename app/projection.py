@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
 
-from app.locations import Locations
+from app.locations import Locations, make_folder
 from app.tokenising import documents, identity_of, tokenised
 from datastores.corpus import Corpus
 from datastores.crest import RECENT_TOKENS, CrestStore
@@ -184,7 +184,7 @@ def opened(locations: Locations, vocabulary: Vocabulary, budget_bytes: int) -> I
         StoreError: a store cannot be opened.
     """
     folder = locations.projections / vocabulary.fingerprint
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     with _corpus(locations) as corpus, _stores(folder, budget_bytes) as (cache, crest):
         yield Projection(corpus, cache, crest, vocabulary, WorkLock(folder / LOCK))
 

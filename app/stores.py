@@ -6,13 +6,13 @@ CREST, the dense drafter its own index.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.locations import Locations
+from app.locations import Locations, make_folder
 from app.projection import crest_path, discard_damaged
 from datastores.crest import CrestStore
 from datastores.crest_reader import CrestReader
@@ -30,12 +30,20 @@ class Stores:
     Attributes:
         crest: n-grams of texts and past chats, for the model's tokenizer.
         dense: the model's own past states.
-        troubles: which stores were damaged and are made anew.
+        troubles: which stores were damaged and are made anew, or cannot be used.
     """
 
     crest: CrestReader | None = None
     dense: DenseKeeper | None = None
     troubles: list[SpecchatError] = field(default_factory=list)
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Note the trouble there is with one of them."""
+        try:
+            yield
+        except StoreError as error:
+            self.troubles.append(error)
 
     def close(self) -> None:
         """Let them go; what the dense index has not written yet is written."""
@@ -54,14 +62,15 @@ def open_stores(
 ) -> Stores:
     """Open what `drafters` draft from, empty where nothing is there yet.
 
-    Raises:
-        StoreError: a store cannot be read or made.
+    What cannot be read or made is left out with a word: answers come without drafts from it.
     """
     stores = Stores()
     if "crest" in drafters:
-        _open_crest(stores, crest_path(locations, vocabulary.fingerprint), crest_bytes)
+        with stores.telling():
+            _open_crest(stores, crest_path(locations, vocabulary.fingerprint), crest_bytes)
     if "dense" in drafters:
-        _open_dense(stores, locations, target)
+        with stores.telling():
+            _open_dense(stores, locations, target)
     return stores
 
 
@@ -70,7 +79,7 @@ def _open_crest(stores: Stores, path: Path, crest_bytes: int) -> None:
     try:
         stores.crest = CrestReader(path)
     except StoreError:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         with closing(CrestStore.open(path, crest_bytes)) as store:
             if store.store.set_aside is not None:
                 discard_damaged(store.store)
@@ -85,7 +94,7 @@ def _open_dense(stores: Stores, locations: Locations, target: Target) -> None:
     from datastores.dense_keeper import DenseKeeper
 
     folder = locations.states
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     path = folder / f"{target.fingerprint}.db"
     store = DenseStore.open(path, target.fingerprint, target.width)
     if store.store.set_aside is not None:

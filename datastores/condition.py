@@ -78,14 +78,32 @@ def _holds_anything(path: Path) -> bool:
     try:
         status = path.stat()
     except FileNotFoundError:
+        _require_room(path)
         return False
     except OSError as error:
         raise _unreadable(path, error.errno) from error
     if stat.S_ISDIR(status.st_mode):
-        raise _unreadable(path, errno.EISDIR)
+        raise StoreError(
+            f"{path} is a folder where a file belongs: move it away, or use --data-dir for another"
+            " place"
+        )
     if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
         raise _unreadable(path, errno.EACCES)
     return status.st_size > 0
+
+
+def _require_room(path: Path) -> None:
+    """Raise where `path` is a link to where no file can be made, such as a disk that is not there.
+
+    Raises:
+        StoreError: it is.
+    """
+    goal = Path(os.path.realpath(path))
+    if path.is_symlink() and not goal.parent.is_dir():
+        raise StoreError(
+            f"{path} is a link to {goal}, and {goal.parent} is not there: bring that back, or"
+            " delete the link"
+        )
 
 
 def _require_header(path: Path) -> None:
@@ -102,6 +120,8 @@ def _require_header(path: Path) -> None:
 
 
 def _unreadable(path: Path, code: int | None) -> StoreError:
+    if code == errno.ELOOP:
+        return StoreError(f"{path} is a link that leads back to itself: delete the link")
     reason = os.strerror(code or 0)
     return StoreError(f"cannot read {path}: {reason}; use --data-dir for another place")
 

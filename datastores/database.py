@@ -141,9 +141,15 @@ def _migrate(db: Database, migrations: Sequence[Migration]) -> None:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another one put in its place; None where there is none."""
+    """What tells a file from another one put in its place; None where there is none.
+
+    Raises:
+        StoreError: it cannot be told.
+    """
     try:
         status = path.stat()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}; move it away") from error
     return status.st_dev, status.st_ino

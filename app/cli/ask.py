@@ -23,7 +23,7 @@ from app.indexer import catch_up
 from app.locations import locate
 from app.options import Options
 from app.sanitise import clean
-from datastores.errors import InputError
+from datastores.errors import InputError, StoreError
 from datastores.history import History
 
 INTERRUPTED = 130
@@ -65,12 +65,14 @@ def ask(
         told = _tell(engine, ())
         with stopping(assistant := Assistant(engine, history)):
             answer, end = converse(assistant, chat, parent, text, show=not as_json)
-        _tell(engine, told)
-        engine.close()
+        if as_json:
+            click.echo(json.dumps(report(engine, answer, end)))
+        told = _tell(engine, told)
+        with _warning(told):
+            engine.close()
         before = history.path(history.chat(chat).active or 0)[-2].id - 1
-    if as_json:
-        click.echo(json.dumps(report(engine, answer, end)))
-    catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, before, _warn)
+    with _warning(told):
+        catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, before, _warn)
     if end.finish == "interrupted":
         context.exit(INTERRUPTED)
 
@@ -82,6 +84,16 @@ def _tell(engine: Engine, told: Sequence[str]) -> list[str]:
         if trouble not in told:
             _warn(trouble)
     return troubles
+
+
+@contextmanager
+def _warning(told: Sequence[str]) -> Iterator[None]:
+    """Only warn of stores that fail, unless it was `told`: the answer is there."""
+    try:
+        yield
+    except StoreError as error:
+        if str(error) not in told:
+            _warn(error)
 
 
 def _warn(trouble: object) -> None:

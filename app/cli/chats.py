@@ -10,6 +10,7 @@ from datetime import datetime
 
 import click
 
+from app.cli import library
 from app.cli.history import opened
 from app.forgetting import delete_chat, set_aside
 from app.locations import locate
@@ -74,7 +75,8 @@ def delete(options: Options, numbers: tuple[int, ...], yes: bool) -> None:
     They leave every store; afterwards no byte of them is in any file of specchat's.
     """
     locations = locate(options.data_dir)
-    with opened(locations) as history:
+    # The texts are looked at, too: what is drafted from is compared with them.
+    with opened(locations) as history, library.opened(locations):
         doomed = [history.chat(number) for number in dict.fromkeys(numbers)]
         if not yes:
             ask_first(doomed)

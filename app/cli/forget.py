@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from pathlib import Path
 
 import click
 
+from app.cli import history
 from app.cli.library import opened
 from app.cli.projecting import project
 from app.cli.terminal import Status, amount
@@ -18,7 +18,6 @@ from app.options import Options
 from app.sanitise import one_line
 from datastores.documents import Source
 from datastores.errors import InputError, ModelError
-from datastores.history import History
 from datastores.library import Library
 
 LINE = 2000
@@ -42,9 +41,9 @@ def forget(options: Options, source: str) -> None:
 
 
 def _forgotten(source: str, locations: Locations) -> Source:
-    with opened(locations) as library, closing(History.open(locations.history)) as history:
+    with opened(locations) as library, history.opened(locations) as chats:
         found = named(source, library)
-        forget_source(library, history, locations, found.path)
+        forget_source(library, chats, locations, found.path)
     return found
 
 

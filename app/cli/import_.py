@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from app.cli import history
 from app.cli.library import opened
 from app.cli.projecting import project
 from app.cli.terminal import Status, amount, duration
@@ -58,6 +59,8 @@ def _imported(paths: Sequence[Path], locations: Locations, status: Status, as_js
     report = Report()
     try:
         with (
+            # What is drafted from afterwards is the history's texts as well.
+            history.opened(locations),
             opened(locations) as library,
             closing(import_into(library, locations, paths)) as events,
         ):

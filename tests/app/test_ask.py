@@ -97,6 +97,19 @@ def test_bad_input_is_one_line_and_exit_code_1(
     assert failed.stdout == b""
 
 
+def test_folders_in_place_of_caches_keep_no_answer_back(tmp_path: Path) -> None:
+    ask_json(tmp_path, "ls")
+    (store,) = (tmp_path / "cache").glob("projections/*/crest.db")
+    for path in (store, tmp_path / "cache" / "costs.json"):
+        path.unlink()
+        path.mkdir()
+    done = specchat(tmp_path, "ask", "--json", "ls", *SHORT)
+    assert json.loads(done.stdout)["text"]
+    said = done.stderr.decode().splitlines()
+    assert sum("crest.db is a folder" in line for line in said) == 1
+    assert sum("costs.json" in line for line in said) == len(said) - 1
+
+
 def test_ctrl_c_keeps_what_was_written_and_exits_with_130(tmp_path: Path) -> None:
     arguments = ["ask", "Give me examples of tar.", "--max-tokens", "2000", "--temperature", "1.5"]
     command = [sys.executable, "-m", "app", "--data-dir", str(tmp_path), *arguments]

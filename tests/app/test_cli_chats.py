@@ -67,6 +67,17 @@ def test_a_deleted_chat_is_in_no_file(folder: Path, capsys: pytest.CaptureFixtur
     assert _said(capsys, "chats").count("\n") == 1
 
 
+def test_a_damaged_library_is_told_of_where_a_chat_is_deleted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "library.db").write_bytes(b"no database" * 1000)
+    assert run(["delete", "1", "--yes"]) == 0
+    aside, done = capsys.readouterr().err.splitlines()
+    assert aside.startswith(f"a damaged library was set aside as {folder / 'library.db.corrupt-'}")
+    assert aside.endswith(": import again")
+    assert done == "deleted 1 chat"
+
+
 @pytest.mark.usefixtures("folder")
 def test_nothing_is_deleted_unasked_or_in_part(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["delete", "1"]) == 1

@@ -192,6 +192,22 @@ def test_forget_takes_the_path_as_it_was_typed(
         assert specchat("forget", name) == FAILED
 
 
+@pytest.mark.parametrize("command", ["import", "forget"])
+def test_a_damaged_history_is_told_of(
+    specchat: Specchat,
+    folder: Path,
+    data: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    specchat("import", folder)
+    (data / "history.db").write_bytes(b"no database" * 1000)
+    capsys.readouterr()
+    assert specchat(command, folder) == DONE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"a damaged history was set aside as {data / 'history.db.corrupt-'}")
+
+
 def test_forgetting_a_source_whose_folder_is_gone(
     specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

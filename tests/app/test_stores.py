@@ -11,7 +11,6 @@ from app.projection import crest_path
 from app.stores import Stores, open_stores
 from datastores.dense import DenseStore
 from datastores.dense_book import DenseBook
-from datastores.errors import StoreError
 from tests.app.scripted import ScriptedVocabulary
 from tests.engines.scripted import WIDTH, ScriptedTarget
 
@@ -58,18 +57,40 @@ def test_a_damaged_index_is_set_aside_with_a_word_and_made_anew(
 
 
 @pytest.mark.parametrize(("fingerprint", "width"), [("other", WIDTH), ("scripted", WIDTH + 1)])
-def test_another_models_index_is_refused_in_one_line(
+def test_another_models_index_is_left_out_with_one_line(
     locations: Locations, fingerprint: str, width: int
 ) -> None:
     locations.states.mkdir()
     DenseStore.open(path_of(locations), fingerprint, width).close()
-    with pytest.raises(StoreError, match="another model; move it away") as refused:
-        opened(locations)
-    assert "\n" not in str(refused.value)
+    stores = opened(locations)
+    (told,) = stores.troubles
+    assert "another model; move it away" in str(told)
+    assert "\n" not in str(told)
+    assert stores.dense is None
+    stores.close()
 
 
 def n_grams(locations: Locations) -> Stores:
     return open_stores(("crest",), locations, ScriptedTarget(), ScriptedVocabulary(), BUDGET)
+
+
+@pytest.mark.parametrize("place", ["folder", "link", "file for a folder"])
+def test_without_a_file_for_the_n_grams_answers_come_without_them(
+    locations: Locations, place: str
+) -> None:
+    path = crest_path(locations, ScriptedVocabulary.fingerprint)
+    if place == "file for a folder":
+        locations.projections.mkdir(parents=True)
+        path.parent.touch()
+    elif place == "folder":
+        path.mkdir(parents=True)
+    else:
+        path.parent.mkdir(parents=True)
+        path.symlink_to(path)
+    stores = n_grams(locations)
+    assert stores.crest is None
+    assert [str(path.parent) in str(told) for told in stores.troubles] == [True]
+    stores.close()
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", bytes(4096), b"\xff" * 9000])

@@ -157,8 +157,28 @@ def test_a_place_that_is_no_directory_is_named(tmp_path: Path) -> None:
 
 def test_a_directory_in_its_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.db").mkdir()
-    with pytest.raises(StoreError, match=r"cannot read .*a\.db: Is a directory"):
+    with pytest.raises(StoreError, match=r"a\.db is a folder where a file belongs: move it away"):
         Store(tmp_path / "a.db", [_notes])
+
+
+@pytest.mark.parametrize(
+    ("goal", "said"),
+    [
+        ("a.db", r"a\.db is a link that leads back to itself: delete the link"),
+        ("gone/b.db", r"a\.db is a link to .*b\.db, and .*gone is not there: bring that back, or"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path, goal: str, said: str) -> None:
+    (tmp_path / "a.db").symlink_to(tmp_path / goal)
+    with pytest.raises(StoreError, match=said):
+        Store(tmp_path / "a.db", [_notes])
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_link_to_where_the_file_can_be_made_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "a.db").symlink_to(tmp_path / "b.db")
+    Store(tmp_path / "a.db", [_notes]).close()
+    assert (tmp_path / "b.db").stat().st_size > 0
 
 
 @pytest.mark.parametrize(("name", "mode"), [("", 0o000), ("", 0o500), ("a.db", 0o000)])
