@@ -12,6 +12,7 @@ Owns λ and the gates. Costs come from `engines.costs`, probabilities from `engi
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -90,7 +91,7 @@ class AutoBudget:
     def __init__(self, costs: Costs, calibration: Calibration) -> None:
         self._costs = costs
         self._calibration = calibration
-        self._gates: dict[str, Gate] = {}
+        self._gates = defaultdict[str, Gate](Gate)
         self._purse = Purse()
         self._reach = float(MOST_ROWS)
         self._tokens = 0.0
@@ -114,7 +115,7 @@ class AutoBudget:
             self._since_plain = 0
             return root_only(context.root), ()
         self._since_plain += 1
-        opened = [drafter for drafter in drafters if self._gate(drafter).opens()]
+        opened = [drafter for drafter in drafters if self._gates[drafter.name].opens()]
         if not opened:
             return root_only(context.root), ()
         table = self._costs.table(length)
@@ -132,7 +133,7 @@ class AutoBudget:
     def keep(self, drafters: Sequence[Drafter]) -> int:
         """As many as any drafter learns from that is not paused for long."""
         return max(
-            (drafter.learns_from for drafter in drafters if self._gate(drafter).listens),
+            (drafter.learns_from for drafter in drafters if self._gates[drafter.name].listens),
             default=0,
         )
 
@@ -142,8 +143,7 @@ class AutoBudget:
             return
         self._calibration.learn(step.tokens)
         record(self._costs, step)
-        table = self._costs.table(step.position)
-        self._purse.settle(len(step.tokens), table[len(step.tree)] / table[1] - 1.0)
+        self._purse.settle(len(step.tokens), self._costs.ratio(len(step.tree)) - 1.0)
         self._tokens = self._tokens * MEMORY + len(step.tokens)
         self._seconds = self._seconds * MEMORY + step.timings.total
         self._decoded += step.timings.total
@@ -182,12 +182,9 @@ class AutoBudget:
         self, drafters: Sequence[Drafter], context: Context, limit: int, vocabulary: int
     ) -> tuple[list[Proposal], float]:
         """Ask the drafters, cheapest first; their proposals and the time they took."""
-        ranked = sorted(drafters, key=lambda drafter: self._gate(drafter).seconds)
+        ranked = sorted(drafters, key=lambda drafter: self._gates[drafter.name].seconds)
         proposals = [consult(drafter, context, limit, vocabulary) for drafter in ranked]
         return proposals, sum(proposal.seconds for proposal in proposals)
-
-    def _gate(self, drafter: Drafter) -> Gate:
-        return self._gates.setdefault(drafter.name, Gate())
 
     def _plan(
         self,

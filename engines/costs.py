@@ -83,6 +83,10 @@ class Costs:
         octave = _octave(length)
         return octave in self._live and len(self._plain[octave]) >= TRUSTED
 
+    def ratio(self, rows: int) -> float:
+        """V(rows) ÷ V(1), at whatever context length."""
+        return self._curve[rows] / self._curve[1]
+
     def table(self, length: int) -> list[float]:
         """Seconds for 0, 1, 2 … rows, monotone from 1 row on; entry 0 is unused."""
         plain = self.plain(length)

@@ -39,6 +39,8 @@ FAINT = 4.0
 """Logits so far below the likeliest token's are not worth telling a drafter: a fiftieth of its
 probability."""
 
+_NO_LOGITS = np.empty((0, 0), np.float32)
+
 Kept = tuple[Floats, list[list[int]], Floats]
 """What a step keeps of a pass: hidden states, likeliest tokens, their logits."""
 
@@ -152,7 +154,7 @@ def _keep(rows: Rows, path: Sequence[int], keep: int, last: int) -> Kept:
     if last:
         leading, values = leaders(rows.logits[path[-1]], last, FAINT)
         return hidden, [leading.tolist()], values[None]
-    return hidden, [], np.empty((0, 0), np.float32)
+    return hidden, [], _NO_LOGITS
 
 
 def _finish(walk: Walk, target: Target, ending: Ending, left: int) -> str:
