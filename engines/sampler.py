@@ -82,7 +82,9 @@ def make_scores(sampling: Sampling) -> Score:
     def perturbed(row: Floats, position: int) -> tuple[Indices, NDArray[np.float64]]:
         tokens = candidates(row, sampling)
         values = row[tokens].astype(np.float64) / sampling.temperature
-        return tokens, values + noise(sampling.seed, position, tokens)
+        if len(tokens) > 1:  # one alone is drawn whatever the noise
+            values += noise(sampling.seed, position, tokens)
+        return tokens, values
 
     return perturbed
 
