@@ -73,15 +73,20 @@ class Conversation(Reading):
     @on(Submitted)
     def _send(self, event: Submitted) -> None:
         if self.talk.turn is not None:
-            self.complain(keys_of(self).fill(BUSY))
+            self._refuse(event.text, keys_of(self).fill(BUSY))
             return
         try:
             turn = self._next_turn(event.text)
         except SpecchatError as error:
-            self.complain(error)
-            return
-        self._desk.sent(self.prompt)
-        self._begin(turn)
+            self._refuse(event.text, error)
+        else:
+            self._desk.sent(self.prompt)
+            self._begin(turn)
+
+    def _refuse(self, text: str, reason: SpecchatError | str) -> None:
+        """Say why `text` cannot be sent now, and leave it in the prompt."""
+        self.prompt.put_back(text)
+        self.complain(reason)
 
     def _begin(self, turn: Turn) -> None:
         turn.answer.status = "" if self.talk.model else "waiting for the model to be loaded…"

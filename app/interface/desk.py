@@ -39,9 +39,11 @@ class Desk:
         self._edit.leave(prompt)
 
     def sent(self, prompt: Prompt) -> None:
-        """What stood in the prompt is on its way."""
-        prompt.clear()
-        self._edit.leave(prompt)
+        """What stood in the prompt is on its way; what was typed since stays."""
+        if self.edited is not None:
+            since = prompt.text
+            self._edit.leave(prompt)
+            prompt.write("\n".join(filter(None, (prompt.text, since))))
 
     def give_back(self, prompt: Prompt, turn: Turn, opened: int | None) -> None:
         """Put what was asked in `turn`, to no avail, where it was written."""

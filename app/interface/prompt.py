@@ -43,8 +43,11 @@ class Prompt(Writing):
         self.write(f"{text}\n{written}" if written.strip() else text)
 
     def action_send(self) -> None:
-        if self.text.strip():
-            self.post_message(Submitted(self.text))
+        """Send what is written; what is typed from now on is the next text."""
+        text = self.text
+        if text.strip():
+            self.clear()
+            self.post_message(Submitted(text))
 
     def action_newline(self) -> None:
         self.insert("\n")

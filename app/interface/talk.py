@@ -110,6 +110,7 @@ class Talk:
         self._rest: Future[None] | None = None
         self._idling = Idling(self._thread, lambda: self.turn is not None)
         self._stopped = False
+        self._begun = asyncio.Event()
 
     async def load(self) -> Model:
         """Load the model.
@@ -118,6 +119,7 @@ class Talk:
             SpecchatError: why it cannot be used.
         """
         self._last = self._thread.submit(self._load, None)
+        self._begun.set()
         await asyncio.wrap_future(self._last)
         assert self.model is not None
         return self.model
@@ -142,15 +144,21 @@ class Talk:
             SpecchatError: why there is no answer, or no whole one.
         """
         self.turn, self._stopped = turn, False
+        try:
+            await self._begun.wait()  # one can type before the first frame is drawn
+            if not self._stopped:
+                await self._see_through(turn)
+        finally:
+            self.turn = None
+            self._idling.go_on()
+
+    async def _see_through(self, turn: Turn) -> None:
         self._last = self._thread.submit(self._answer, turn)
         try:
             await asyncio.wrap_future(self._last)
         except asyncio.CancelledError:
             if not self._last.cancelled():
                 raise  # not the turn but the screen that awaits it is being stopped
-        finally:
-            self.turn = None
-            self._idling.go_on()
 
     async def between_answers(self, work: Callable[[Engine | None], None]) -> None:
         """Run `work` on the model's thread with the engine, if one is loaded.

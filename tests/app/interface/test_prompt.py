@@ -1,0 +1,27 @@
+"""The prompt: what is typed in one go, as a busy machine hands it over, stands where it belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engines.sources import CHATS
+from tests.app.interface.conftest import Stage, burst, until
+from tests.app.interface.scripted import Script, passes_of
+
+Make = Callable[..., Stage]
+
+PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
+
+
+async def test_what_is_typed_behind_enter_in_one_go_is_the_next_question(stage: Make) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test() as pilot:
+        prompt = made.conversation.prompt
+        await burst(pilot, *"one", "enter", *"two")
+        await until(pilot, lambda: made.assistant.asked == ["one"])
+        await until(pilot, lambda: made.conversation.talk.turn is None)
+        assert prompt.text == "two"
+        await pilot.press("ctrl+t")
+        await burst(pilot, "a", "enter", *"three")
+        await until(pilot, lambda: made.assistant.asked == ["one", "onea"])
+        await until(pilot, lambda: prompt.text == "two\nthree")
