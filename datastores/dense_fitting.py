@@ -17,7 +17,7 @@ FIRST = 256
 """States the first projection is fitted to: four times the components. On the embedded model its
 drafts are as good as those of one fitted to 20,000 (3.09 against 3.10 tokens per call)."""
 GROWTH = 4
-"""A refit is considered when there are so many times the states of the last fit…"""
+"""A refit is considered when there are so many times the states that were last judged by…"""
 OUTGROWN = 0.9
 """…and made when the old projection keeps less than this share of what a new one would keep."""
 LEAST, SHARE = 256, 8
@@ -42,7 +42,8 @@ class Fitting:
     def __init__(self, store: DenseStore) -> None:
         self._store = store
         self._moments = store.moments()
-        self._kept = self._judged = self._moments.count
+        self._kept = self._moments.count
+        self._judged = 0
 
     @property
     def states(self) -> int:
@@ -71,5 +72,7 @@ class Fitting:
         fitted = Fitted(projection, self.states, explained(projection, self._moments))
         if serving is None:
             return fitted
-        outgrown = explained(serving.projection, self._moments) < OUTGROWN * fitted.explained
-        return fitted if outgrown else None
+        if explained(serving.projection, self._moments) < OUTGROWN * fitted.explained:
+            return fitted
+        self._store.generations.confirm(serving, self.states)
+        return None

@@ -24,7 +24,7 @@ class Generation:
     """One projection and the keys made with it.
 
     Attributes:
-        states: how many states its projection was fitted to.
+        states: how many states its projection was fitted to, or last found to do for.
         explained: share of their variance it keeps.
     """
 
@@ -74,6 +74,13 @@ class Generations:
                     "states": states,
                     "explained": explained,
                 }
+            )
+
+    def confirm(self, generation: Generation, states: int) -> None:
+        """Note that the projection of `generation` still does for `states` states."""
+        with self._store.writing() as db:
+            db.conn.execute(
+                "UPDATE generations SET states = ? WHERE id = ?", (states, generation.id)
             )
 
     def promote(self) -> None:

@@ -136,6 +136,26 @@ def test_a_projection_is_due_first_after_some_states_and_then_when_they_have_cha
     assert fitting.better(serving) is None, "judged a moment ago"
 
 
+def test_what_short_sessions_add_up_to_is_judged_once(store: DenseStore) -> None:
+    first = Fitting(store)
+    first.add(said(0, FIRST)[1])
+    fitted = first.better(None)
+    assert fitted is not None
+    store.generations.begin(*fitted)
+    first.keep()
+    for session in range(1, GROWTH):
+        fitting = Fitting(store)
+        fitting.add(said(0, FIRST)[1])
+        assert fitting.better(store.generations.all()[0]) is None, "more of the same"
+        fitting.keep()
+        judged = store.generations.all()[0].states
+        assert judged == (GROWTH if session == GROWTH - 1 else 1) * FIRST
+    changed = Fitting(store)
+    for seed in range(1, GROWTH * GROWTH):
+        changed.add(said(0, FIRST, seed=seed)[1])
+    assert changed.better(store.generations.all()[0]) is not None
+
+
 def test_states_count_although_the_disk_fails(
     store: DenseStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
