@@ -34,7 +34,16 @@ def read_text(path: Path) -> str:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     if len(content) > LARGEST:
         raise InputError(f"{path} is larger than {LARGEST // 1_000_000} MB: attach a part of it")
+    return decoded(content, str(path))
+
+
+def decoded(content: bytes, name: str) -> str:
+    """`content` as text.
+
+    Raises:
+        InputError: what `name` names holds no UTF-8 text.
+    """
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: convert it first") from error
+        raise InputError(f"{name} is not UTF-8 text: convert it first") from error

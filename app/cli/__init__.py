@@ -7,6 +7,7 @@ else: one line on stderr, exit code 1.
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -39,6 +40,9 @@ COMMANDS = {
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 """Exit codes beside click's own: 2 for wrong usage, a quiet 1 where a pipe's reader left."""
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""How the system says that what is redirected into a file cannot be written."""
 
 ERROR_LENGTH = 2000
 """Characters of an error line: long paths fit, a hostile file name does not fill the screen."""
@@ -75,6 +79,12 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except click.Abort:
         return INTERRUPTED
+    except OSError as error:
+        # What is read and written by name is named where that happens: this is standard output.
+        if error.errno not in UNWRITABLE or error.filename is not None:
+            raise
+        click.echo(f"specchat: cannot write the output: {error.strerror}", err=True)
+        return FAILED
 
 
 def main() -> NoReturn:

@@ -16,7 +16,7 @@ from types import FrameType
 import click
 
 from app.assistant import Assistant
-from app.attach import attach
+from app.attach import attach, decoded
 from app.engine import Engine, load
 from app.events import Dropped, Finished, Wrote
 from app.indexer import catch_up
@@ -60,8 +60,8 @@ def ask(
     with closing(History.open(locations.history)) as history:
         if history.store.set_aside:
             click.echo(f"a damaged history was set aside as {history.store.set_aside}", err=True)
-        chat, parent = place(history, go_on)
         engine = load(options, locations, light=True)
+        chat, parent = place(history, go_on)
         told = _tell(engine, ())
         with stopping(assistant := Assistant(engine, history)):
             answer, end = converse(assistant, chat, parent, text, show=not as_json)
@@ -104,12 +104,12 @@ def read_question(question: str | None) -> str:
     """The question: the argument, else standard input.
 
     Raises:
-        InputError: there is none.
+        InputError: there is none, or no text.
     """
     if question is None or question == "-":
         if question is None and sys.stdin.isatty():
             raise InputError('nothing asked: specchat ask "…", or pipe the question in')
-        question = sys.stdin.buffer.read().decode("utf-8", "replace")
+        question = decoded(sys.stdin.buffer.read(), "standard input")
     if not question.strip():
         raise InputError("the question is empty")
     return question

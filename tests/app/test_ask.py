@@ -85,6 +85,7 @@ def test_the_question_may_come_from_standard_input_with_files(tmp_path: Path) ->
         (["--model", "/nowhere/model.gguf", "ask", "x"], b"", "model.gguf"),
         (["ask", "word " * 5000], b"", "context"),
         (["--data-dir", "/dev/null/no", "ask", "x"], b"", "/dev/null/no"),
+        (["ask"], b"\x7fELF\xff\x00", "standard input is not UTF-8 text"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_1(
@@ -95,6 +96,22 @@ def test_bad_input_is_one_line_and_exit_code_1(
     assert line.startswith("specchat: ")
     assert complaint in line
     assert failed.stdout == b""
+
+
+def test_what_cannot_be_asked_leaves_no_chat(tmp_path: Path) -> None:
+    specchat(tmp_path, "--model", "/nowhere/model.gguf", "ask", "x", code=1)
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assert history.chats() == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+def test_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "app", "--data-dir", str(tmp_path), "ask", "ls", *SHORT]
+    with Path("/dev/full").open("w") as full:
+        failed = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert failed.returncode == 1
+    said = failed.stderr.decode().splitlines()
+    assert said == ["specchat: cannot write the output: No space left on device"]
 
 
 def test_folders_in_place_of_caches_keep_no_answer_back(tmp_path: Path) -> None:
