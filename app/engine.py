@@ -18,7 +18,7 @@ from app.learned import Learned
 from app.locations import Locations, locate
 from app.models.finding import path_of
 from app.models.memory import require_memory
-from app.models.own import EMBEDDED_TEMPERATURE, embedded
+from app.models.own import EMBEDDED, EMBEDDED_TEMPERATURE, embedded
 from app.options import DRAFTERS, Options
 from app.sampling import NEW_SEED
 from app.stores import Stores, open_stores
@@ -124,7 +124,6 @@ def load(
     Raises:
         ModelError: the file is missing, damaged or cannot run here.
         InputError: the configuration cannot be understood.
-        StoreError: a store to draft from cannot be opened.
     """
     locations = locations or locate(options.data_dir)
     config = load_config(locations.settings)
@@ -139,7 +138,7 @@ def load(
     stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
     sampling, unchosen = _sampling(options, config, path)
     return Engine(
-        name=model.name,
+        name=EMBEDDED if path == embedded() else model.name,
         path=path,
         target=model.target,
         vocabulary=model.vocabulary,

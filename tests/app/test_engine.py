@@ -8,6 +8,7 @@ import pytest
 
 from app.engine import load
 from app.locations import locate
+from app.models.own import EMBEDDED
 from app.options import Options
 
 
@@ -29,3 +30,9 @@ def test_a_seed_counts_wherever_it_was_set(
     locations.settings.write_text(f"[sampling]\n{configured}\n")
     engine = load(Options(seed=given, drafters=()), locations)
     assert (engine.seeded, engine.sampling.seed) == (seeded, seed)
+
+
+def test_the_embedded_model_is_called_as_in_the_list_of_models(tmp_path: Path) -> None:
+    engine = load(Options(drafters=()), locate(tmp_path))
+    assert engine.name == EMBEDDED
+    engine.close()
