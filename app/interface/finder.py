@@ -58,6 +58,7 @@ class Finder(ModalScreen[Hit | None]):
         self.found_for = ""
         self._searching = Searching(history)
         self._hits: list[Hit] = []
+        self._opens = False
 
     def compose(self) -> ComposeResult:
         found = OptionList(markup=False)
@@ -72,6 +73,7 @@ class Finder(ModalScreen[Hit | None]):
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
+        self._opens = False
         self._look_for(event.value)
 
     @work(exclusive=True)
@@ -95,6 +97,9 @@ class Finder(ModalScreen[Hit | None]):
         listed.highlighted = 0 if hits else None
         frame = self.query_one(Vertical)
         frame.border_subtitle = keys_of(self).fill(KEYS) if hits or not typed.strip() else NOTHING
+        if self._opens:
+            self._opens = False
+            self._open_chosen()
 
     def _lines(self, hits: Iterable[Hit]) -> list[Text]:
         return [self._line(hit) for hit in hits]
@@ -117,7 +122,13 @@ class Finder(ModalScreen[Hit | None]):
         return Style(color=style.color, bold=style.bold)
 
     @on(Input.Submitted)
-    def _enter(self) -> None:
+    def _enter(self, event: Input.Submitted) -> None:
+        """Open what is chosen, as soon as it was looked for what is typed by now."""
+        self._opens = event.value != self.found_for
+        if not self._opens:
+            self._open_chosen()
+
+    def _open_chosen(self) -> None:
         chosen = self.query_one(OptionList).highlighted
         if chosen is not None:
             self.dismiss(self._hits[chosen])

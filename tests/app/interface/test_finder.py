@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event
 
 import pytest
 from textual.pilot import Pilot
@@ -14,6 +15,7 @@ from app.interface.screen import ChatScreen
 from app.interface.searching import Searching
 from datastores.errors import StoreError
 from datastores.history import History
+from datastores.search import Hit
 from tests.app.interface.conftest import SIZES, Compare, Stage, ready, shown, until
 
 Make = Callable[..., Stage]
@@ -53,6 +55,29 @@ async def test_a_word_in_the_middle_of_a_chat_opens_it_there(stage: Make, histor
             pilot, lambda: "tusked walruses" in transcript.rows[transcript.scroll_offset.y].text
         )
         assert made.conversation.prompt.has_focus
+
+
+async def test_enter_waits_for_what_was_typed_before_it(
+    stage: Make, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, at_once = Event(), Searching.find
+
+    def slowly(self: Searching, typed: str) -> list[Hit]:
+        if typed == "sea life":
+            gate.wait(60)
+        return at_once(self, typed)
+
+    monkeypatch.setattr(Searching, "find", slowly)
+    chat = long_chat(history)
+    later = history.create_chat("Sea birds").id
+    history.add_message(later, None, "user", "gulls")
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await find(pilot, made, "sea")
+        await pilot.press(*" life", "enter")
+        assert isinstance(made.app.screen, Finder)
+        gate.set()
+        await until(pilot, lambda: made.conversation.chat == chat)
 
 
 async def test_a_word_in_another_version_brings_that_version_into_view(
