@@ -29,6 +29,7 @@ from app.interface.themes import DARK, THEMES, own_variables
 from app.locations import Locations, locate
 from app.options import Options
 from app.projection import Projecting
+from app.sanitise import one_line
 from app.settings import write_setting
 from datastores.errors import InputError, SpecchatError
 from datastores.history import History
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from app.encoding import Reading
 
 HERE = Path(__file__).parent
+THEME = "{palette} and “Change the colours” offer those there are"
 
 
 class Specchat(App[None], inherit_bindings=False):
@@ -62,6 +64,7 @@ class Specchat(App[None], inherit_bindings=False):
         self.set_keymap(self.keys.keymap)
         for own in THEMES:
             self.register_theme(own)
+        self._wanted_theme = theme
         self.theme = theme if theme in self.available_themes else DARK.name
         # Nothing moves by itself: an animation costs the processor that the model needs.
         self.animation_level = "none"
@@ -70,6 +73,11 @@ class Specchat(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
+        if self._wanted_theme not in self.available_themes:
+            told = (
+                f"there is no theme “{one_line(self._wanted_theme, 40)}”; {self.keys.fill(THEME)}"
+            )
+            self.notify(told, severity="error", markup=False, timeout=15)
 
     def _theme_chosen(self, theme: Theme) -> None:
         try:

@@ -40,6 +40,18 @@ async def test_a_chosen_theme_is_there_again_at_the_next_start(
     assert again.theme == "specchat-light"
 
 
+async def test_a_theme_that_there_is_not_is_named(history: History, tmp_path: Path) -> None:
+    locations = locate(tmp_path / "data")
+    write_setting(locations, "theme", "plaid")
+    app = application(history, locations)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app._notifications)
+        (told,) = app._notifications
+        assert told.message.startswith("there is no theme “plaid”; Ctrl+P and")
+        assert app.theme == "specchat-dark"
+    app.leave()
+
+
 async def test_settings_that_are_not_understood_are_left_alone(
     history: History, tmp_path: Path
 ) -> None:
