@@ -149,11 +149,14 @@ async def test_one_that_does_not_fit_is_refused_with_the_figures(
 async def test_one_that_cannot_be_closed_is_opened_again(
     locations: Locations, history: History, tmp_path: Path
 ) -> None:
-    def full() -> None:
-        raise StoreError("costs.json: the disk is full")
-
     def unclosable(choice: str | None) -> Model:
-        return replace(opened(locations, history, choice), close=full)
+        model = opened(locations, history, choice)
+
+        def full() -> None:
+            model.close()
+            raise StoreError("costs.json: the disk is full")
+
+        return replace(model, close=full)
 
     talk = Talk(unclosable, Outbox(lambda: None))
     await talk.load()
@@ -161,6 +164,8 @@ async def test_one_that_cannot_be_closed_is_opened_again(
         await talk.switch(str(write_llama(tmp_path / "tiny.gguf", Words(pieces=["a"]))))
     assert talk.model is not None
     assert talk.model.path == embedded()
+    with pytest.raises(StoreError, match="the disk is full"):
+        talk.leave()
 
 
 async def test_leaving_while_a_model_is_loaded_does_not_close_it_under_the_loader(
@@ -170,7 +175,13 @@ async def test_leaving_while_a_model_is_loaded_does_not_close_it_under_the_loade
 
     def slow(choice: str | None) -> Model:
         gate.wait(60)
-        return replace(opened(locations, history, choice), close=lambda: closed.append(True))
+        model = opened(locations, history, choice)
+
+        def close() -> None:
+            closed.append(True)
+            model.close()
+
+        return replace(model, close=close)
 
     monkeypatch.setattr("app.interface.talk.PATIENCE", 0.01)
     talk = Talk(slow, Outbox(lambda: None))
@@ -184,3 +195,6 @@ async def test_leaving_while_a_model_is_loaded_does_not_close_it_under_the_loade
     await loading
     with suppress(IndexError):  # there is no answer
         await asked
+    monkeypatch.setattr("app.interface.talk.PATIENCE", 60.0)
+    assert talk.leave()
+    assert closed
