@@ -82,12 +82,18 @@ class BenchStores:
 
 @contextmanager
 def bench_stores(engine: Engine, drafters: Sequence[str]) -> Iterator[BenchStores]:
-    """Empty stores for `drafters`, until the end of the block."""
+    """Empty stores for `drafters`, until the end of the block.
+
+    Raises:
+        StoreError: one cannot be made; figures without its drafts would mislead.
+    """
     with TemporaryDirectory(prefix="specchat-bench-") as folder, ExitStack() as opened:
         root = Path(folder)
         places = Locations(data=root, cache=root, config=root)
         stores = open_stores(drafters, places, engine.target, engine.vocabulary, BUDGET)
         opened.callback(stores.close)
+        for trouble in stores.troubles:
+            raise trouble
         crest = None
         if "crest" in drafters:
             path = crest_path(places, engine.vocabulary.fingerprint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -17,7 +17,7 @@ from app.bench.workload import Workload
 from app.engine import Engine, equip
 from datastores.dense_book import DenseBook
 from datastores.dense_fitting import FIRST
-from datastores.errors import InputError
+from datastores.errors import InputError, StoreError
 from engines.drafters.shaped import Shape
 from engines.sampler import Sampling
 from tests.app.scripted import STOP, scripted_engine
@@ -116,6 +116,17 @@ def test_rest_without_a_history_is_refused(engine: Engine) -> None:
         pytest.raises(InputError, match="rest drafts from a history alone"),
     ):
         Bench(engine, None, None).equipped(["rest"], stores)
+
+
+def test_a_store_that_cannot_be_made_ends_the_benchmark(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> NoReturn:
+        raise StoreError("no room")
+
+    monkeypatch.setattr("app.stores.make_folder", full)
+    with pytest.raises(StoreError, match="no room"), bench_stores(engine, ["dense"]):
+        pytest.fail("it went on without that store")
 
 
 def test_only_some_drafters_look_back() -> None:
