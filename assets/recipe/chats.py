@@ -11,22 +11,22 @@ from assets.recipe.turns import Chat, Kind, Pool
 from assets.recipe.wording import Style
 
 KINDS: dict[Kind, float] = {
-    recalled.recall: 36,
-    recalled.recall_more: 5,
-    recalled.everyday: 24,
-    recalled.glance: 2,
-    recalled.what_is: 3,
-    recalled.explain: 1.5,
-    recalled.show_examples: 1,
+    recalled.recall: 52,
+    recalled.recall_more: 6,
+    recalled.everyday: 22,
+    recalled.glance: 1,
+    recalled.what_is: 2,
+    recalled.explain: 1,
+    recalled.show_examples: 0.5,
     recalled.small_talk: 1.5,
     recalled.outside: 1,
     recalled.unknown_name: 1,
-    noted.noted: 14,
-    noted.several: 3,
-    noted.drill: 12,
-    noted.pasted: 3,
+    noted.noted: 9,
+    noted.several: 2,
+    noted.drill: 8,
+    noted.pasted: 2,
 }
-"""Shares of the kinds, by chats; by tokens some three in four stand with notes."""
+"""Shares of the kinds, by chats; by tokens some three in five stand with notes."""
 
 
 def make_chat(pool: Pool, rng: Random, style: Style) -> Chat:

@@ -33,6 +33,9 @@ JUDGEMENT_WEIGHT = 4.0
 COMMAND_WEIGHT = 3.0
 """Weight of a command where notes are given: among many that begin alike, one is asked for."""
 
+ANSWER_WEIGHT = 2.25
+"""Weight of the rest of such an answer: it takes the asked task from among the page's others."""
+
 COVERED = 0.6
 """How often a question is about the notes."""
 
@@ -103,7 +106,14 @@ def _judged(sources: Sequence[Source], pool: Pool, rng: Random, style: Style) ->
         question, answer = _ask_source(rng.choice(sources), rng, style)
     else:
         question, answer = _ask_elsewhere(sources, pool, rng, style)
-    return question, replace(answer, first=JUDGEMENT_WEIGHT, command=COMMAND_WEIGHT)
+    return question, replace(_weighed(answer), first=JUDGEMENT_WEIGHT)
+
+
+def _weighed(turn: Turn) -> Turn:
+    """An answer from notes, or a question as it is."""
+    if not turn.weight:
+        return turn
+    return replace(turn, weight=ANSWER_WEIGHT, command=COMMAND_WEIGHT)
 
 
 def _questions(sources: Sequence[Source], pool: Pool, rng: Random, style: Style) -> Chat:
@@ -145,8 +155,5 @@ def drill(pool: Pool, rng: Random, style: Style) -> Chat:
     style = style if rng.random() < 0.5 else replace(style, change=0.1, concrete=0.0)
     picks = rng.sample(page.examples, min(len(page.examples), rng.randint(3, 8)))
     exchanges = (ask_how(page, each, rng, style, plain=False) for each in picks)
-    turns = (turn for pair in exchanges for turn in pair)
-    return (
-        _notes([Source(page)], rng),
-        *(replace(turn, command=COMMAND_WEIGHT) if turn.weight else turn for turn in turns),
-    )
+    turns = (_weighed(turn) for pair in exchanges for turn in pair)
+    return (_notes([Source(page)], rng), *turns)

@@ -23,7 +23,7 @@ from assets.recipe.turns import (
 )
 from assets.recipe.wording import Style, ask, reword
 
-CORE_SHARE = 0.4
+CORE_SHARE = 0.25
 """How often a question without notes is about a core page: those at least are known well."""
 
 SYSTEM = (
