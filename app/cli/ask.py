@@ -9,7 +9,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -17,6 +17,7 @@ import click
 
 from app.assistant import Assistant
 from app.attach import attach, decoded
+from app.cli.history import opened
 from app.engine import Engine, load
 from app.events import Dropped, Finished, Wrote
 from app.indexer import catch_up
@@ -56,10 +57,7 @@ def ask(
     options: Options = context.ensure_object(Options)
     text = attach(read_question(question), files)
     locations = locate(options.data_dir)
-    locations.create()
-    with closing(History.open(locations.history)) as history:
-        if history.store.set_aside:
-            click.echo(f"a damaged history was set aside as {history.store.set_aside}", err=True)
+    with opened(locations) as history:
         engine = load(options, locations, light=True)
         chat, parent = place(history, go_on)
         told = _tell(engine, ())
