@@ -4,8 +4,8 @@ Owns the array files of the ``prepare`` step and the order of training. Chats of
 in one batch, so hardly a token is padding and attention never crosses a chat.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assets.recipe.tokens import END_OF_TEXT, WEIGHT_SCALE
+from assets.recipe.alignment import NOWHERE, Indices
+from assets.recipe.tokens import END_OF_TEXT, WEIGHT_SCALE, Encoded
 from datastores.errors import InputError
 
 _WINDOW = 4096
@@ -24,11 +25,18 @@ _PIECE_TOKENS = 704
 class Piece:
     """One forward pass.
 
-    ids: (batch, length) int64; weights: (batch, length) float32, of predicting the *next* token.
+    All (batch, length): ids, int64; weights, float32, of predicting the *next* token; and where
+    that next token is copied from and what tells its task, int64, as in `align`.
     """
 
     ids: Tensor
     weights: Tensor
+    copied: Tensor
+    chosen: Tensor
+
+    def to(self, device: torch.device) -> "Piece":
+        """The same on ``device``."""
+        return Piece(*(getattr(self, each.name).to(device) for each in fields(self)))
 
     @property
     def tokens(self) -> int:
@@ -38,16 +46,28 @@ class Piece:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Chats end to end: ids (n,), weights (n,) in twentieths, starts (chats + 1,)."""
+    """Chats end to end: the arrays of `Encoded`, each (n,), and starts (chats + 1,)."""
 
     ids: NDArray[np.uint16]
     weights: NDArray[np.uint8]
+    copied: Indices
+    chosen: Indices
     starts: NDArray[np.int64]
 
+    @classmethod
+    def join(cls, chats: Sequence[Encoded]) -> "Corpus":
+        """``chats``, one after another."""
+        starts = np.cumsum([0, *(len(chat.ids) for chat in chats)], dtype=np.int64)
+        ids = np.concatenate([chat.ids for chat in chats])
+        weights = np.concatenate([chat.weights for chat in chats])
+        copied = np.concatenate([chat.copied for chat in chats])
+        chosen = np.concatenate([chat.chosen for chat in chats])
+        return cls(ids, weights, copied, chosen, starts)
+
     def save(self, folder: Path) -> None:
-        """Write the three arrays into ``folder``."""
-        for name in ("ids", "weights", "starts"):
-            np.save(folder / f"{name}.npy", getattr(self, name))
+        """Write the arrays into ``folder``."""
+        for each in fields(self):
+            np.save(folder / f"{each.name}.npy", getattr(self, each.name))
 
     @classmethod
     def load(cls, folder: Path) -> "Corpus":
@@ -58,8 +78,8 @@ class Corpus:
         """
         if not (folder / "starts.npy").exists():
             raise InputError(f"{folder}: no prepared chats here; run the prepare step first")
-        arrays = (np.load(folder / f"{n}.npy", mmap_mode="r") for n in ("ids", "weights", "starts"))
-        return cls(*arrays)
+        names = (each.name for each in fields(cls))
+        return cls(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in names))
 
     def pieces(self, seed: int, most: int = _PIECE_TOKENS) -> Iterator[Piece]:
         """Pieces for ever, an epoch after another, in an order fixed by ``seed``."""
@@ -88,9 +108,14 @@ class Corpus:
     def _piece(self, group: list[int]) -> Piece:
         spans = [(int(self.starts[i]), int(self.starts[i + 1])) for i in group]
         longest = max(stop - start for start, stop in spans)
-        ids = np.full((len(group), longest), END_OF_TEXT, dtype=np.int64)
-        weights = np.zeros((len(group), longest), dtype=np.float32)
+        shape = (len(group), longest)
+        ids = np.full(shape, END_OF_TEXT, dtype=np.int64)
+        weights = np.zeros(shape, dtype=np.float32)
+        copied, chosen = (np.full(shape, NOWHERE, dtype=np.int64) for _ in range(2))
         for row, (start, stop) in enumerate(spans):
             ids[row, : stop - start] = self.ids[start:stop]
             weights[row, : stop - start - 1] = self.weights[start + 1 : stop]
-        return Piece(torch.from_numpy(ids), torch.from_numpy(weights / WEIGHT_SCALE))
+            copied[row, : stop - start - 1] = self.copied[start + 1 : stop]
+            chosen[row, : stop - start - 1] = self.chosen[start + 1 : stop]
+        arrays = (ids, weights / WEIGHT_SCALE, copied, chosen)
+        return Piece(*(torch.from_numpy(array) for array in arrays))

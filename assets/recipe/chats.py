@@ -11,9 +11,10 @@ from assets.recipe.turns import Chat, Kind, Pool
 from assets.recipe.wording import Style
 
 KINDS: dict[Kind, float] = {
-    recalled.recall: 52,
+    recalled.recall: 40,
     recalled.recall_more: 6,
-    recalled.everyday: 22,
+    recalled.wander: 8,
+    recalled.everyday: 16,
     recalled.glance: 1,
     recalled.what_is: 2,
     recalled.explain: 1,

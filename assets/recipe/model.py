@@ -4,6 +4,8 @@ Owns the forward pass. Weights keep the names and the layout of transformers' ``
 (rotary halves side by side), so `export` and a reader know them. Knows nothing of chats.
 """
 
+from collections.abc import Mapping
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
@@ -27,6 +29,20 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return x * cos + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * sin
 
 
+def _missed(q: Tensor, k: Tensor, wanted: Tensor) -> Tensor:
+    """Sum of -log of a head's attention to ``wanted`` (batch, length), wherever that is an index.
+
+    q and k are (batch, length, 64). A head told where to look learns it sooner than one that must
+    find it out: Garg et al., "Jointly Learning to Align and Translate with Transformer Models"
+    (2019), section 3.3.
+    """
+    scores = (q @ k.mT).float() * q.shape[-1] ** -0.5
+    hidden = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    logs = scores.masked_fill(hidden, -torch.inf).log_softmax(dim=-1)
+    seen: Tensor = logs.gather(2, wanted.clamp(min=0).unsqueeze(2)).squeeze(2)
+    return -seen[wanted >= 0].sum()
+
+
 class Layer(nn.Module):
     """One block: attention, then SwiGLU, each behind an RMS norm."""
 
@@ -41,20 +57,25 @@ class Layer(nn.Module):
         self.gate_proj, self.up_proj = (_matrix(hidden, width) for _ in range(2))
         self.down_proj = _matrix(width, hidden)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """(batch, length, width) to the same; one product makes q, k and v, one gate and up."""
+    def forward(
+        self, x: Tensor, cos: Tensor, sin: Tensor, wanted: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """(batch, length, width) to the same; one product makes q, k and v, one gate and up.
+
+        Beside it, how far the first head is from looking where ``wanted`` says (`_missed`).
+        """
         batch, length, width = x.shape
         normed = self._norm(x, self.input_layernorm)
         joint = F.linear(normed, torch.cat((self.q_proj, self.k_proj, self.v_proj)))
         heads = joint.view(batch, length, 3, self.shape.heads, -1).permute(2, 0, 3, 1, 4)
         q, k, v = heads.unbind()
-        mixed = F.scaled_dot_product_attention(
-            _turn(q, cos, sin), _turn(k, cos, sin), v, is_causal=True
-        )
+        q, k = _turn(q, cos, sin), _turn(k, cos, sin)
+        missed = x.new_zeros(()) if wanted is None else _missed(q[:, 0], k[:, 0], wanted)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + F.linear(mixed.transpose(1, 2).reshape(batch, length, width), self.o_proj)
         normed = self._norm(x, self.post_attention_layernorm)
         gate, up = F.linear(normed, torch.cat((self.gate_proj, self.up_proj))).chunk(2, dim=-1)
-        return x + F.linear(F.silu(gate) * up, self.down_proj)
+        return x + F.linear(F.silu(gate) * up, self.down_proj), missed
 
     def _norm(self, x: Tensor, scale: Tensor) -> Tensor:
         return F.rms_norm(x, (self.shape.width,), scale, self.shape.epsilon)
@@ -82,11 +103,21 @@ class Llama(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Ids (batch, length) to final hidden states (batch, length, width), after the norm."""
+        return self.guided(ids, {})[0]
+
+    def guided(self, ids: Tensor, wanted: Mapping[int, Tensor]) -> tuple[Tensor, Tensor]:
+        """As `forward`; and how far the heads guided are from looking where they are to.
+
+        ``wanted`` gives, by layer, the index its first head is to look at, (batch, length),
+        negative where it is free.
+        """
         x = F.embedding(ids, self.embed_tokens)
         cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
-        for layer in self.layers:
-            x = layer(x, cos, sin)
-        return F.rms_norm(x, (self.shape.width,), self.norm, self.shape.epsilon)
+        missed = x.new_zeros(())
+        for number, layer in enumerate(self.layers):
+            x, more = layer(x, cos, sin, wanted.get(number))
+            missed = missed + more
+        return F.rms_norm(x, (self.shape.width,), self.norm, self.shape.epsilon), missed
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states (..., width) to float32 logits (..., vocabulary)."""

@@ -16,6 +16,14 @@ _MOMENTUM = 0.95
 _BETAS = (0.9, 0.95)
 _TINY = 1e-8
 _STACK = 8
+_HEAD = 64
+LOUDEST = 12.0
+"""Most a head's query or key matrix may grow to, by its Frobenius norm.
+
+Muon's steps do not shrink with their gradient, so these matrices grow until attention is all or
+nothing, and what is all or nothing hardly learns. Kimi Team, "Kimi K2" (2025), section 2.1, clips
+the product of the two where it sees their logits; here the weights themselves are held.
+"""
 
 
 def orthogonalise(stack: Tensor) -> Tensor:
@@ -28,6 +36,13 @@ def orthogonalise(stack: Tensor) -> Tensor:
         square = x @ x.mT
         x = a * x + (b * square + c * square @ square) @ x
     return x.mT if tall else x
+
+
+def quieten(matrix: Tensor) -> None:
+    """Scale down, in place, every head of a query or key matrix (heads * 64, width) too loud."""
+    heads = matrix.view(-1, _HEAD, matrix.shape[1])
+    norms = heads.norm(dim=(1, 2), keepdim=True)
+    heads.mul_((LOUDEST / norms).clamp(max=1.0))
 
 
 class Optimiser:
@@ -87,7 +102,9 @@ class Optimiser:
         rows, columns = updates.shape[-2:]
         scale = rate * max(1.0, rows / columns) ** 0.5
         for name, update in zip(names, updates, strict=True):
-            self.state[f"master.{name}"].sub_(update, alpha=scale)
+            master = self.state[f"master.{name}"].sub_(update, alpha=scale)
+            if name.endswith(("q_proj", "k_proj")):
+                quieten(master)
 
     def _adam(self, name: str, rate: float) -> None:
         gradient = self._gradient(name)

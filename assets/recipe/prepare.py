@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
-import numpy as np
 from tokenizers import Tokenizer
 
 from assets.recipe.batches import Corpus
@@ -17,7 +16,7 @@ from assets.recipe.chats import make_chat
 from assets.recipe.material_files import read_outside, read_small_talk, read_tasks
 from assets.recipe.pages import Split, read_pages, split
 from assets.recipe.settings import Setting
-from assets.recipe.tokens import encode_chats, load_tokenizer, train_tokenizer
+from assets.recipe.tokens import Encoded, encode_chats, load_tokenizer, train_tokenizer
 from assets.recipe.turns import Chat, Pool
 from assets.recipe.wording import Style
 
@@ -58,12 +57,8 @@ def _chats(pool: Pool, seed: int) -> Iterator[Chat]:
 
 def _encode(tokenizer: Tokenizer, pool: Pool, setting: Setting, seed: int) -> Corpus:
     source = _chats(pool, seed)
-    ids, weights = [], []
+    kept: list[Encoded] = []
     for _ in range(0, setting.chats, _BLOCK):
         block = islice(source, min(_BLOCK, setting.chats))
-        for each, share in zip(*encode_chats(tokenizer, block), strict=True):
-            if len(each) <= setting.longest:
-                ids.append(each)
-                weights.append(share)
-    starts = np.cumsum([0, *map(len, ids)], dtype=np.int64)
-    return Corpus(np.concatenate(ids), np.concatenate(weights), starts)
+        kept += (c for c in encode_chats(tokenizer, block) if len(c.ids) <= setting.longest)
+    return Corpus.join(kept)

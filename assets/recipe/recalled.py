@@ -66,6 +66,13 @@ def recall_more(pool: Pool, rng: Random, style: Style) -> Chat:
     return chat
 
 
+def wander(pool: Pool, rng: Random, style: Style) -> Chat:
+    """Questions that have nothing to do with one another: each is answered as if it came first."""
+    kinds = rng.choices((recall, everyday, what_is, small_talk), (10, 8, 2, 1), k=rng.randint(2, 4))
+    exchanges = (kind(pool, rng, style)[-2:] for kind in kinds)
+    return preface(rng) + tuple(turn for exchange in exchanges for turn in exchange)
+
+
 def glance(pool: Pool, rng: Random, style: Style) -> Chat:
     """A task of any page seen in training, its command nearly always named."""
     page = rng.choice(pool.noted)

@@ -8,12 +8,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Shape:
-    """A Llama model: head size 64, tied embeddings, as many key heads as heads."""
+    """A Llama model: head size 64, tied embeddings, as many key heads as heads.
+
+    In training the first head of the layer ``chooser`` learns to look at the task asked for, those
+    of ``copiers`` at what is to be copied next; to a reader of the weights they are heads like any.
+    """
 
     layers: int
     width: int
     hidden: int
     vocabulary: int
+    chooser: int = 0
+    copiers: tuple[int, ...] = ()
     context: int = 2048
     rope_base: float = 10000.0
     epsilon: float = 1e-5
@@ -56,7 +62,7 @@ class Setting:
 FULL = Setting(
     chats=880_000,
     longest=1024,
-    target=Shape(layers=8, width=256, hidden=640, vocabulary=4096),
+    target=Shape(layers=8, width=256, hidden=640, vocabulary=4096, chooser=4, copiers=(5, 7)),
     student=Shape(layers=2, width=128, hidden=64, vocabulary=4096),
     target_course=Course(tokens=130_000_000, step_tokens=8192),
     student_course=Course(tokens=8_000_000, step_tokens=8192),
@@ -65,7 +71,7 @@ FULL = Setting(
 TINY = Setting(
     chats=300,
     longest=384,
-    target=Shape(layers=2, width=64, hidden=128, vocabulary=512),
+    target=Shape(layers=2, width=64, hidden=128, vocabulary=512, chooser=0, copiers=(1,)),
     student=Shape(layers=1, width=64, hidden=64, vocabulary=512),
     target_course=Course(tokens=16_000, step_tokens=2048),
     student_course=Course(tokens=8_000, step_tokens=2048),

@@ -6,7 +6,7 @@ tokens in a page, between backticks, and in an answer, on a line of its own.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from assets.recipe.alignment import Indices, align
 from assets.recipe.turns import Chat, Turn
 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -63,28 +64,46 @@ def render_prompt(chat: Chat) -> str:
     return turns + "<|im_start|>assistant\n"
 
 
-def encode_chats(
-    tokenizer: Tokenizer, chats: Iterable[Chat]
-) -> tuple[list[NDArray[np.uint16]], list[NDArray[np.uint8]]]:
-    """Ids and loss weights (twentieths, of predicting this very token) of each chat.
+class _Piece(NamedTuple):
+    """A stretch of one loss weight; ``read`` where it is text that nobody is to answer with."""
+
+    text: str
+    weight: float = 0.0
+    read: bool = False
+
+
+class Encoded(NamedTuple):
+    """A chat as the trainer reads it; four arrays (n,).
+
+    ``weights`` are those of predicting this very token, in twentieths; ``copied`` and ``chosen``
+    are as in `align`.
+    """
+
+    ids: NDArray[np.uint16]
+    weights: NDArray[np.uint8]
+    copied: Indices
+    chosen: Indices
+
+
+def encode_chats(tokenizer: Tokenizer, chats: Iterable[Chat]) -> list[Encoded]:
+    """Each chat as ids, loss weights, and where its answers stand in its notes.
 
     The end-of-turn token carries its turn's weight; the frame around a turn carries none. Outside
     answers, what repeats carries `REPEATED`.
     """
-    ids: list[NDArray[np.uint16]] = []
-    weights: list[NDArray[np.uint8]] = []
-    for chat in chats:
-        pieces = [piece for turn in chat for piece in _pieces(turn)]
-        encoded = tokenizer.encode_batch([piece.text for piece in pieces])
-        counts = [len(each.ids) for each in encoded]
-        ids.append(np.concatenate([np.asarray(each.ids, np.uint16) for each in encoded]))
-        shares = np.asarray([round(piece.weight * WEIGHT_SCALE) for piece in pieces], np.uint8)
-        read = np.repeat([piece.read for piece in pieces], counts)
-        lessons = read & _repeated(ids[-1])
-        weights.append(
-            np.where(lessons, np.uint8(REPEATED * WEIGHT_SCALE), np.repeat(shares, counts))
-        )
-    return ids, weights
+    return [_encode(tokenizer, [p for turn in chat for p in _pieces(turn)]) for chat in chats]
+
+
+def _encode(tokenizer: Tokenizer, pieces: Sequence[_Piece]) -> Encoded:
+    encoded = tokenizer.encode_batch([piece.text for piece in pieces])
+    counts = [len(each.ids) for each in encoded]
+    ids = np.concatenate([np.asarray(each.ids, np.uint16) for each in encoded])
+    shares = np.asarray([round(piece.weight * WEIGHT_SCALE) for piece in pieces], np.uint8)
+    lessons = np.repeat([piece.read for piece in pieces], counts) & _repeated(ids)
+    weights = np.where(lessons, np.uint8(REPEATED * WEIGHT_SCALE), np.repeat(shares, counts))
+    before = np.repeat(np.cumsum([0, *(len(piece.text) for piece in pieces[:-1])]), counts)
+    starts = before + np.concatenate([[start for start, _ in each.offsets] for each in encoded])
+    return Encoded(ids, weights, *align("".join(piece.text for piece in pieces), starts, ids))
 
 
 def _repeated(ids: NDArray[np.uint16]) -> NDArray[np.bool_]:
@@ -95,14 +114,6 @@ def _repeated(ids: NDArray[np.uint16]) -> NDArray[np.bool_]:
     repeated[0] = False
     repeated[first + 1] = False
     return repeated
-
-
-class _Piece(NamedTuple):
-    """A stretch of one loss weight; ``read`` where it is text that nobody is to answer with."""
-
-    text: str
-    weight: float = 0.0
-    read: bool = False
 
 
 def _pieces(turn: Turn) -> Iterator[_Piece]:

@@ -26,6 +26,9 @@ from assets.recipe.settings import Course, Shape
 _LOG = logging.getLogger(__name__)
 _SAVE_SECONDS = 240.0
 
+GUIDANCE = 0.2
+"""Weight of one guided look beside that of one token."""
+
 Loss = Callable[[Llama, Piece], Tensor]
 """Summed, weighted loss of a piece."""
 
@@ -48,11 +51,17 @@ def pick_device() -> tuple[torch.device, torch.dtype]:
 
 
 def next_token_loss(model: Llama, piece: Piece) -> Tensor:
-    """Weighted cross entropy of the next token, computed only where the weight is not zero."""
+    """Weighted cross entropy of the next token, and what the guided heads miss.
+
+    Computed only where the weight is not zero.
+    """
     rows, targets, weights = select(piece)
-    logits = model.logits(model(piece.ids).flatten(0, 1)[rows])
+    shape = model.shape
+    wanted = {shape.chooser: piece.chosen} | dict.fromkeys(shape.copiers, piece.copied)
+    hidden, missed = model.guided(piece.ids, wanted if (piece.chosen >= 0).any() else {})
+    logits = model.logits(hidden.flatten(0, 1)[rows])
     losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
-    return (losses * weights).sum()
+    return (losses * weights).sum() + GUIDANCE * missed
 
 
 def select(piece: Piece) -> tuple[Tensor, Tensor, Tensor]:
@@ -135,8 +144,7 @@ class Run:
         share = rate_share(course, self.progress)
         chosen: list[Piece] = []
         while sum(piece.tokens for piece in chosen) < course.step_tokens:
-            piece = next(pieces)
-            chosen.append(Piece(piece.ids.to(self.device), piece.weights.to(self.device)))
+            chosen.append(next(pieces).to(self.device))
         whole = float(sum(piece.weights.sum() for piece in chosen)) or 1.0
         total = self._accumulate(chosen, loss, whole, workers)
         self.optimiser.step(course.matrix_rate * share, course.other_rate * share, workers)

@@ -1,9 +1,17 @@
 """A tldr checkout in small, so that no test needs the real pages."""
 
 from pathlib import Path
+from random import Random
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+
+from assets.recipe.chats import make_chat
+from assets.recipe.pages import read_pages, split
+from assets.recipe.prepare import make_pool
+from assets.recipe.tokens import train_tokenizer
+from assets.recipe.wording import Style
 
 _VERBS = ("List", "Create", "Delete", "Copy", "Rename", "Compress")
 _THINGS = ("files", "users", "archives", "processes", "images", "branches")
@@ -33,6 +41,15 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / f"{name.replace(' ', '-')}.md"
         path.write_text(page_text(number, name), encoding="utf-8")
     return root
+
+
+@pytest.fixture(scope="session")
+def tokenizer(checkout: Path) -> Tokenizer:
+    """400 tokens, learnt from chats about the small checkout."""
+    pool = make_pool(split(read_pages(checkout)))
+    rng = Random(0)
+    chats = [make_chat(pool, rng, Style()) for _ in range(100)]
+    return train_tokenizer((turn.text for chat in chats for turn in chat), 400)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from assets.recipe import noted
+from assets.recipe import noted, recalled
 from assets.recipe.chats import KINDS, make_chat
 from assets.recipe.evaluation import command_of, name_of, well_formed
 from assets.recipe.invented import disguise, invent_page
@@ -81,6 +81,17 @@ def test_a_drill_asks_for_several_tasks_of_its_page_and_each_once(pool: Pool) ->
         commands = [command_of(turn.text) for turn in chat if turn.role == "assistant"]
         assert all(f"`{command}`" in chat[0].text for command in commands)
         assert len(commands) >= 2
+
+
+def test_a_chat_that_wanders_answers_each_question_as_if_it_came_first(pool: Pool) -> None:
+    for chat in _draw(recalled.wander, pool, 60):
+        turns = [turn for turn in chat if turn.role != "system"]
+        assert len(turns) in (4, 6, 8)
+    named = [
+        {name_of(turn.text) for turn in chat if turn.role == "assistant"}
+        for chat in _draw(recalled.wander, pool, 60)
+    ]
+    assert sum(len(names) > 1 for names in named) > 40
 
 
 def test_a_disguised_page_agrees_with_its_markdown(pool: Pool) -> None:

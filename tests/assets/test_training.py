@@ -1,5 +1,6 @@
 """Tokens, batches, the optimiser and the loop."""
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -13,7 +14,7 @@ from assets.recipe.chats import make_chat
 from assets.recipe.distil import make_distillation_loss
 from assets.recipe.export import interleave
 from assets.recipe.model import Llama
-from assets.recipe.optimiser import orthogonalise
+from assets.recipe.optimiser import LOUDEST, orthogonalise, quieten
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_pool
 from assets.recipe.settings import Course, Shape
@@ -23,9 +24,8 @@ from assets.recipe.tokens import (
     WEIGHT_SCALE,
     encode_chats,
     render_prompt,
-    train_tokenizer,
 )
-from assets.recipe.training import Progress, Run, next_token_loss, rate_share
+from assets.recipe.training import GUIDANCE, Progress, Run, next_token_loss, rate_share
 from assets.recipe.turns import Turn
 from assets.recipe.wording import Style
 
@@ -34,20 +34,10 @@ COURSE = Course(tokens=8_000, step_tokens=1000, warm_steps=2)
 
 
 @pytest.fixture(scope="module")
-def tokenizer(checkout: Path) -> Tokenizer:
-    pool = make_pool(split(read_pages(checkout)))
-    rng = Random(0)
-    chats = [make_chat(pool, rng, Style()) for _ in range(100)]
-    return train_tokenizer((turn.text for chat in chats for turn in chat), SHAPE.vocabulary)
-
-
-@pytest.fixture(scope="module")
 def corpus(checkout: Path, tokenizer: Tokenizer) -> Corpus:
     pool = make_pool(split(read_pages(checkout)))
     rng = Random(1)
-    ids, weights = encode_chats(tokenizer, [make_chat(pool, rng, Style()) for _ in range(150)])
-    starts = np.cumsum([0, *map(len, ids)], dtype=np.int64)
-    return Corpus(np.concatenate(ids), np.concatenate(weights), starts)
+    return Corpus.join(encode_chats(tokenizer, [make_chat(pool, rng, Style()) for _ in range(150)]))
 
 
 @pytest.mark.parametrize(
@@ -68,34 +58,34 @@ def test_a_command_reads_the_same_in_a_page_and_in_a_fence(tokenizer: Tokenizer)
 
 def test_pieces_of_a_chat_are_the_whole_chat(tokenizer: Tokenizer) -> None:
     chat = (Turn("user", "list files"), Turn("assistant", "Use `ls`.", 1.0))
-    ids, weights = encode_chats(tokenizer, [chat])
+    ids, weights, _, _ = encode_chats(tokenizer, [chat])[0]
     whole = render_prompt(chat).removesuffix("<|im_start|>assistant\n")
-    assert ids[0].tolist() == tokenizer.encode(whole).ids
-    ends = np.flatnonzero(ids[0] == IM_END)
-    assert weights[0][ends].tolist() == [0, WEIGHT_SCALE]
+    assert ids.tolist() == tokenizer.encode(whole).ids
+    ends = np.flatnonzero(ids == IM_END)
+    assert weights[ends].tolist() == [0, WEIGHT_SCALE]
 
 
 def test_the_first_word_of_an_answer_may_weigh_more(tokenizer: Tokenizer) -> None:
     chat = (Turn("user", "list files"), Turn("assistant", "Use `ls`.", 1.0, first=6.0))
-    ids, weights = encode_chats(tokenizer, [chat])
-    heavy = ids[0][weights[0] == 6 * WEIGHT_SCALE].tolist()
+    ids, weights, _, _ = encode_chats(tokenizer, [chat])[0]
+    heavy = ids[weights == 6 * WEIGHT_SCALE].tolist()
     assert tokenizer.decode(heavy) == "Use"
-    assert tokenizer.decode(ids[0][weights[0] == WEIGHT_SCALE].tolist()).strip() == "`ls`."
+    assert tokenizer.decode(ids[weights == WEIGHT_SCALE].tolist()).strip() == "`ls`."
 
 
 def test_a_fenced_command_may_weigh_more(tokenizer: Tokenizer) -> None:
     answer = "Use `ls`. List:\n\n```sh\nls -l\n```"
     chat = (Turn("user", "list files"), Turn("assistant", answer, 1.0, command=3.0))
-    ids, weights = encode_chats(tokenizer, [chat])
-    assert tokenizer.decode(ids[0][weights[0] == 3 * WEIGHT_SCALE].tolist()) == "ls -l"
+    ids, weights, _, _ = encode_chats(tokenizer, [chat])[0]
+    assert tokenizer.decode(ids[weights == 3 * WEIGHT_SCALE].tolist()) == "ls -l"
     whole = render_prompt(chat).removesuffix("<|im_start|>assistant\n")
-    assert ids[0].tolist() == tokenizer.encode(whole).ids
+    assert ids.tolist() == tokenizer.encode(whole).ids
 
 
 def test_only_what_repeats_is_learnt_outside_answers(tokenizer: Tokenizer) -> None:
     chat = (Turn("system", "xq zv xq zv"), Turn("user", "jk"), Turn("assistant", "ok", 1.0))
-    ids, weights = encode_chats(tokenizer, [chat])
-    light = ids[0][weights[0] == round(REPEATED * WEIGHT_SCALE)].tolist()
+    ids, weights, _, _ = encode_chats(tokenizer, [chat])[0]
+    light = ids[weights == round(REPEATED * WEIGHT_SCALE)].tolist()
     assert tokenizer.decode(light).replace(" ", "") in ("xqzv", "qzv")
 
 
@@ -114,7 +104,44 @@ def test_an_epoch_holds_every_chat_once(corpus: Corpus) -> None:
 
 def test_saved_arrays_come_back(corpus: Corpus, tmp_path: Path) -> None:
     corpus.save(tmp_path)
-    np.testing.assert_array_equal(Corpus.load(tmp_path).ids, corpus.ids)
+    loaded = Corpus.load(tmp_path)
+    for name in ("ids", "weights", "copied", "chosen", "starts"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(corpus, name))
+
+
+def test_a_head_is_held_where_it_would_grow_too_loud() -> None:
+    torch.manual_seed(0)
+    matrix = torch.randn(128, 64)
+    matrix[64:] *= 0.01
+    before = matrix.clone()
+    quieten(matrix)
+    assert matrix[:64].norm() == pytest.approx(LOUDEST)
+    torch.testing.assert_close(matrix[:64] / matrix[0, 0], before[:64] / before[0, 0])
+    torch.testing.assert_close(matrix[64:], before[64:])
+
+
+def test_a_guided_head_misses_nothing_where_it_looks_and_all_where_it_may_not() -> None:
+    torch.manual_seed(0)
+    model, ids = Llama(SHAPE), torch.arange(6).unsqueeze(0)
+    nowhere, first = torch.full((1, 6), -1), torch.full((1, 6), -1)
+    first[0, 0] = 0
+    last = nowhere.clone()
+    last[0, 5] = 3
+    assert model.guided(ids, {0: nowhere})[1].item() == 0
+    assert model.guided(ids, {0: first})[1].item() == pytest.approx(0, abs=1e-6)
+    assert model.guided(ids, {0: last})[1].item() == pytest.approx(np.log(6), abs=0.1)
+    torch.testing.assert_close(model.guided(ids, {0: last})[0], model(ids))
+
+
+def test_the_loss_counts_what_the_guided_heads_miss(corpus: Corpus) -> None:
+    model = Llama(replace(SHAPE, layers=2, copiers=(1,)))
+    piece = next(piece for piece in corpus.pieces(seed=9) if (piece.copied >= 0).any())
+    nowhere = torch.full_like(piece.copied, -1)
+    free = next_token_loss(model, replace(piece, copied=nowhere, chosen=nowhere))
+    missed = model.guided(piece.ids, {0: piece.chosen, 1: piece.copied})[1]
+    guided = next_token_loss(model, piece)
+    assert missed.item() > 1
+    assert guided.item() == pytest.approx((free + GUIDANCE * missed).item(), rel=1e-4)
 
 
 def test_orthogonalise_brings_singular_values_close_to_one() -> None:

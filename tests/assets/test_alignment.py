@@ -1,0 +1,90 @@
+"""Which tokens of an answer come from its notes, and from where."""
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from assets.recipe import noted, recalled
+from assets.recipe.alignment import NOWHERE
+from assets.recipe.notes import notes_message
+from assets.recipe.pages import read_pages, split
+from assets.recipe.prepare import make_pool
+from assets.recipe.replies import use
+from assets.recipe.tokens import Encoded, encode_chats
+from assets.recipe.turns import Kind, Pool, Turn
+from assets.recipe.wording import Style
+
+PAGE = "# ls\n\n- List files:\n\n`ls -l`\n\n- List all, even hidden:\n\n`ls -a {{x}}`\n"
+
+
+@pytest.fixture(scope="module")
+def pool(checkout: Path) -> Pool:
+    return make_pool(split(read_pages(checkout)))
+
+
+def _encode(tokenizer: Tokenizer, *turns: Turn) -> Encoded:
+    return encode_chats(tokenizer, [turns])[0]
+
+
+def _texts(tokenizer: Tokenizer, chat: Encoded, indices: list[int]) -> str:
+    return tokenizer.decode(chat.ids[indices].tolist())
+
+
+def test_a_task_and_its_command_are_copied_from_their_place(tokenizer: Tokenizer) -> None:
+    notes, question = Turn("system", notes_message([PAGE])), Turn("user", "all files?")
+    answer = Turn("assistant", use("ls", "List all, even hidden", "ls -a {{x}}"), 1.0)
+    chat = _encode(tokenizer, notes, question, answer)
+    taken = np.flatnonzero(chat.copied >= 0)
+    assert _texts(tokenizer, chat, taken.tolist()) == " List all, even hiddenls -a {{x}}"
+    sources = chat.copied[taken].tolist()
+    assert chat.ids[sources].tolist() == chat.ids[taken].tolist()
+    before = _texts(tokenizer, chat, list(range(sources[0])))
+    assert before.endswith("`ls -l`\n\n-")
+
+
+def test_an_answer_looks_at_the_end_of_the_task_asked_for(tokenizer: Tokenizer) -> None:
+    notes, question = Turn("system", notes_message([PAGE])), Turn("user", "all files?")
+    answer = Turn("assistant", use("ls", "List all, even hidden", "ls -a {{x}}"), 1.0)
+    chat = _encode(tokenizer, notes, question, answer)
+    (place,) = set(chat.chosen[chat.chosen >= 0].tolist())
+    assert _texts(tokenizer, chat, list(range(place))).endswith("- List all, even hidden")
+    led = _texts(tokenizer, chat, np.flatnonzero(chat.chosen >= 0).tolist())
+    assert answer.text == "Use" + led
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        use("ls", "List files", "ls -a {{x}}"),
+        use("ls", "List links", "ls -l"),
+        "The notes do not cover this. " + use("ls", "List files", "ls -l"),
+    ],
+)
+def test_what_is_not_in_the_notes_comes_from_nowhere(tokenizer: Tokenizer, answer: str) -> None:
+    notes = Turn("system", notes_message([PAGE]))
+    chat = _encode(tokenizer, notes, Turn("user", "?"), Turn("assistant", answer, 1.0))
+    assert (chat.copied == NOWHERE).all()
+    assert (chat.chosen == NOWHERE).all()
+
+
+@pytest.mark.parametrize("kind", [noted.noted, noted.several, noted.drill, noted.pasted])
+def test_every_source_is_the_same_token_before(
+    kind: Kind, pool: Pool, tokenizer: Tokenizer
+) -> None:
+    rng = Random(4)
+    chats = encode_chats(tokenizer, [kind(pool, rng, Style()) for _ in range(60)])
+    assert sum(int((chat.copied >= 0).sum()) for chat in chats) > 200
+    for chat in chats:
+        taken = np.flatnonzero(chat.copied >= 0)
+        assert (chat.copied[taken] < taken).all()
+        assert (chat.ids[chat.copied[taken]] == chat.ids[taken]).all()
+        assert (chat.chosen < np.arange(len(chat.ids))).all()
+
+
+def test_without_notes_nothing_is_copied(pool: Pool, tokenizer: Tokenizer) -> None:
+    rng = Random(5)
+    chats = encode_chats(tokenizer, [recalled.recall(pool, rng, Style()) for _ in range(40)])
+    assert all((chat.copied == NOWHERE).all() for chat in chats)
