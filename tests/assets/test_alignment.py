@@ -38,21 +38,21 @@ def test_a_task_and_its_command_are_copied_from_their_place(tokenizer: Tokenizer
     answer = Turn("assistant", use("ls", "List all, even hidden", "ls -a {{x}}"), 1.0)
     chat = _encode(tokenizer, notes, question, answer)
     taken = np.flatnonzero(chat.copied >= 0)
-    assert _texts(tokenizer, chat, taken.tolist()) == " List all, even hiddenls -a {{x}}"
+    assert _texts(tokenizer, chat, taken.tolist()).endswith(" List all, even hiddenls -a {{x}}")
     sources = chat.copied[taken].tolist()
     assert chat.ids[sources].tolist() == chat.ids[taken].tolist()
-    before = _texts(tokenizer, chat, list(range(sources[0])))
-    assert before.endswith("`ls -l`\n\n-")
+    before = _texts(tokenizer, chat, list(range(sources[-1] + 1)))
+    assert before.endswith("even hidden:\n\n`ls -a {{x}}")
 
 
 def test_an_answer_looks_at_the_end_of_the_task_asked_for(tokenizer: Tokenizer) -> None:
     notes, question = Turn("system", notes_message([PAGE])), Turn("user", "all files?")
     answer = Turn("assistant", use("ls", "List all, even hidden", "ls -a {{x}}"), 1.0)
     chat = _encode(tokenizer, notes, question, answer)
-    (place,) = set(chat.chosen[chat.chosen >= 0].tolist())
+    place = int(chat.chosen.max())
     assert _texts(tokenizer, chat, list(range(place))).endswith("- List all, even hidden")
-    led = _texts(tokenizer, chat, np.flatnonzero(chat.chosen >= 0).tolist())
-    assert answer.text == "Use" + led
+    led = _texts(tokenizer, chat, np.flatnonzero(chat.chosen == place).tolist())
+    assert led == "ls -a {{x}}`" + answer.text.removeprefix("Use")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,9 @@ def test_what_is_not_in_the_notes_comes_from_nowhere(tokenizer: Tokenizer, answe
     notes = Turn("system", notes_message([PAGE]))
     chat = _encode(tokenizer, notes, Turn("user", "?"), Turn("assistant", answer, 1.0))
     assert (chat.copied == NOWHERE).all()
-    assert (chat.chosen == NOWHERE).all()
+    assert (
+        _texts(tokenizer, chat, np.flatnonzero(chat.chosen >= 0).tolist()) == "ls -l`ls -a {{x}}`"
+    )
 
 
 @pytest.mark.parametrize("kind", [noted.noted, noted.several, noted.drill, noted.pasted])
