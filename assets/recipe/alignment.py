@@ -14,9 +14,9 @@ NOWHERE = -1
 
 _ANSWER = re.compile(
     r"<\|im_start\|>assistant\n"
-    r"(?P<all>Use `(?P<name>[^`]*)`\. (?P<what>.*):\n\n```sh\n(?P<command>.*)\n```)"
+    r"Use(?P<led> `(?P<name>[^`]*)`\. (?P<what>.*):\n\n```sh\n(?P<command>.*)\n```)"
 )
-_TASK = re.compile(r"^- .*(?P<colon>:)\n\n`(?P<command>.*`)", re.MULTILINE)
+_TASK = re.compile(r"^- (?P<what>.*)(?P<colon>:)\n\n`(?P<command>.*`)", re.MULTILINE)
 
 Indices = NDArray[np.int16]
 
@@ -31,26 +31,28 @@ def align(text: str, starts: NDArray[np.int64], ids: NDArray[np.uint16]) -> tupl
     answer's tokens are given that of the task asked for, and those of every command in the notes
     their own, so that a head which looks there makes the two alike.
     """
-    copied = np.full(len(ids), NOWHERE, np.int16)
-    chosen = np.full(len(ids), NOWHERE, np.int16)
+    copied, chosen = (np.full(len(ids), NOWHERE, np.int16) for _ in range(2))
+    tasks: dict[tuple[str, str], re.Match[str]] = {}
     for task in _TASK.finditer(text):
-        first, stop = np.searchsorted(starts, task.span("command"))
-        chosen[first:stop] = np.searchsorted(starts, task.start("colon"))
+        tasks.setdefault((task["what"], task["command"]), task)
+        _point(chosen, starts, task.span("command"), task.start("colon"))
     for answer in _ANSWER.finditer(text):
-        task_text = f"- {answer['what']}:\n\n`{answer['command']}`"
-        source = text.find(task_text, 0, answer.start())
-        if source < 0:
+        asked = tasks.get((answer["what"], f"{answer['command']}`"))
+        if asked is None:
             continue
-        first, stop = np.searchsorted(starts, answer.span("all"))
-        colon = source + len("- ") + len(answer["what"])
-        chosen[first + 1 : stop] = np.searchsorted(starts, colon)
-        title = text.rfind(f"# {answer['name']}\n", 0, source)
-        origins = {"what": source + len("- "), "command": colon + len(":\n\n`")}
+        _point(chosen, starts, answer.span("led"), asked.start("colon"))
+        for part in ("what", "command"):
+            _match(copied, starts, ids, answer.span(part), asked.start(part))
+        title = text.rfind(f"# {answer['name']}\n", 0, asked.start())
         if title >= 0:
-            origins["name"] = title + len("# ")
-        for part, origin in origins.items():
-            _match(copied, starts, ids, answer.span(part), origin)
+            _match(copied, starts, ids, answer.span("name"), title + len("# "))
     return copied, chosen
+
+
+def _point(chosen: Indices, starts: NDArray[np.int64], span: tuple[int, int], place: int) -> None:
+    """Point the tokens of ``span`` to the one at ``place``."""
+    first, stop = np.searchsorted(starts, span)
+    chosen[first:stop] = np.searchsorted(starts, place)
 
 
 def _match(

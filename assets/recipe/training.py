@@ -26,7 +26,7 @@ from assets.recipe.settings import Course, Shape
 _LOG = logging.getLogger(__name__)
 _SAVE_SECONDS = 240.0
 
-GUIDANCE = 0.2
+GUIDANCE = 0.5
 """Weight of one guided look beside that of one token."""
 
 Loss = Callable[[Llama, Piece], Tensor]
