@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import work
+from textual import events, work
 from textual.app import App
 from textual.binding import BindingType
 from textual.theme import Theme
@@ -70,6 +70,21 @@ class Specchat(App[None], inherit_bindings=False):
         self.animation_level = "none"
         self._keep_theme = keep_theme
         self.chat_screen = ChatScreen(history, locations, open_model)
+        self._early: list[events.Event] | None = []
+
+    async def on_event(self, event: events.Event) -> None:
+        """Hold what is typed before anything can take it: Textual would drop it."""
+        typed = isinstance(event, events.Key | events.Paste) and not event.is_forwarded
+        if typed and self._early is not None:
+            self._early.append(event)
+        else:
+            await super().on_event(event)
+
+    async def on_descendant_focus(self) -> None:
+        """Hand over what was typed early, once, when the first box has the focus."""
+        early, self._early = self._early, None
+        for event in early or ():
+            await super().on_event(event)
 
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
