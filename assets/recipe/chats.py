@@ -11,10 +11,10 @@ from assets.recipe.turns import Chat, Kind, Pool
 from assets.recipe.wording import Style
 
 KINDS: dict[Kind, float] = {
-    recalled.recall: 40,
+    recalled.recall: 38,
     recalled.recall_more: 6,
-    recalled.wander: 8,
-    recalled.everyday: 16,
+    recalled.wander: 10,
+    recalled.everyday: 28,
     recalled.glance: 1,
     recalled.what_is: 2,
     recalled.explain: 1,

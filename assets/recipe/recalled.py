@@ -68,7 +68,9 @@ def recall_more(pool: Pool, rng: Random, style: Style) -> Chat:
 
 def wander(pool: Pool, rng: Random, style: Style) -> Chat:
     """Questions that have nothing to do with one another: each is answered as if it came first."""
-    kinds = rng.choices((recall, everyday, what_is, small_talk), (10, 8, 2, 1), k=rng.randint(2, 4))
+    kinds = rng.choices(
+        (recall, everyday, what_is, small_talk), (10, 10, 2, 1), k=rng.randint(2, 4)
+    )
     exchanges = (kind(pool, rng, style)[-2:] for kind in kinds)
     return preface(rng) + tuple(turn for exchange in exchanges for turn in exchange)
 
