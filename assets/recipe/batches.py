@@ -76,10 +76,10 @@ class Corpus:
         Raises:
             InputError: the ``prepare`` step has not run.
         """
-        if not (folder / "starts.npy").exists():
+        files = [folder / f"{each.name}.npy" for each in fields(cls)]
+        if not all(file.exists() for file in files):
             raise InputError(f"{folder}: no prepared chats here; run the prepare step first")
-        names = (each.name for each in fields(cls))
-        return cls(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in names))
+        return cls(*(np.load(file, mmap_mode="r") for file in files))
 
     def pieces(self, seed: int, most: int = _PIECE_TOKENS) -> Iterator[Piece]:
         """Pieces for ever, an epoch after another, in an order fixed by ``seed``."""

@@ -34,7 +34,7 @@ def _missed(q: Tensor, k: Tensor, wanted: Tensor) -> Tensor:
 
     q and k are (batch, length, 64). A head told where to look learns it sooner than one that must
     find it out: Garg et al., "Jointly Learning to Align and Translate with Transformer Models"
-    (2019), section 3.3.
+    (2019), section 4.2.
     """
     scores = (q @ k.mT).float() * q.shape[-1] ** -0.5
     hidden = torch.ones_like(scores, dtype=torch.bool).triu(1)
