@@ -81,10 +81,15 @@ class Specchat(App[None], inherit_bindings=False):
             await super().on_event(event)
 
     async def on_descendant_focus(self) -> None:
-        """Hand over what was typed early, once, when the first box has the focus."""
+        """Hand over what was typed early, once, when the first box has the focus.
+
+        Until the program takes the terminal over, that turns Enter into a newline, which would be
+        Ctrl+J.
+        """
         early, self._early = self._early, None
         for event in early or ():
-            await super().on_event(event)
+            newline = isinstance(event, events.Key) and event.key == "ctrl+j"
+            await super().on_event(events.Key("enter", "\r") if newline else event)
 
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._theme_chosen)

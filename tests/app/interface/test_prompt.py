@@ -39,7 +39,7 @@ async def test_what_is_typed_while_the_program_starts_is_not_lost(
     compose = ChatScreen.compose
 
     def typed_over(screen: ChatScreen) -> ComposeResult:
-        for key in (*"one", "enter", *"tw"):
+        for key in (*"one", "ctrl+j", *"tw"):
             screen.app.post_message(events.Key(key, key if len(key) == 1 else None))
         return compose(screen)
 
