@@ -94,6 +94,11 @@ def invent_page(pool: Sequence[Page], rng: Random) -> Page:
     return _page_of(examples, pool, rng)
 
 
+def invent_of(examples: Sequence[Example], pool: Sequence[Page], rng: Random) -> Page:
+    """The same, its tasks drawn from ``examples``."""
+    return _page_of(rng.sample(examples, min(len(examples), rng.randint(2, 8))), pool, rng)
+
+
 def invent_list(pool: Sequence[Page], rng: Random) -> Page:
     """The same with many short tasks and short commands: hard to tell apart by their beginnings."""
     wanted, examples = rng.randint(4, 12), []

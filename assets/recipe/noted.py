@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from assets.recipe.invented import disguise, excerpt, invent_list, invent_page
+from assets.recipe.invented import disguise, excerpt, invent_list, invent_of, invent_page
 from assets.recipe.notes import HEADER, NOT_COVERED, notes_message
 from assets.recipe.pages import Page
 from assets.recipe.recalled import SYSTEM, everyday
@@ -21,6 +21,7 @@ from assets.recipe.turns import (
     ask_examples,
     ask_explained,
     ask_how,
+    ask_spoken,
     ask_what,
     reply,
     user,
@@ -36,8 +37,15 @@ COMMAND_WEIGHT = 3.0
 ANSWER_WEIGHT = 2.25
 """Weight of the rest of such an answer: it takes the asked task from among the page's others."""
 
-COVERED = 0.6
+COVERED = 0.64
 """How often a question is about the notes."""
+
+SPOKEN = 0.6
+"""How often such a question is put as people do, where it can be.
+
+Questions the notes do not cover are, now and then: were these never, how a question is put would
+tell whether they do.
+"""
 
 _OTHER_HEADERS = ("Context:", "Documents:", "Use this documentation:", "Documentation:", "")
 
@@ -53,16 +61,18 @@ class Source:
 def draw_source(pool: Pool, rng: Random) -> Source:
     """A page to put into notes or to ask about: genuine, disguised or made up; whole or in part."""
     kind = rng.random()
-    if kind < 0.2:
+    if kind < 0.12:
         return Source(invent_page(pool.noted, rng))
-    page = rng.choice(pool.known if rng.random() < 0.3 else pool.noted)
+    if kind < 0.27 and pool.tasks:
+        return Source(invent_of([task.answer for task in pool.tasks], pool.noted, rng))
+    page = rng.choice(rng.choices((pool.core, pool.known, pool.noted), (0.25, 0.2, 0.55))[0])
     part = excerpt(page, rng, 5) if rng.random() < 0.45 else page
-    if kind < 0.5:
+    if kind < 0.55:
         return Source(disguise(part, rng))
     return Source(part, any(page is each for each in pool.known))
 
 
-def _ask_source(source: Source, rng: Random, style: Style) -> Chat:
+def _ask_source(source: Source, pool: Pool, rng: Random, style: Style) -> Chat:
     """One question that ``source``, standing in the notes, answers."""
     page, kind = source.page, rng.random()
     if kind < 0.06:
@@ -72,6 +82,11 @@ def _ask_source(source: Source, rng: Random, style: Style) -> Chat:
     example = rng.choice(page.examples)
     if kind < 0.12:
         return ask_explained(page, example, rng)
+    spoken = [each for each in page.examples if each.what in pool.phrases]
+    if spoken and rng.random() < SPOKEN:
+        example = rng.choice(spoken)
+        phrases = pool.phrases[example.what]
+        return ask_spoken(page.name, example, phrases, rng, style, plain=False)
     return ask_how(page, example, rng, style, plain=False)
 
 
@@ -86,7 +101,7 @@ def _ask_elsewhere(notes: Sequence[Source], pool: Pool, rng: Random, style: Styl
         question, answer = ask_how(source.page, example, rng, style, plain=True)
         known = source.known
     if any(f"`{each.page.name}`" in answer.text for each in notes):
-        return _ask_source(rng.choice(notes), rng, style)
+        return _ask_source(rng.choice(notes), pool, rng, style)
     return question, reply(f"{NOT_COVERED} {answer.text if known else UNKNOWN}")
 
 
@@ -103,7 +118,7 @@ def _notes(sources: Sequence[Source], rng: Random) -> Turn:
 def _judged(sources: Sequence[Source], pool: Pool, rng: Random, style: Style) -> Chat:
     """One question, answered by ``sources`` or not."""
     if rng.random() < COVERED:
-        question, answer = _ask_source(rng.choice(sources), rng, style)
+        question, answer = _ask_source(rng.choice(sources), pool, rng, style)
     else:
         question, answer = _ask_elsewhere(sources, pool, rng, style)
     return question, replace(_weighed(answer), first=JUDGEMENT_WEIGHT)

@@ -16,12 +16,13 @@ from assets.recipe.turns import (
     ask_explained,
     ask_how,
     ask_named,
+    ask_spoken,
     ask_unknown,
     ask_what,
     reply,
     user,
 )
-from assets.recipe.wording import Style, ask, reword
+from assets.recipe.wording import Style, reword
 
 CORE_SHARE = 0.25
 """How often a question without notes is about a core page: those at least are known well."""
@@ -86,12 +87,7 @@ def everyday(pool: Pool, rng: Random, style: Style) -> Chat:
     if not pool.tasks:
         return recall(pool, rng, style)
     task = rng.choice(pool.tasks)
-    phrase = rng.choice(task.phrases)
-    if rng.random() < 0.4 and not phrase.endswith("?"):
-        phrase = reword(phrase, rng, style)
-    question = ask(phrase, rng, style, task.name if rng.random() < 0.08 else None)
-    answer = replies.use(task.name, task.answer.plain, task.answer.command)
-    return (*preface(rng), user(question), reply(answer))
+    return preface(rng) + ask_spoken(task.name, task.answer, task.phrases, rng, style, plain=True)
 
 
 def what_is(pool: Pool, rng: Random, style: Style) -> Chat:

@@ -3,8 +3,9 @@
 Owns the phrases that ask for a definition, examples or an explanation. Knows nothing of notes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 
 from assets.recipe import replies
@@ -44,6 +45,11 @@ class Pool:
     tasks: Sequence[Task]
     remarks: Sequence[Remark]
     outside: Sequence[str]
+
+    @cached_property
+    def phrases(self) -> Mapping[str, Sequence[str]]:
+        """How people put a task of ``tasks``, by what a page says it does."""
+        return {task.answer.what: task.phrases for task in self.tasks}
 
 
 Kind = Callable[[Pool, Random, Style], Chat]
@@ -108,6 +114,18 @@ def ask_how(page: Page, example: Example, rng: Random, style: Style, *, plain: b
     what = example.plain if plain else example.what
     question = _question(example, page.name, rng, style, 0.45)
     return user(question), reply(replies.use(page.name, what, example.command))
+
+
+def ask_spoken(
+    name: str, example: Example, phrases: Sequence[str], rng: Random, style: Style, *, plain: bool
+) -> Chat:
+    """A task as people put it, in one of its hand-written ``phrases``."""
+    phrase = rng.choice(phrases)
+    if rng.random() < 0.4 and not phrase.endswith("?"):
+        phrase = reword(phrase, rng, style)
+    question = ask(phrase, rng, style, name if rng.random() < 0.08 else None)
+    what = example.plain if plain else example.what
+    return user(question), reply(replies.use(name, what, example.command))
 
 
 def ask_named(page: Page, example: Example, rng: Random, style: Style) -> Chat:
