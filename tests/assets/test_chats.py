@@ -76,6 +76,17 @@ def test_neither_long_nor_short_notes_tell_whether_they_cover_the_question(pool:
     assert abs(shares[0] - shares[1]) < 0.15
 
 
+def test_how_a_question_is_put_does_not_tell_whether_it_is_covered(pool: Pool) -> None:
+    spoken = {what.rstrip(":.") for what in pool.phrases}
+    covered = [
+        not turn.text.startswith(NOT_COVERED)
+        for chat in _draw(noted.noted, pool, 600)
+        for turn in chat
+        if turn.role == "assistant" and any(f"`. {what}:" in turn.text for what in spoken)
+    ]
+    assert 0.3 < sum(covered) / len(covered) < 0.8
+
+
 def test_a_drill_asks_for_several_tasks_of_its_page_and_each_once(pool: Pool) -> None:
     for chat in _draw(noted.drill, pool, 60):
         commands = [command_of(turn.text) for turn in chat if turn.role == "assistant"]
