@@ -44,6 +44,11 @@ class Chat:
     created: float
     updated: float
 
+    @property
+    def tuned(self) -> bool:
+        """Whether it has settings of its own."""
+        return bool(self.system or self.sampling)
+
 
 @dataclass(frozen=True, slots=True)
 class Message:

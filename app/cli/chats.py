@@ -103,7 +103,8 @@ def ask_first(doomed: Sequence[Chat]) -> None:
 def line(chat: Chat) -> str:
     """A chat in a list: number, when it was last written in, marks, title."""
     when = f"{datetime.fromtimestamp(chat.updated):%Y-%m-%d %H:%M}"
-    marks = "".join(f"  ({name})" for name in ("pinned", "private") if getattr(chat, name))
+    known = {"pinned": chat.pinned, "private": chat.private, "own settings": chat.tuned}
+    marks = "".join(f"  ({name})" for name, marked in known.items() if marked)
     return f"{chat.id:>5}  {when}  {one_line(chat.title) or '(no title)'}{marks}"
 
 

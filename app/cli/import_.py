@@ -70,7 +70,8 @@ def _imported(paths: Sequence[Path], locations: Locations, status: Status, as_js
                     status.clear()
                     report = event.report
                     if not as_json:
-                        click.echo("\n".join(summary(report)))
+                        for line in summary(report):
+                            click.echo(line)
     except InputError:
         if as_json:
             click.echo(_as_json(report, None))
@@ -93,7 +94,7 @@ def _projected(options: Options, locations: Locations, status: Status) -> int | 
 def summary(report: Report) -> Iterator[str]:
     """The report for people, line by line."""
     characters = amount(report.characters, "character")
-    if report.documents or not report.unchanged:
+    if report.documents:
         yield f"imported {amount(report.documents, 'document')}, {characters}"
     if report.unchanged:
         yield f"unchanged {amount(report.unchanged, 'document')}"

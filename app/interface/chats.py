@@ -132,8 +132,7 @@ class Chats(ScrollView, can_focus=True):
         dim = colour_of(self, "chats--dim")
         line = Text(no_wrap=True)
         line.append(" ▌" if is_open else "  ", style=colour_of(self, "chats--accent"))
-        tuned = bool(chat.system or chat.sampling)
-        marks = PINNED * chat.pinned + PRIVATE * chat.private + TUNED * tuned
+        marks = PINNED * chat.pinned + PRIVATE * chat.private + TUNED * chat.tuned
         line.append(f"{marks} " if marks else "", style=dim)
         line.append(one_line(chat.title) or NEW_CHAT, style=Style(bold=is_open))
         line.truncate(max(8, width - len(when) - 1), overflow="ellipsis")

@@ -40,9 +40,10 @@ def _said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_chats_are_listed_newest_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with closing(History.open(folder / "history.db")) as history:
         history.set_private(1, True)
+        history.set_sampling(1, {"temperature": 0.7})
     lines = _said(capsys, "chats").splitlines()
     assert [line.split()[0] for line in lines] == ["2", "1"]
-    assert lines[1].endswith("sea ␛[31m  (private)")
+    assert lines[1].endswith("sea ␛[31m  (private)  (own settings)")
     listed = json.loads(_said(capsys, "chats", "--json"))["chats"]
     assert [chat["title"] for chat in listed] == ["land", "sea \x1b[31m"]
 

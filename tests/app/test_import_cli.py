@@ -85,6 +85,7 @@ def test_nothing_imported_is_a_failure_that_names_what_was_skipped(
     said = capsys.readouterr()
     assert said.err == "specchat: nothing was imported: binary (1)\n"
     assert "bad.bin" in said.out
+    assert "imported 0" not in said.out
 
 
 def test_names_of_files_cannot_reach_the_terminal_raw(
