@@ -13,5 +13,5 @@ NOT_COVERED = "The notes do not cover this."
 
 
 def notes_message(documents: Sequence[str]) -> str:
-    """The content of the system message that carries ``documents``, best one last or first."""
+    """The content of the system message that carries ``documents``, in whatever order."""
     return "\n\n".join((HEADER, *(document.strip() for document in documents)))

@@ -60,12 +60,12 @@ class Setting:
 
 
 FULL = Setting(
-    chats=880_000,
+    chats=290_000,
     longest=1024,
     target=Shape(layers=8, width=256, hidden=640, vocabulary=4096, chooser=4, copiers=(5, 7)),
     student=Shape(layers=2, width=128, hidden=64, vocabulary=4096),
-    target_course=Course(tokens=130_000_000, step_tokens=8192),
-    student_course=Course(tokens=8_000_000, step_tokens=8192),
+    target_course=Course(tokens=42_000_000, step_tokens=8192),
+    student_course=Course(tokens=20_000_000, step_tokens=8192),
     questions=200,
 )
 TINY = Setting(
