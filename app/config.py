@@ -1,4 +1,8 @@
-"""The few settings a person may want to keep, read from config.toml.
+"""Writes one setting into the person's settings file, and touches nothing else in it.
+
+What the person chose on the command line, for commands, interface and benchmarks alike.
+
+The few settings a person may want to keep, read from config.toml.
 
 Owns their names, meanings and defaults, and refuses a file it does not fully understand: a setting
 that is misspelt must not be ignored in silence. What can be measured or derived is no setting.
@@ -12,9 +16,44 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from app.sampling import NEW_SEED, checked
-from datastores.errors import InputError
+import tomlkit
+
+from app.locations import Locations
+from app.sampling_settings import NEW_SEED, checked
+from datastores.errors import InputError, StoreError
+from datastores.storage.files import swap_in
 from engines.sampler import Sampling
+
+DRAFTERS = ("prompt", "recycle", "crest", "dense")
+"""Every drafter, by the name it has on the command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The global options. None: not given, so the configuration or the default decides.
+
+    Attributes:
+        model: path of a GGUF file, or a model's name; None for the configured or the embedded one.
+        data_dir: the one directory for all data, in place of the platform's.
+        drafters: names out of `DRAFTERS`; empty for plain decoding.
+        draft_tokens: draft tokens forced on each call; None lets the budget decide.
+        seed: of the sampler.
+        temperature: of the sampler; 0 is greedy.
+        max_tokens: the longest answer, in tokens.
+        exact: bitwise the same as plain decoding, on the CPU.
+        gpu_layers: layers to offload; None for as many as fit.
+    """
+
+    model: str | None = None
+    data_dir: Path | None = None
+    drafters: tuple[str, ...] = DRAFTERS
+    draft_tokens: int | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    exact: bool = False
+    gpu_layers: int | None = None
+
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -120,3 +159,43 @@ def _texts(table: Mapping[str, Any], path: Path, prefix: str) -> Iterator[tuple[
             yield name, value
         else:
             raise InputError(f"{path}: {prefix}{name} must be a text, not {value!r}")
+
+
+def write_setting(locations: Locations, name: str, value: str) -> None:
+    """Set `name` at the top of the settings file; comments and other settings stay as they are.
+
+    An empty value is not written where the setting is not there.
+
+    Raises:
+        InputError: the settings file is not understood; what is not understood is not written to.
+        StoreError: it cannot be written.
+    """
+    load_config(locations.settings)
+    locations.create()
+    path = locations.settings.resolve()  # the file itself, where the settings are a link to it
+    text = _read(path)
+    document = tomlkit.parse(text)
+    if name in document:
+        document[name] = value
+        _replace(path, tomlkit.dumps(document))
+    elif value:
+        # At the top: where tomlkit would put it, it can come between a comment and what that is on.
+        _replace(path, tomlkit.dumps({name: value}) + text)
+
+
+def _read(path: Path) -> str:
+    """The file's text as it is, its line endings included; empty where there is none."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put `text` in the file's place at once, with the file's mode."""
+    try:
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+        swap_in(path, [text], newline="", mode=mode)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}; check its permissions") from error

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from datastores.database import Store
-from datastores.documents import CHATS
-from datastores.history import History
-from datastores.library import Library
+from datastores.chats.history import History
+from datastores.library.documents import CHATS
+from datastores.library.library import Library
 from datastores.redaction import redact
+from datastores.storage.sqlite import Store
 from datastores.tokens import unpack
 
 _MESSAGE = b"message "
@@ -34,7 +34,7 @@ class Passage:
     """A stretch of text that nothing runs into.
 
     Attributes:
-        kind: chats, notes, code or shell, as in `datastores.documents`.
+        kind: chats, notes, code or shell, as in `datastores.library.documents`.
         role: in chats, user or assistant; empty elsewhere.
         text: without secrets.
         tokens: the exact token ids of `text`, where they were kept; else empty.

@@ -20,20 +20,12 @@ from time import perf_counter
 
 import numpy as np
 
-from engines.budget import Budget
+from engines.budget.adaptive import Budget
+from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Context, Drafter
-from engines.logits import best, leaders
-from engines.sampler import Draw
-from engines.step import (
-    FINISH_CONTEXT,
-    FINISH_LENGTH,
-    FINISH_STOP,
-    Proposal,
-    Step,
-    Timings,
-)
+from engines.sampler import Draw, best, leaders
+from engines.step import FINISH_CONTEXT, FINISH_LENGTH, FINISH_STOP, Proposal, Step, Timings
 from engines.target import Floats, Rows, Target
-from engines.tree import DraftTree, root_only
 
 FAINT = 4.0
 """Logits so far below the likeliest token's are not worth telling a drafter: a fiftieth of its

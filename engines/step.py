@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engines.draft_tree import DraftTree
 from engines.target import Floats
-from engines.tree import DraftTree
 
 FINISH_STOP = "stop"
 FINISH_LENGTH = "length"

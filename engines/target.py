@@ -1,7 +1,7 @@
 """The target protocol: what the decode loop asks of a loaded model.
 
 A target knows tokens, logits and hidden states; not chats, files or screens. Two implementations:
-`engines.llama` (llama.cpp, the default) and `engines.transformers`.
+`engines.llama` (llama.cpp, the default) and `engines.hf.target`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.tree import DraftTree
+from engines.draft_tree import DraftTree
 
 Floats = NDArray[np.float32]
 

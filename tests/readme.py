@@ -17,10 +17,10 @@ from pathlib import Path
 
 import click
 
-from app.cli import specchat
+from app.cli.main import specchat
 from app.config import Config
-from app.interface.keys import Keys
-from app.interface.scopes import SCOPES
+from app.interface.commands.keymap import Keys
+from app.interface.commands.scopes import SCOPES
 
 README = Path(__file__).parents[1] / "README.md"
 WIDTH = 80

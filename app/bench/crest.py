@@ -1,7 +1,7 @@
 """`specchat bench crest`: CREST against REST and the other drafters, on recorded answers.
 
-Owns the rows of the report. What is compared is `app.bench.crest_stores`'s choice; the walk over
-the answers is `engines.replay`'s.
+Owns the rows of the report. What is compared is `app.bench.crest`'s choice; the walk over
+the answers is `app.bench.baselines.recorded_replay`'s.
 
 Measured with the Llama-2 tokenizer on answers to AlpacaEval's prompts 600 to 804 by Llama-3.1-8B
 (every second one of under 2,000 tokens: three longer ones are a tenth of all tokens and sway the
@@ -12,28 +12,226 @@ longer ones, in a history of 3.0 M tokens and 4.2 MB, all together 2.56 and 2.05
 fitted weights, finer probabilities and a longer memory of the chat were tried on prompts 500 to
 599: none gained as much as 0.5 %. On every third answer of Vicuna-7B to MT-Bench, with the first
 stores: REST 1.63; CREST 1.71 with 0.52 MB, 1.96 with 7.8 MB; all together 2.82, and 2.18 with 8.
+
+The past of a replay: earlier chats, as the drafters know them that can be replayed.
+
+Owns a CREST of its own, in a folder that goes with it.
+
+The stores that `bench crest` compares, each built from the same history.
+
+What the paper compares (crest.txt, section 5): REST of all the history and of parts of it (figures
+6 and 7); the most common n-grams of one n (figure 8) and of all n up to some maximum, equally many
+of each (figure 9), drafted from by the longest match. Beside them specchat's own selection, at the
+same sizes. The paper's trees are packed as specchat's are, so that only the selections differ.
+
+Owns the list and the files. Refuses to know what is replayed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import numpy as np
 
-from app.bench.crest_stores import LONGEST_MATCH, PROMPT, RANKED, RECYCLE, REST, Case
-from datastores.crest_reader import CrestReader
-from datastores.rest import RestStore
+from app.bench.baselines.recorded_replay import Combined, Recorded, Tally, replay
+from app.bench.baselines.rest import LONGEST as REST_LONGEST
+from app.bench.baselines.rest import Rest, RestStore, write_rest
+from datastores.crest.build import LONGEST as OWN_LONGEST
+from datastores.crest.build import Built, Counted, count, paper_within, select
+from datastores.crest.counting import Document
+from datastores.crest.reader import CrestReader
+from datastores.crest.store import SHORT, CrestStore
+from engines.draft_tree import CHATS
 from engines.drafters.crest import Crest, LongestMatch
-from engines.drafters.prompt import PromptLookup
+from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Context, Drafter
-from engines.drafters.recycle import TokenRecycling
-from engines.drafters.rest import Rest
-from engines.replay import Combined, Recorded, Tally, replay
+from engines.drafters.token_recycling import TokenRecycling
+
+CREST_BYTES = 256 * 2**20
+"""More than the chats of years fill."""
+
+
+class Past:
+    """The chats so far."""
+
+    def __init__(self, store: CrestStore, reader: CrestReader) -> None:
+        self._store = store
+        self._reader = reader
+        self._documents: list[Document] = []
+        self._new: list[Document] = []
+
+    def drafters(self) -> list[Drafter]:
+        """Fresh drafters of every kind that can be replayed."""
+        return [PromptLookup(), TokenRecycling(), Crest(self._reader)]
+
+    def note(self, texts: Iterable[Sequence[int]]) -> None:
+        """Token ids of messages that were said; drafted from after `update` or `settle`."""
+        for text in texts:
+            ids = np.array(text, dtype=np.uint32)
+            number = len(self._documents) + len(self._new)
+            identity = hashlib.sha256(number.to_bytes(8, "little")).digest()
+            self._new.append(Document(identity, ids, CHATS.bit_length() - 1))
+
+    def update(self) -> None:
+        """Take in what was noted, which is little."""
+        if not self._store.update(self._new):
+            self.settle()
+        self._documents += self._new
+        self._new = []
+
+    def settle(self) -> None:
+        """Take in what was noted, however much it is."""
+        self._documents += self._new
+        self._new = []
+        self._store.rebuild(self._documents)
+
+
+@contextmanager
+def empty_past() -> Iterator[Past]:
+    """A past without chats, on the disk until the end of the block."""
+    with TemporaryDirectory(prefix="specchat-bench-") as folder:
+        path = Path(folder) / "crest.db"
+        with closing(CrestStore.open(path, CREST_BYTES)) as store, closing(CrestReader(path)) as it:
+            yield Past(store, it)
+
+
+LONGEST = 5
+"""The paper's largest n."""
+SHARES = (16, 4)
+"""REST is also built of one in so many messages."""
+
+PROMPT, RECYCLE, REST, RANKED, LONGEST_MATCH, ALL = (
+    "prompt",
+    "recycle",
+    "rest",
+    "ranked",
+    "longest",
+    "all",
+)
+"""Ways of drafting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One store and one way of drafting from it.
+
+    Attributes:
+        method: prompt, recycle, rest, crest or all, as reported.
+        selection: what the store holds, for people.
+        way: one of the ways of drafting.
+        path: the store's file or folder; None where there is none.
+        sizes: bytes on disk, by the name of what is counted; REST has two.
+        entries: n-grams of a CREST store, positions of a suffix array.
+        longest: n of the longest n-grams looked up.
+        seconds: to build it, tokenising aside.
+    """
+
+    method: str
+    selection: str
+    way: str
+    path: Path | None = None
+    sizes: tuple[tuple[str, int], ...] = (("", 0),)
+    entries: int = 0
+    longest: int = 0
+    seconds: float = 0.0
+
+
+def cases(folder: Path, history: Sequence[Document], sizes: Sequence[int]) -> Iterator[Case]:
+    """Build every store in `folder`, one after the other; each is yielded as it stands.
+
+    Every n of the paper's figures is tried at the second to fourth of `sizes`.
+    """
+    yield Case("prompt", "this chat", PROMPT)
+    yield Case("recycle", "this chat", RECYCLE)
+    for share in (*SHARES, 1):
+        # Messages are told apart by digests: each share is a random one.
+        part = [one for one in history if one.identity[0] % share == 0]
+        yield _rest(folder, part, share)
+    started = perf_counter()
+    counted = count(history, max(sizes), LONGEST)
+    builder = Builder(folder, counted, history, perf_counter() - started)
+    for size in sizes:
+        own = builder.own(size)
+        yield own
+        yield replace(own, method="all", way=ALL)
+        if own.sizes[0][1] > size // 2:
+            yield from _papers(builder, size, figures=size in (sizes[1:4] or sizes))
+
+
+def _papers(builder: Builder, size: int, *, figures: bool) -> Iterator[Case]:
+    """The paper's selections of one size: longest match, and ranked as specchat does."""
+    ours = builder.paper(f"equal t, n<={OWN_LONGEST}", size, range(1, OWN_LONGEST + 1))
+    yield ours
+    yield replace(ours, way=LONGEST_MATCH)
+    for longest in range(1, LONGEST + 1) if figures else ():
+        if longest != OWN_LONGEST:
+            upto = builder.paper(f"equal t, n<={longest}", size, range(1, longest + 1))
+            yield replace(upto, way=LONGEST_MATCH)
+        if longest > 1:
+            single = builder.paper(f"top t, n={longest}", size, (longest,))
+            yield replace(single, way=LONGEST_MATCH)
+
+
+def _rest(folder: Path, history: Sequence[Document], share: int) -> Case:
+    """REST, as large as its files are with four bytes for each id, and with two if they suffice."""
+    sizes, seconds = [], 0.0
+    small = max((int(max(one.tokens)) for one in history if len(one.tokens)), default=0) < 65535
+    for width in (2, 4) if small else (4,):
+        place = folder / f"rest-{share}-{width}"
+        place.mkdir()
+        started = perf_counter()
+        write_rest(place, history, width)
+        seconds = perf_counter() - started
+        sizes.append((f"{width}-byte ids", RestStore(place).size()))
+    selection = "all" if share == 1 else f"1/{share} of the messages"
+    positions = len(RestStore(place))
+    return Case("rest", selection, REST, place, tuple(sizes), positions, REST_LONGEST, seconds)
+
+
+class Builder:
+    """Makes CREST stores of what was counted once."""
+
+    def __init__(
+        self, folder: Path, counted: Counted, history: Sequence[Document], seconds: float
+    ) -> None:
+        """Build in `folder`; `seconds` were spent on counting."""
+        self._folder = folder
+        self._counted = counted
+        self._shorts = {document.identity[:SHORT] for document in history}
+        self._seconds = seconds
+        self._number = 0
+
+    def own(self, size: int) -> Case:
+        """specchat's selection."""
+        return self._case("worth", size, lambda room: select(self._counted, room, OWN_LONGEST))
+
+    def paper(self, selection: str, size: int, lengths: Sequence[int]) -> Case:
+        """The paper's, from n-grams of `lengths`."""
+        return self._case(selection, size, lambda room: paper_within(self._counted, lengths, room))
+
+    def _case(self, selection: str, size: int, build: Callable[[int], Built]) -> Case:
+        """A store of at most `size` bytes as specchat keeps it, with what is kept of documents."""
+        self._number += 1
+        path = self._folder / f"crest-{self._number}.db"
+        started = perf_counter()
+        built = build(size - SHORT * len(self._shorts))
+        with closing(CrestStore.open(path, size)) as store:
+            store.replace(built, self._shorts)
+        seconds = self._seconds + perf_counter() - started
+        used = sum(file.stat().st_size for file in self._folder.glob(f"{path.name}*"))
+        return Case(
+            "crest", selection, RANKED, path, (("", used),), built.entries, built.longest, seconds
+        )
+
 
 BUDGETS = (1, 4, 8, 16, 32, 64)
 TIMED = 2000

@@ -3,6 +3,8 @@
 Every chat is answered once by each row, one right after the other, so that a machine whose speed
 drifts treats them alike. All answer the same prompts: later turns continue from plain decoding's
 answers. Speed-ups are medians over chats of paired ratios.
+
+Measuring V(n): the time of one verification by its number of rows, on this machine.
 """
 
 from __future__ import annotations
@@ -11,15 +13,43 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, median
 from threading import Event as Flag
+from time import perf_counter
 
-from app.bench.workload import Workload
-from app.engine import Engine
-from app.events import Wrote
-from app.statistics import Statistics
-from app.turn import generate
-from engines.chat import Message
+from app.bench.workloads import Workload
+from app.conversation.events import Wrote
+from app.conversation.generation import generate
+from app.conversation.statistics import Statistics
+from app.engine.engine import Engine
+from engines.chat_message import Message
+from engines.draft_tree import chain
 from engines.sampler import Sampling, draw_gap
 from engines.step import Step
+from engines.target import Target
+
+WIDTHS = (1, 2, 4, 8, 16)
+ROUNDS = 9
+
+
+def verify_ms(target: Target, widths: Sequence[int] = WIDTHS) -> dict[str, float]:
+    """Median milliseconds of verify and commit for each width, measured in turns.
+
+    The target is left with an empty cache. Widths it cannot take are left out.
+    """
+    for _ in target.prefill(range(16)):
+        pass
+    length = len(target.tokens)
+    times: dict[int, list[float]] = {rows: [] for rows in widths if rows <= target.max_rows}
+    for _ in range(ROUNDS):
+        for rows, kept in times.items():
+            tree = chain(1, list(range(2, rows + 1)), source=1)
+            started = perf_counter()
+            target.verify(tree)
+            target.commit([0])
+            kept.append(1e3 * (perf_counter() - started))
+            target.rewind(length)
+    target.rewind(0)
+    return {str(rows): round(median(kept), 3) for rows, kept in times.items()}
+
 
 PLAIN = "none"
 

@@ -5,25 +5,273 @@ equation 4), recall against brute force, time of one search, bytes and speed of 
 is of the ten nearest among what the kind looks through: all keys, or those that led to the same
 token. `filtered_recall` is of the ten nearest with the right token, which is what drafting needs:
 kinds that cannot look for it fetch `FETCHED` and keep what fits, as DReSD does.
+
+What `bench dense` measures on: states a model really had, or synthetic clustered keys for scale.
+
+Keys come in blocks, so that ten million of them never stand in memory beside the index that is
+measured.
+
+The kinds of index that `bench dense` compares, behind one small protocol.
+
+All but `partitioned` know nothing of tokens: they look among all keys, as DReSD does, and its
+filter by x_{t+1} comes after the search.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from typing import Any, NamedTuple, Protocol
 
+import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from app.bench.dense_kinds import KINDS, Kind, Places
-from app.bench.dense_material import Block, Material
-from datastores.dense import DenseStore
-from datastores.dense_codec import Projection
-from datastores.dense_moments import Floats
-from datastores.dense_rows import Encoded, Written
+from app.bench.decode import answer_chat
+from app.bench.workloads import Workload
+from app.engine.engine import Engine
+from datastores.dense.index import FaissIndex
+from datastores.dense.projection import ZERO, Floats, Moments, Projection, explained, fit
+from datastores.dense.rows import Encoded, Written
+from datastores.dense.store import DenseStore
+from datastores.errors import InputError
+from engines.sampler import Sampling
+from engines.step import Step
+
+BLOCK = 1 << 16
+"""Keys of one block."""
+QUERIES = 500
+"""Keys that are asked for, and not in the index."""
+VOCABULARY = 32_000
+CLUSTER = 200
+"""Synthetic keys of one cluster, on average."""
+SPREAD = 0.7
+"""Standard deviation of a synthetic key around its cluster, where centres have 1."""
+LOYALTY = 0.9
+"""Share of a cluster's keys that lead to the cluster's own token."""
+
+
+class Block(NamedTuple):
+    """Keys float32 [n, dimensions] and the tokens they led to."""
+
+    keys: Floats
+    tokens: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Keys to index, and others to ask for.
+
+    Attributes:
+        name: synthetic or model.
+        size: keys to index.
+        norm: none, z (before PCA), unit (after it) or both.
+        explained: share of the states' variance that the keys keep.
+        blocks: what is indexed; the same at every call.
+        queries: what is asked for.
+    """
+
+    name: str
+    size: int
+    vocabulary: int
+    dimensions: int
+    norm: str
+    explained: float
+    blocks: Callable[[], Iterator[Block]]
+    queries: Block
+
+
+class States(NamedTuple):
+    """States of a model float32 [n, width], shuffled, and the tokens they led to."""
+
+    states: Floats
+    tokens: NDArray[np.int64]
+    vocabulary: int
+
+
+def clustered(size: int, dimensions: int = 64) -> Material:
+    """Synthetic unit keys in clusters; tokens by Zipf's law, most of a cluster with the same."""
+    generator = np.random.default_rng(size)
+    count = max(1, size // CLUSTER)
+    centres = generator.standard_normal((count, dimensions), np.float32)
+    owned = _zipf(generator, count)
+
+    def block(length: int, number: int) -> Block:
+        generator = np.random.default_rng([size, number])
+        cluster = generator.integers(0, count, length)
+        noise = generator.standard_normal((length, dimensions), np.float32)
+        keys = centres[cluster] + np.float32(SPREAD) * noise
+        keys /= np.linalg.norm(keys, axis=1, keepdims=True)
+        loyal = generator.random(length) < LOYALTY
+        return Block(keys, np.where(loyal, owned[cluster], _zipf(generator, length)))
+
+    def blocks() -> Iterator[Block]:
+        for number, start in enumerate(range(0, size, BLOCK), start=1):
+            yield block(min(BLOCK, size - start), number)
+
+    queries = block(QUERIES, 0)
+    return Material("synthetic", size, VOCABULARY, dimensions, "both", 1.0, blocks, queries)
+
+
+def gather(engine: Engine, workload: Iterable[Workload], sampling: Sampling) -> States:
+    """The states with which the model answers chats.
+
+    Raises:
+        InputError: they are too few to hold some back as queries.
+    """
+    steps: list[Step] = []
+    listening = replace(engine, observers=[steps.append])
+    for chat in workload:
+        answer_chat(listening, chat, (), sampling)
+    states = np.concatenate([step.hidden for step in steps])
+    tokens = np.array([token for step in steps for token in step.tokens], np.int64)
+    if len(states) < 4 * QUERIES:
+        raise InputError(
+            f"the workload gives {len(states)} states; {4 * QUERIES} are needed: use more chats"
+        )
+    shuffled = np.random.default_rng(0).permutation(len(states))
+    return States(states[shuffled], tokens[shuffled], engine.target.vocabulary_size)
+
+
+def project(states: States, dimensions: int, norm: str) -> Material:
+    """Keys of `states`; the projection is fitted to all but the queries."""
+    z, unit = norm in ("z", "both"), norm in ("unit", "both")
+    moments = Moments(states.states.shape[1])
+    moments.add(states.states[:-QUERIES])
+    projection = fit(moments, dimensions, z=z, unit=unit)
+    keys, size = projection.keys(states.states), len(states.states) - QUERIES
+
+    def blocks() -> Iterator[Block]:
+        for start in range(0, size, BLOCK):
+            stop = min(start + BLOCK, size)
+            yield Block(keys[start:stop], states.tokens[start:stop])
+
+    return Material(
+        "model",
+        size,
+        states.vocabulary,
+        projection.dimensions,
+        norm,
+        explained(projection, moments, z=z),
+        blocks,
+        Block(keys[size:], states.tokens[size:]),
+    )
+
+
+def _zipf(generator: np.random.Generator, count: int) -> NDArray[np.int64]:
+    """Token ids, the n-th most common with a frequency of 1 ÷ n."""
+    weights = np.cumsum(1.0 / np.arange(1, VOCABULARY + 1))
+    ids: NDArray[np.int64] = np.searchsorted(weights, generator.random(count) * weights[-1])
+    return ids
+
+
+TRAINED = 40
+"""Keys that a cell is trained on, which faiss wants at least; it is trained on the first block."""
+Places = NDArray[np.int64]
+
+
+class Kind(Protocol):
+    """An index of one kind, being filled or asked. Keys are known by their order."""
+
+    partitioned: bool
+
+    def train(self, keys: Floats) -> None:
+        """Learn from a sample what has to be learnt."""
+        ...
+
+    def add(self, keys: Floats, tokens: NDArray[np.int64], first: int) -> None:
+        """Take in keys, which are numbered from `first` on."""
+        ...
+
+    def search(self, key: Floats, token: int, k: int) -> Places:
+        """The `k` nearest to float32 [dimensions], nearest first; fewer where there are fewer."""
+        ...
+
+    def key_bytes(self) -> float | None:
+        """Bytes a key takes in the index's file; None where it has no file."""
+        ...
+
+
+class Faiss:
+    """Any index of faiss by its factory's name, under the inner product."""
+
+    partitioned = False
+
+    def __init__(self, dimensions: int, description: str, probes: int = 0) -> None:
+        self._index: Any = faiss.index_factory(dimensions, description, faiss.METRIC_INNER_PRODUCT)
+        if probes:
+            faiss.extract_index_ivf(self._index).nprobe = probes
+
+    def train(self, keys: Floats) -> None:
+        self._index.train(keys)
+
+    def add(self, keys: Floats, tokens: NDArray[np.int64], first: int) -> None:
+        self._index.add(keys)
+
+    def search(self, key: Floats, token: int, k: int) -> Places:
+        _, places = self._index.search(key[None], k)
+        found: Places = places[0][places[0] >= 0]
+        return found
+
+    def key_bytes(self) -> float | None:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / "index.faiss"
+            faiss.write_index(self._index, str(path))
+            return path.stat().st_size / max(1, int(self._index.ntotal))
+
+
+class Partitioned:
+    """specchat's own: one list of 8-bit keys for each next token, scanned whole."""
+
+    partitioned = True
+
+    def __init__(self, dimensions: int, vocabulary: int) -> None:
+        self._dimensions, self._vocabulary = dimensions, vocabulary
+        self._scale = 127.0
+        self._index = FaissIndex(vocabulary, dimensions, self._scale)
+
+    def train(self, keys: Floats) -> None:
+        self._scale = 127.0 / max(1e-6, float(np.abs(keys).max()))
+        self._index = FaissIndex(self._vocabulary, self._dimensions, self._scale)
+
+    def add(self, keys: Floats, tokens: NDArray[np.int64], first: int) -> None:
+        places = np.arange(first, first + len(keys), dtype=np.int64)
+        self._index.add(self._codes(keys), tokens, places)
+
+    def search(self, key: Floats, token: int, k: int) -> Places:
+        return self._index.search(
+            key * np.float32(self._scale) + np.float32(ZERO), token, k
+        ).positions
+
+    def key_bytes(self) -> float | None:
+        return None
+
+    def _codes(self, keys: Floats) -> NDArray[np.uint8]:
+        rounded = np.rint(keys * self._scale).clip(-127.0, 127.0) + ZERO
+        codes: NDArray[np.uint8] = rounded.astype(np.uint8)
+        return codes
+
+
+def _cells(material: Material) -> int:
+    """Cells of an inverted file: four times the square root of the keys, as faiss advises, or as
+    many as a block can train."""
+    return max(1, min(4 * int(material.size**0.5), min(material.size, BLOCK) // TRAINED))
+
+
+KINDS: dict[str, Callable[[Material], Kind]] = {
+    "flat": lambda m: Faiss(m.dimensions, "Flat"),
+    "sq": lambda m: Faiss(m.dimensions, "SQ8"),
+    "pq": lambda m: Faiss(m.dimensions, f"PQ{m.dimensions // 2}x8"),
+    "ivf": lambda m: Faiss(m.dimensions, f"IVF{_cells(m)},Flat", 16),
+    "hnsw": lambda m: Faiss(m.dimensions, "HNSW32,Flat"),
+    "partitioned": lambda m: Partitioned(m.dimensions, m.vocabulary),
+}
+"""How each kind is made for some material."""
+
 
 NEAREST = 10
 FETCHED = 100

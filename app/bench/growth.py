@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from app.bench.decode import Answer, answer_chat
-from app.bench.stores import BenchStores, bench_stores
-from app.bench.workload import Workload
-from app.drafting import file_under, make_drafters
-from app.engine import Engine
-from app.statistics import Statistics
+from app.bench.environment import BenchStores, bench_stores
+from app.bench.workloads import Workload
+from app.conversation.statistics import Statistics
+from app.engine.engine import Engine
+from app.engine.stores import file_under, make_drafters
 from engines.sampler import Sampling
 
 WINDOW = 20

@@ -1,10 +1,11 @@
 """How much drafting would help a person: their chats, replayed without a model.
 
 What lossless decoding accepts of drafts that depend on tokens alone is decided by the answer, so
-replaying a chat gives the tokens per call it would have had (`engines.replay`). Chats are replayed
-in order; each becomes history for those after it. Each drafter by itself is tried at fixed draft
-lengths, and all of them together as the budget would use them on this machine: with the rows that
-pay. With what passes cost here that gives an estimate of the speed-up.
+replaying a chat gives the tokens per call it would have had
+(`app.bench.baselines.recorded_replay`). Chats are replayed in order; each becomes history for those
+after it. Each drafter by itself is tried at fixed draft lengths, and all of them together as the
+budget would use them on this machine: with the rows that pay. With what passes cost here that gives
+an estimate of the speed-up.
 
 Two things cannot be known without the model: what the dense index and the student would draft, and
 the scores that token recycling learns from. For the latter what followed each token in the chat
@@ -21,16 +22,16 @@ from statistics import fmean
 
 import numpy as np
 
-from app.bench.conversations import Conversation
-from app.bench.past import Past
-from app.tokenising import pieces_of
-from datastores.records import ASSISTANT, Message
+from app.bench.baselines.recorded_replay import Combined, Recorded, Tally, replay
+from app.bench.crest import Past
+from app.bench.workloads import Conversation
+from app.indexing.corpus_index import pieces_of
+from datastores.chats.records import ASSISTANT, Message
+from engines.budget.selection import choose, prune
+from engines.draft_tree import DraftTree
 from engines.drafters.protocol import Context, Drafter
-from engines.planning import choose, prune
-from engines.replay import Combined, Recorded, Tally, replay
 from engines.step import Step
 from engines.target import Vocabulary
-from engines.tree import DraftTree
 
 BUDGETS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 23, 31)
 """Draft lengths that are tried: with the root, the widths that costs are known for."""

@@ -15,17 +15,17 @@ from types import FrameType
 
 import click
 
-from app.assistant import Assistant
-from app.attach import attach, decoded
-from app.cli.history import opened
-from app.engine import Engine, load
-from app.events import Dropped, Finished, Wrote
-from app.indexer import catch_up
+from app.cli.stores import open_history
+from app.config import Options
+from app.conversation.assistant import Assistant
+from app.conversation.attachments import attach, decoded
+from app.conversation.events import Dropped, Finished, Wrote
+from app.engine.engine import Engine, load
+from app.indexing.indexer import catch_up
 from app.locations import locate
-from app.options import Options
 from app.sanitise import clean
+from datastores.chats.history import History
 from datastores.errors import InputError, StoreError
-from datastores.history import History
 
 INTERRUPTED = 130
 
@@ -57,7 +57,7 @@ def ask(
     options: Options = context.ensure_object(Options)
     text = attach(read_question(question), files)
     locations = locate(options.data_dir)
-    with opened(locations) as history:
+    with open_history(locations) as history:
         engine = load(options, locations, light=True)
         chat, parent = place(history, go_on)
         told = _tell(engine, ())

@@ -1,4 +1,7 @@
-"""`specchat chats`, `search` and `delete`: the history from the command line."""
+"""`specchat export` and `restore`: chats out to files, and back.
+
+`specchat chats`, `search` and `delete`: the history from the command line.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,22 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
+from pathlib import Path
 
 import click
 
-from app.cli import library
-from app.cli.history import opened
-from app.forgetting import delete_chat, set_aside
+from app.cli import stores
+from app.cli.stores import open_history
+from app.config import Options
+from app.conversation.export import as_json, as_markdown, write_whole
+from app.conversation.restore import restore as put_back
 from app.locations import locate
-from app.options import Options
+from app.runtime.deletion import delete_chat, set_aside
 from app.sanitise import clean, one_line
+from datastores.chats.records import Chat
+from datastores.chats.search import Excerpt
+from datastores.chats.search import search as find
 from datastores.errors import InputError
-from datastores.excerpts import Excerpt
-from datastores.records import Chat
-from datastores.search import search as find
 
 
 @click.command()
@@ -27,7 +33,7 @@ from datastores.search import search as find
 @click.pass_obj
 def chats(options: Options, as_json: bool) -> None:
     """List all chats by number, the one last written in first."""
-    with opened(locate(options.data_dir)) as history:
+    with open_history(locate(options.data_dir)) as history:
         found = history.chats()
     if as_json:
         click.echo(json.dumps({"chats": [asdict(chat) for chat in found]}))
@@ -53,7 +59,7 @@ def search(options: Options, words: tuple[str, ...], limit: int, as_json: bool) 
 
     All words must occur, the last one at least by its beginning.
     """
-    with opened(locate(options.data_dir)) as history:
+    with open_history(locate(options.data_dir)) as history:
         hits = find(history, " ".join(words), limit)
     if as_json:
         click.echo(json.dumps({"hits": [asdict(hit) for hit in hits]}))
@@ -76,7 +82,7 @@ def delete(options: Options, numbers: tuple[int, ...], yes: bool) -> None:
     """
     locations = locate(options.data_dir)
     # The texts are looked at, too: what is drafted from is compared with them.
-    with opened(locations) as history, library.opened(locations):
+    with open_history(locations) as history, stores.open_library(locations):
         doomed = [history.chat(number) for number in dict.fromkeys(numbers)]
         if not yes:
             ask_first(doomed)
@@ -114,3 +120,55 @@ def shown(excerpt: Excerpt) -> str:
         click.style(clean(text), bold=True) if found else clean(text)
         for text, found in excerpt.pieces()
     )
+
+
+FORMS = {"json": as_json, "md": as_markdown}
+
+
+@click.command()
+@click.argument("number", required=False, type=int, metavar="[CHAT]")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMS)),
+    help="json holds everything and can be put back; md is to read. [default: by FILE, else md]",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here.")
+@click.pass_obj
+def export(options: Options, number: int | None, form: str | None, output: Path | None) -> None:
+    """Write a chat, or all of them, as Markdown or JSON.
+
+    CHAT is a number that `specchat chats` lists. Markdown has the thread as it is being read; JSON
+    has the whole tree, all versions, and `specchat restore` puts it back.
+    """
+    if form is None:
+        form = "json" if output is not None and output.suffix == ".json" else "md"
+    with open_history(locate(options.data_dir)) as history:
+        chosen = history.chats() if number is None else [history.chat(number)]
+        if not chosen:
+            raise InputError("there are no chats to export yet")
+        pieces = FORMS[form](history, sorted(chosen, key=lambda chat: chat.id))
+        if output is None:
+            show = clean if sys.stdout.isatty() else str
+            for piece in pieces:
+                click.echo(show(piece), nl=False, color=True)
+        else:
+            write_whole(output, pieces)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.pass_context
+def restore(context: click.Context, file: Path) -> None:
+    """Put the chats of an exported JSON FILE back.
+
+    Those that are there already are left alone. To draft from other programs' chats, import them.
+    """
+    options: Options = context.ensure_object(Options)
+    with open_history(locate(options.data_dir)) as history:
+        report = put_back(file, history)
+    click.echo(f"{report.restored} put back, {report.present} already there", err=True)
+    for flaw in report.flaws:
+        click.echo(f"left out: {one_line(flaw)}", err=True)
+    if report.flaws:
+        context.exit(1)

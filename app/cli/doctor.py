@@ -1,14 +1,155 @@
-"""`specchat doctor`: the findings of `app.doctor`, printed."""
+"""`specchat locate`: where everything lies.
+
+What works here, what is off, and why: one finding after another, headless.
+
+Looks and reports. Repairs nothing, and a part that fails is a finding, not the end.
+
+`specchat doctor`: the findings of `app.cli.doctor`, printed.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import platform
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from app.options import Options
+from app.config import DRAFTERS, Options, load_config
+from app.engine.engine import Engine, load
+from app.locations import Locations
+from app.locations import locate as find
 from app.sanitise import one_line
+from datastores.chats.schema import HISTORY
+from datastores.errors import SpecchatError
+from datastores.storage.integrity import DamagedError, require_usable
+from engines.llama.devices import find_gpus
+
+OK, OFF, BAD = "ok", "off", "bad"
+
+LIBRARIES = ("llama-cpp-python", "textual", "torch", "transformers", "faiss-cpu", "sqlite-utils")
+"""Those whose version matters when something goes wrong."""
+
+SHOWN_WIDTHS = (1, 2, 4, 8, 16)
+"""Rows n for which the costs V(n) are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report.
+
+    Attributes:
+        topic: what it is about, in a word.
+        state: ok, off (works, but without something it could have) or bad.
+        text: what was found and, where it is not ok, why and the way out.
+    """
+
+    topic: str
+    state: str
+    text: str
+
+
+def findings(options: Options) -> Iterator[Finding]:
+    """Everything there is to say, the model last, since loading it may take a while."""
+    locations = find(options.data_dir)
+    yield from _versions()
+    yield _data(locations)
+    yield _history(locations)
+    yield _settings(locations)
+    yield _gpu()
+    yield from _model(options, locations)
+
+
+def _versions() -> Iterator[Finding]:
+    yield Finding("specchat", OK, version("specchat"))
+    system = f"{platform.system()} {platform.machine()}"
+    yield Finding("python", OK, f"{platform.python_version()} on {system}")
+    yield Finding("sqlite", OK, sqlite3.sqlite_version)
+    for name in LIBRARIES:
+        try:
+            yield Finding(name, OK, version(name))
+        except PackageNotFoundError:
+            yield Finding(name, BAD, f"not installed; pip install {name}")
+
+
+def _data(locations: Locations) -> Finding:
+    try:
+        locations.create()
+    except SpecchatError as error:
+        return Finding("data", BAD, str(error))
+    free = shutil.disk_usage(locations.data).free
+    return Finding("data", OK, f"{locations.data}, {free / 1e9:.1f} GB free")
+
+
+def _history(locations: Locations) -> Finding:
+    path = locations.history
+    try:
+        require_usable(path, len(HISTORY))
+    except DamagedError:
+        return Finding("history", BAD, f"{path} is damaged; the next start sets it aside")
+    except SpecchatError as error:
+        return Finding("history", BAD, str(error))
+    if not path.exists():
+        return Finding("history", OK, "nothing yet")
+    return Finding("history", OK, f"{path}, {path.stat().st_size / 1e6:.1f} MB")
+
+
+def _settings(locations: Locations) -> Finding:
+    try:
+        load_config(locations.settings)
+    except SpecchatError as error:
+        return Finding("settings", BAD, str(error))
+    return Finding("settings", OK, str(locations.settings))
+
+
+def _gpu() -> Finding:
+    gpus = find_gpus()
+    return Finding("gpu", OK, ", ".join(gpus) or "none found; the model runs on the CPU")
+
+
+def _model(options: Options, locations: Locations) -> Iterator[Finding]:
+    try:
+        engine = load(options, locations)
+    except SpecchatError as error:
+        yield Finding("model", BAD, str(error))
+        return
+    yield Finding("model", OK, f"{engine.name}, {engine.target.context_length} tokens of context")
+    yield _drafting(options, engine)
+    yield _costs(engine)
+
+
+def _drafting(options: Options, engine: Engine) -> Finding:
+    if engine.target.max_rows == 1:
+        return Finding(
+            "drafting", OFF, "this model's cache cannot be rewound, so nothing is drafted"
+        )
+    if not options.drafters:
+        return Finding("drafting", OFF, "switched off with --drafters none")
+    shape = "chains, for bitwise the same answers" if engine.target.chains_only else "trees"
+    off = [name for name in DRAFTERS if name not in options.drafters]
+    text = f"{', '.join(options.drafters)}; {shape} of up to {engine.target.max_rows} rows"
+    if off:
+        return Finding("drafting", OFF, f"{text}; not chosen: {', '.join(off)}")
+    return Finding("drafting", OK, text)
+
+
+def _costs(engine: Engine) -> Finding:
+    """V(n) at a short context; `~` before what is not measured here yet."""
+    costs = engine.costs
+    if not costs.state()["plain"]:
+        return Finding("costs", OK, "not measured yet; the first answer does it")
+    table, guessed = costs.table(0), costs.unmeasured()
+    shown = [
+        f"V({rows}) {'~' if rows in guessed else ''}{table[rows] * 1e3:.1f} ms"
+        for rows in SHOWN_WIDTHS
+        if rows <= engine.target.max_rows
+    ]
+    return Finding("costs", OK, ", ".join(shown))
+
 
 MARKS = {"ok": "✓", "off": "–", "bad": "✗"}
 COLOURS = {"ok": "green", "off": "yellow", "bad": "red"}
@@ -20,7 +161,6 @@ TEXT_LENGTH = 2000
 @click.pass_obj
 def doctor(options: Options, as_json: bool) -> None:
     """Say what works here, what is off, and why."""
-    from app.doctor import findings
 
     if as_json:
         click.echo(json.dumps({"findings": [asdict(finding) for finding in findings(options)]}))
@@ -28,3 +168,16 @@ def doctor(options: Options, as_json: bool) -> None:
     for finding in findings(options):
         mark = click.style(MARKS[finding.state], fg=COLOURS[finding.state])
         click.echo(f"{mark} {finding.topic:<17}{one_line(finding.text, TEXT_LENGTH)}")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_obj
+def locate(options: Options, as_json: bool) -> None:
+    """Print every path of specchat's own."""
+    paths = {name: str(path) for name, path in find(options.data_dir).named().items()}
+    if as_json:
+        click.echo(json.dumps(paths))
+        return
+    for name, path in paths.items():
+        click.echo(f"{name:<12}{one_line(path, limit=len(path) + 1)}")

@@ -1,24 +1,34 @@
-"""`specchat models`: what models there are, and the group of commands on them."""
+"""`specchat models pull`: fetch a model from Hugging Face's hub.
+
+`specchat models`: what models there are, and the group of commands on them.
+
+`specchat models use`: choose the model that is opened from now on.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from app.bench.table import table
-from app.cli.lazy import LazyGroup
-from app.config import load_config
-from app.locations import Locations, locate
-from app.models import wording
-from app.models.catalogue import with_file
-from app.models.describing import FoundModel, describe
-from app.models.files import Skipped
-from app.models.finding import path_of, survey
-from app.options import Options
+from app.bench.report import table
+from app.cli.main import LazyGroup
+from app.config import Options, load_config
+from app.locations import Locations, elsewhere, locate
+from app.models import description, download
+from app.models.description import FoundModel, describe
+from app.models.discovery import path_of, survey
+from app.models.gguf_files import Skipped
+from app.models.hub import Offer, look_up
+from app.models.known_folders import EMBEDDED
+from app.models.memory import available, short_of
+from app.models.selection import ABOUT_EMBEDDED, choose, with_file
 from app.sanitise import one_line
 from datastores.errors import ModelError
 
@@ -37,8 +47,8 @@ LINE = 2000
 @click.group(
     cls=LazyGroup,
     commands_at={
-        "pull": "app.cli.pull:pull",
-        "use": "app.cli.use:use",
+        "pull": "app.cli.models:pull",
+        "use": "app.cli.models:use",
     },
     invoke_without_command=True,
 )
@@ -96,9 +106,68 @@ def _in_use(choice: str, locations: Locations) -> tuple[Path | None, list[str]]:
 def _row(model: FoundModel, in_use: bool) -> dict[str, object]:
     return {
         "name": ("* " if in_use else "  ") + one_line(model.name),
-        "size": wording.size(model.size),
-        "parameters": wording.weights(model.parameters),
+        "size": description.size(model.size),
+        "parameters": description.weights(model.parameters),
         "quantisation": one_line(model.quantisation),
         "context": f"{model.context_length:,}" if model.context_length else "",
         "place": model.place,
     }
+
+
+@click.command()
+@click.argument("name")
+@click.pass_obj
+def use(options: Options, name: str) -> None:
+    """Open the model NAME from now on; chats and imports stay.
+
+    NAME is one that `specchat models` lists, or the path of a GGUF file. `embedded` is the model
+    that comes with specchat.
+    """
+    locations = locate(options.data_dir)
+    model = choose(name, locations)
+    click.echo(one_line(f"specchat opens {model.name} from now on", LINE))
+    if model.name == EMBEDDED:
+        click.echo(ABOUT_EMBEDDED)
+    shortage = short_of(model.path, load_config(locations.settings).context, available())
+    if shortage:
+        click.echo(one_line(f"but not now: {shortage}", LINE), err=True)
+
+
+@click.command()
+@click.argument("wanted", metavar="ORG/REPO[:QUANT]")
+@click.pass_obj
+def pull(options: Options, wanted: str) -> None:
+    """Fetch a model from Hugging Face, by default its Q4_K_M.
+
+    It goes into the cache that other programs share (HF_HUB_CACHE, HF_HOME), is compared with its
+    checksum, and an interrupted download goes on where it stopped.
+    """
+    offer = look_up(wanted)
+    try:
+        path = _with_progress(offer, elsewhere().hugging_face)
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted: the same command goes on from here", err=True)
+        raise
+    name = _name_of(path, locate(options.data_dir))
+    click.echo(one_line(f"{name} is at {path}", LINE))
+    click.echo(one_line(f"to open it from now on: specchat models use {name}", LINE), err=True)
+
+
+def _with_progress(offer: Offer, cache: Path) -> Path:
+    """Pull while showing how far it is, on stderr."""
+    label = one_line(f"{offer.repository}:{offer.tag}")
+    with (
+        closing(download.pull(offer, cache)) as events,
+        click.progressbar(length=offer.size, label=label, file=sys.stderr) as bar,
+    ):
+        for event in events:
+            if isinstance(event, download.Pulled):
+                return event.path
+            bar.update(event.done - bar.pos)
+    raise AssertionError("a pull ends with Pulled")
+
+
+def _name_of(path: Path, locations: Locations) -> str:
+    """The name by which the model is found from now on."""
+    candidates = survey(locations).candidates
+    return next(found.name for found in candidates if os.path.samefile(found.files[0], path))

@@ -17,15 +17,16 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import BinaryIO, cast
 
-from app.importing.limits import (
+from app.importing.find_files import BESIDE_CHATS, CONVERSATIONS, stored
+from app.importing.source_file import (
     ARCHIVE_FLOOR,
     ARCHIVE_MEMBERS,
     ARCHIVE_RATIO,
     TEXT_BYTES,
+    Flaw,
+    Material,
     mebibytes,
 )
-from app.importing.material import Flaw, Material
-from app.importing.walk import BESIDE_CHATS, CONVERSATIONS, stored
 from datastores.errors import InputError
 
 Members = Iterator[Material | Flaw]

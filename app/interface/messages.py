@@ -23,7 +23,7 @@ class ChatChosen(Message):
 
 @dataclass
 class ChatKept(Message):
-    """The person wants something done with chat `chat`: a verb of `app.interface.keeping`."""
+    """The person wants something done with chat `chat`: a verb of `chat_actions`."""
 
     verb: str
     chat: int

@@ -12,27 +12,25 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from app.figures import Figures
-from app.interface.chats import Chats
-from app.interface.commands import COMMANDS
-from app.interface.conversation import Conversation
-from app.interface.copying import Copying
-from app.interface.deeds import deeds
-from app.interface.finder import Finder
-from app.interface.idling import Idled, note, remembered
-from app.interface.imports_forget import Forgetting
-from app.interface.imports_run import Importing, Learnt
-from app.interface.keeping import Keeping
+from app.conversation.session_statistics import Figures
+from app.interface.chat.chat_actions import Keeping, Texts
+from app.interface.chat.chat_list import Chats
+from app.interface.chat.conversation import Conversation
+from app.interface.chat.copy import Copying
+from app.interface.commands.actions import deeds
+from app.interface.commands.table import COMMANDS
+from app.interface.dialogs.chat_settings import Tuner
+from app.interface.dialogs.search import Finder
+from app.interface.imports.tasks import Forgetting, Importing, Learnt
 from app.interface.messages import ChatChosen, ChatKept, ChatsChanged, ChatsLeft, FiguresChanged
-from app.interface.models_switch import Models
-from app.interface.panel import Panel
-from app.interface.talk import OpenModel
-from app.interface.texts import Texts
-from app.interface.tuner import Tuner
+from app.interface.models.switch import Models
+from app.interface.panel.panel import Panel
 from app.locations import Locations
+from app.runtime.idle_queue import Idled, note, remembered
+from app.runtime.model_thread import OpenModel
+from datastores.chats.history import History
+from datastores.chats.search import Hit
 from datastores.errors import SpecchatError
-from datastores.history import History
-from datastores.search import Hit
 
 WIDE = 120
 """Columns from which the panel stands at the right."""

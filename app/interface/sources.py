@@ -1,6 +1,6 @@
 """How the sources of drafted words are called, coloured, lettered and textured on the screen.
 
-Owns only this vocabulary; which sources there are is settled in `engines.sources`. Letters and
+Owns only this vocabulary; which sources there are is settled in `engines.draft_tree`. Letters and
 textures say the same as the colours, for those who cannot tell the colours apart.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engines.sources import CHATS, CODE, DENSE, NAMES, NOTES, PROMPT, RECYCLE, STUDENT
+from engines.draft_tree import CHATS, CODE, DENSE, NAMES, NOTES, PROMPT, RECYCLE, STUDENT
 
 MODEL = ""
 """The name under which words go that nobody drafted: the model's own."""

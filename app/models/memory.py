@@ -12,11 +12,10 @@ from pathlib import Path
 
 import psutil
 
-from app.models.files import parts
-from app.models.headers import header
+from app.models.description import header
+from app.models.gguf_files import parts
 from datastores.errors import ModelError
-from engines.llama.header import check_header
-from engines.llama.metadata import Metadata
+from engines.llama.gguf import Metadata, check_header
 
 CELL_BYTES = 2
 """Of one number in the KV cache: f16."""
@@ -132,7 +131,7 @@ def available(cards: bool = True) -> int:
     room = min(psutil.virtual_memory().available, _group_room())
     if not cards:
         return room
-    from engines.llama.room import card_memory
+    from engines.llama.devices import card_memory
 
     return room + card_memory()
 

@@ -1,7 +1,7 @@
 """CREST: what followed the same words in past chats, notes, code, and in this chat (crest.txt).
 
-The store's n-grams and those of the context are ranked as one (`engines.ngrams`), which is better
-than merging two drafts afterwards: a path may begin in one and go on in the other.
+The store's n-grams and those of the context are ranked as one (`engines.drafters.ngram_ranking`),
+which is better than merging two drafts afterwards: a path may begin in one and go on in the other.
 
 Owns the reading connection. Refuses to know how the store is built, and when.
 """
@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from datastores.crest_codec import Entry
-from datastores.crest_reader import CrestReader
+from datastores.crest.format import Entry
+from datastores.crest.reader import CrestReader
 from datastores.errors import SpecchatError, StoreError
+from engines.draft_tree import DraftTree
+from engines.drafters.ngram_ranking import Recall, rank
 from engines.drafters.protocol import Context
-from engines.ngrams import rank
-from engines.recall import Recall
 from engines.step import Step
-from engines.tree import DraftTree
 
 
 class Crest:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from engines.draft_tree import DraftTree
 from engines.step import Step
 from engines.target import Floats
-from engines.tree import DraftTree
 
 
 @dataclass(slots=True)

@@ -14,12 +14,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from engines.draft_tree import STUDENT, DraftTree, root_only
 from engines.drafters.protocol import Context
 from engines.sampler import Draw
-from engines.sources import STUDENT
 from engines.step import Step
 from engines.target import Floats, Target
-from engines.tree import DraftTree, root_only
 
 FLOOR = 0.1
 """Path probability, in the student's view, below which a token is not worth a pass of its own."""

@@ -1,4 +1,6 @@
-"""Which graphics cards are in this machine, whether this build of llama.cpp uses them, and if not,
+"""Memory of graphics cards, as this build of llama.cpp sees it.
+
+Which graphics cards are in this machine, whether this build of llama.cpp uses them, and if not,
 the line that installs the build that does.
 
 Looks at files and asks small system programs; loads llama.cpp only in `uses_gpu`.
@@ -6,11 +8,13 @@ Looks at files and asks small system programs; loads llama.cpp only in `uses_gpu
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 NVIDIA = Path("/proc/driver/nvidia/gpus")
 DRM = Path("/sys/class/drm")
@@ -104,3 +108,37 @@ def _ask(program: str, *arguments: str) -> str:
         return ""
     answer = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
     return answer.stdout.strip() if answer.returncode == 0 else ""
+
+
+_CARD = 1
+"""ggml's type of a device with memory of its own (GGML_BACKEND_DEVICE_TYPE_GPU)."""
+
+
+def card_memory() -> int:
+    """Free bytes on all cards this build can use; 0 where the processor shares its memory."""
+    # `native` first: to its log goes what drivers have to say when they are first asked.
+    from llama_cpp import llama_cpp as lib
+
+    from engines.llama import native
+
+    if sys.platform == "darwin" or not lib.llama_supports_gpu_offload():
+        return 0  # Metal reports the processor's own memory
+    free = sum(_free(lib._lib, device) for device in _cards(lib._lib))
+    native.LOGGER.info("%d bytes are free on graphics cards", free)
+    return free
+
+
+def _cards(library: Any) -> list[ctypes.c_void_p]:
+    library.ggml_backend_dev_count.restype = ctypes.c_size_t
+    library.ggml_backend_dev_get.restype = ctypes.c_void_p
+    devices = (
+        ctypes.c_void_p(library.ggml_backend_dev_get(ctypes.c_size_t(index)))
+        for index in range(library.ggml_backend_dev_count())
+    )
+    return [device for device in devices if library.ggml_backend_dev_type(device) == _CARD]
+
+
+def _free(library: Any, device: ctypes.c_void_p) -> int:
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    library.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
+    return free.value

@@ -1,31 +1,87 @@
 """A loaded model, ready for chats: target, vocabulary and template of one GGUF file.
 
 Owns the order of loading. Refuses to know how the parts work.
+
+Exact mode: a width at which every decode of this file gives the same bits.
+
+The kernels of a quantisation sum in an order that depends on how many rows a batch has, so logits
+of one position differ in the last bits between a plain step and a draft's verification. Where every
+decode has the same width they may still depend on the row's place in the batch. This module tries
+widths until one is found at which they do not.
+
+The trial crosses cell 256, where the KV cache's padded length changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
-from engines.chat import Message
-from engines.llama.abilities import Shape, usable_rows, widest_tree
-from engines.llama.exact import WIDTHS, exact_shape
-from engines.llama.governor import Governor
-from engines.llama.header import check_header
-from engines.llama.offload import open_fitting
-from engines.llama.pace import Pace
+from engines.chat_message import Message
+from engines.chat_template.template import ChatTemplate
+from engines.draft_tree import chain
+from engines.fingerprint import fingerprint
+from engines.llama.context import Context, Shape, Weights, open_fitting, usable_rows, widest_tree
+from engines.llama.forward import Pace
+from engines.llama.gguf import check_header
 from engines.llama.probe import probe_once
 from engines.llama.target import LlamaTarget
-from engines.llama.template import ChatTemplate
-from engines.llama.threads import default_threads
+from engines.llama.threads import Governor, default_threads
 from engines.llama.vocabulary import LlamaVocabulary
-from engines.llama.weights import Context, Weights
-from engines.weights import fingerprint
+from engines.target import Floats
+
+WIDTHS = (8, 16, 24, 32)
+PADDING = 256
+SEED = 20
+
+
+def exact_shape(context: Context, shape: Shape, pace: Pace) -> Shape:
+    """`shape` with the narrowest stable width.
+
+    Raises:
+        ModelError: at no width are the logits bitwise stable, or the memory cannot step back.
+    """
+    fixed = Governor(1, learning=False)
+    if shape.max_rows >= WIDTHS[0]:
+        for width in WIDTHS:
+            padded = replace(shape, chains_only=True, padded_rows=width, max_rows=width)
+            if _stable(LlamaTarget(context, padded, pace, fixed, ""), width):
+                return padded
+    raise ModelError(
+        f"{context.weights.path} gives no bitwise stable logits here: run it without --exact"
+    )
+
+
+def _stable(target: LlamaTarget, width: int) -> bool:
+    """Whether a chain's rows equal plain steps bit by bit, wherever in the batch they stand."""
+    random = np.random.default_rng(SEED)
+    start = PADDING - width - 1
+    tokens = random.integers(0, target.vocabulary_size, start + width).tolist()
+    list(target.prefill(tokens[:start]))
+    plain = _walk(target, tokens[start:], 1)
+    for step in (3, width):
+        target.rewind(start)
+        if not np.array_equal(plain, _walk(target, tokens[start:], step)):
+            return False
+    target.rewind(0)
+    return True
+
+
+def _walk(target: LlamaTarget, tokens: list[int], step: int) -> Floats:
+    """Logits and hidden states after each of `tokens`, verified and committed `step` at a time."""
+    seen: list[Floats] = []
+    for begin in range(0, len(tokens), step):
+        part = tokens[begin : begin + step]
+        rows = target.verify(chain(part[0], part[1:], 0))
+        seen.append(np.hstack([rows.logits, rows.hidden]))
+        target.commit(range(len(part)))
+    return np.vstack(seen)
+
 
 SHORTEST_CONTEXT = 256
 """Tokens below which no chat is possible; also the step in which llama.cpp grows its cache."""

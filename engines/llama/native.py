@@ -82,3 +82,9 @@ token_to_piece = _bind("llama_token_to_piece", _INT, _PTR, _INT, ctypes.c_char_p
 
 lib.llama_log_set(_CALLBACK, ctypes.c_void_p(0))
 lib.llama_backend_init()
+
+
+END = -1
+
+
+ALL = -1

@@ -1,4 +1,8 @@
-"""Whether llama.cpp survives a file: tried in a child process, once for each file.
+"""The child process of `engines.llama.probe`: loads a file, runs one token, and says how it went.
+
+Dies of what llama.cpp dies of. Keeps a hostile file from taking all memory; dumps no core.
+
+Whether llama.cpp survives a file: tried in a child process, once for each file.
 
 An assertion in llama.cpp aborts the process it is in. A file that was never loaded before is
 therefore loaded, given a context and run for one token elsewhere first. Files that passed are
@@ -14,10 +18,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from datastores.errors import ModelError, StoreError
-from datastores.files import swap_in
+from datastores.errors import ModelError, SpecchatError, StoreError
+from datastores.storage.files import swap_in
 
-CHILD = "from engines.llama.probe_child import main; main()"
+CHILD = "from engines.llama.probe import main; main()"
 REFUSED = 3
 """Exit code of a child that was told a reason, which it has printed as its last line."""
 PATIENCE, SLOWEST_DISK = 60, 20e6
@@ -94,3 +98,48 @@ def _write(known: Path, content: dict[str, str]) -> None:
         swap_in(known, [json.dumps(content)])
     except OSError as error:
         raise StoreError(f"{known} cannot be written ({error.strerror}): move it away") from error
+
+
+ROOM = 4 << 30
+"""Address space beyond three times the file: its mapping, its repacked copy, its context."""
+CELLS = 256
+
+
+def main() -> None:
+    """Probe the file named by the first argument; exit code 0, or REFUSED after one line."""
+
+    path = Path(sys.argv[1])
+    try:
+        _limit(path.stat().st_size)
+        _try(path)
+    except SpecchatError as error:
+        print(error)
+        sys.exit(REFUSED)
+    except (OSError, MemoryError) as error:
+        print(f"{path} cannot be loaded ({type(error).__name__}): choose another file")
+        sys.exit(REFUSED)
+
+
+def _limit(size: int) -> None:
+    if sys.platform == "win32":
+        return
+    import resource
+
+    from llama_cpp import llama_cpp as lib
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Drivers of graphics cards reserve address space far beyond what they use.
+    if not lib.llama_supports_gpu_offload():
+        limit = 3 * size + ROOM
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def _try(path: Path) -> None:
+    from engines.chat_template.template import ChatTemplate
+    from engines.llama.context import Context, Weights, usable_rows
+    from engines.llama.vocabulary import LlamaVocabulary
+
+    weights = Weights(path, gpu_layers=0)
+    vocabulary = LlamaVocabulary(weights.vocabulary, weights)
+    ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary)
+    usable_rows(Context(weights, CELLS, rows=2, threads=1), rows=2)

@@ -2,7 +2,7 @@
 
 Owns the record of what stands in the KV cache, and keeps the cache to it: cells behind the recorded
 tokens are there only from a pass until its commit. Refuses to know how a pass is run
-(`engines.llama.passes`), text, chats, files, and which drafts are worth verifying.
+(`engines.llama.forward`), text, chats, files, and which drafts are worth verifying.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from typing import TypeVar, TypeVarTuple
 
 from datastores.errors import ContextOverflowError, ModelError
 from datastores.tokens import common_prefix
-from engines.llama.abilities import Shape
-from engines.llama.aside import Aside
-from engines.llama.branches import Branches, lay_out
-from engines.llama.governor import Governor
-from engines.llama.pace import Pace
-from engines.llama.passes import Passes
-from engines.llama.weights import Context
+from engines.draft_tree import DraftTree
+from engines.llama.context import Context, Shape
+from engines.llama.forward import Pace, Passes
+from engines.llama.kv_sequences import Aside, Branches, lay_out
+from engines.llama.threads import Governor
 from engines.target import Rows
-from engines.tree import DraftTree
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from app.locations import Locations, locate
-from datastores.history import History
-from datastores.library import Library
+from datastores.chats.history import History
+from datastores.library.library import Library
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.drafting import make_drafters
-from app.engine import Engine, make_budget
-from app.learned import Learned
-from engines.calibration import Calibration
-from engines.chat import Message
-from engines.costs import Costs
+from app.engine.engine import Engine, make_budget
+from app.engine.learned_state import Learned
+from app.engine.stores import make_drafters
+from engines.budget.acceptance_model import Calibration
+from engines.budget.cost_model import Costs
+from engines.chat_message import Message
 from engines.sampler import Sampling
 from tests.engines.scripted import VOCABULARY, ScriptedTarget
 

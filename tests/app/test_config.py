@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from app.config import Config, load_config
-from app.sampling import NEW_SEED
+from app.sampling_settings import NEW_SEED
 from datastores.errors import InputError
 from engines.sampler import Sampling
 

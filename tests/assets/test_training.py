@@ -18,13 +18,7 @@ from assets.recipe.optimiser import LOUDEST, orthogonalise, quieten
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_pool
 from assets.recipe.settings import Course, Shape
-from assets.recipe.tokens import (
-    IM_END,
-    REPEATED,
-    WEIGHT_SCALE,
-    encode_chats,
-    render_prompt,
-)
+from assets.recipe.tokens import IM_END, REPEATED, WEIGHT_SCALE, encode_chats, render_prompt
 from assets.recipe.training import GUIDANCE, Progress, Run, next_token_loss, rate_share
 from assets.recipe.turns import Turn
 from assets.recipe.wording import Style

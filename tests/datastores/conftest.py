@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from datastores.history import History
-from datastores.library import Library
+from datastores.chats.history import History
+from datastores.library.library import Library
 
 NOBODY = 65534
 

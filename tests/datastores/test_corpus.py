@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from datastores.chats.history import History
+from datastores.chats.records import STREAMING
 from datastores.corpus import Corpus, Passage
-from datastores.documents import CHATS, CODE, NOTES, Document, Part, Put
-from datastores.history import History
-from datastores.library import Library
-from datastores.records import STREAMING
+from datastores.library.documents import CHATS, CODE, NOTES, Document, Part, Put
+from datastores.library.library import Library
 from datastores.redaction import REDACTED
 
 

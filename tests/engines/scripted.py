@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from engines.draft_tree import DraftTree
 from engines.target import Floats, Rows
-from engines.tree import DraftTree
 
 VOCABULARY = 64
 WIDTH = 8

@@ -9,18 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.budget import AutoBudget, Budget
-from engines.calibration import Calibration
-from engines.costs import Costs
+from engines.budget.acceptance_model import Calibration
+from engines.budget.adaptive import AutoBudget, Budget
+from engines.budget.cost_model import Costs
+from engines.budget.fixed import FixedBudget
 from engines.decode import Ending, decode
-from engines.drafters.prompt import PromptLookup
+from engines.draft_tree import STUDENT, DraftTree, root_only
+from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Context, Drafter
-from engines.drafters.recycle import TokenRecycling
-from engines.fixed_budget import FixedBudget
+from engines.drafters.token_recycling import TokenRecycling
 from engines.sampler import Sampling, make_sampler
-from engines.sources import STUDENT
 from engines.step import Step
-from engines.tree import DraftTree, root_only
 from tests.engines.scripted import VOCABULARY, ScriptedTarget
 
 NEVER = frozenset({-1})

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from engines.logits import best, leaders
-from engines.sampler import Sampling, candidates, draw_gap, make_sampler, noise
+from engines.sampler import Sampling, best, candidates, draw_gap, leaders, make_sampler, noise
 from engines.target import Floats
 
 OPEN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from engines.calibration import Calibration
-from engines.chat import Message
-from engines.costs import Costs
+from engines.budget.acceptance_model import Calibration
+from engines.budget.cost_model import Costs
+from engines.budget.fixed import FixedBudget
+from engines.chat_message import Message
 from engines.decode import Ending, decode
-from engines.drafters.prompt import PromptLookup
+from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
-from engines.drafters.recycle import TokenRecycling
-from engines.fixed_budget import FixedBudget
+from engines.drafters.token_recycling import TokenRecycling
+from engines.hf.model import load_model
+from engines.hf.target import TransformersTarget, load
 from engines.llama.model import LlamaModel
 from engines.sampler import Sampling, make_sampler
 from engines.target import Target
-from engines.transformers import TransformersTarget, load
-from engines.transformers_model import load_model
 from tests.engines.conftest import EMBEDDED
 
 QUESTIONS = (

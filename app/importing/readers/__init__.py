@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from app.importing.material import Reader
-from app.importing.readers import (
-    chatgpt,
-    claude,
-    data,
-    html,
-    messages,
-    notebook,
-    own,
-    pdf,
-    sharegpt,
-    shell,
-    text,
-)
-from app.importing.readers.worker import Worker
+from app.importing.readers import chat_exports, pdf_html, shell_history, text
+from app.importing.readers.pdf_html import Worker
+from app.importing.source_file import Reader
 
 
 def make_readers(worker: Worker) -> tuple[Reader, ...]:
     """All readers; the first that claims a material reads it, and the last claims everything."""
     return (
-        pdf.make_reader(worker),
-        notebook.READER,
-        own.READER,
-        chatgpt.READER,
-        claude.READER,
-        sharegpt.READER,
-        messages.READER,
-        shell.BASH,
-        shell.ZSH,
-        shell.FISH,
-        html.make_reader(worker),
-        data.READER,
-        text.READER,
+        pdf_html.make_pdf_reader(worker),
+        text.NOTEBOOK,
+        chat_exports.SPECCHAT,
+        chat_exports.CHATGPT,
+        chat_exports.CLAUDE,
+        chat_exports.SHAREGPT,
+        chat_exports.MESSAGES,
+        shell_history.BASH,
+        shell_history.ZSH,
+        shell_history.FISH,
+        pdf_html.make_html_reader(worker),
+        text.JSON,
+        text.TEXT,
     )

@@ -1,30 +1,44 @@
-"""Anything else that is text: Markdown, plain text, source code.
+"""Jupyter notebooks: the sources of their cells, without outputs.
+
+JSON by definition, so no library beyond `json` is needed. Runs of cells of one kind are one part:
+prose and code do not run into each other.
+
+Anything else that is text: Markdown, plain text, source code.
 
 What is source code is asked of Pygments, which knows the names of more than 900 kinds of files.
+
+JSON that is no export: settings, package lists, small data. Imported as the text it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
+from io import BytesIO
+from itertools import groupby
+from typing import Any
 
 from pygments.lexers import get_all_lexers
 
-from app.importing.encoding import decode
-from app.importing.limits import TEXT_BYTES
-from app.importing.material import Flaw, Material, Outcome, Reader
-from datastores.documents import CODE, NOTES, Document, Part
+from app.importing.charset import decode
+from app.importing.find_files import CONVERSATIONS
+from app.importing.json_stream import LINES, require_shallow
+from app.importing.readers.chat_exports import mapping, sequence, string
+from app.importing.source_file import DATA_BYTES, TEXT_BYTES, Flaw, Material, Outcome, Reader
+from datastores.errors import InputError
+from datastores.library.documents import CODE, NOTES, Document, Part
 
 _PROSE = frozenset({"text", "markdown", "rst", "org", "tex", "todotxt"})
 """Aliases of what Pygments also knows but people call notes."""
 
 
-def _claims(material: Material) -> bool:
+def _claims_anything(material: Material) -> bool:
     return True
 
 
-def _read(material: Material) -> Iterator[Outcome]:
+def _read_text(material: Material) -> Iterator[Outcome]:
     text, mixed = decode(material.read(TEXT_BYTES))
     if mixed:
         yield Flaw(material.name, "in several encodings: imported, some characters may be wrong")
@@ -55,4 +69,61 @@ def _source_names() -> tuple[frozenset[str], tuple[str, ...]]:
     return frozenset(simple), tuple(sorted(others))
 
 
-READER = Reader("text", _claims, _read, TEXT_BYTES)
+TEXT = Reader("text", _claims_anything, _read_text, TEXT_BYTES)
+
+
+def _claims_json(material: Material) -> bool:
+    return material.suffix in (".json", *LINES)
+
+
+def _read_json(material: Material) -> Iterator[Outcome]:
+    if CONVERSATIONS.fullmatch(material.filename):
+        raise InputError("no export of chats in a known form, or a damaged one")
+    content = material.read(DATA_BYTES)
+    require_shallow(BytesIO(content))
+    yield Document(material.name, (Part(CODE, decode(content)[0]),))
+
+
+JSON = Reader("JSON", _claims_json, _read_json, DATA_BYTES)
+
+
+_KINDS = {"code": CODE, "markdown": NOTES, "raw": NOTES, "heading": NOTES}
+
+
+def _claims_notebook(material: Material) -> bool:
+    return material.suffix == ".ipynb"
+
+
+def _read_notebook(material: Material) -> Iterator[Outcome]:
+    cells = [
+        (_KINDS[kind], source)
+        for kind, source in _cells(_parsed(material.read(TEXT_BYTES)))
+        if kind in _KINDS and source.strip()
+    ]
+    parts = tuple(
+        Part(kind, "\n\n".join(source for _, source in run))
+        for kind, run in groupby(cells, key=lambda cell: cell[0])
+    )
+    if not parts:
+        raise InputError("a notebook with nothing in it")
+    yield Document(material.name, parts)
+
+
+def _parsed(content: bytes) -> Mapping[str, Any]:
+    try:
+        return mapping(json.loads(content))
+    except (ValueError, RecursionError) as error:
+        raise InputError("damaged notebook") from error
+
+
+def _cells(notebook: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Kind and source of each cell; before format 4 they stood in worksheets, code as `input`."""
+    sheets = [notebook, *map(mapping, sequence(notebook.get("worksheets")))]
+    for sheet in sheets:
+        for cell in map(mapping, sequence(sheet.get("cells"))):
+            source = cell.get("source", cell.get("input"))
+            lines = string(source) or "".join(map(string, sequence(source)))
+            yield string(cell.get("cell_type")), lines
+
+
+NOTEBOOK = Reader("notebook", _claims_notebook, _read_notebook, TEXT_BYTES)

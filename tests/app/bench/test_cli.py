@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from app.cli import run
+from app.cli.main import run
 
 QUESTIONS = ("how do I list files by size?", "how do I unpack a tar file?")
 Call = Callable[..., Any]

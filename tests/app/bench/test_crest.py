@@ -12,10 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.bench.crest import BUDGETS
-from app.bench.encoders import load_encoder
-from app.bench.plot import Chart, svg, ticks
-from app.bench.recordings import history_texts, read_chats, recordings, replayed_chats
-from app.cli import specchat
+from app.bench.recordings import history_texts, load_encoder, read_chats, recordings, replayed_chats
+from app.bench.report import Chart, svg, ticks
+from app.cli.main import specchat
 from datastores.errors import InputError
 
 FIELDS = {

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from app.bench.decode import Answer, Row, fork_gap, run, speedup, summarise
-from app.bench.table import table
-from app.bench.workload import Workload, read_workload
-from app.engine import equip
-from app.statistics import Statistics
+from app.bench.report import table
+from app.bench.workloads import Workload, read_workload
+from app.conversation.statistics import Statistics
+from app.engine.engine import equip
 from datastores.errors import InputError
 from engines.sampler import Sampling
 from tests.app.scripted import scripted_engine

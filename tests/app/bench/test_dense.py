@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from app.bench.dense import ground_truth, measure
-from app.bench.dense_material import QUERIES, States, clustered, project
-from app.cli import specchat
-from app.cli.bench_dense import KINDS, NORMS
+from app.bench.dense import QUERIES, States, clustered, ground_truth, measure, project
+from app.cli.bench.dense import KINDS, NORMS
+from app.cli.main import specchat
 
 SIZE = 8_000
 
@@ -89,6 +88,6 @@ def test_the_last_line_is_the_promised_object() -> None:
 
 
 def test_every_kind_that_is_offered_is_there() -> None:
-    from app.bench.dense_kinds import KINDS as MADE
+    from app.bench.dense import KINDS as MADE
 
     assert set(KINDS) == set(MADE)

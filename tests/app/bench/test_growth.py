@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from app.bench.decode import Answer
+from app.bench.environment import bench_stores
 from app.bench.growth import WINDOW, Growth, Trial, grow, summarise
-from app.bench.growth_chart import as_svg
-from app.bench.stores import bench_stores
-from app.bench.workload import Workload
-from app.engine import equip
-from app.statistics import Statistics
+from app.bench.report import growth_svg
+from app.bench.workloads import Workload
+from app.conversation.statistics import Statistics
+from app.engine.engine import equip
 from engines.sampler import Sampling
 from tests.app.scripted import scripted_engine
 
@@ -72,5 +72,5 @@ def test_windows_compare_the_same_chats(tmp_path: Path) -> None:
         {**common, "chats": WINDOW, "new": WINDOW, "tokens_per_call_new": 6.0},
         {**common, "chats": 3, "new": 0, "tokens_per_call_new": None},
     ]
-    picture = as_svg([summarise(growth)])
+    picture = growth_svg([summarise(growth)])
     assert "both, new questions" in picture

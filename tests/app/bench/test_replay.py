@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from app.bench.conversations import Conversation, from_files, from_history
-from app.bench.past import empty_past
+from app.bench.baselines.recorded_replay import Tally
+from app.bench.crest import empty_past
 from app.bench.replay import ALL, BUDGETS, MOST, Replay, Replayed, recordings, tokens_of
-from app.cli import run
-from app.exporting import as_json
-from app.learned import Learned
+from app.bench.workloads import Conversation, from_files, from_history
+from app.cli.main import run
+from app.conversation.export import as_json
+from app.engine.learned_state import Learned
 from app.locations import locate
-from app.models.own import embedded
+from app.models.known_folders import embedded
+from datastores.chats.history import History
+from datastores.chats.records import ASSISTANT, USER, Message
 from datastores.errors import InputError
-from datastores.history import History
-from datastores.records import ASSISTANT, USER, Message
-from engines.calibration import Calibration
-from engines.costs import Costs
-from engines.replay import Tally
-from engines.weights import fingerprint
+from engines.budget.acceptance_model import Calibration
+from engines.budget.cost_model import Costs
+from engines.fingerprint import fingerprint
 from tests.app.characters import Characters
 
 ANSWER = "To list the files of a folder by size, type ls -lS and press enter."

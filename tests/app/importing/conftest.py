@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from app.importing.events import Finished, Report
-from app.importing.run import import_paths
+from app.importing.pipeline import import_paths
 from datastores.errors import InputError
-from datastores.library import Library
+from datastores.library.library import Library
 
 Importer = Callable[..., Report]
 

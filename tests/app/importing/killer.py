@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from app import projection
-from app.importing import intake
+from app.importing import pipeline
 from app.importing.session import import_into
+from app.indexing import corpus_index
 from app.locations import locate
-from datastores.library import Library
+from datastores.library.library import Library
 from tests.app.characters import BUDGET, Characters
 
 SLICE = 20_000
@@ -34,7 +34,7 @@ def whole(folder: Path, data: Path) -> Iterator[object]:
     places.create()
     with closing(Library.open(places.library)) as library:
         yield from import_into(library, places, [folder])
-    with projection.opened(places, Characters(), BUDGET) as projected:
+    with corpus_index.opened(places, Characters(), BUDGET) as projected:
         assert projected.lock.take()
         yield from projected.run(settle=True)
 
@@ -83,8 +83,8 @@ def _killed_after(statements: int, folder: Path, place: Path, chance: random.Ran
     characters = chance.choice([1, 60, 4000])
     child = os.fork()
     if child == 0:
-        intake.GROUP_CHARACTERS = characters
-        projection.SLICE = SLICE
+        pipeline.GROUP_CHARACTERS = characters
+        corpus_index.SLICE = SLICE
         with patch.object(sqlite3, "connect", _telling(lambda _: os.write(tell, b"."))):
             for _ in whole(folder, place):
                 pass

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
-from app.importing.material import Flaw, Material
+from app.importing.extract import documents
 from app.importing.readers import make_readers
-from app.importing.readers.worker import Worker
-from app.importing.reading import documents
-from datastores.documents import Document
-from datastores.library import Library
+from app.importing.readers.pdf_html import Worker
+from app.importing.source_file import Flaw, Material
+from datastores.library.documents import Document
+from datastores.library.library import Library
 
 
 def stored(library: Library) -> dict[str, list[tuple[str, str, str]]]:

@@ -11,18 +11,18 @@ from textual.events import Key
 from textual.pilot import Pilot
 
 from app.importing.events import Event as ImportEvent
-from app.interface.conversation import Conversation
-from app.interface.keys import Keys
-from app.interface.main import Specchat
-from app.interface.prompt import Prompt
-from app.interface.scopes import SCOPES
-from app.interface.talk import Model
+from app.interface.app import Specchat
+from app.interface.chat.conversation import Conversation
+from app.interface.chat.prompt import Prompt
+from app.interface.commands.keymap import Keys
+from app.interface.commands.scopes import SCOPES
 from app.locations import locate
-from app.models.own import embedded
+from app.models.known_folders import embedded
+from app.runtime.model_thread import Model
+from datastores.chats.history import History
 from datastores.errors import SpecchatError
-from datastores.history import History
-from engines.sources import CHATS, PROMPT, RECYCLE
-from tests.app.interface.imports_scripted import ScriptedImport
+from engines.draft_tree import CHATS, PROMPT, RECYCLE
+from tests.app.interface.imports.scripted import ScriptedImport
 from tests.app.interface.scripted import Script, ScriptedAssistant, passes_of
 from tests.app.models.conftest import home, hub, others
 
@@ -132,7 +132,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedImport]:
         *batches: list[ImportEvent], fails: SpecchatError | None = None, holds: bool = False
     ) -> ScriptedImport:
         script = ScriptedImport(*batches, fails=fails, holds=holds)
-        monkeypatch.setattr("app.interface.imports_run.import_beside", script)
+        monkeypatch.setattr("app.interface.imports.tasks.import_beside", script)
         return script
 
     return make

@@ -13,16 +13,15 @@ from threading import Event as Flag
 
 import numpy as np
 
-from app.events import Dropped, Event, Finished, Piece, Prefilling, Wrote
-from app.provenance import KEPT_AS, Provenance
-from app.statistics import Statistics
+from app.conversation.attribution import KEPT_AS, Provenance
+from app.conversation.events import Dropped, Event, Finished, Piece, Prefilling, Wrote
+from app.conversation.statistics import Statistics
+from datastores.chats.history import History
+from datastores.chats.records import ASSISTANT, USER
 from datastores.errors import SpecchatError
-from datastores.history import History
-from datastores.records import ASSISTANT, USER
-from engines.outlook import Outlook
-from engines.sources import credited
+from engines.budget.status import Outlook
+from engines.draft_tree import DraftTree, credited, root_only
 from engines.step import Step, Timings
-from engines.tree import DraftTree, root_only
 
 OUTLOOK = Outlook(0.05, True, False, 0.0, {"chats": 0.44, "prompt": 0.2, "recycle": 0.1})
 """Plain decoding writes 20 tokens per second."""
@@ -103,7 +102,7 @@ class ScriptedAssistant:
 
 
 def events_of(script: Script, stop: Flag) -> Iterator[Event]:
-    """The events of one answer, as `app.turn.generate` yields them."""
+    """The events of one answer, as `app.conversation.generation.generate` yields them."""
     statistics = Statistics(prompt_tokens=script.prefill[-1][1])
     if script.dropped:
         yield Dropped(script.dropped)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from datastores.history import History
-from engines.sources import CHATS
+from datastores.chats.history import History
+from engines.draft_tree import CHATS
 from tests.app.interface.conftest import Stage, ask, shown, until
 from tests.app.interface.scripted import Script
 

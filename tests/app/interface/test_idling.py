@@ -8,16 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.encoding import Reading
-from app.idle import IdleWork
-from app.interface.idling import Idling, note
+from app.runtime.idle import IdleWork
+from app.runtime.idle_encoding import Reading
+from app.runtime.idle_queue import Idling, note
 
 PATIENCE = 30.0
 
 
 @pytest.fixture(autouse=True)
 def on_mains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.idle.on_battery", lambda: False)
+    monkeypatch.setattr("app.runtime.idle.on_battery", lambda: False)
 
 
 class Endless:

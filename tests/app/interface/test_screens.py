@@ -10,10 +10,10 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
-from app.interface import chats, live
-from datastores.history import History
-from engines.outlook import Outlook
-from engines.sources import CHATS, CODE, DENSE, NOTES, PROMPT, RECYCLE, STUDENT
+from app.interface.chat import chat_list, event_stream
+from datastores.chats.history import History
+from engines.budget.status import Outlook
+from engines.draft_tree import CHATS, CODE, DENSE, NOTES, PROMPT, RECYCLE, STUDENT
 from tests.app.interface.conftest import (
     ANSWER,
     SCRIPT,
@@ -64,8 +64,8 @@ EVERY = [PROMPT, CHATS, CHATS, NOTES, CODE, DENSE, STUDENT, RECYCLE]
 @pytest.fixture(autouse=True)
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time stands still: it is shown on the screen."""
-    monkeypatch.setattr(chats, "age", lambda then, now: "09:41")
-    monkeypatch.setattr(live, "monotonic", lambda: 1000.0)
+    monkeypatch.setattr(chat_list, "age", lambda then, now: "09:41")
+    monkeypatch.setattr(event_stream, "monotonic", lambda: 1000.0)
 
 
 def before(made: Stage, *keys: str, question: str = QUESTION) -> Act:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.config import load_config
-from app.interface.main import Specchat
-from app.interface.talk import Model
+from app.config import load_config, write_setting
+from app.interface.app import Specchat
 from app.locations import Locations, locate
-from app.settings import write_setting
-from datastores.history import History
+from app.runtime.model_thread import Model
+from datastores.chats.history import History
 from tests.app.interface.conftest import until
 from tests.app.interface.scripted import ScriptedAssistant
 

@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import constants
 
 from app.locations import VARIABLE, Elsewhere, Locations, elsewhere, locate
-from app.models import pulling
+from app.models import download
 from tests.app.models.hub import FILES, Hub
 
 
@@ -51,7 +51,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     for name, value in (("HF_ENDPOINT", served.url), ("HF_HUB_DISABLE_XET", "1")):
         monkeypatch.setenv(name, value)  # for processes
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(pulling, "PAUSE", 0)
+    monkeypatch.setattr(download, "PAUSE", 0)
     huggingface_hub.close_session()
     yield served
     huggingface_hub.close_session()

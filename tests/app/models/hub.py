@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
 
-from app.models.pulling import CHUNK
+from app.models.download import CHUNK
 
 CONTENT = random.Random(1).randbytes(5 * CHUNK)
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

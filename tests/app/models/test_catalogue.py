@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from app.locations import Elsewhere, Locations
-from app.models import catalogue as module
-from app.models.catalogue import Catalogue, Listed, catalogue
+from app.models import selection as module
+from app.models.known_folders import embedded
 from app.models.memory import given_back, need_of
-from app.models.own import embedded
+from app.models.selection import Catalogue, Listed, catalogue
 from datastores.errors import InputError, ModelError
 from tests.app.models.gguf_files import write_gguf
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import run
+from app.cli.main import run
 from app.locations import Elsewhere, Locations
-from app.models.own import embedded
+from app.models.known_folders import embedded
 from tests.app.models.gguf_files import split_gguf, write_gguf
 
 MEGABYTES = f"{embedded().stat().st_size / 1e6:.0f}"
@@ -85,7 +85,7 @@ def test_scripts_get_everything(locations: Locations, capsys: pytest.CaptureFixt
 def test_one_that_does_not_fit_now_is_chosen_with_a_warning(
     locations: Locations, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("app.cli.use.available", lambda: 1000)
+    monkeypatch.setattr("app.cli.models.available", lambda: 1000)
     write_gguf(locations.models / "a.gguf")
     assert run(["models", "use", "a"]) == 0
     assert "but not now: " in (said := capsys.readouterr().err)
@@ -130,7 +130,7 @@ def test_a_model_in_parts_is_one_model_through_the_cache_s_links(
 @pytest.mark.parametrize("arguments", [["models"], ["models", "pull", "nonsense"]])
 def test_nothing_of_the_hub_is_loaded_before_it_is_needed(arguments: list[str]) -> None:
     code = (
-        f"import sys\nfrom app.cli import run\nrun({arguments!r})\n"
+        f"import sys\nfrom app.cli.main import run\nrun({arguments!r})\n"
         "print(sorted(set(sys.modules) & {'huggingface_hub', 'llama_cpp', 'torch', 'textual'}))"
     )
     command = [sys.executable, "-c", code]

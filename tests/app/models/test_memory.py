@@ -8,13 +8,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.engine import load
+from app.config import Options
+from app.engine.engine import load
 from app.models import memory
+from app.models.known_folders import embedded
 from app.models.memory import Need, available, estimate, require_memory, short_of
-from app.models.own import embedded
-from app.options import Options
 from datastores.errors import ModelError
-from engines.llama.metadata import read_metadata
+from engines.llama.gguf import read_metadata
 from tests.app.models.gguf_files import HEADS, LAYERS, WIDTH, write_gguf
 
 

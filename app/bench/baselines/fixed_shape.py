@@ -1,0 +1,79 @@
+"""Drafts of a fixed shape: so many continuations, each so many tokens long.
+
+The papers verify drafts × tokens whatever they cost (DReSD section 5.4: 3 × 20 for greedy answers,
+10 × 10 for sampled ones; REST's are about 10 × 6). To compare drafters at one shape, each one's own
+tree is cut to it here. Serves benchmarks: in a chat the shape is the budget's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engines.budget.selection import in_order, prune
+from engines.draft_tree import DraftTree
+from engines.drafters.protocol import Context, Drafter
+from engines.step import Step
+
+CHOICE = 4
+"""The drafter is asked for so many times the rows of the shape, to choose from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Leaves of the tree and tokens on the way to each, at most."""
+
+    drafts: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"{self.drafts}x{self.length}"
+
+    @property
+    def rows(self) -> int:
+        """Draft tokens at most; fewer where drafts begin alike."""
+        return self.drafts * self.length
+
+
+class Shaped:
+    """A drafter whose drafts have a shape."""
+
+    def __init__(self, drafter: Drafter, shape: Shape) -> None:
+        self.name = drafter.name
+        self.learns_from = drafter.learns_from
+        self._drafter = drafter
+        self._shape = shape
+
+    def begin(self, context: Context) -> None:
+        """A new answer starts."""
+        self._drafter.begin(context)
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """The drafter's likeliest paths, cut to the shape, whatever `limit` is."""
+        return cut(self._drafter.propose(context, CHOICE * self._shape.rows), self._shape)
+
+    def observe(self, step: Step) -> None:
+        """Let the drafter see what came."""
+        self._drafter.observe(step)
+
+
+def cut(tree: DraftTree, shape: Shape) -> DraftTree:
+    """Rows of `tree` in order of their paths' probability, as long as they fit into `shape`."""
+    paths = tree.probabilities.copy()
+    for row in range(1, len(tree)):
+        paths[row] *= paths[tree.parents[row]]
+    depths, leaves = tree.depths(), 0
+    kept: list[int] = []
+    open_at, tips = {0}, set[int]()
+    for row in in_order(tree, paths, chains_only=False):
+        parent = tree.parents[row]
+        lengthens = parent in tips
+        if parent not in open_at or depths[row] > shape.length:
+            continue
+        if not lengthens and leaves == shape.drafts:
+            continue
+        leaves += not lengthens
+        tips.discard(parent)
+        tips.add(row)
+        open_at.add(row)
+        kept.append(row)
+    return prune(tree, kept)

@@ -1,0 +1,187 @@
+"""REST, the baseline: what followed the longest match in a suffix array (crest.txt, section 3.1).
+
+Looks for the last 16 tokens, then 15, down to 2, and drafts the most common prefixes of what
+follows the longest match. Serves benchmarks only.
+
+REST's datastore, the baseline CREST is measured against: all tokens and their suffix array.
+
+A folder of two memory-mapped arrays, as REST keeps them (crest.txt, section 3.1). Unlike REST's
+published code it keeps ids whole and lets no match run from one document into the next: a separator
+stands between them. Serves benchmarks only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import log1p
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datastores.crest.counting import Document
+from datastores.errors import InputError
+from engines.draft_tree import CHATS, DraftTree, root_only
+from engines.drafters.protocol import Context
+from engines.step import Step
+
+SEPARATOR = 0
+"""Ends every document; stored ids are token ids plus one."""
+
+Ids = NDArray[np.uint32]
+
+
+class RestStore:
+    """Tokens and suffix array of one set of documents."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open what `write_rest` made in `folder`."""
+        width = 2 if (folder / "tokens.u16").exists() else 4
+        tokens = folder / f"tokens.u{8 * width}"
+        self._files = (tokens, folder / "suffixes.i32")
+        if not tokens.stat().st_size:
+            self._tokens = np.empty(0, dtype=f"<u{width}")
+            self._suffixes = np.empty(0, dtype="<i4")
+        else:
+            self._tokens = np.memmap(tokens, dtype=f"<u{width}", mode="r")
+            self._suffixes = np.memmap(self._files[1], dtype="<i4", mode="r")
+
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(file.stat().st_size for file in self._files)
+
+    def __len__(self) -> int:
+        """Positions, separators included."""
+        return len(self._suffixes)
+
+    def find(self, context: Sequence[int], within: tuple[int, int]) -> tuple[int, int]:
+        """The range of the suffix array, within another, whose suffixes begin with `context`."""
+        wanted = [token + 1 for token in context]
+        first = self._bisect(wanted, *within, after=False)
+        return first, self._bisect(wanted, first, within[1], after=True)
+
+    def continuations(self, found: tuple[int, int], skip: int, length: int, most: int) -> Ids:
+        """What follows at most `most` of the suffixes in `found`, `skip` tokens in.
+
+        Returns uint32 [matches, length] in ascending order, token ids plus one; from the end of a
+        document on, `SEPARATOR`. Of more matches, `most` are taken at even distances.
+        """
+        first, last = found
+        rows = np.unique(np.linspace(first, last - 1, min(most, last - first)).astype(np.int64))
+        places = self._suffixes[rows].astype(np.int64)[:, None] + (skip + np.arange(length))
+        inside = places < len(self._tokens)
+        ids = np.where(inside, self._tokens[np.where(inside, places, 0)], SEPARATOR)
+        ended = np.logical_or.accumulate(ids == SEPARATOR, axis=1)
+        return np.where(ended, SEPARATOR, ids).astype(np.uint32)
+
+    def _bisect(self, wanted: list[int], low: int, high: int, *, after: bool) -> int:
+        """First suffix in [low, high) that begins with more than `wanted`, or not less than it."""
+        tokens, suffixes, length = self._tokens, self._suffixes, len(wanted)
+        while low < high:
+            middle = (low + high) // 2
+            place = int(suffixes[middle])
+            begins = tokens[place : place + length].tolist()
+            if begins < wanted or (after and begins == wanted):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def write_rest(folder: Path, documents: Iterable[Document], width: int = 4) -> None:
+    """Make a store in `folder`, which must exist and be empty, with 4 or 2 bytes for each id.
+
+    Raises:
+        InputError: an id does not fit into `width` bytes.
+    """
+    from pydivsufsort import divsufsort
+
+    parts: list[NDArray[np.uint64]] = [np.empty(0, dtype=np.uint64)]
+    for document in documents:
+        parts += [np.asarray(document.tokens, dtype=np.uint64) + np.uint64(1), np.zeros(1, "<u8")]
+    tokens = np.concatenate(parts)
+    if len(tokens) and int(tokens.max()) >= 1 << 8 * width:
+        raise InputError(f"token id {int(tokens.max()) - 1} does not fit into {width} bytes")
+    stored = tokens.astype(f"<u{width}")
+    suffixes = divsufsort(stored) if len(stored) else np.empty(0, dtype=np.int32)
+    stored.tofile(folder / f"tokens.u{8 * width}")
+    suffixes.astype("<i4").tofile(folder / "suffixes.i32")
+
+
+LONGEST = 16
+SHORTEST = 2
+MATCHES = 5000
+CONTINUATION = 10
+NODES = 64
+"""The paper's settings (section 5.1)."""
+
+
+class Rest:
+    """A drafter over one suffix array."""
+
+    name = "rest"
+    learns_from = 0
+
+    def __init__(self, store: RestStore, continuation: int = CONTINUATION) -> None:
+        """Draft from `store`, at most `continuation` tokens far."""
+        self._store = store
+        self._continuation = continuation
+
+    def begin(self, context: Context) -> None:
+        """Nothing to do: every lookup stands by itself."""
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """The most common prefixes of the continuations of the longest match."""
+        length, found = self._longest(context.tokens[-LONGEST:])
+        if not length:
+            return root_only(context.root)
+        ids = self._store.continuations(found, length, self._continuation, MATCHES)
+        return _tree(context.root, ids, min(limit, NODES))
+
+    def observe(self, step: Step) -> None:
+        """Nothing to learn: the store is fixed."""
+
+    def _longest(self, context: list[int]) -> tuple[int, tuple[int, int]]:
+        """Length and range of the longest match; length 0 if there is none.
+
+        Upwards from the shortest: where n tokens are not found, no more are.
+        """
+        best, found = 0, (0, len(self._store))
+        for length in range(SHORTEST, len(context) + 1):
+            first, last = self._store.find(context[-length:], (0, len(self._store)))
+            if first == last:
+                break
+            best, found = length, (first, last)
+        return best, found
+
+
+def _tree(root: int, ids: Ids, limit: int) -> DraftTree:
+    """The `limit` most common prefixes of the rows of `ids`, which are in ascending order.
+
+    Among equals the shorter comes first, then the lower tokens.
+    """
+    starts = np.ones(ids.shape, dtype=np.bool_)
+    starts[1:] = np.logical_or.accumulate(ids[1:] != ids[:-1], axis=1)
+    runs = np.cumsum(starts, axis=0)
+    columns, firsts = np.nonzero((starts & (ids != SEPARATOR)).T)
+    counts = _run_lengths(starts)[columns, firsts]
+    tree = root_only(root)
+    rows: dict[tuple[int, int], int] = {(-1, 0): 0}
+    sizes = [len(ids)]
+    for chosen in np.lexsort((firsts, columns, -counts))[:limit].tolist():
+        column, first = int(columns[chosen]), int(firsts[chosen])
+        parent = rows[column - 1, int(runs[first, column - 1]) if column else 0]
+        sizes.append(int(counts[chosen]))
+        chance, support = sizes[-1] / sizes[parent], log1p(sizes[parent])
+        row = tree.add(parent, int(ids[first, column]) - 1, CHATS, chance, support)
+        rows[column, int(runs[first, column])] = row
+    return tree
+
+
+def _run_lengths(starts: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """For each column and row: rows until the next start in that column. Shape [columns, rows]."""
+    rows = np.arange(len(starts))
+    following = np.full((starts.shape[1], len(starts) + 1), len(starts))
+    following[:, :-1] = np.where(starts.T, rows, len(starts))
+    following = np.minimum.accumulate(following[:, ::-1], axis=1)[:, ::-1]
+    return following[:, 1:] - rows

@@ -1,0 +1,1 @@
+"""`specchat bench`: the options and printed output of each benchmark."""

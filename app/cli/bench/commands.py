@@ -1,0 +1,87 @@
+"""The options that benchmarks over chats share.
+
+`specchat bench`: the group of benchmarks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.bench.baselines.fixed_shape import Shape
+from app.cli.main import LazyGroup
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_at={
+        "crest": "app.cli.bench.crest:crest",
+        "decode": "app.cli.bench.decode:decode",
+        "dense": "app.cli.bench.dense:dense",
+        "growth": "app.cli.bench.growth:growth",
+        "replay": "app.cli.bench.replay:replay",
+    },
+)
+def bench() -> None:
+    """Measure what drafting brings, as ratios within one run."""
+
+
+Command = Callable[..., Any]
+
+
+class DraftShape(click.ParamType[Shape]):
+    """So many drafts, each so many tokens long: 3x20."""
+
+    name = "shape"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "NxM"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Shape:
+        if isinstance(value, Shape):
+            return value
+        drafts, _, length = str(value).partition("x")
+        if not (drafts.isdecimal() and length.isdecimal() and int(drafts) and int(length)):
+            self.fail(f"{value!r} is no shape such as 3x20", param, ctx)
+        return Shape(int(drafts), int(length))
+
+
+def workload_options(default: str) -> Callable[[Command], Command]:
+    """--workload, --drafters (the sets in `default` unless given), --limit, --deepen, --json."""
+    options = (
+        click.option(
+            "--workload",
+            required=True,
+            type=click.Path(path_type=Path),
+            help="Chats, one JSON a line.",
+        ),
+        click.option(
+            "--drafters",
+            "sets",
+            multiple=True,
+            help=f"A set of drafters; may be given again. [default: {default}]",
+        ),
+        click.option(
+            "--limit", type=click.IntRange(min=1), help="Only the first N chats.", metavar="N"
+        ),
+        click.option(
+            "--deepen",
+            type=click.IntRange(min=0),
+            default=0,
+            metavar="N",
+            help="Add N layers that change no token but cost as much: a larger model's costs.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line."),
+    )
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate

@@ -1,0 +1,171 @@
+"""`specchat bench decode`: sets of drafters side by side on the same chats."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import click
+
+from app.bench.baselines.fixed_shape import Shape
+from app.bench.decode import PLAIN, Row, run, summarise, verify_ms
+from app.bench.environment import KNOWN, Bench, bench_stores, differing, widest
+from app.bench.prior_chats import GIVEN, WAYS, Past
+from app.bench.recordings import read_chats
+from app.bench.report import table
+from app.bench.workloads import Workload, read_workload
+from app.cli.bench.commands import DraftShape, workload_options
+from app.cli.global_options import DrafterNames
+from app.config import Options
+from app.engine.engine import Engine, equip, load
+from app.machine import machine
+
+COLUMNS = {
+    "drafters": "",
+    "history": "",
+    "shape": "",
+    "chats": "d",
+    "tokens": "d",
+    "target_calls": "d",
+    "tokens_per_call": ".2f",
+    "acceptance_rate": ".0%",
+    "mean_acceptance_rate": ".0%",
+    "draft_length": ".1f",
+    "speedup": ".2f",
+    "overhead_ms_per_call": ".3f",
+    "identical": ".0%",
+    "largest_fork_gap": ".2g",
+}
+FILE = click.Path(path_type=Path)
+
+Sets = Mapping[str, tuple[str, ...]]
+"""Sets of drafters by the name they were given."""
+
+
+@click.command()
+@workload_options(default="none, all")
+@click.option(
+    "--history",
+    multiple=True,
+    type=FILE,
+    metavar="FILE",
+    help="Chats to draft from, one JSON a line; may be given again, to compare.",
+)
+@click.option(
+    "--answers",
+    "ways",
+    multiple=True,
+    type=click.Choice(WAYS),
+    help="Answers in the history: the file's, or the model's own; may be given again."
+    " [default: given]",
+)
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    type=DraftShape(),
+    help="N drafts of M tokens at every call, likely or not; may be given again.",
+)
+@click.option(
+    "--student", type=FILE, metavar="FILE", help="Draft model of sd. [default: the embedded one]"
+)
+@click.pass_obj
+def decode(
+    options: Options,
+    workload: Path,
+    sets: tuple[str, ...],
+    limit: int | None,
+    deepen: int,
+    as_json: bool,
+    history: tuple[Path, ...],
+    ways: tuple[str, ...],
+    shapes: tuple[Shape, ...],
+    student: Path | None,
+) -> None:
+    """Compare sets of drafters on the same chats.
+
+    Each set answers each chat, in turns. Speed-ups are medians over chats of paired ratios to plain
+    decoding. Ctrl-C prints what is done.
+
+    The stores are the benchmark's own and learn nothing on the way: empty, or filled from a
+    history, whose open questions are answered first. Beside specchat's drafters there are two to
+    compare with: rest, a suffix array of the history, and sd, a small draft model.
+    """
+    chats = read_workload(workload)[:limit]
+    named = _named(sets)
+    rows = widest(options.draft_tokens, shapes)
+    engine = load(replace(options, drafters=()), deepen=deepen, rows=rows)
+    costs = verify_ms(engine.target)
+    plain = Row(PLAIN, equip(engine, (), 0))
+    compared = [plain]
+    with ExitStack() as opened:
+        pasts = list(_pasts(opened, plain.engine, named, history, ways))
+        bench = Bench(engine, options.draft_tokens, student)
+        compared += _rows(bench, named, pasts, shapes)
+        _answer(compared, chats)
+    summaries = [summarise(row, plain, engine.sampling) for row in compared if row.chats]
+    click.echo(_report(engine, deepen, costs, summaries, as_json))
+
+
+def _named(sets: tuple[str, ...]) -> Sets:
+    """Each set but plain decoding, which is always there."""
+    kind = DrafterNames(KNOWN)
+    return {name: kind.convert(name, None, None) for name in sets or ("all",) if name != PLAIN}
+
+
+def _pasts(
+    opened: ExitStack, plain: Engine, named: Sets, files: Sequence[Path], ways: Sequence[str]
+) -> Iterator[Past]:
+    """Stores filled from each of the files, in each of the ways; else empty ones."""
+    needed = sorted({name for names in named.values() for name in names})
+    histories = [(file.name, tuple(read_chats(file))) for file in files] or [("", ())]
+    for (name, chats), way in product(histories, ways or (GIVEN,)):
+        stores = opened.enter_context(bench_stores(plain, needed))
+        past = Past(f"{name}, {way}" if name and ways else name, stores, chats, way)
+        label = past.name or "stores"
+        with click.progressbar(past.fill(plain), label=label, file=sys.stderr) as bar:
+            for _ in bar:
+                pass
+        yield past
+
+
+def _rows(
+    bench: Bench, named: Sets, pasts: Sequence[Past], shapes: Sequence[Shape]
+) -> Iterator[Row]:
+    """Every set in every shape, with every history that makes a difference to it."""
+    for (label, names), shape in product(named.items(), shapes or (None,)):
+        for past in pasts if differing(names) else pasts[:1]:
+            engine = bench.equipped(names, past.stores, shape)
+            name = past.name if differing(names) else ""
+            yield Row(label, engine, name, str(shape) if shape else "")
+
+
+def _answer(rows: Sequence[Row], chats: Sequence[Workload]) -> None:
+    try:
+        with click.progressbar(length=len(chats), label="chats", file=sys.stderr) as bar:
+            for _ in run(rows, chats, rows[0].engine.sampling):
+                bar.update(1)
+    except KeyboardInterrupt:
+        click.echo("interrupted: figures of the chats that are done", err=True)
+
+
+def _report(
+    engine: Engine,
+    deepen: int,
+    costs: dict[str, float],
+    summaries: list[dict[str, object]],
+    as_json: bool,
+) -> str:
+    model = engine.name + (f" + {deepen} added layers" if deepen else "")
+    if as_json:
+        head = {"model": model, "fingerprint": engine.target.fingerprint, "machine": machine()}
+        return json.dumps({**head, "verify_ms": costs, "rows": summaries})
+    verify = "  ".join(f"V({rows}) {cost:.2f}" for rows, cost in costs.items())
+    unused = {name for name in ("history", "shape") if not any(row[name] for row in summaries)}
+    columns = {name: spec for name, spec in COLUMNS.items() if name not in unused}
+    return f"{model}   {verify} ms\n\n{table(summaries, columns)}" if summaries else model

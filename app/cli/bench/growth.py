@@ -1,0 +1,95 @@
+"""`specchat bench growth`: the product's headline, measured."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from app.bench.environment import bench_stores, widest
+from app.bench.growth import Growth, grow, summarise
+from app.bench.report import Row, growth_svg, table
+from app.bench.workloads import Workload, read_workload
+from app.cli.bench.commands import workload_options
+from app.cli.global_options import DrafterNames
+from app.config import Options
+from app.engine.engine import Engine, equip, load
+
+COLUMNS = {
+    "chats": "d",
+    "tokens_per_call": ".2f",
+    "tokens_per_call_empty": ".2f",
+    "new": "d",
+    "tokens_per_call_new": ".2f",
+    "speedup": ".2f",
+    "speedup_empty": ".2f",
+}
+
+
+@click.command()
+@workload_options(default="all")
+@click.option(
+    "--plot",
+    type=click.File("w", encoding="utf-8", lazy=False),
+    metavar="FILE",
+    help="Write the curves to this SVG file.",
+)
+@click.pass_obj
+def growth(
+    options: Options,
+    workload: Path,
+    sets: tuple[str, ...],
+    limit: int | None,
+    deepen: int,
+    as_json: bool,
+    plot: TextIO | None,
+) -> None:
+    """Replay months of chats: each is answered, then drafted from.
+
+    By windows of 20 chats, with full and with empty stores, paired. The stores are the benchmark's
+    own. Ctrl-C prints what is done.
+    """
+    chats = read_workload(workload)[:limit]
+    kind = DrafterNames()
+    named = {name: kind.convert(name, None, None) for name in sets or ("all",)}
+    rows_at_most = widest(options.draft_tokens)
+    engine = load(replace(options, drafters=()), deepen=deepen, rows=rows_at_most)
+    rows = [_row(engine, name, named[name], options.draft_tokens, chats) for name in named]
+    if plot:
+        plot.write(growth_svg(rows))
+    if as_json:
+        click.echo(json.dumps({"model": engine.name, "deepened": deepen, "rows": rows}))
+    else:
+        added = f", {deepen} layers added" if deepen else ""
+        click.echo("\n\n".join(_text(row, added) for row in rows if row["windows"]))
+
+
+def _row(
+    engine: Engine,
+    name: str,
+    names: tuple[str, ...],
+    draft_tokens: int | None,
+    chats: Sequence[Workload],
+) -> dict[str, object]:
+    """The figures of one set of drafters, by the end or by Ctrl-C."""
+    with bench_stores(engine, names) as stores:
+        full = equip(engine, names, draft_tokens, stores.stores)
+        replayed = Growth(name, names, full, equip(engine, (), draft_tokens), stores)
+        try:
+            with click.progressbar(length=len(chats), label=name, file=sys.stderr) as bar:
+                for _ in grow(replayed, equip(engine, (), 0), chats, engine.sampling):
+                    bar.update(1)
+        except KeyboardInterrupt:
+            click.echo("interrupted: figures of the chats that are done", err=True)
+    return summarise(replayed)
+
+
+def _text(row: Row, added: str) -> str:
+    windows = row["windows"]
+    assert isinstance(windows, list)
+    return f"{row['drafters']}{added}\n{table(windows, COLUMNS)}"

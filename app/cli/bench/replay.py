@@ -1,0 +1,157 @@
+"""`specchat bench replay`: what drafting would bring a person, from their own chats."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.bench.crest import empty_past
+from app.bench.decode import WIDTHS
+from app.bench.replay import ALL, MOST, Replay, Replayed
+from app.bench.workloads import Conversation, from_files, from_history
+from app.cli.stores import open_history
+from app.config import Options, load_config
+from app.engine.engine import model_path
+from app.engine.learned_state import costs_of
+from app.locations import Locations, locate
+from app.machine import machine
+from datastores.errors import InputError
+from engines.budget.cost_model import Costs
+from engines.fingerprint import fingerprint
+
+WORTH = 1.05
+"""Speed-up from which drafting is said to be faster."""
+GUESSED = " (a guess: what passes cost here is not measured yet; the first answer does it)"
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE…]")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Replay the last N chats; those before them are history.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
+@click.pass_obj
+def replay(options: Options, files: tuple[Path, ...], limit: int, as_json: bool) -> None:
+    """Estimate what drafting would bring, from your own chats.
+
+    Chats of specchat's history or of FILEs (exports of specchat, ChatGPT, Claude and others) are
+    replayed in order, without running the model, with every drafter that sees only tokens; each
+    chat is history for the next. Recycling is underestimated, as the model's scores are not known.
+    Ctrl-C prints what is done.
+    """
+    locations = locate(options.data_dir)
+    config = load_config(locations.settings)
+    conversations = _conversations(files, locations)
+    model = model_path(options, config, locations)
+    costs = costs_of(locations.costs, fingerprint(model))
+    drafters, tokens = _replay(conversations, limit, model, config.context, costs)
+    if not sum(tokens):
+        raise InputError("there are no answers to replay")
+    if as_json:
+        click.echo(json.dumps(_report(drafters, tokens, costs, model)))
+    else:
+        click.echo(_line(drafters, costs))
+
+
+def _conversations(files: Sequence[Path], locations: Locations) -> list[Conversation]:
+    if files:
+        return list(from_files(files))
+    with open_history(locations) as history:
+        found = list(from_history(history))
+    if not found:
+        raise InputError("there are no chats yet: give the export of another program's chats")
+    return found
+
+
+def _replay(
+    conversations: Sequence[Conversation], limit: int, model: Path, context: int, costs: Costs
+) -> tuple[dict[str, Replayed], list[int]]:
+    """Replay the last `limit` chats; what each drafter reached, and the tokens of each chat."""
+    from engines.llama.vocabulary import load_vocabulary
+
+    tokens: list[int] = []
+    with empty_past() as past:
+        run = Replay(load_vocabulary(model), context, past, costs.table(0))
+        try:
+            run.remember(conversations[:-limit])
+            with click.progressbar(conversations[-limit:], label="chats", file=sys.stderr) as bar:
+                for conversation in bar:
+                    tokens.append(run.run(conversation))
+        except KeyboardInterrupt:
+            click.echo("interrupted: figures of the chats that are done", err=True)
+    return run.drafters, tokens
+
+
+def _line(drafters: dict[str, Replayed], costs: Costs) -> str:
+    """The answer to "how much would it help me?"."""
+    table = costs.table(0)
+    together = drafters[ALL]
+    tally = together.total()[MOST]
+    speedup = together.speedup(tally, table)
+    alone = ", ".join(
+        f"{name} {replayed.total()[replayed.best(table)].tokens_per_call:.2f}"
+        for name, replayed in drafters.items()
+        if name != ALL
+    )
+    gain = f"about {speedup:.1f}× as fast as plain" if speedup >= WORTH else "no faster than plain"
+    return (
+        f"{gain} in your last {len(together.chats)} chats:"
+        f" {tally.tokens_per_call:.2f} tokens a call ({alone} by themselves)"
+        f"{'' if _is_measured(costs) else GUESSED}"
+    )
+
+
+def _is_measured(costs: Costs) -> bool:
+    return bool(costs.state()["plain"])
+
+
+def _report(
+    drafters: dict[str, Replayed], tokens: Sequence[int], costs: Costs, model: Path
+) -> dict[str, Any]:
+    table = costs.table(0)
+    return {
+        "model": model.name,
+        "machine": machine(),
+        "measured": _is_measured(costs),
+        "verify_ms": {str(rows): round(1e3 * table[rows], 3) for rows in WIDTHS},
+        "tokens": sum(tokens),
+        "rows": [row for name in drafters for row in _rows(name, drafters[name], table)],
+        "chats": [
+            {"tokens": count, "tokens_per_call": _rates(drafters, table, number)}
+            for number, count in enumerate(tokens)
+        ],
+    }
+
+
+def _rows(name: str, replayed: Replayed, table: Sequence[float]) -> list[dict[str, object]]:
+    """One for each budget; null is the budget's own choice at each call."""
+    return [
+        {
+            "drafters": name,
+            "budget": None if name == ALL else budget,
+            "tokens_per_call": tally.tokens_per_call,
+            "mean_acceptance_rate": tally.mean_acceptance_rate,
+            "drafted_per_call": tally.drafted_per_call,
+            # Together, those that do not pay are not asked.
+            "speedup": max(replayed.speedup(tally, table), 1.0 if name == ALL else 0.0),
+        }
+        for budget, tally in replayed.total().items()
+    ]
+
+
+def _rates(drafters: dict[str, Replayed], table: Sequence[float], number: int) -> dict[str, float]:
+    """Tokens per call of one chat, each drafter at the budget that is best over all chats."""
+    return {
+        name: replayed.chats[number][replayed.best(table)].tokens_per_call
+        for name, replayed in drafters.items()
+    }

@@ -1,0 +1,142 @@
+"""The global options: how they are spelt, checked and gathered into `Options`.
+
+They stand before the name of a command or after it; what stands later wins. A command that has an
+option of the same name keeps its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from app.config import DRAFTERS, Options
+from app.locations import VARIABLE
+
+
+class DrafterNames(click.ParamType[tuple[str, ...]]):
+    """`none`, `all`, or names separated by commas, as a tuple of names."""
+
+    name = "drafters"
+
+    def __init__(self, known: Sequence[str] = DRAFTERS) -> None:
+        self._known = known
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "none|all|A,B"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        if value in ("none", "all"):
+            return DRAFTERS if value == "all" else ()
+        names = tuple(dict.fromkeys(str(value).split(",")))
+        for name in names:
+            if name not in self._known:
+                self.fail(f"no drafter {name!r}; there are {', '.join(self._known)}", param, ctx)
+        return names
+
+
+class DraftLength(click.ParamType[int | None]):
+    """`auto` (None) or a number of tokens."""
+
+    name = "draft length"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "auto|N"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
+        if value == "auto":
+            return None
+        if str(value).isdecimal():
+            return int(str(value))
+        return self.fail(f"{value!r} is neither 'auto' nor a number of tokens", param, ctx)
+
+
+class Temperature(click.ParamType[float]):
+    """A finite number, zero or above."""
+
+    name = "temperature"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        try:
+            temperature = float(str(value))
+        except ValueError:
+            temperature = math.nan
+        if not 0 <= temperature < math.inf:
+            self.fail(f"{value!r} is not a number from 0 up", param, ctx)
+        return temperature
+
+
+def global_options(hidden: bool = False) -> list[click.Parameter]:
+    """The options, fresh for each command; hidden where the top-level help already shows them."""
+
+    def option(flag: str, text: str, **attributes: object) -> click.Option:
+        return click.Option(
+            [flag],
+            help=text,
+            hidden=hidden,
+            expose_value=False,
+            callback=_choose,
+            **attributes,  # type: ignore[arg-type]
+        )
+
+    return [
+        option(
+            "--model",
+            "Model to open: a GGUF file, or a name that `specchat models` lists.",
+            metavar="FILE|NAME",
+        ),
+        option(
+            "--data-dir",
+            f"One directory for everything specchat keeps (also {VARIABLE}).",
+            type=click.Path(file_okay=False, path_type=Path),
+        ),
+        option(
+            "--drafters", f"Who drafts: {', '.join(DRAFTERS)}. [default: all]", type=DrafterNames()
+        ),
+        option(
+            "--draft-tokens",
+            "Draft tokens for each call; auto measures what pays. [default: auto]",
+            type=DraftLength(),
+        ),
+        option("--seed", "Seed of the sampler.", type=click.IntRange(min=0), metavar="N"),
+        option("--temperature", "0 is greedy.", type=Temperature(), metavar="T"),
+        option(
+            "--max-tokens", "Longest answer, in tokens.", type=click.IntRange(min=1), metavar="N"
+        ),
+        option("--exact", "Bit for bit what plain decoding gives, on the CPU.", is_flag=True),
+        option(
+            "--gpu-layers",
+            "Layers on the GPU. [default: as many as fit]",
+            type=click.IntRange(min=0),
+            metavar="N",
+        ),
+    ]
+
+
+def accept_global_options(command: click.Command) -> None:
+    """Let `command`, and the commands below it, take the global options too (once)."""
+    own = {flag for parameter in command.params for flag in parameter.opts}
+    command.params += [given for given in global_options(hidden=True) if own.isdisjoint(given.opts)]
+    for below in getattr(command, "commands", {}).values():
+        accept_global_options(below)
+
+
+def _choose(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    """Note an option that was really given in the context's `Options`."""
+    options = context.obj if context.obj is not None else Options()
+    given = parameter.name is not None and context.get_parameter_source(parameter.name) in _GIVEN
+    context.obj = replace(options, **{str(parameter.name): value}) if given else options
+
+
+_GIVEN = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)

@@ -1,0 +1,211 @@
+"""`specchat forget`: one imported source, out of every store.
+
+`specchat import`: a person's own texts, into the library and into what is drafted from.
+
+`specchat sources`: what was imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from time import localtime, strftime
+
+import click
+
+from app.cli import stores
+from app.cli.output import Status, amount, duration
+from app.cli.stores import open_library, project
+from app.config import Options
+from app.importing.events import Event, Finished, Progress, Report, Searching
+from app.importing.find_files import stored
+from app.importing.session import import_into
+from app.indexing.source_list import Listed, listed
+from app.locations import Locations, locate
+from app.runtime.deletion import forget_source
+from app.sanitise import one_line
+from datastores.errors import InputError, ModelError
+from datastores.library.documents import Source
+from datastores.library.library import Library
+
+FEW = 10
+"""Names of each reason that a terminal is shown; whatever else reads this gets all of them."""
+LINE = 2000
+
+
+@click.command("import")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH…")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, with all that was skipped.")
+@click.pass_obj
+def import_(options: Options, paths: tuple[Path, ...], as_json: bool) -> None:
+    """Import texts of yours, so that answers are drafted from them.
+
+    PATH is a file, a folder or an archive. What each file is, is found out: Markdown, plain text,
+    source code, HTML, PDF, notebooks, exports of ChatGPT, Claude and specchat, ShareGPT, JSONL with
+    messages, shell histories. Folders follow .gitignore, and secrets are taken out. Importing again
+    brings what is new. Ctrl-C stops, and the same command goes on from there.
+    """
+    locations = locate(options.data_dir)
+    status = Status()
+    try:
+        report = _imported(paths, locations, status, as_json)
+        tokens = _projected(options, locations, status)
+    except KeyboardInterrupt:
+        status.clear()
+        click.echo("stopped: what is imported stays; the same command goes on from there", err=True)
+        raise
+    if as_json:
+        click.echo(_report_json(report, tokens))
+    elif tokens:
+        click.echo(f"{amount(tokens, 'token')} ready to be drafted from")
+
+
+def _imported(paths: Sequence[Path], locations: Locations, status: Status, as_json: bool) -> Report:
+    """Import, and tell what was done unless that is to be one object at the end."""
+    report = Report()
+    try:
+        with (
+            # What is drafted from afterwards is the history's texts as well.
+            stores.open_history(locations),
+            open_library(locations) as library,
+            closing(import_into(library, locations, paths)) as events,
+        ):
+            for event in events:
+                status.show(_line(event))
+                if isinstance(event, Finished):
+                    status.clear()
+                    report = event.report
+                    if not as_json:
+                        for line in summary(report):
+                            click.echo(line)
+    except InputError:
+        if as_json:
+            click.echo(_report_json(report, None))
+        raise
+    return report
+
+
+def _projected(options: Options, locations: Locations, status: Status) -> int | None:
+    """The tokens new to the chosen model's tokenizer; None where they are not known yet."""
+    try:
+        tokens = project(options, locations, status)
+    except ModelError as error:
+        click.echo(f"not yet drafted from: {one_line(str(error), LINE)}", err=True)
+        return None
+    if tokens is None:
+        click.echo("another specchat makes it ready to be drafted from", err=True)
+    return tokens
+
+
+def summary(report: Report) -> Iterator[str]:
+    """The report for people, line by line."""
+    characters = amount(report.characters, "character")
+    if report.documents:
+        yield f"imported {amount(report.documents, 'document')}, {characters}"
+    if report.unchanged:
+        yield f"unchanged {amount(report.unchanged, 'document')}"
+    if report.redacted:
+        yield f"took out {amount(report.redacted, 'secret')}"
+    few = FEW if sys.stdout.isatty() else None
+    for reason, names in report.skipped.items():
+        yield f"skipped {len(names):,}: {reason}"
+        yield from (f"    {one_line(name, LINE)}" for name in names[:few])
+        if few is not None and len(names) > few:
+            yield f"    … {len(names) - few:,} more (all of them with --json)"
+
+
+def _line(event: Event) -> str:
+    if isinstance(event, Searching):
+        return f"found {event.files:,} files"
+    if not isinstance(event, Progress):
+        return ""
+    left = event.seconds_left
+    parts = [
+        f"{event.files:,} of {amount(event.total_files, 'file')}",
+        amount(event.documents, "document"),
+        f"{event.rate / 1e6:.1f} MB/s",
+        *([] if left is None else [f"{duration(left)} left"]),
+        event.name,
+    ]
+    return " · ".join(parts)
+
+
+def _report_json(report: Report, tokens: int | None) -> str:
+    return json.dumps({**asdict(report), "tokens": tokens})
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_obj
+def sources(options: Options, as_json: bool) -> None:
+    """List what was imported, by the paths that `forget` takes."""
+    locations = locate(options.data_dir)
+    with open_library(locations):
+        found = listed(locations)
+    if as_json:
+        click.echo(json.dumps({"sources": [_source_json(one) for one in found]}))
+        return
+    if not found:
+        click.echo("nothing was imported yet: specchat import PATH…", err=True)
+    for one in found:
+        click.echo(line(one))
+
+
+def line(one: Listed) -> str:
+    """One source for people: its path first, since that is its name."""
+    figures = [
+        amount(one.source.documents, "document"),
+        amount(one.source.characters, "character"),
+        "+".join(one.source.kinds),
+        *([strftime("%d %b %Y", localtime(one.note.at))] if one.note else []),
+        *([] if one.whole else ["stopped half-way: import it again"]),
+    ]
+    return f"{one_line(one.source.path, LINE)}  ({', '.join(figures)})"
+
+
+def _source_json(one: Listed) -> dict[str, object]:
+    imported = one.note.at if one.note else None
+    return {**asdict(one.source), "whole": one.whole, "imported": imported}
+
+
+@click.command()
+@click.argument("source")
+@click.pass_obj
+def forget(options: Options, source: str) -> None:
+    """Forget an imported SOURCE, by the path it was imported from.
+
+    Nothing of it remains in any file of specchat's. Texts that another source has too stay.
+    """
+    locations = locate(options.data_dir)
+    gone = _forgotten(source, locations)
+    click.echo(f"forgot {one_line(gone.path, LINE)}: {amount(gone.documents, 'document')}")
+    try:
+        project(options, locations, Status())
+    except ModelError as error:
+        click.echo(f"the rest is not drafted from yet: {one_line(str(error), LINE)}", err=True)
+
+
+def _forgotten(source: str, locations: Locations) -> Source:
+    with open_library(locations) as library, stores.open_history(locations) as chats:
+        found = named(source, library)
+        forget_source(library, chats, locations, found.path)
+    return found
+
+
+def named(source: str, library: Library) -> Source:
+    """The source the person means: the path as it is listed, or one that leads there.
+
+    Raises:
+        InputError: nothing was imported from there.
+    """
+    path = Path(source).expanduser()
+    names = {source, stored(os.path.abspath(path)), stored(os.path.realpath(path))}
+    for known in library.sources():
+        if known.path in names:
+            return known
+    raise InputError(f"nothing was imported from {source}: `specchat sources` lists what was")

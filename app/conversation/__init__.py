@@ -1,0 +1,1 @@
+"""One chat turn, headless: a message in, events out, everything kept in the history."""

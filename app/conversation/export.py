@@ -1,0 +1,150 @@
+"""Chats as files: Markdown to read, JSON to keep and to put back (`app.conversation.restore`).
+
+The JSON holds everything, one chat a line:
+
+    {"specchat": 1, "chats": [
+    {"title", "pinned", "private", "system", "sampling", "created", "updated", "active",
+     "messages": [{"id", "parent", "role", "content", "tokens", "model", "tokenizer", "finish",
+                   "statistics", "created"}, …]},
+    …]}
+
+`messages` is the whole tree, all versions, in the order in which they were begun: `id` counts from
+1 within the chat, `parent` is the id of the message before, or null, and `active` the id of the one
+at which the chat is being read, or null in an empty chat. `tokens` are the exact ids, of the
+tokenizer that `tokenizer` is the fingerprint of. Times are seconds since 1970, UTC.
+
+The Markdown is the thread as it is being read.
+
+Owns both forms. Refuses to know where they go.
+
+Files written for the person: their names, and what is said where they cannot be written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from datastores.chats.history import HistoryReader
+from datastores.chats.records import INTERRUPTED, STREAMING, USER, Chat, Message
+from datastores.errors import InputError
+from datastores.storage.files import swap_in
+
+STEM_LENGTH = 60
+"""Characters of a file name made of a title, without its ending."""
+
+
+def write_whole(path: Path, pieces: Iterable[str]) -> None:
+    """Write a whole file or none; others cannot read it.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    try:
+        swap_in(path, pieces)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def free_path(title: str, suffix: str) -> Path:
+    """A path named after `title` at which nothing stands yet.
+
+    It is in the working directory, or in the home directory where that cannot be written.
+    """
+    folder = Path.cwd() if os.access(Path.cwd(), os.W_OK) else Path.home()
+    stem = "-".join(re.findall(r"\w+", title.lower()))[:STEM_LENGTH].strip("-") or "chat"
+    path, number = folder / f"{stem}{suffix}", 2
+    while path.exists():
+        path, number = folder / f"{stem}-{number}{suffix}", number + 1
+    return path
+
+
+VERSION = 1
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+
+
+def as_json(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
+    """The JSON document of `chats`, piece by piece."""
+    yield f'{{"specchat": {VERSION}, "chats": ['
+    for number, chat in enumerate(chats):
+        record = chat_record(chat, history.tree(chat.id))
+        yield ("," if number else "") + "\n" + json.dumps(record, ensure_ascii=False)
+    yield "\n]}\n"
+
+
+def chat_record(chat: Chat, messages: Sequence[Message]) -> dict[str, Any]:
+    """One chat as it stands in the JSON. An answer still being written counts as interrupted."""
+    ids = {message.id: number for number, message in enumerate(messages, start=1)}
+    return {
+        "title": chat.title,
+        "pinned": chat.pinned,
+        "private": chat.private,
+        "system": chat.system,
+        "sampling": dict(chat.sampling),
+        "created": chat.created,
+        "updated": chat.updated,
+        "active": None if chat.active is None else ids[chat.active],
+        "messages": [_message_record(message, ids) for message in messages],
+    }
+
+
+def _message_record(message: Message, ids: Mapping[int, int]) -> dict[str, Any]:
+    return {
+        "id": ids[message.id],
+        "parent": None if message.parent is None else ids[message.parent],
+        "role": message.role,
+        "content": message.content,
+        "tokens": list(message.tokens),
+        "model": message.model,
+        "tokenizer": message.tokenizer,
+        "finish": INTERRUPTED if message.finish == STREAMING else message.finish,
+        "statistics": dict(message.statistics),
+        "created": message.created,
+    }
+
+
+def as_markdown(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
+    """The threads of `chats`, one after another, piece by piece."""
+    for chat in chats:
+        versions = history.versions(chat.id)
+        yield f"# {' '.join(chat.title.split()) or 'Untitled'}\n\n*{_date(chat.created)}*\n\n"
+        if chat.system:
+            yield f"## System prompt\n\n{_closed(chat.system)}\n\n"
+        for message in history.thread(chat.id):
+            yield f"## {_heading(message, versions.get(message.id, ()))}\n\n"
+            yield f"{_closed(message.content)}\n\n"
+
+
+def _heading(message: Message, versions: Sequence[int]) -> str:
+    """Who speaks, and what a reader should know about it."""
+    notes = []
+    if versions:
+        notes.append(f"version {versions.index(message.id) + 1} of {len(versions)}")
+    if message.finish in (STREAMING, INTERRUPTED):
+        notes.append("interrupted")
+    speaker = "You" if message.role == USER else message.role.capitalize()
+    return f"{speaker} ({', '.join(notes)})" if notes else speaker
+
+
+def _closed(text: str) -> str:
+    """`text` with a code block that was left open closed, so that it does not swallow the rest."""
+    fence = ""
+    for line in text.splitlines():
+        found = _FENCE.match(line)
+        if not found:
+            continue
+        if not fence:
+            fence = found[1]
+        elif found[1].startswith(fence) and not found[2].strip():
+            fence = ""
+    return f"{text.rstrip()}\n{fence}" if fence else text.rstrip()
+
+
+def _date(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M}"

@@ -1,0 +1,205 @@
+"""Putting exported chats back into a history.
+
+One that is there already is left alone, so restoring twice is harmless, and brings back what was
+deleted in between.
+
+Reading the JSON of `app.conversation.export`: what people may have edited, and what others may have
+made.
+
+Owns what is accepted. A chat that is not as it should be costs only itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TypeVar
+
+from app.conversation.export import VERSION
+from app.importing.json_stream import items
+from app.sampling_settings import refined
+from datastores.chats.history import History
+from datastores.chats.records import ASSISTANT, INTERRUPTED, SYSTEM, USER, Chat, Message
+from datastores.chats.restore import holds, put_back
+from datastores.errors import InputError
+from engines.sampler import Sampling
+
+LARGEST = 2**30
+"""Bytes of one chat; more is no chat."""
+MOST_TOKEN = 2**32 - 1
+MOST_SECONDS = 2**37
+"""Since 1970: a time far off, which calendars still know."""
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A chat with all its messages, parents before children; ids are those of the file."""
+
+    chat: Chat
+    messages: list[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Flawed:
+    """A chat that cannot be used, and why."""
+
+    reason: str
+
+
+def read_export(path: Path) -> Iterator[Exported | Flawed]:
+    """The chats of a file, one at a time.
+
+    Raises:
+        InputError: it cannot be read, or is (from here on) no export of specchat's.
+    """
+    try:
+        _require_version(path)
+        for record in _records(path, "chats.item"):
+            yield _exported(record)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _require_version(path: Path) -> None:
+    for version in _records(path, "specchat"):
+        if version == VERSION:
+            return
+        raise InputError(f"it has version {version}, and this specchat reads {VERSION}")
+    raise InputError("it is no export of specchat's")
+
+
+def _records(path: Path, prefix: str) -> Iterator[Any]:
+    """What stands at `prefix`, numbers as JSON's own: whole ones of any size, others floats."""
+    with path.open("rb") as stream:
+        yield from map(_with_floats, items(stream, prefix, LARGEST))
+
+
+def _with_floats(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_floats(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_with_floats(below) for below in value]
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def _exported(record: Any) -> Exported | Flawed:
+    try:
+        chat = _chat(record)
+        messages = [_message(one) for one in _field(record, "messages", list)]
+        _require_tree(chat, messages)
+    except InputError as error:
+        return Flawed(str(error))
+    return Exported(chat, messages)
+
+
+def _require_tree(chat: Chat, messages: Sequence[Message]) -> None:
+    places: set[int | None] = {None}
+    for message in messages:
+        if message.parent not in places or message.id in places:
+            raise InputError(f"message {message.id} has no place in the tree")
+        places.add(message.id)
+    if chat.active not in places:
+        raise InputError(f"it is read at message {chat.active}, which is not there")
+
+
+def _chat(record: Any) -> Chat:
+    sampling = _field(record, "sampling", dict)
+    refined(Sampling(), sampling)
+    return Chat(
+        id=0,
+        title=_field(record, "title", str),
+        pinned=_field(record, "pinned", bool),
+        private=_field(record, "private", bool),
+        system=_field(record, "system", str),
+        sampling=sampling,
+        active=_id(record, "active"),
+        created=_time(record, "created"),
+        updated=_time(record, "updated"),
+    )
+
+
+def _message(record: Any) -> Message:
+    role, tokens = _field(record, "role", str), _field(record, "tokens", list)
+    if role not in (SYSTEM, USER, ASSISTANT):
+        raise InputError(f"nobody is called {role!r}")
+    if not all(type(token) is int and 0 <= token <= MOST_TOKEN for token in tokens):
+        raise InputError("tokens must be whole numbers below 2^32")
+    return Message(
+        id=_field(record, "id", int),
+        chat=0,
+        parent=_id(record, "parent"),
+        role=role,
+        content=_field(record, "content", str),
+        tokens=tuple(tokens),
+        model=_field(record, "model", str),
+        tokenizer=_field(record, "tokenizer", str),
+        finish=_field(record, "finish", str) or INTERRUPTED,
+        statistics=_field(record, "statistics", dict),
+        created=_time(record, "created"),
+    )
+
+
+def _id(record: Mapping[str, Any], name: str) -> int | None:
+    return None if record.get(name, 0) is None else _field(record, name, int)
+
+
+def _time(record: Mapping[str, Any], name: str) -> float:
+    value = record.get(name)
+    if not isinstance(value, int | float) or not 0 <= value < MOST_SECONDS:
+        raise InputError(f"{name} must be a time in seconds since 1970")
+    return float(value)
+
+
+def _field(record: Any, name: str, kind: type[Kind]) -> Kind:
+    """A field that must be there and of that kind."""
+    value = record.get(name) if isinstance(record, dict) else None
+    if type(value) is not kind:
+        raise InputError(f"{name} is missing or not of type {kind.__name__}")
+    return value
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of the chats of a file.
+
+    Attributes:
+        restored, present: chats put back, and chats that were there already.
+        flaws: what is wrong with the others, a sentence each.
+    """
+
+    restored: int = 0
+    present: int = 0
+    flaws: list[str] = field(default_factory=list)
+
+
+def restore(path: Path, history: History) -> Report:
+    """Put the chats of the file back.
+
+    Raises:
+        InputError: it cannot be read, is no export of specchat's, or holds no chats; damage after
+            some chats were read is a flaw.
+        StoreError: the history cannot be written.
+    """
+    report = Report()
+    try:
+        for number, found in enumerate(read_export(path), start=1):
+            if isinstance(found, Flawed):
+                report.flaws.append(f"chat {number}: {found.reason}")
+            elif holds(history, found.chat, found.messages):
+                report.present += 1
+            else:
+                put_back(history, found.chat, found.messages)
+                report.restored += 1
+    except InputError as error:
+        if report == Report():
+            raise
+        report.flaws.append(f"the rest: {error}")
+    if report == Report():
+        raise InputError(f"{path} holds no chats")
+    return report

@@ -1,0 +1,203 @@
+"""."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from app.conversation.events import Event, Finished, Wrote
+from app.conversation.statistics import Statistics
+from engines.budget.status import Outlook
+from engines.draft_tree import NAMES, credited
+from engines.step import Step
+
+RECENT_SECONDS = 2.5
+"""How much time of the loop makes up "now" while an answer grows."""
+
+
+TREND_SECONDS = 300.0
+"""How far back the trend goes."""
+
+
+TREND_BUCKETS = 10
+"""Parts the trend is divided into."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """Tokens, the time they took, and the time plain decoding would have taken for them."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+    plain_seconds: float = 0.0
+
+    def add(self, tokens: int, seconds: float, plain_seconds: float) -> None:
+        self.tokens += tokens
+        self.seconds += seconds
+        self.plain_seconds += plain_seconds
+
+    def remove(self, tokens: int, seconds: float, plain_seconds: float) -> None:
+        self.add(-tokens, -seconds, -plain_seconds)
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second; 0 before the first."""
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+    @property
+    def plain_speed(self) -> float:
+        """Tokens per second of plain decoding at the same places; 0 while unknown."""
+        return self.tokens / self.plain_seconds if self.plain_seconds else 0.0
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as plain decoding; 0 while unknown."""
+        return self.plain_seconds / self.seconds if self.seconds else 0.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """Draft tokens of one source: verified, and emitted with the credit going to it."""
+
+    verified: int = 0
+    accepted: int = 0
+
+
+@dataclass(slots=True)
+class Bucket:
+    """Calls and their tokens in one part of the trend; `number` counts from the clock's zero."""
+
+    number: int
+    calls: int = 0
+    tokens: int = 0
+
+
+@dataclass(slots=True)
+class Figures:
+    """Running figures of a session.
+
+    Attributes:
+        answers: answers begun that brought at least one token.
+        writing: whether an answer is growing.
+        answer: the statistics of the answer at hand, or else of the last one.
+        pace: its pace; session: the pace of all answers.
+        tallies: by source name, of the answer.
+        draft_seconds: time inside drafters and budget, of the answer.
+        outlook: what the budget last said; None before the first step.
+        remembered: states that can be drafted from; None where none are kept.
+    """
+
+    answers: int = 0
+    writing: bool = False
+    answer: Statistics = field(default_factory=Statistics)
+    pace: Pace = field(default_factory=Pace)
+    session: Pace = field(default_factory=Pace)
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    draft_seconds: float = 0.0
+    outlook: Outlook | None = None
+    remembered: int | None = None
+    _recent: Pace = field(default_factory=Pace)
+    _steps: deque[tuple[int, float, float]] = field(default_factory=deque)
+    _buckets: deque[Bucket] = field(default_factory=lambda: deque(maxlen=TREND_BUCKETS))
+
+    def observe(self, event: Event, moment: float) -> None:
+        """Count one event; `moment` is its time in seconds, on any clock that never goes back."""
+        if isinstance(event, Wrote):
+            self._wrote(event, moment)
+        elif isinstance(event, Finished):
+            self.end()
+            if event.statistics.tokens:
+                self.answer = event.statistics
+
+    def end(self) -> None:
+        """The answer ended, however it did; its figures stay until the next one begins."""
+        self.writing = False
+
+    def reset(self) -> None:
+        """Begin anew: another model's figures do not go together with these."""
+        fresh = Figures()
+        for entry in fields(self):
+            setattr(self, entry.name, getattr(fresh, entry.name))
+
+    @property
+    def now(self) -> Pace:
+        """The pace of the last seconds while an answer grows, else of the whole answer."""
+        return self._recent if self.writing else self.pace
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """Share of the answer's tokens by source name; the rest the model wrote alone."""
+        total = self.answer.tokens
+        counts = self.answer.by_source
+        return {name: counts[name] / total for name in NAMES.values() if counts.get(name)}
+
+    @property
+    def saved_seconds(self) -> float:
+        """Time that drafting saved in this session; negative where it cost some."""
+        return self.session.plain_seconds - self.session.seconds
+
+    def trend(self) -> list[float]:
+        """Tokens a call over the last five minutes up to the latest step; 0 for no calls."""
+        values = [0.0] * TREND_BUCKETS
+        for bucket in self._buckets:
+            age = self._buckets[-1].number - bucket.number
+            if age < TREND_BUCKETS:
+                values[-1 - age] = bucket.tokens / bucket.calls
+        return values
+
+    def _wrote(self, event: Wrote, moment: float) -> None:
+        if not self.writing:
+            self._begin()
+        self.answer.observe(event.step)
+        self.outlook = event.outlook
+        if not event.step.prefill:
+            self._count(event.step, event.outlook, moment)
+
+    def _begin(self) -> None:
+        self.writing = True
+        self.answers += 1
+        self.answer, self.pace, self.tallies = Statistics(), Pace(), {}
+        self.draft_seconds = 0.0
+        self._recent = Pace()
+        self._steps.clear()
+
+    def _count(self, step: Step, outlook: Outlook, moment: float) -> None:
+        tokens, seconds = len(step.tokens), step.timings.total
+        plain_seconds = plain_time(step, outlook)
+        for pace in (self.pace, self.session, self._recent):
+            pace.add(tokens, seconds, plain_seconds)
+        self._steps.append((tokens, seconds, plain_seconds))
+        while len(self._steps) > 1 and self._recent.seconds > RECENT_SECONDS:
+            self._recent.remove(*self._steps.popleft())
+        self.draft_seconds += step.timings.draft
+        self._note(int(moment / TREND_SECONDS * TREND_BUCKETS), tokens)
+        self._tally(step)
+
+    def _note(self, number: int, tokens: int) -> None:
+        """Count one call into the trend."""
+        if not self._buckets or self._buckets[-1].number != number:
+            self._buckets.append(Bucket(number))
+        self._buckets[-1].calls += 1
+        self._buckets[-1].tokens += tokens
+
+    def _tally(self, step: Step) -> None:
+        """Count the verified rows by the source that would get the credit."""
+        for row in range(1, len(step.tree)):
+            self._tally_of(step.tree.sources[row]).verified += 1
+        for sources in filter(None, step.sources):
+            self._tally_of(sources).accepted += 1
+
+    def _tally_of(self, sources: int) -> Tally:
+        return self.tallies.setdefault(NAMES[credited(sources)], Tally())
+
+
+def plain_time(step: Step, outlook: Outlook) -> float:
+    """Seconds that plain decoding would have taken for the tokens of `step`.
+
+    A step without a draft was plain decoding: it is its own measurement, but for the time spent on
+    deciding not to draft.
+    """
+    if not step.drafted:
+        return step.timings.total - step.timings.draft
+    return len(step.tokens) * outlook.plain_seconds

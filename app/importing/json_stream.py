@@ -1,0 +1,200 @@
+"""JSON of any size as a stream of records, with bounds on what one of them may cost.
+
+An export is an array of conversations, one conversation alone, one a line, or an object that holds
+the array. Owns telling these apart. Refuses to know what a conversation looks like.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, BinaryIO
+
+import ijson
+from ijson.common import JSONError
+
+from app.importing.source_file import ENTRY_BYTES, NESTING, Flaw, Material, mebibytes
+from datastores.errors import InputError
+
+_TOO_LARGE = "an entry larger than {}"
+_TOO_DEEP = f"JSON nested more than {NESTING} deep"
+_NOT_JSON = "damaged or truncated JSON"
+
+LINES = (".jsonl", ".ndjson")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the beginning of some JSON looks like.
+
+    Attributes:
+        array: whether it is an array of objects.
+        keys: of the first object, as far as the beginning shows them; empty where there is none.
+    """
+
+    array: bool
+    keys: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record and its number, from 1; `value` may be anything JSON can say."""
+
+    number: int
+    value: Any
+
+
+@lru_cache(maxsize=2)
+def shape(head: bytes) -> Shape:
+    """The shape of what begins with `head`, a part of some JSON or of anything else."""
+    head = head.removeprefix(BOM_UTF8)
+    if first := _first_line(head):
+        return Shape(False, frozenset(first))
+    array, keys, depth = False, set(), 0
+    try:
+        for event, value in ijson.basic_parse(io.BytesIO(head)):
+            opens, closes = event.startswith("start_"), event.startswith("end_")
+            array = array or (event == "start_array" and depth == 0)
+            if event == "map_key" and depth == 1 + array:
+                keys.add(str(value))
+            depth += opens - closes
+            if (closes and depth == array and keys) or depth > NESTING:
+                break
+    except JSONError:
+        # The head ends in the middle, or is no JSON: what was seen until there is the answer.
+        pass
+    return Shape(array, frozenset(keys))
+
+
+def records(material: Material, prefix: str | None = None) -> Iterator[Record | Flaw]:
+    """The records of `material`, one at a time.
+
+    `prefix` is where they stand, as ijson writes it (`chats.item`); by default the elements of an
+    array, or each object by itself. Lines are read one by one, so that a broken one is a flaw and
+    costs only itself; in any other file nothing after the damage can be read.
+
+    Raises:
+        InputError: not JSON (any more), nested too deep, or a record too large.
+    """
+    if prefix is None and (material.suffix in LINES or _has_lines(material.head)):
+        yield from _lines(material)
+        return
+    where = prefix if prefix is not None else "item" if shape(material.head).array else ""
+    with material.open() as stream:
+        for number, value in enumerate(items(stream, where), start=1):
+            yield Record(number, value)
+
+
+def items(stream: BinaryIO, prefix: str, limit: int = ENTRY_BYTES) -> Iterator[Any]:
+    """What stands at `prefix`, as ijson writes it, one after another.
+
+    Whole numbers may be of any size; those with a fraction are Decimals.
+
+    Args:
+        limit: bytes that one of them may have.
+
+    Raises:
+        InputError: not JSON (any more), nested too deep, or an entry too large.
+    """
+    meter = _Meter(stream, limit)
+    # Over events that never nest deep: prefixes grow with the depth.
+    events = ijson.basic_parse(meter, multiple_values=True)
+    try:
+        for item in ijson.items(ijson.parse(_shallow(events)), prefix):
+            meter.used = 0
+            yield item
+    except JSONError as error:
+        raise InputError(_NOT_JSON) from error
+
+
+def require_shallow(stream: BinaryIO) -> None:
+    """Raise InputError if JSON in `stream` is nested too deep; whether it is sound is not asked."""
+    try:
+        for _ in _shallow(ijson.basic_parse(stream)):
+            pass
+    except JSONError:
+        return
+
+
+class _Meter:
+    """A stream that stops a record that is too large before it has filled the memory."""
+
+    def __init__(self, stream: BinaryIO, limit: int) -> None:
+        self.used = 0
+        self._limit = limit
+        self._stream = stream
+        if stream.read(len(BOM_UTF8)) != BOM_UTF8:
+            stream.seek(0)
+
+    def read(self, size: int) -> bytes:
+        self.used += size
+        if self.used > self._limit:
+            raise InputError(_TOO_LARGE.format(mebibytes(self._limit)))
+        return self._stream.read(size)
+
+
+def _shallow(events: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    depth = 0
+    for event in events:
+        if event[0] in ("start_map", "start_array"):
+            depth += 1
+            if depth > NESTING:
+                raise InputError(_TOO_DEEP)
+        elif event[0] in ("end_map", "end_array"):
+            depth -= 1
+        yield event
+
+
+def _has_lines(head: bytes) -> bool:
+    """Whether the first line is an object by itself and another one follows it."""
+    _, _, rest = head.partition(b"\n")
+    return rest.lstrip().startswith(b"{") and bool(_first_line(head.removeprefix(BOM_UTF8)))
+
+
+def _first_line(head: bytes) -> dict[str, Any]:
+    """The object that the first line of several is by itself; empty where it is none.
+
+    Python's parser takes the NaN that Python writes; the one that streams does not.
+    """
+    line, end, _ = head.partition(b"\n")
+    if not line.startswith(b"{") or not end:
+        return {}
+    try:
+        found = _parsed(line)
+    except InputError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _lines(material: Material) -> Iterator[Record | Flaw]:
+    with material.open() as stream:
+        for number, line in enumerate(_bounded_lines(stream), start=1):
+            try:
+                if line.strip():
+                    yield Record(number, _parsed(line))
+            except InputError as error:
+                yield Flaw(f"{material.name}, line {number}", str(error))
+
+
+def _parsed(line: bytes) -> Any:
+    if len(line) >= ENTRY_BYTES:
+        raise InputError(_TOO_LARGE.format(mebibytes(ENTRY_BYTES)))
+    try:
+        return json.loads(line)
+    except RecursionError as error:
+        raise InputError(_TOO_DEEP) from error
+    except ValueError as error:
+        raise InputError(_NOT_JSON) from error
+
+
+def _bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Lines, cut at the largest that is parsed; the rest of a longer one is read past."""
+    while line := stream.readline(ENTRY_BYTES):
+        rest = line
+        while len(rest) == ENTRY_BYTES and not rest.endswith(b"\n"):
+            rest = stream.readline(ENTRY_BYTES)
+        yield line

@@ -1,0 +1,186 @@
+"""The import itself: what the person named, file by file, into the library.
+
+Owns the order of things: find, read, store. One bad file never stops the rest. Files come in a
+fixed order and documents are stored in groups, each in one transaction: after a kill at any moment,
+going on ends in the same state as if nothing had happened. Closing the generator cancels: what is
+stored stays.
+
+Documents into the library in small groups, each one transaction, and the report of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from time import perf_counter
+
+from app.importing.events import Event, Finished, Progress, Report, Searching, Skipped
+from app.importing.extract import documents, prepared, too_large
+from app.importing.find_files import Found, unreadable, walk
+from app.importing.readers import make_readers
+from app.importing.readers.pdf_html import Worker
+from app.importing.source_file import Flaw, Material, Reader, Tracked
+from datastores.errors import InputError
+from datastores.library.documents import Document, Done, Put
+from datastores.library.library import Library
+
+GROUP_CHARACTERS = 2**22
+GROUP_SECONDS = 0.5
+"""A group is stored when it is this large or this old: what a kill costs."""
+
+
+class Intake:
+    """Takes the documents of one file after the other."""
+
+    def __init__(self, library: Library, report: Report) -> None:
+        self._library = library
+        self._report = report
+        self._group: list[Put | Done] = []
+        self._characters = 0
+        self._since = perf_counter()
+
+    def put(self, source: str, file: str, position: int, document: Document) -> None:
+        """Take a document, without its secrets."""
+        clean, hits = prepared(document)
+        self._group.append(Put(source, file, position, clean))
+        self._characters += clean.characters
+        self._report.redacted += hits
+        self._store_if_due()
+
+    def finish(self, source: str, file: str, digest: str, count: int) -> None:
+        """Note that a file was read to its end, as in `Done`."""
+        self._group.append(Done(source, file, digest, count))
+        self._store_if_due()
+
+    def pass_over(self, known: int) -> None:
+        """Count documents of a file that did not change."""
+        self._report.unchanged += known
+
+    def store(self) -> None:
+        """Store what was taken."""
+        puts = sum(isinstance(entry, Put) for entry in self._group)
+        stored = self._library.write(self._group)
+        self._report.documents += len(stored)
+        self._report.unchanged += puts - len(stored)
+        self._report.characters += sum(entry.document.characters for entry in stored)
+        self._group, self._characters, self._since = [], 0, perf_counter()
+
+    def _store_if_due(self) -> None:
+        late = perf_counter() - self._since >= GROUP_SECONDS
+        if late or self._characters >= GROUP_CHARACTERS:
+            self.store()
+
+
+READING = b"2"
+"""Raised when readers or redaction change, so that files are read again which did not change."""
+
+SEARCHING_EVERY = 500
+"""Files between two events while folders are walked."""
+
+_NAMED_REASONS = 3
+
+
+def import_paths(
+    paths: Sequence[Path], library: Library, own: Iterable[Path] = ()
+) -> Generator[Event]:
+    """Import `paths`, files or folders; ends with `Finished`.
+
+    `own` are specchat's directories, which are left out.
+
+    Raises:
+        StoreError: the library cannot be written.
+        InputError: after `Finished`: nothing was imported, and nothing was there from before.
+    """
+    report = Report()
+    found: list[Found] = []
+    for item in _walked(paths, frozenset(path.resolve() for path in own)):
+        if isinstance(item, Flaw):
+            yield _skip(report, item)
+            continue
+        found.append(item)
+        if len(found) % SEARCHING_EVERY == 0:
+            yield Searching(len(found))
+    with closing(Worker()) as worker:
+        yield from _read(found, make_readers(worker), library, report)
+    yield Finished(report)
+    if not report.documents and not report.unchanged:
+        raise InputError(f"nothing was imported: {_reasons(report)}")
+
+
+def _walked(paths: Sequence[Path], own: frozenset[Path]) -> Iterator[Found | Flaw]:
+    for path in paths:
+        yield from walk(path, own)
+
+
+def _read(
+    found: Sequence[Found], readers: Sequence[Reader], library: Library, report: Report
+) -> Iterator[Event]:
+    intake = Intake(library, report)
+    started, size = perf_counter(), 0
+    total = sum(item.material.size for item in found)
+    for number, item in enumerate(found):
+        tracked = Tracked(item.material)
+        for flaw in _file(item, tracked.material, readers, library, intake):
+            if flaw is not None:
+                yield _skip(report, flaw)
+            yield Progress(
+                name=item.file,
+                files=number,
+                total_files=len(found),
+                bytes=size + tracked.position,
+                total_bytes=total,
+                documents=report.documents,
+                characters=report.characters,
+                seconds=perf_counter() - started,
+            )
+        size += item.material.size
+    intake.store()
+
+
+def _file(
+    item: Found, material: Material, readers: Sequence[Reader], library: Library, intake: Intake
+) -> Iterator[Flaw | None]:
+    """Read one file, unless it was; yields flaws, and None where there is only progress to tell."""
+    yield None
+    try:
+        digest = "" if too_large(material, readers) else _digest(material)
+    except OSError as error:
+        yield Flaw(material.name, unreadable(error))
+        return
+    known = library.known(item.source, item.file, digest) if digest else 0
+    if known:
+        intake.pass_over(known)
+        return
+    count = 0
+    for outcome in documents(material, readers):
+        if isinstance(outcome, Flaw):
+            digest = ""
+            yield outcome
+        else:
+            intake.put(item.source, item.file, count, outcome)
+            count += 1
+            yield None
+    if count:
+        intake.finish(item.source, item.file, digest, count)
+
+
+def _digest(material: Material) -> str:
+    """Of the whole file, and of how it is read."""
+    with material.open() as stream:
+        content = hashlib.file_digest(stream, "sha256")  # type: ignore[arg-type]
+    content.update(READING)
+    return content.hexdigest()
+
+
+def _skip(report: Report, flaw: Flaw) -> Skipped:
+    report.skipped.setdefault(flaw.reason, []).append(flaw.name)
+    return Skipped(flaw.name, flaw.reason)
+
+
+def _reasons(report: Report) -> str:
+    """The commonest reasons, with their numbers."""
+    counts = sorted(report.counts.items(), key=lambda item: -item[1])
+    named = [f"{reason} ({count})" for reason, count in counts[:_NAMED_REASONS]]
+    return ", ".join(named) or "there are no files in it"

@@ -1,0 +1,268 @@
+"""specchat's own export: `{"specchat": 1, "chats": [{"title", "private", "messages"}, …]}`.
+
+Messages are a list of `{"role", "content"}`, with whatever else the exporter needs. All versions of
+a message are in it, and all are read: each is a text of its own, and what a person once regenerated
+is still how their model writes. Private chats stay private.
+
+What all exports of chats have in common: records in, documents of messages out.
+
+A format only says by which key it is known and how one record becomes turns. Records are anything
+JSON can say, so formats reach into them by `mapping`, `sequence` and `string`, which answer with
+nothing where something else stands.
+
+ChatGPT's export: `conversations.json`, its numbered shards, or the ZIP around them.
+
+Each conversation is a tree of nodes; what the person last saw is the path from `current_node` up to
+the root. Tools, hidden messages and thoughts are on it too, and are left out.
+
+Claude's export: an array of conversations, or one alone.
+
+`content` holds a message's blocks, `text` an older rendering of them in which tools and thoughts
+are mixed with the answer; so the blocks come first, unless they are nothing but empty texts.
+
+`{"messages": [{"role", "content"}, …]}`, in an array or one a line: what most tools write.
+
+ShareGPT: `{"conversations": [{"from": "human", "value": "…"}, …]}`, alone or in arrays.
+
+Some tools write its messages with `role` and `content` instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.importing.json_stream import Record, records, shape
+from app.importing.source_file import Flaw, Material, Outcome, Reader
+from datastores.errors import InputError
+from datastores.library.documents import CHATS, Document, Part
+
+USER = "user"
+ASSISTANT = "assistant"
+
+ROLES = {
+    "user": USER,
+    "human": USER,
+    "prompter": USER,
+    "assistant": ASSISTANT,
+    "gpt": ASSISTANT,
+    "chatgpt": ASSISTANT,
+    "model": ASSISTANT,
+    "bot": ASSISTANT,
+    "ai": ASSISTANT,
+    "bing": ASSISTANT,
+    "bard": ASSISTANT,
+    "claude": ASSISTANT,
+}
+"""Who speaks, by the names they have in exports; system prompts and tools are not here."""
+
+_TEXTS = ("text", "input_text", "output_text")
+"""Types of the blocks of a message that are its words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One chat, before it is known whether anything is in it."""
+
+    title: str
+    turns: Sequence[Turn]
+
+
+def chat_reader(
+    name: str,
+    key: str,
+    convert: Callable[[Mapping[str, Any]], Conversation],
+    prefix: str | None = None,
+) -> Reader:
+    """A reader of JSON whose first object has `key`.
+
+    `convert` may raise InputError for one record, which costs only that one. `prefix` is as for
+    `records`.
+    """
+
+    def claims(material: Material) -> bool:
+        return looks_like_json(material) and key in shape(material.head).keys
+
+    def read(material: Material) -> Iterator[Outcome]:
+        for record in records(material, prefix):
+            yield record if isinstance(record, Flaw) else _document(material, record, convert)
+
+    return Reader(name, claims, read)
+
+
+def looks_like_json(material: Material) -> bool:
+    """Whether it begins as an object or an array does."""
+    return material.head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """`value` if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: object) -> Sequence[Any]:
+    """`value` if it is an array, else an empty one."""
+    return value if isinstance(value, list) else ()
+
+
+def string(value: object) -> str:
+    """`value` if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def content_text(content: object) -> str:
+    """The text of a message's content: a string, or an array of blocks of which text counts."""
+    if isinstance(content, str):
+        return content
+    blocks = (mapping(block) for block in sequence(content))
+    texts = (string(block.get("text")) for block in blocks if block.get("type") in _TEXTS)
+    return "\n\n".join(text for text in texts if text)
+
+
+def _document(
+    material: Material,
+    record: Record,
+    convert: Callable[[Mapping[str, Any]], Conversation],
+) -> Outcome:
+    place = f"{material.name}, chat {record.number}"
+    try:
+        conversation = convert(mapping(record.value))
+    except InputError as error:
+        return Flaw(place, str(error))
+    parts = tuple(Part(CHATS, turn.text, turn.role) for turn in conversation.turns if turn.text)
+    if not parts:
+        return Flaw(place, "no messages in it")
+    return Document(conversation.title or f"{material.stem} {record.number}", parts)
+
+
+_SHOWN = ("text", "multimodal_text")
+_HIDDEN = "is_visually_hidden_from_conversation"
+_CITATIONS = re.compile("\ue200[^\ue201]*\ue201|【[^】]*†[^】]*】")
+"""Marks of sources, which the site shows as links: `\ue200cite…\ue201` and `【12†source】`."""
+
+
+def _convert(record: Mapping[str, Any]) -> Conversation:
+    nodes = mapping(record.get("mapping"))
+    messages = (mapping(node.get("message")) for node in _path(nodes, record.get("current_node")))
+    turns = [_turn(message) for message in messages if _visible(message)]
+    return Conversation(string(record.get("title")), turns)
+
+
+def _path(nodes: Mapping[str, Any], current: object) -> list[Mapping[str, Any]]:
+    """The nodes from the root to `current`, or to the last leaf where an export names none."""
+    leaves = [name for name, node in nodes.items() if not mapping(node).get("children")]
+    key = string(current) or next(reversed(leaves), "")
+    path: list[Mapping[str, Any]] = []
+    seen: set[str] = set()
+    while key in nodes:
+        if key in seen:
+            raise InputError("its messages form a loop")
+        seen.add(key)
+        path.append(mapping(nodes[key]))
+        key = string(path[-1].get("parent"))
+    return path[::-1]
+
+
+def _visible(message: Mapping[str, Any]) -> bool:
+    """Whether the person saw this message as words of theirs or of the model."""
+    return (
+        _role(message) in ROLES
+        and mapping(message.get("content")).get("content_type") in _SHOWN
+        and not mapping(message.get("metadata")).get(_HIDDEN)
+        and message.get("recipient") in (None, "all")
+        and message.get("channel") in (None, "final")
+        and message.get("weight") != 0
+    )
+
+
+def _role(message: Mapping[str, Any]) -> str:
+    return string(mapping(message.get("author")).get("role"))
+
+
+def _turn(message: Mapping[str, Any]) -> Turn:
+    text = "\n\n".join(_parts(mapping(message.get("content"))))
+    return Turn(ROLES[_role(message)], _CITATIONS.sub("", text))
+
+
+def _parts(content: Mapping[str, Any]) -> Iterator[str]:
+    """Strings, and the words of what was spoken; not pictures."""
+    for part in sequence(content.get("parts")):
+        text = string(part) or string(mapping(part).get("text"))
+        if text:
+            yield text
+
+
+CHATGPT = chat_reader("ChatGPT export", "mapping", _convert)
+
+
+def _convert_claude(record: Mapping[str, Any]) -> Conversation:
+    return Conversation(string(record.get("name")), tuple(_claude_turns(record)))
+
+
+def _claude_turns(record: Mapping[str, Any]) -> Iterator[Turn]:
+    for message in map(mapping, sequence(record.get("chat_messages"))):
+        role = ROLES.get(string(message.get("sender")))
+        blocks = sequence(message.get("content"))
+        others = any(mapping(block).get("type") != "text" for block in blocks)
+        text = content_text(blocks) or ("" if others else string(message.get("text")))
+        if role and text:
+            yield Turn(role, text)
+
+
+CLAUDE = chat_reader("Claude export", "chat_messages", _convert_claude)
+
+
+def _convert_messages(record: Mapping[str, Any]) -> Conversation:
+    title = string(record.get("title")) or string(record.get("id"))
+    return Conversation(title, tuple(_message_turns(record)))
+
+
+def _message_turns(record: Mapping[str, Any]) -> Iterator[Turn]:
+    for message in map(mapping, sequence(record.get("messages"))):
+        role = ROLES.get(string(message.get("role")).lower())
+        if role:
+            yield Turn(role, content_text(message.get("content")))
+
+
+MESSAGES = chat_reader("messages", "messages", _convert_messages)
+
+
+def _convert_sharegpt(record: Mapping[str, Any]) -> Conversation:
+    return Conversation(string(record.get("id")), tuple(_sharegpt_turns(record)))
+
+
+def _sharegpt_turns(record: Mapping[str, Any]) -> Iterator[Turn]:
+    for message in map(mapping, sequence(record.get("conversations"))):
+        speaker = string(message.get("from")) or string(message.get("role"))
+        role = ROLES.get(speaker.lower())
+        if role:
+            yield Turn(role, string(message.get("value")) or content_text(message.get("content")))
+
+
+SHAREGPT = chat_reader("ShareGPT", "conversations", _convert_sharegpt)
+
+
+def _convert_own(record: Mapping[str, Any]) -> Conversation:
+    if record.get("private"):
+        raise InputError("a private chat")
+    return Conversation(string(record.get("title")), tuple(_own_turns(record)))
+
+
+def _own_turns(record: Mapping[str, Any]) -> Iterator[Turn]:
+    for message in map(mapping, sequence(record.get("messages"))):
+        role = ROLES.get(string(message.get("role")))
+        if role:
+            yield Turn(role, content_text(message.get("content")))
+
+
+SPECCHAT = chat_reader("specchat export", "specchat", _convert_own, prefix="chats.item")

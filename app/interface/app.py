@@ -1,0 +1,189 @@
+"""The interface's beginning and end: opens the history, runs the application, lets the model go."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events, work
+from textual.app import App
+from textual.binding import BindingType
+from textual.theme import Theme
+
+from app.config import Options, load_config, write_setting
+from app.indexing.corpus_index import Projecting
+from app.interface.chat import copy
+from app.interface.commands.keymap import Keys
+from app.interface.commands.scopes import ALWAYS, SCOPES
+from app.interface.commands.table import CommandsProvider
+from app.interface.imports.tasks import Learnt
+from app.interface.screen import ChatScreen
+from app.interface.themes import DARK, THEMES, own_variables
+from app.locations import Locations, locate
+from app.runtime.idle_queue import Idled
+from app.runtime.model_thread import OpenModel
+from app.runtime.session import open_model
+from app.sanitise import one_line
+from datastores.chats.history import History
+from datastores.errors import InputError, SpecchatError
+
+if TYPE_CHECKING:
+    from app.runtime.idle_encoding import Reading
+
+HERE = Path(__file__).parent
+THEME = "{palette} and “Change the colours” offer those there are"
+
+
+class Specchat(App[None], inherit_bindings=False):
+    """The application: styles, themes and the palette. What it does stands in its screen."""
+
+    TITLE = "specchat"
+    BINDINGS: ClassVar[list[BindingType]] = ALWAYS
+    CSS_PATH: ClassVar[list[str | PurePath]] = sorted(HERE.rglob("*.tcss"))
+    COMMANDS = {CommandsProvider}  # noqa: RUF012
+
+    def __init__(
+        self,
+        history: History,
+        locations: Locations,
+        open_model: OpenModel,
+        theme: str = DARK.name,
+        keep_theme: Callable[[str], None] = lambda theme: None,
+        keys: Keys | None = None,
+    ) -> None:
+        """`keep_theme` is called with the name of each theme the person chooses."""
+        super().__init__()
+        self.keys = keys or Keys(SCOPES)
+        self.set_keymap(self.keys.keymap)
+        for own in THEMES:
+            self.register_theme(own)
+        self._wanted_theme = theme
+        self.theme = theme if theme in self.available_themes else DARK.name
+        # Nothing moves by itself: an animation costs the processor that the model needs.
+        self.animation_level = "none"
+        self._keep_theme = keep_theme
+        self.chat_screen = ChatScreen(history, locations, open_model)
+        self._early: list[events.Event] | None = []
+
+    async def on_event(self, event: events.Event) -> None:
+        """Hold what is typed before anything can take it: Textual would drop it."""
+        typed = isinstance(event, events.Key | events.Paste) and not event.is_forwarded
+        if typed and self._early is not None:
+            self._early.append(event)
+        else:
+            await super().on_event(event)
+
+    async def on_descendant_focus(self) -> None:
+        """Hand over what was typed early, once, when the first box has the focus.
+
+        Until the program takes the terminal over, that turns Enter into a newline, which would be
+        Ctrl+J.
+        """
+        early, self._early = self._early, None
+        for event in early or ():
+            newline = isinstance(event, events.Key) and event.key == "ctrl+j"
+            await super().on_event(events.Key("enter", "\r") if newline else event)
+
+    def on_mount(self) -> None:
+        self.theme_changed_signal.subscribe(self, self._theme_chosen)
+        if self._wanted_theme not in self.available_themes:
+            told = (
+                f"there is no theme “{one_line(self._wanted_theme, 40)}”; {self.keys.fill(THEME)}"
+            )
+            self.notify(told, severity="error", markup=False, timeout=15)
+
+    def _theme_chosen(self, theme: Theme) -> None:
+        try:
+            self._keep_theme(theme.name)
+        except SpecchatError as error:
+            self.chat_screen.conversation.complain(error)
+
+    def get_default_screen(self) -> ChatScreen:
+        return self.chat_screen
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return own_variables(dark=self.current_theme.dark)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy by a program of this machine where there is one, else through the terminal."""
+        self._clipboard = text
+        self._copy_out(text)
+
+    @work(thread=True, group="clipboard")
+    def _copy_out(self, text: str) -> None:
+        """Apart from the screen: such a program can hang."""
+        if not copy.hand_over(text, copy.programs(os.environ)):
+            self.call_from_thread(self._write, copy.sequence(text, os.environ))
+
+    def _write(self, sequence: str) -> None:
+        if self._driver is not None:
+            self._driver.write(sequence)
+
+    def learnt(self, progress: Projecting | None, trouble: SpecchatError | None) -> None:
+        """Show what the indexer tells, on whichever thread."""
+        self.chat_screen.post_message(Learnt(progress, trouble))
+
+    def idled(self, reading: Reading | None, trouble: SpecchatError | None) -> None:
+        """Show what the idle model tells, on whichever thread."""
+        self.chat_screen.post_message(Idled(reading, trouble))
+
+    def leave(self) -> bool:
+        """After `run`: let the model go; whether it could be."""
+        return self.chat_screen.conversation.talk.leave()
+
+
+def run(options: Options) -> None:
+    """Run the interface until the person quits.
+
+    Raises:
+        StoreError, InputError: the data or the configuration cannot be used, or there is no
+            terminal; nothing was shown yet.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InputError("the interface needs a terminal: `specchat ask` answers without one")
+    _calm_the_collector()
+    locations = locate(options.data_dir)
+    locations.create()
+    config = load_config(locations.settings)
+    keys = Keys(SCOPES, config.keys, f"{locations.settings}: keys")
+    history = History.open(locations.history)
+    app = Specchat(
+        history,
+        locations,
+        lambda choice: open_model(
+            replace(options, model=choice or options.model),
+            locations,
+            history,
+            app.learnt,
+            app.idled,
+        ),
+        config.theme,
+        lambda theme: write_setting(locations, "theme", theme),
+        keys,
+    )
+    try:
+        app.run()
+    finally:
+        at_rest = app.leave()
+        history.close()
+    if not at_rest:
+        # A thread inside the model cannot be waited for (reading a long prompt or a large file
+        # takes minutes), nor be left among modules that are being torn down. What was shown is
+        # stored.
+        os._exit(0)
+
+
+def _calm_the_collector() -> None:
+    """Let Python look for cycles among new objects often, among all there are hardly ever.
+
+    It stops everything for that: a third of a second amid scrolling through 2,000 messages, where
+    with these thresholds the longest stop is a tenth of it.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 100)

@@ -1,0 +1,150 @@
+"""The list of chats at the left.
+
+Draws only the lines in sight, so that thousands of chats are listed as quickly as ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.reactive import var
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from app.interface.chat.topbar import NEW_CHAT, TUNED
+from app.interface.messages import ChatChosen, ChatKept, ChatsLeft
+from app.interface.themes import colour_of
+from app.sanitise import one_line
+from datastores.chats.records import Chat
+
+MARGIN = 2
+"""Columns left free at either side."""
+
+PINNED, PRIVATE = "▴", "◌"
+"""Marks before a title."""
+
+
+class Chats(ScrollView, can_focus=True):
+    """All chats, the one last written in first; the open one is marked."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"chats--dim", "chats--accent", "chats--cursor"}
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "Open this chat", id="chats.choose"),
+        Binding("up", "move(-1)", "Up", id="chats.up"),
+        Binding("down", "move(1)", "Down", id="chats.down"),
+        Binding("r", "keep('rename')", "Rename", id="chats.rename"),
+        Binding("p", "keep('pin')", f"Pin ({PINNED}), or no longer", id="chats.pin"),
+        Binding(
+            "v", "keep('private')", f"Make private ({PRIVATE}), or no longer", id="chats.private"
+        ),
+        Binding("delete", "keep('delete')", "Delete", id="chats.delete"),
+        Binding("escape", "leave", "Back to the prompt", id="chats.leave"),
+    ]
+
+    cursor: var[int] = var(0, init=False)
+    """The line that Enter opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._chats: Sequence[Chat] = ()
+        self._open: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many chats are listed."""
+        return len(self._chats)
+
+    def show(self, chats: Sequence[Chat], open_chat: int | None) -> None:
+        """List `chats` with `open_chat` marked."""
+        at_cursor = self._chats[self.cursor].id if self.has_focus and self._chats else open_chat
+        self._chats, self._open = chats, open_chat
+        ids = [chat.id for chat in chats]
+        if at_cursor in ids:
+            self.cursor = ids.index(at_cursor)
+        else:
+            self.cursor = min(self.cursor, max(len(ids) - 1, 0)) if self.has_focus else 0
+        self.virtual_size = Size(self.size.width, len(chats))
+        self.refresh()
+
+    def neighbour(self, step: int) -> int | None:
+        """The chat `step` places below the open one, or the first where none is open."""
+        ids = [chat.id for chat in self._chats]
+        if self._open not in ids:
+            return ids[0] if ids else None
+        place = ids.index(self._open) + step
+        return ids[place] if 0 <= place < len(ids) else None
+
+    def watch_cursor(self) -> None:
+        self._show_cursor()
+        self.refresh()
+
+    def on_resize(self) -> None:
+        """Shown again, the list stands where the open chat is."""
+        self._show_cursor()
+
+    def _show_cursor(self) -> None:
+        self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False)
+
+    def on_click(self, event: events.Click) -> None:
+        line = event.get_content_offset(self)
+        if line is not None and line.y + self.scroll_offset.y < len(self._chats):
+            self.cursor = line.y + self.scroll_offset.y
+            self.action_choose()
+
+    def action_choose(self) -> None:
+        if self._chats:
+            self.post_message(ChatChosen(self._chats[self.cursor].id))
+
+    def action_keep(self, verb: str) -> None:
+        if self._chats:
+            self.post_message(ChatKept(verb, self._chats[self.cursor].id))
+
+    def action_move(self, step: int) -> None:
+        self.cursor = min(max(self.cursor + step, 0), max(len(self._chats) - 1, 0))
+
+    def action_leave(self) -> None:
+        self.post_message(ChatsLeft())
+
+    def render_line(self, y: int) -> Strip:
+        """The chat on line `y` of what is in sight."""
+        index = y + self.scroll_offset.y
+        width, base = self.size.width, self.rich_style
+        if index >= len(self._chats):
+            return Strip.blank(width, base)
+        if index == self.cursor and self.has_focus:
+            base = self.get_component_rich_style("chats--cursor")
+        text = self._line(self._chats[index], width - MARGIN)
+        return (
+            Strip(text.render(self.app.console)).apply_style(base).extend_cell_length(width, base)
+        )
+
+    def _line(self, chat: Chat, width: int) -> Text:
+        when = age(datetime.fromtimestamp(chat.updated), datetime.now())
+        is_open = chat.id == self._open
+        dim = colour_of(self, "chats--dim")
+        line = Text(no_wrap=True)
+        line.append(" ▌" if is_open else "  ", style=colour_of(self, "chats--accent"))
+        marks = PINNED * chat.pinned + PRIVATE * chat.private + TUNED * chat.tuned
+        line.append(f"{marks} " if marks else "", style=dim)
+        line.append(one_line(chat.title) or NEW_CHAT, style=Style(bold=is_open))
+        line.truncate(max(8, width - len(when) - 1), overflow="ellipsis")
+        line.pad_right(max(1, width - len(when) - line.cell_len))
+        return line.append(when, style=dim)
+
+
+def age(then: datetime, now: datetime) -> str:
+    """How long ago, in at most six characters: the time, the weekday or the date."""
+    days = (now.date() - then.date()).days
+    if days <= 0:
+        return f"{then:%H:%M}"
+    if days < 7:
+        return f"{then:%a}"
+    return f"{then:%d %b}" if then.year == now.year else f"{then:%Y}"

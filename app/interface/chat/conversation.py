@@ -1,0 +1,299 @@
+"""The middle of the screen: one chat, asked and answered.
+
+Owns the turn at hand. A question is never lost: what cannot be sent or comes to nothing goes back
+into the prompt.
+
+Which chat is being read: its transcript, its prompt, and the line above them.
+
+Owns the open chat, as it is stored, and what stands on the screen of it. Asking and answering is
+`conversation.py`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual import events, on, work
+from textual.app import ComposeResult
+from textual.containers import Center, Vertical
+
+from app.conversation.session_statistics import Figures
+from app.interface.chat.event_stream import Feed
+from app.interface.chat.prompt import Prompt
+from app.interface.chat.thread import (
+    Thread,
+    asked,
+    asking,
+    editing,
+    entries,
+    greeting,
+    other_version,
+    outcome,
+    question_before,
+    read,
+    regenerating,
+    settle,
+    until,
+)
+from app.interface.chat.topbar import NEW_CHAT, NEW_PRIVATE_CHAT, TopBar
+from app.interface.chat.unsent import Desk
+from app.interface.commands.keymap import keys_of
+from app.interface.messages import Arrived, ChatsChanged, FiguresChanged, Scrolled, Submitted
+from app.interface.panel.panel import Panel
+from app.interface.text_inputs import types
+from app.interface.transcript.answer import Answer
+from app.interface.transcript.transcript import Transcript
+from app.runtime.model_thread import OpenModel, Talk, Turn
+from app.sampling_settings import Tuning
+from app.sanitise import one_line
+from datastores.chats.history import History
+from datastores.chats.records import Chat
+from datastores.errors import SpecchatError
+
+
+class Reading(Vertical):
+    """One open chat.
+
+    Attributes:
+        chat: id of the open chat; None while it is empty and unstored.
+        private: whether a chat that is still unstored is going to be private.
+        tuning: the settings that it is going to have.
+        hint: what a person should know before the first question.
+        talk: the conversation with the model, whose turn at hand is shown where it belongs.
+    """
+
+    BLANK = True  # draws nothing itself
+
+    talk: Talk
+
+    def __init__(self, history: History, figures: Figures) -> None:
+        super().__init__(id="conversation")
+        self.chat: int | None = None
+        self.private = False
+        self.tuning = Tuning()
+        self.hint = ""
+        self._history = history
+        self._figures = figures
+        self._thread = Thread()
+        self._desk = Desk()
+
+    def compose(self) -> ComposeResult:
+        yield TopBar()
+        yield Transcript()
+        with Center():
+            yield Prompt()
+        yield Panel(self._figures, wide=False)
+
+    @property
+    def transcript(self) -> Transcript:
+        return self.query_one(Transcript)
+
+    @property
+    def prompt(self) -> Prompt:
+        return self.query_one(Prompt)
+
+    @property
+    def bar(self) -> TopBar:
+        return self.query_one(TopBar)
+
+    def on_mount(self) -> None:
+        self.transcript.show([greeting("", keys_of(self))])
+        self.prompt.focus()
+
+    def open(self, chat: int | None, message: int | None = None, *, private: bool = False) -> None:
+        """Show a chat, at `message` or at its end; None: an empty one, `private` or not."""
+        try:
+            if message is not None and not self._is_being_answered(chat):
+                self._history.bring_in_view(message)
+            thread = read(self._history, chat)
+        except SpecchatError as error:
+            self.complain(error)
+            return
+        self._desk.change_chat(self.prompt, self.chat, chat)
+        self.chat, self.private, self.tuning = chat, private, Tuning()
+        self._take_over(thread)
+        self._show_thread()
+        if message is not None:
+            self.transcript.go_to(message)
+        self.post_message(ChatsChanged())
+
+    def _is_being_answered(self, chat: int | None) -> bool:
+        return self.talk.turn is not None and self.talk.turn.chat == chat
+
+    def on_key(self, event: events.Key) -> None:
+        """What is typed elsewhere is meant for the prompt."""
+        typed = event.character if event.is_printable and types(event) else None
+        if typed and not self.prompt.has_focus:
+            event.stop()
+            self.prompt.focus()
+            self.prompt.insert(typed)
+
+    def entitle(self, stored: Chat | None) -> None:
+        """Say above the transcript which chat this is; None: one that holds nothing yet."""
+        tuning = Tuning(stored.system, stored.sampling) if stored else self.tuning
+        empty = NEW_PRIVATE_CHAT if self.private else NEW_CHAT
+        self.bar.chat, self.bar.tuned = stored.title if stored else empty, tuning.told()
+
+    def complain(self, problem: SpecchatError | str) -> None:
+        """Say what went wrong, in one line."""
+        self.notify(one_line(str(problem), 400), severity="error", markup=False, timeout=15)
+
+    def tell(self, hint: str) -> None:
+        """Have `hint` stand in empty chats from now on."""
+        self.hint = hint
+        if not self._thread.messages and self.talk.turn is None:
+            self._show_thread()
+
+    def _show_thread(self) -> None:
+        """Show the open chat: what is stored, the turn at hand, or a greeting."""
+        turn = self.talk.turn if self.talk.turn and self.talk.turn.chat == self.chat else None
+        empty = greeting(self.hint, keys_of(self), private=self.private)
+        self.transcript.show(entries(self._thread, turn) or [empty])
+
+    def _take_over(self, thread: Thread) -> None:
+        self._thread = thread
+        self.prompt.remember(asked(thread.messages))
+
+    @on(Scrolled)
+    def _scroll(self, event: Scrolled) -> None:
+        if event.pages < 0:
+            self.transcript.action_page_up()
+        else:
+            self.transcript.action_page_down()
+
+
+BUSY = "an answer is still being written: {answer.stop} stops it; then send again"
+STOPS = "{answer.stop} stops"
+
+
+class Conversation(Reading):
+    """The open chat, and the answer being written, be it in this chat or in another."""
+
+    def __init__(self, history: History, open_model: OpenModel, figures: Figures) -> None:
+        super().__init__(history, figures)
+        self._feed = Feed(self, figures, lambda: self.post_message(Arrived()))
+        self.talk = Talk(open_model, self._feed.outbox)
+
+    def stop(self) -> None:
+        """Stop the answer at hand; where there is none, go back to the prompt."""
+        if self.talk.turn is not None:
+            self.bar.state = "stopping…"
+            self.talk.stop()
+        else:
+            self._desk.leave_edit(self.prompt)
+            self.prompt.focus()
+
+    def regenerate(self) -> None:
+        """Have the last question of the thread answered once more."""
+        turn = regenerating(self._thread.messages)
+        if self.talk.turn is not None:
+            self.complain(keys_of(self).fill(BUSY))
+        elif turn is not None:
+            self._desk.leave_edit(self.prompt)
+            self._begin(turn)
+
+    def edit(self) -> None:
+        """Put the last question into the prompt to be changed; again: the one before it."""
+        question = question_before(self._thread.messages, self._desk.edited)
+        if self.talk.turn is not None:
+            self.complain(keys_of(self).fill(BUSY))
+        elif question is not None:
+            self._desk.edit(self.prompt, question)
+            self.transcript.go_to(question.id)
+
+    def walk(self, step: int) -> None:
+        """Read another version of the lowest message that has one `step` places on."""
+        thread = self._thread
+        version = other_version(thread.messages, thread.versions, step)
+        if self.talk.turn is not None:
+            self.complain(keys_of(self).fill(BUSY))
+        elif version is not None:
+            self.open(self.chat, version)
+
+    @on(Submitted)
+    def _send(self, event: Submitted) -> None:
+        if self.talk.turn is not None:
+            self._refuse(event.text, keys_of(self).fill(BUSY))
+            return
+        try:
+            turn = self._next_turn(event.text)
+        except SpecchatError as error:
+            self._refuse(event.text, error)
+        else:
+            self._desk.sent(self.prompt)
+            self._begin(turn)
+
+    def _refuse(self, text: str, reason: SpecchatError | str) -> None:
+        """Say why `text` cannot be sent now, and leave it in the prompt."""
+        self.prompt.put_back(text)
+        self.complain(reason)
+
+    def _begin(self, turn: Turn) -> None:
+        turn.answer.status = "" if self.talk.model else "waiting for the model to be loaded…"
+        self.talk.turn = turn
+        self._feed.begin(turn.answer)
+        self.prompt.border_subtitle = keys_of(self).fill(STOPS)
+        self._show_thread()
+        self._see_through(turn)
+
+    def _next_turn(self, text: str) -> Turn:
+        """A turn for `text`: as the edited question, at the end of the chat, or in a new one."""
+        if self._desk.edited is not None:
+            return editing(self._thread.messages, self._desk.edited, text)
+        if self.chat is None:
+            self.chat = self._history.create_chat(
+                private=self.private, system=self.tuning.system, sampling=self.tuning.sampling
+            ).id
+        return asking(self.chat, self._thread.messages, text)
+
+    @work
+    async def _see_through(self, turn: Turn) -> None:
+        """See a turn through, from the question to the stored answer."""
+        try:
+            await self.talk.ask(turn)
+        except SpecchatError as error:
+            self.complain(error)
+        self._feed.end()
+        self.prompt.border_subtitle = ""
+        self.bar.state = "" if self.talk.model else self.bar.state
+        self._settle(turn)
+
+    def _settle(self, turn: Turn) -> None:
+        """Take over what is stored, and give back a question that came to nothing."""
+        try:
+            thread, answered = outcome(self._history, turn)
+        except SpecchatError as error:
+            self.complain(error)
+            return
+        if not answered:
+            self._give_back(turn, thread)
+        elif turn.chat == self.chat:
+            self._take_over(thread)
+            settle(thread, turn)
+            self.transcript.update_entry(turn.question)
+            self.transcript.update_entry(turn.answer)
+        self.post_message(ChatsChanged())
+
+    def _give_back(self, turn: Turn, thread: Thread) -> None:
+        """Put the question back where it was written."""
+        if turn.chat == self.chat:
+            if turn.text and turn.edited is None:
+                thread = Thread(until(thread.messages, turn.parent), thread.versions)
+            self._take_over(thread)
+            self._show_thread()
+        self._desk.give_back(self.prompt, turn, self.chat)
+
+    @on(Arrived)
+    def _arrived(self) -> None:
+        self._feed.arrived()
+
+    def grown(self, answer: Answer, state: str) -> None:
+        self.transcript.update_entry(answer)
+        if state:
+            self.bar.state = state
+
+    def later(self, seconds: float, then: Callable[[], None]) -> None:
+        self.set_timer(seconds, then)
+
+    def redraw_figures(self) -> None:
+        self.post_message(FiguresChanged())

@@ -1,0 +1,105 @@
+"""What can be copied: the text that is selected, the last answer, its last block of code.
+
+Owns what is said of it. Where copied text goes is `clipboard.py`'s business.
+
+Where copied text goes: the system's own clipboard, tmux's, or the terminal's by OSC 52.
+
+Owns which of them there is. Programs of another machine's screen are no use over SSH; tmux takes
+escape sequences for the terminal only wrapped (tmux(1), allow-passthrough).
+"""
+
+from __future__ import annotations
+
+import subprocess
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+
+from markdown_it import MarkdownIt
+
+from app.interface.chat.conversation import Conversation
+from app.interface.commands.keymap import keys_of
+
+PATIENCE = 2.0
+"""Seconds that a program is given to take the text."""
+
+
+def programs(environment: Mapping[str, str]) -> list[list[str]]:
+    """Commands that may take the text on their standard input, the likeliest first."""
+    known = []
+    if not environment.get("SSH_TTY"):
+        known.append(["pbcopy"])
+        if environment.get("WAYLAND_DISPLAY"):
+            known.append(["wl-copy"])
+        if environment.get("DISPLAY"):
+            known.append(["xclip", "-selection", "clipboard"])
+        known.append(["clip.exe"])
+    if environment.get("TMUX"):
+        known.append(["tmux", "load-buffer", "-w", "-"])
+    return known
+
+
+def hand_over(text: str, commands: Sequence[Sequence[str]]) -> bool:
+    """Give `text` to the first program that is there and takes it; whether one did."""
+    return any(_takes(command, text) for command in commands)
+
+
+def sequence(text: str, environment: Mapping[str, str]) -> str:
+    """The escape sequence that has the terminal copy `text`."""
+    copy = f"\x1b]52;c;{b64encode(text.encode()).decode()}\a"
+    if not environment.get("TMUX"):
+        return copy
+    doubled = copy.replace("\x1b", "\x1b\x1b")
+    return f"\x1bPtmux;{doubled}\x1b\\"
+
+
+def last_code(answer: str) -> str:
+    """The last block of code in a Markdown text; empty where there is none."""
+    blocks = MarkdownIt("commonmark").parse(answer)
+    code = [block.content for block in blocks if block.type in ("fence", "code_block")]
+    return code[-1].rstrip("\n") if code else ""
+
+
+def _takes(command: Sequence[str], text: str) -> bool:
+    try:
+        # xclip stays behind to serve the text: a pipe it inherits would never be closed.
+        done = subprocess.run(
+            command,
+            input=text.encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+class Copying:
+    """Copies out of the open chat."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+
+    def selection(self) -> None:
+        """Copy what is selected; where nothing is, the person probably wanted to leave."""
+        selected = self._conversation.screen.get_selected_text()
+        if selected:
+            self._copy(selected, "")
+        else:
+            hint = keys_of(self._conversation).fill("nothing is selected to copy; {quit} quits")
+            self._conversation.notify(hint, markup=False, timeout=4)
+
+    def answer(self) -> None:
+        """Copy the last answer as it was written."""
+        self._copy(self._conversation.transcript.last_answer, "there is no answer to copy")
+
+    def code(self) -> None:
+        """Copy the last block of code of the last answer."""
+        code = last_code(self._conversation.transcript.last_answer)
+        self._copy(code, "the answer holds no code to copy")
+
+    def _copy(self, text: str, missing: str) -> None:
+        if text:
+            self._conversation.app.copy_to_clipboard(text)
+        self._conversation.notify("copied" if text else missing, markup=False, timeout=2)

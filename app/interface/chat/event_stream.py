@@ -1,0 +1,201 @@
+"""Brings what the model says to the screen, no faster than the processor's share allows.
+
+Owns the events on their way, from the answering thread to the answer they are shown in, and when
+they are drawn. What each event means is `live.py`'s business, what turn it belongs to the
+conversation's.
+
+Carries events from the answering thread to the screen, and says when the screen may draw them.
+
+Owns the only state that both threads touch. Events come hundreds of times a second; the screen
+takes them in batches, and spends at most a small share of the processor on it: a batch that was
+dear to draw makes the next one wait longer.
+
+Shows the events of the turn at hand: in its answer, in the panel, in the line at the top.
+
+Owns what each event means on the screen, and how often the panel changes. Events come in batches;
+a batch is laid out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+from time import monotonic, thread_time
+from typing import Protocol
+
+from app.conversation.events import Dropped, Event, Finished, Piece, Prefilling, Wrote
+from app.conversation.session_statistics import Figures
+from app.interface.panel import phrases
+from app.interface.transcript.answer import GROWING, Answer
+from datastores.chats.records import INTERRUPTED
+
+SHARE = 0.035
+"""Part of one core that drawing may take."""
+
+SHORTEST = 1 / 25
+LONGEST = 1 / 3
+"""Seconds between two batches, at least and at most."""
+
+
+class Outbox:
+    """Events on their way. `put` may be called from any thread, `take` from one."""
+
+    def __init__(self, wake: Callable[[], object]) -> None:
+        """`wake` is called, on the thread of `put`, when there is something to take again."""
+        self._wake = wake
+        self._lock = Lock()
+        self._events: list[Event] = []
+
+    def put(self, event: Event) -> None:
+        """Append one event."""
+        with self._lock:
+            self._events.append(event)
+            first = len(self._events) == 1
+        if first:
+            self._wake()
+
+    def take(self) -> list[Event]:
+        """All events that are waiting, oldest first."""
+        with self._lock:
+            events, self._events = self._events, []
+        return events
+
+
+class Pacer:
+    """Spaces batches by what drawing the last one took."""
+
+    def __init__(self) -> None:
+        self._drawn = float("-inf")
+        self._used = 0.0
+
+    def drew(self, clock: float, used: float) -> None:
+        """A batch is drawn now; `used` is the processor time of this thread so far, in seconds."""
+        self._drawn, self._used = clock, used
+
+    def wait(self, clock: float, used: float) -> float:
+        """Seconds to wait for the next batch; 0 where it is due."""
+        pause = min(max((used - self._used) / SHARE, SHORTEST), LONGEST)
+        return max(0.0, self._drawn + pause - clock)
+
+
+PANEL_SECONDS = 0.5
+"""Figures that change faster than this cannot be read."""
+
+NOTICEABLE_TOKENS = 256
+"""Prompts shorter than this are read before one could say so."""
+
+
+class Live:
+    """Applies batches of events.
+
+    Attributes:
+        state: what the model is doing, in a word or two.
+    """
+
+    def __init__(self, figures: Figures, redraw: Callable[[], object]) -> None:
+        """`redraw` draws the panel again."""
+        self.state = ""
+        self._figures = figures
+        self._redraw = redraw
+        self._redrawn = float("-inf")
+
+    def show(self, events: Sequence[Event], answer: Answer) -> None:
+        """Take a batch into `answer`."""
+        moment = monotonic()
+        pieces: list[Piece] = []
+        for event in events:
+            self._figures.observe(event, moment)
+            if isinstance(event, Wrote):
+                pieces.extend(event.pieces)
+            else:
+                self._note(event, answer)
+        if pieces:
+            answer.append_fragment(pieces)
+            self.state = "thinking…" if answer.parts.thinking else "writing"
+        if finished := next((event for event in events if isinstance(event, Finished)), None):
+            self.end(answer, finished.finish)
+        elif moment - self._redrawn >= PANEL_SECONDS:
+            self._redrawn = moment
+            self._redraw()
+
+    def end(self, answer: Answer, finish: str) -> None:
+        """The answer ended, of itself or not."""
+        answer.end(finish)
+        self._figures.end()
+        self.state = ""
+        self._redraw()
+
+    def _note(self, event: Event, answer: Answer) -> None:
+        if isinstance(event, Dropped):
+            answer.note = f"the model no longer sees the first {event.messages} messages"
+        elif isinstance(event, Prefilling) and event.total >= NOTICEABLE_TOKENS:
+            share = phrases.percent(event.done / event.total)
+            self.state = f"reading {share}"
+            answer.status = f"reading {event.done:,} of {event.total:,} tokens…"
+
+
+class Screen(Protocol):
+    """What the feed asks of the widget it draws on."""
+
+    def grown(self, answer: Answer, state: str) -> None:
+        """Draw `answer`, which has grown; the model is at `state`, which may be empty."""
+        ...
+
+    def later(self, seconds: float, then: Callable[[], None]) -> None:
+        """Call `then` in so many seconds."""
+        ...
+
+    def redraw_figures(self) -> None:
+        """Draw the panel again."""
+        ...
+
+
+class Feed:
+    """Feeds one answer at a time.
+
+    Attributes:
+        outbox: where the answering thread puts its events.
+    """
+
+    def __init__(self, screen: Screen, figures: Figures, wake: Callable[[], object]) -> None:
+        """`wake` is called on the answering thread when `arrived` has to be."""
+        self.outbox = Outbox(wake)
+        self._screen = screen
+        self._live = Live(figures, screen.redraw_figures)
+        self._pacer = Pacer()
+        self._answer: Answer | None = None
+        self._waiting = False
+
+    def begin(self, answer: Answer) -> None:
+        """Feed `answer` from now on."""
+        self._answer = answer
+
+    def arrived(self) -> None:
+        """Draw what has arrived, now or as soon as the processor's share allows."""
+        if self._waiting or self._answer is None:
+            return
+        wait = self._pacer.wait(monotonic(), thread_time())
+        if wait > 0:
+            self._waiting = True
+            self._screen.later(wait, self._wait_is_over)
+        else:
+            self._draw(self._answer)
+
+    def end(self) -> None:
+        """Draw the rest; an answer that was not finished was interrupted."""
+        if self._answer is None:
+            return
+        answer, self._answer = self._answer, None
+        self._draw(answer)
+        if answer.finish == GROWING:
+            self._live.end(answer, INTERRUPTED)
+            self._screen.grown(answer, "")
+
+    def _wait_is_over(self) -> None:
+        self._waiting = False
+        self.arrived()
+
+    def _draw(self, answer: Answer) -> None:
+        self._pacer.drew(monotonic(), thread_time())
+        self._live.show(self.outbox.take(), answer)
+        self._screen.grown(answer, self._live.state)

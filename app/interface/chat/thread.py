@@ -1,0 +1,202 @@
+"""A stored thread of messages, and how it becomes entries of the transcript.
+
+The kinds of turn a person can begin: a new question, an edited one, the same one again.
+
+Pure functions over a stored thread; nothing here asks, stores or shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from app.conversation.attribution import KEPT_AS
+from app.interface.commands.keymap import Keys
+from app.interface.transcript.answer import Answer
+from app.interface.transcript.entries import Entry, Greeting, Question
+from app.runtime.model_thread import Turn
+from datastores.chats.history import History
+from datastores.chats.records import ASSISTANT, STREAMING, USER, Message
+
+
+def asking(chat: int, thread: Sequence[Message], text: str) -> Turn:
+    """A new question at the end of `thread`."""
+    parent = parent_of_next(thread)
+    return Turn(
+        chat,
+        parent,
+        text,
+        Question(text),
+        Answer(),
+        lambda answers: answers.answer(chat, parent, text),
+        _last(thread),
+    )
+
+
+def editing(thread: Sequence[Message], question: Message, text: str) -> Turn:
+    """One more version of `question`."""
+    return Turn(
+        question.chat,
+        question.parent,
+        text,
+        Question(text),
+        Answer(),
+        lambda answers: answers.edit(question.id, text),
+        _last(thread),
+        question,
+    )
+
+
+def regenerating(thread: Sequence[Message]) -> Turn | None:
+    """One more answer in place of the last one; None where there is none."""
+    if len(thread) < 2 or thread[-1].role != ASSISTANT:
+        return None
+    question, answer = thread[-2:]
+    return Turn(
+        answer.chat,
+        question.parent,
+        "",
+        Question(question.content, question.id),
+        Answer(),
+        lambda answers: answers.regenerate(answer.id),
+        answer.id,
+    )
+
+
+def question_before(thread: Sequence[Message], message: Message | None) -> Message | None:
+    """The question before `message`, or the last one; None where nothing was asked."""
+    questions = [asked for asked in thread if asked.role == USER]
+    ids = [asked.id for asked in questions]
+    place = ids.index(message.id) if message is not None and message.id in ids else 0
+    return questions[place - 1] if questions else None
+
+
+def other_version(
+    thread: Sequence[Message], versions: Mapping[int, tuple[int, ...]], step: int
+) -> int | None:
+    """The version `step` places on of the lowest message that has one there; None without any.
+
+    Where the lowest is at its last version the one above it moves, so that one pair of keys reaches
+    every branch.
+    """
+    for message in reversed(thread):
+        known = versions.get(message.id, (message.id,))
+        place = known.index(message.id) + step
+        if 0 <= place < len(known):
+            return known[place]
+    return None
+
+
+def _last(thread: Sequence[Message]) -> int | None:
+    return thread[-1].id if thread else None
+
+
+ELSEWHERE = "interrupted"
+"""How an answer is shown that another window is still writing: as far as it had come."""
+
+GREETING = (
+    "specchat",
+    "",
+    "A model that runs on this machine alone: nothing you write leaves it.",
+    "It gets faster the more you use it.",
+)
+PRIVATE_GREETING = (
+    "A private chat",
+    "",
+    "It is stored on this machine, but never drafted from, indexed or trained on.",
+)
+KEYS = "{prompt.send} sends · {prompt.newline} makes a new line · {help} shows every key"
+
+
+def greeting(hint: str, keys: Keys, *, private: bool = False) -> Greeting:
+    """What stands in an empty chat, with what is to be known of the model."""
+    lines = PRIVATE_GREETING if private else GREETING
+    return Greeting((*lines, "", *((hint, "") if hint else ()), keys.fill(KEYS)))
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """The messages being read, oldest first, and all versions of those that have others."""
+
+    messages: list[Message] = field(default_factory=list)
+    versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def place(self, message: int) -> str:
+        """Which of its versions a message is: `‹ 2/3 ›`; empty for the only one."""
+        known = self.versions.get(message)
+        return f"‹ {known.index(message) + 1}/{len(known)} ›" if known else ""
+
+
+def read(history: History, chat: int | None) -> Thread:
+    """The thread of a chat; an empty one for None.
+
+    Raises:
+        InputError, StoreError: it cannot be read.
+    """
+    return Thread() if chat is None else Thread(history.thread(chat), history.versions(chat))
+
+
+def outcome(history: History, turn: Turn) -> tuple[Thread, bool]:
+    """The thread after `turn`, and whether it brought an answer.
+
+    An edited question that came to nothing leaves the thread as it was read before.
+
+    Raises:
+        InputError, StoreError: it cannot be read.
+    """
+    thread = read(history, turn.chat)
+    last = thread.messages[-1] if thread.messages else None
+    answered = last is not None and last.role == ASSISTANT and last.id != turn.before
+    if not answered and turn.edited is not None and turn.before is not None:
+        history.set_active(turn.chat, turn.before)
+        thread = read(history, turn.chat)
+    return thread, answered
+
+
+def entries(thread: Thread, turn: Turn | None) -> list[Entry]:
+    """The entries of a thread; those of the `turn` at hand are live."""
+    messages = thread.messages if turn is None else until(thread.messages, turn.parent)
+    shown = [entry for message in messages if (entry := _entry(message, thread))]
+    if turn is not None:
+        shown += [turn.question, turn.answer]
+    return shown
+
+
+def until(messages: Sequence[Message], last: int | None) -> list[Message]:
+    """The messages up to the one with id `last`; none where it is None."""
+    ids = [message.id for message in messages]
+    return list(messages[: ids.index(last) + 1]) if last in ids else []
+
+
+def parent_of_next(messages: Sequence[Message]) -> int | None:
+    """The message a new question follows: the last answer. A question without one is asked anew."""
+    if not messages:
+        return None
+    last = messages[-1]
+    return last.parent if last.role == USER else last.id
+
+
+def asked(messages: Sequence[Message]) -> list[str]:
+    """What the person said, oldest first."""
+    return [message.content for message in messages if message.role == USER]
+
+
+def settle(thread: Thread, turn: Turn) -> None:
+    """Tell the entries of a `turn` that is over, the last two of `thread`, what they became."""
+    live: tuple[Question | Answer, ...] = (turn.question, turn.answer)
+    for entry, message in zip(live, thread.messages[-2:], strict=True):
+        entry.message, entry.version = message.id, thread.place(message.id)
+
+
+def _entry(message: Message, thread: Thread) -> Entry | None:
+    entry: Question | Answer
+    if message.role == USER:
+        entry = Question(message.content, message.id)
+    elif message.role == ASSISTANT:
+        finish = ELSEWHERE if message.finish == STREAMING else message.finish
+        runs = message.statistics.get(KEPT_AS)
+        entry = Answer(message.content, finish, message.id, runs if isinstance(runs, list) else ())
+    else:
+        return None
+    entry.version = thread.place(message.id)
+    return entry

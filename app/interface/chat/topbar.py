@@ -1,0 +1,76 @@
+"""The line at the top: which chat this is, which model answers, and what it is doing."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual.reactive import reactive
+from textual.widgets import Static
+
+from app.interface.themes import colour_of
+from app.sanitise import one_line
+
+NEW_CHAT = "New chat"
+NEW_PRIVATE_CHAT = "New private chat"
+TUNED = "±"
+"""Mark of a chat that has settings of its own."""
+
+
+class TopBar(Static):
+    """One line."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "topbar--dim",
+        "topbar--accent",
+        "topbar--warning",
+    }
+
+    chat: reactive[str] = reactive(NEW_CHAT)
+    """Title of the chat."""
+
+    tuned: reactive[str] = reactive("")
+    """What is set for this chat alone; empty where nothing is."""
+
+    model: reactive[str] = reactive("")
+    """Name of the model; empty while there is none."""
+
+    state: reactive[str] = reactive("")
+    """What the model is doing; empty while it waits for a question."""
+
+    background: reactive[str] = reactive("")
+    """What goes on besides; empty where nothing does."""
+
+    idle: reactive[str] = reactive("")
+    """What the model does since nobody asks; empty where it does nothing."""
+
+    failed: reactive[bool] = reactive(False)
+    """Whether `state` is a failure."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+
+    def render(self) -> Text:
+        state = "topbar--warning" if self.failed else "topbar--accent"
+        dim = colour_of(self, "topbar--dim")
+        besides = [(self.model, dim), (self.background, dim), (self.idle, dim)]
+        said = [*besides, (self.state, colour_of(self, state))]
+        right = Text(" · ", style=dim).join(
+            Text(one_line(text, 40), style=style) for text, style in said if text
+        )
+        width = self.content_size.width
+        left = self._left(max(8, width - right.cell_len - 2), dim)
+        left.pad_right(max(0, width - left.cell_len - right.cell_len))
+        return left + right
+
+    def _left(self, width: int, dim: Style) -> Text:
+        """The title and what is set for this chat, or where that is too long its mark alone."""
+        title = Text(one_line(self.chat) or NEW_CHAT, style=Style(bold=True))
+        own = Text()
+        if self.tuned:
+            own = Text(f"  {TUNED} {one_line(self.tuned)}", style=dim)
+            if title.cell_len + own.cell_len > width:
+                own = Text(f" {TUNED}", style=dim)
+        title.truncate(width - own.cell_len, overflow="ellipsis")
+        return Text.assemble(title, own)

@@ -1,0 +1,89 @@
+"""Changing a question that was asked before, in the prompt.
+
+Owns which question it is, and what stood in the prompt before.
+
+What the person is writing: in the open chat, as a changed question, and in chats left unsent.
+
+Owns these texts. The prompt shows one of them at a time; none is lost.
+"""
+
+from __future__ import annotations
+
+from app.interface.chat.prompt import Prompt
+from app.interface.commands.keymap import keys_of
+from app.runtime.model_thread import Turn
+from datastores.chats.records import Message
+
+
+class Desk:
+    """The texts, and which of them stands in the prompt."""
+
+    def __init__(self) -> None:
+        self._edit = Edit()
+        self._unsent: dict[int | None, str] = {}
+
+    @property
+    def edited(self) -> Message | None:
+        """The question that is being changed; None while none is."""
+        return self._edit.question
+
+    def change_chat(self, prompt: Prompt, left: int | None, opened: int | None) -> None:
+        """Put by what was written in the chat `left`, and take up that of `opened`."""
+        self.leave_edit(prompt)
+        self._unsent[left] = prompt.text
+        prompt.write(self._unsent.pop(opened, ""))
+        prompt.focus()
+
+    def edit(self, prompt: Prompt, question: Message) -> None:
+        """Have `question` changed."""
+        self._edit.enter(prompt, question, question.content)
+
+    def leave_edit(self, prompt: Prompt) -> None:
+        """Leave the question as it was."""
+        self._edit.leave(prompt)
+
+    def sent(self, prompt: Prompt) -> None:
+        """What stood in the prompt is on its way; what was typed since stays."""
+        if self.edited is not None:
+            since = prompt.text
+            self._edit.leave(prompt)
+            prompt.write("\n".join(filter(None, (prompt.text, since))))
+
+    def give_back(self, prompt: Prompt, turn: Turn, opened: int | None) -> None:
+        """Put what was asked in `turn`, to no avail, where it was written."""
+        if turn.chat != opened:
+            self._unsent[turn.chat] = turn.text
+        elif turn.edited is not None:
+            self._edit.enter(prompt, turn.edited, turn.text)
+        elif turn.text:
+            prompt.put_back(turn.text)
+
+
+EDITING = "editing what you asked · {answer.stop} leaves it as it was"
+
+
+class Edit:
+    """An edit, or none.
+
+    Attributes:
+        question: what is being edited; None while nothing is.
+    """
+
+    def __init__(self) -> None:
+        self.question: Message | None = None
+        self._put_by = ""
+
+    def enter(self, prompt: Prompt, question: Message, text: str) -> None:
+        """Put `text` into the prompt, to become another version of `question`."""
+        self.leave(prompt)
+        self.question, self._put_by = question, prompt.text
+        prompt.write(text)
+        prompt.border_subtitle = keys_of(prompt).fill(EDITING)
+        prompt.focus()
+
+    def leave(self, prompt: Prompt) -> None:
+        """Leave the question as it was, and give back what stood in the prompt before."""
+        if self.question is not None:
+            prompt.write(self._put_by)
+            prompt.border_subtitle = ""
+            self.question, self._put_by = None, ""

@@ -1,0 +1,1 @@
+"""Every command and key of the interface, and what they do."""

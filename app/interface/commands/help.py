@@ -1,0 +1,85 @@
+"""The help screen: every key with the name it is remapped by, and what the panel means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from app.interface.commands.keymap import keys_of
+from app.interface.sources import OWN, SOURCES
+from app.interface.themes import colour_of
+
+KEYS, TITLES = 20, 31
+"""Columns of the keys, and of what they do."""
+
+REMAPPING = (
+    "The names behind the titles are for the settings file (`specchat locate` tells where it is):"
+    " under [keys] each can be given other keys."
+)
+
+PANEL = (
+    "The model writes some words at each step of its own. specchat drafts the words that are likely"
+    " to come next, from the places below, and the model checks several at once: the answer is the"
+    " same, only sooner. The panel compares with plain, the model writing each word alone, as"
+    " measured on this machine."
+)
+FIGURES = (
+    "{panel} shows more, by source: the share of the answer's words, how many of its drafts the"
+    " model kept, and how many it would have kept had every draft been checked."
+)
+
+MOMENTS = (
+    "Similar moments are what the model was about to say: the state it was in is kept with each"
+    " word, and where it comes into a state like one before, what followed then is drafted. It"
+    " takes some fifty answers before they give much. Imported texts and your questions are read"
+    " for them while the model is idle, unless this machine runs on its battery."
+)
+
+
+class Help(ModalScreen[None]):
+    """A page that any of its keys closes."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"help--accent", "help--dim"}
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f1,q,enter", "dismiss", "Close the help", id="page.close"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        page = VerticalScroll(Static(Text("\n").join(self._lines()), markup=False))
+        page.border_subtitle = keys_of(self).fill("{page.close} closes")
+        yield page
+
+    def _lines(self) -> Iterator[Text]:
+        yield from self._keys()
+        yield Text("What the panel shows", style=Style(bold=True))
+        yield Text(PANEL)
+        yield Text()
+        yield Text(keys_of(self).fill(FIGURES))
+        yield Text()
+        yield Text(MOMENTS)
+        yield Text()
+        dark = self.app.current_theme.dark
+        for source in (*SOURCES.values(), OWN):
+            color = Style(color=source.color(dark=dark), bold=True)
+            label = f" {source.label}".ljust(KEYS - 1)
+            yield Text.assemble((source.letter, color), label, source.meaning)
+
+    def _keys(self) -> Iterator[Text]:
+        accent, dim = (colour_of(self, f"help--{kind}") for kind in ("accent", "dim"))
+        for where, commands in keys_of(self).table():
+            yield Text(where, style=Style(bold=True))
+            for name, keys, title in commands:
+                told = f"{title:<{TITLES - 1}} "
+                yield Text.assemble((f"{keys or '–':<{KEYS}}", accent), told, (name, dim))
+            yield Text()
+        yield Text(REMAPPING)
+        yield Text()

@@ -1,0 +1,1 @@
+"""Small screens over the chat: confirm, search, chat settings, presets."""

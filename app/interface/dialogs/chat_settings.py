@@ -1,0 +1,283 @@
+"""The settings of a chat as a form: its system prompt and how its answers are drawn.
+
+Owns what was typed until it is kept, and the way to presets. Bad input is named at its field and
+stays there. What is done with the settings is for who opened the form.
+
+One setting in a form: its name, a box for its value, and what it means or what is wrong.
+
+Owns what was typed. What makes sense is `app.sampling_settings`'s business.
+
+Opens the settings of the open chat, and keeps what the person sets.
+
+A chat that is not stored yet gets them with its first question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from app.config import load_config
+from app.interface.chat.conversation import Conversation
+from app.interface.commands.keymap import keys_of
+from app.interface.dialogs.confirm import AskLine, AskWhether
+from app.interface.dialogs.presets import PresetList
+from app.interface.messages import ChatsChanged
+from app.interface.text_inputs import Line, Writing
+from app.locations import Locations
+from app.sampling_settings import NEW_SEED, Tuning, read_setting
+from app.sanitise import clean, one_line
+from datastores.chats.history import History
+from datastores.chats.presets import Preset, Presets
+from datastores.errors import InputError, SpecchatError
+from engines.sampler import Sampling
+
+
+class Field(Horizontal):
+    """A line of the form; an empty box stands for the default.
+
+    Attributes:
+        setting: the name of the setting.
+        trouble: what is wrong with what stands in the box; empty where nothing is.
+    """
+
+    def __init__(self, setting: str, default: str, hint: str) -> None:
+        super().__init__()
+        self.setting = setting
+        self.trouble = ""
+        self._default = default
+        self._hint = hint
+
+    def compose(self) -> ComposeResult:
+        yield Static(self.setting.replace("_", " "), markup=False, classes="-name")
+        yield Line(placeholder=self._default)
+        yield Static(self._hint, markup=False, classes="-hint")
+
+    @property
+    def box(self) -> Line:
+        return self.query_one(Line)
+
+    def value(self) -> int | float | None:
+        """What was typed; None where nothing was.
+
+        Raises:
+            InputError: it makes no sense.
+        """
+        typed = self.box.value.strip()
+        return read_setting(self.setting, typed) if typed else None
+
+    def show(self, value: object) -> None:
+        """Put a stored value into the box; None: the default."""
+        self.box.value = "" if value is None else str(value)
+
+    @on(Input.Changed)
+    def check(self) -> None:
+        """Say what is wrong with what stands in the box, or what it is for."""
+        try:
+            self.value()
+            self.trouble = ""
+        except InputError as error:
+            self.trouble = str(error)
+        beside = self.query_one(".-hint", Static)
+        beside.update(self.trouble or self._hint)
+        beside.set_class(bool(self.trouble), "-wrong")
+
+
+class Tuner:
+    """Tunes one chat at a time."""
+
+    def __init__(self, conversation: Conversation, history: History, locations: Locations) -> None:
+        self._conversation = conversation
+        self._history = history
+        self._locations = locations
+
+    def open(self) -> None:
+        """Show the settings of the open chat."""
+        chat = self._conversation.chat
+        try:
+            self._show(chat, self._present(chat))
+        except SpecchatError as error:
+            self._conversation.complain(error)
+
+    def _show(self, chat: int | None, tuning: Tuning) -> None:
+        form = Form(tuning, self._defaults(), Presets(self._history))
+        self._conversation.app.push_screen(form, lambda chosen: self._keep(chat, chosen))
+
+    def _present(self, chat: int | None) -> Tuning:
+        if chat is None:
+            return self._conversation.tuning
+        stored = self._history.chat(chat)
+        return Tuning(stored.system, stored.sampling)
+
+    def _defaults(self) -> Sampling:
+        """What holds for a chat without settings of its own."""
+        model = self._conversation.talk.model
+        if model is None or model.engine is None:
+            return load_config(self._locations.settings).sampling
+        engine = model.engine
+        return engine.sampling if engine.seeded else replace(engine.sampling, seed=NEW_SEED)
+
+    def _keep(self, chat: int | None, tuning: Tuning | None) -> None:
+        if tuning is None:
+            return
+        try:
+            if chat is None:
+                self._conversation.tuning = tuning
+            else:
+                self._history.set_system(chat, tuning.system)
+                self._history.set_sampling(chat, tuning.sampling)
+        except SpecchatError as error:
+            self._conversation.complain(error)
+            self._show(chat, tuning)
+        else:
+            self._conversation.post_message(ChatsChanged())
+            told = "kept: the next answer follows them"
+            self._conversation.notify(told, markup=False, timeout=3)
+
+
+HINTS: Mapping[str, str] = {
+    "temperature": "how bold; 0 takes the likeliest word always",
+    "top_k": "how many words to choose among; 0 for all",
+    "top_p": "only the likeliest, up to this probability",
+    "min_p": "none below this share of the likeliest",
+    "repeat_penalty": "above 1 keeps it from repeating itself",
+    "repeat_window": "how many tokens back that looks",
+    "seed": "the same one repeats an answer; -1 is new",
+}
+"""What each setting is for."""
+
+KEYS = "{form.keep} keeps · {form.presets} presets · {form.save} saves as one · {form.close} closes"
+PROMPT = "System prompt, which the model reads before the chat; empty for its own"
+
+
+class Form(ModalScreen[Tuning | None]):
+    """Closes with the settings to keep, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "keep", "Keep the settings", id="form.keep"),
+        Binding("ctrl+o", "presets", "Take a preset, or delete one", id="form.presets"),
+        Binding("ctrl+t", "save", "Save as a preset", id="form.save"),
+        # Textual runs others after what was typed behind them, which would stand in the field left.
+        Binding("tab", "app.focus_next", "Next field", id="form.next", priority=True),
+        Binding("shift+tab", "app.focus_previous", "Field before", id="form.before", priority=True),
+        Binding("up", "above", "Field above", id="form.up", priority=True),
+        Binding("down", "below", "Field below", id="form.down", priority=True),
+        Binding("escape", "close", "Close", id="form.close"),
+    ]
+
+    def __init__(self, tuning: Tuning, defaults: Sampling, presets: Presets) -> None:
+        """`defaults` hold where a field is empty."""
+        super().__init__()
+        self._tuning = tuning
+        self._defaults = defaults
+        self._presets = presets
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(can_focus=False) as frame:
+            yield Static(PROMPT, markup=False)
+            yield Writing()
+            for name, value in asdict(self._defaults).items():
+                default = "new" if name == "seed" and value == NEW_SEED else str(value)
+                yield Field(name, default, HINTS[name])
+        frame.border_title = "Settings of this chat"
+        frame.border_subtitle = keys_of(self).fill(KEYS)
+
+    def on_mount(self) -> None:
+        self._show(self._tuning)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the arrows to the system prompt while it is written."""
+        return action not in ("above", "below") or not isinstance(self.focused, Writing)
+
+    def action_above(self) -> None:
+        self.focus_previous()
+
+    def action_below(self) -> None:
+        self.focus_next()
+
+    @property
+    def _fields(self) -> list[Field]:
+        return list(self.query(Field))
+
+    def _show(self, tuning: Tuning) -> None:
+        self.query_one(Writing).write(tuning.system)
+        for line in self._fields:
+            line.show(tuning.sampling.get(line.setting))
+
+    def _typed(self) -> Tuning | None:
+        """What the form says; None where a field makes no sense, which then has the focus."""
+        for line in self._fields:
+            line.check()
+        wrong = [line for line in self._fields if line.trouble]
+        if wrong:
+            wrong[0].box.focus()
+            return None
+        values = {line.setting: line.value() for line in self._fields}
+        return Tuning(
+            self._system(),
+            {name: value for name, value in values.items() if value is not None},
+        )
+
+    def _system(self) -> str:
+        """The system prompt; one that was not touched is as it was stored, to the byte."""
+        written, stored = self.query_one(Writing).text, self._tuning.system
+        return stored if written == clean(stored) else written
+
+    @on(Input.Submitted)
+    def action_keep(self) -> None:
+        tuning = self._typed()
+        if tuning is not None:
+            self.dismiss(tuning)
+
+    def action_close(self) -> None:
+        """Close; what was changed is not thrown away without a question."""
+        if not any(line.trouble for line in self._fields) and self._typed() == self._tuning:
+            self.dismiss(None)
+        else:
+            self.app.push_screen(AskWhether("Close without keeping the changes?"), self._leave)
+
+    def _leave(self, sure: bool | None) -> None:
+        if sure:
+            self.dismiss(None)
+
+    def action_presets(self) -> None:
+        self.app.push_screen(PresetList(self._presets), self._take)
+
+    def _take(self, preset: Preset | None) -> None:
+        if preset is not None:
+            self._show(Tuning(preset.system, preset.sampling))
+
+    def action_save(self) -> None:
+        tuning = self._typed()
+        if tuning is not None:
+            self.app.push_screen(
+                AskLine("Save as the preset"), lambda name: self._named(name, tuning)
+            )
+
+    def _named(self, name: str | None, tuning: Tuning) -> None:
+        """Save under `name`; another preset of that name is not replaced without a question."""
+        if not name or not name.strip():
+            return
+        if " ".join(name.split()) in [preset.name for preset in self._presets.all()]:
+            question = f"Replace the preset “{one_line(name, 40)}”?"
+            self.app.push_screen(
+                AskWhether(question), lambda sure: self._save(name, tuning) if sure else None
+            )
+        else:
+            self._save(name, tuning)
+
+    def _save(self, name: str, tuning: Tuning) -> None:
+        try:
+            saved = self._presets.save(name, tuning.system, tuning.sampling)
+        except SpecchatError as error:
+            self.notify(one_line(str(error), 400), severity="error", markup=False)
+        else:
+            self.notify(f"saved as “{one_line(saved.name, 40)}”", markup=False, timeout=3)

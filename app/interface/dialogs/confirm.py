@@ -1,0 +1,60 @@
+"""One-line questions to the person: a text to write, or yes and no."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from app.interface.commands.keymap import keys_of
+from app.interface.text_inputs import Line
+from app.sanitise import one_line
+
+
+class AskLine(ModalScreen[str | None]):
+    """Asks for a line; closes with it, or with None where the person would rather not."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "Close", id="line.close"),
+    ]
+
+    def __init__(self, question: str, text: str = "") -> None:
+        super().__init__()
+        self._question = question
+        self._text = one_line(text)
+
+    def compose(self) -> ComposeResult:
+        frame = Vertical(Line(self._text, selected=False))
+        frame.border_title, frame.border_subtitle = (
+            self._question,
+            keys_of(self).fill("Enter keeps · {line.close} closes"),
+        )
+        yield frame
+
+    @on(Input.Submitted)
+    def _enter(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+
+class AskWhether(ModalScreen[bool | None]):
+    """Asks whether to do what cannot be undone; only `y` does it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "dismiss(True)", "Yes", id="sure.yes"),
+        Binding("escape,n,enter", "dismiss(False)", "No", id="sure.no"),
+    ]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = one_line(question)
+
+    def compose(self) -> ComposeResult:
+        frame = Vertical(Static(Text(self._question), markup=False))
+        frame.border_subtitle = keys_of(self).fill("{sure.yes} does it · {sure.no} does not")
+        yield frame

@@ -1,0 +1,110 @@
+"""The list of presets: one is taken, or deleted.
+
+Owns the list. What a preset is stands in `datastores.chats.presets`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import OptionList
+
+from app.interface.commands.keymap import keys_of
+from app.interface.dialogs.confirm import AskWhether
+from app.interface.themes import colour_of
+from app.sanitise import one_line
+from datastores.chats.history import History
+from datastores.chats.presets import Preset, Presets
+from datastores.errors import SpecchatError
+
+KEYS = "Enter takes it · {presets.delete} deletes it · {presets.close} closes"
+NONE = "there is none yet: {form.save} in the settings of a chat saves one"
+
+
+class PresetList(ModalScreen[Preset | None]):
+    """All presets by name; closes with one, or None."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"presets--dim"}
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("delete,d", "delete", "Delete this preset", id="presets.delete"),
+        Binding("escape", "dismiss", "Close", id="presets.close"),
+    ]
+
+    def __init__(self, presets: Presets) -> None:
+        super().__init__()
+        self._presets = presets
+        self._listed: list[Preset] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as frame:
+            yield OptionList(markup=False)
+        frame.border_title = "Presets"
+
+    def on_mount(self) -> None:
+        self._list()
+
+    def _list(self) -> None:
+        try:
+            self._listed = self._presets.all()
+        except SpecchatError as error:
+            self._complain(error)
+        options = self.query_one(OptionList)
+        options.clear_options()
+        options.add_options([self._line(preset) for preset in self._listed])
+        options.highlighted = 0 if self._listed else None
+        self.query_one(Vertical).border_subtitle = keys_of(self).fill(
+            KEYS if self._listed else NONE
+        )
+
+    def _line(self, preset: Preset) -> Text:
+        """The name and, dimmed, what it sets."""
+        settings = [f"{name} {value}" for name, value in preset.sampling.items()]
+        said = one_line(", ".join([*settings, *filter(None, [preset.system])]), 120)
+        dim = colour_of(self, "presets--dim")
+        name = Text(one_line(preset.name, 40), style=Style(bold=True))
+        return Text.assemble(name, (f"  {said}", dim))
+
+    @on(OptionList.OptionSelected)
+    def _taken(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._listed[event.option_index])
+
+    def action_delete(self) -> None:
+        chosen = self.query_one(OptionList).highlighted
+        if chosen is None:
+            return
+        preset = self._listed[chosen]
+
+        def confirmed(sure: bool | None) -> None:
+            if sure:
+                self._delete(preset)
+
+        question = f"Delete the preset “{one_line(preset.name, 40)}”?"
+        self.app.push_screen(AskWhether(question), confirmed)
+
+    @work
+    async def _delete(self, preset: Preset) -> None:
+        """Delete it, apart from the screen: to leave no byte of it takes time."""
+        try:
+            await asyncio.to_thread(_delete, self._presets.history, preset.name)
+        except SpecchatError as error:
+            self._complain(error)
+        self._list()
+
+    def _complain(self, error: SpecchatError) -> None:
+        self.notify(one_line(str(error), 400), severity="error", markup=False)
+
+
+def _delete(history: History, name: str) -> None:
+    with closing(history.beside()) as beside:
+        Presets(beside).delete(name)
+        beside.erase()

@@ -1,0 +1,1 @@
+"""Importing texts and deleting imported ones, on the screen."""

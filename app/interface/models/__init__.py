@@ -1,0 +1,1 @@
+"""Choosing, switching and downloading models, on the screen."""

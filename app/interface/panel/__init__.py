@@ -1,0 +1,1 @@
+"""The acceptance panel: what drafting brings, as a column or in the footer."""

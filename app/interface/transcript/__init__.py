@@ -1,0 +1,1 @@
+"""The transcript: questions and answers, drawn as lines and scrolled."""

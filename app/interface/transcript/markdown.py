@@ -1,0 +1,349 @@
+"""Markdown to lines of the screen: what a model writes, parsed and streamed block by block.
+
+Owns parsing and streaming (`Flow`); how each element looks stands in `elements.py`. Knows no
+widgets. The text is cleaned, but hostile in its structure: HTML is shown as the text it is, links
+are written out and lead nowhere, nesting without end is shown as source, and a block that grows
+without end is continued in a new one, so that a fragment costs the same however long the answer
+is.
+
+Textual's own Markdown widget mounts several widgets for each block and lays the whole screen out
+again at each fragment: ten times the processor time that this takes.
+
+Answers tinted by source: each drafted run of words in the colour of who drafted it.
+
+Owns this one view. Every run begins with the small letter of its source, so that nothing depends
+on seeing colours. Words are shown as the tokens they came in: this view lays out no Markdown.
+
+How each Markdown element looks: Rich's renderer with the elements the house draws otherwise.
+
+Owns looks only. Tokens come from `markdown.py`, which has taken links and HTML out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import ClassVar
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
+from rich import box, markdown
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from app.conversation.events import Piece
+from app.interface.sources import SOURCES
+from app.interface.transcript.styles import Line, Look
+
+
+def tinted(pieces: Sequence[Piece], skipped: int, look: Look) -> Text:
+    """The text of `pieces` after the first `skipped` characters, tinted."""
+    text = Text(overflow="fold", tab_size=4)
+    for source, run in _runs(pieces, skipped):
+        known = SOURCES.get(source)
+        if known is None:
+            text.append(run, look["dim"])
+            continue
+        letter, tint = look.tints[source]
+        word = run.lstrip()
+        text.append(run[: len(run) - len(word)])
+        text.append(known.small if word else "", letter)
+        text.append(word, tint)
+    return text
+
+
+def _runs(pieces: Sequence[Piece], skipped: int) -> Iterator[tuple[int, str]]:
+    """Neighbouring pieces of one source joined, without the first `skipped` characters."""
+    for source, group in groupby(pieces, key=lambda piece: piece.source):
+        run = "".join(piece.text for piece in group)
+        if skipped < len(run):
+            yield source, run[skipped:]
+        skipped = max(0, skipped - len(run))
+
+
+NARROWEST = 8
+"""Columns that nested quotes and lists leave for their text at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Source text, shown as it is."""
+
+    source: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(self.source.rstrip(), overflow="fold")
+
+
+class Heading(markdown.Heading):
+    """Bold, in the accent colour, at the left whatever its level."""
+
+    @classmethod
+    def create(cls, markdown: markdown.Markdown, token: Token) -> Heading:
+        heading = cls(token.tag)
+        heading.look = _look(markdown)
+        return heading
+
+    look: Look
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.stylize(self.look["heading"])
+        yield self.text
+
+
+class Code(markdown.CodeBlock):
+    """A block of code on a ground of its own; long lines wrap, so that nothing is out of sight."""
+
+    @classmethod
+    def create(cls, markdown: markdown.Markdown, token: Token) -> Code:
+        code = cls(token.info.partition(" ")[0] or "text", "")
+        code.look = _look(markdown)
+        return code
+
+    look: Look
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        syntax = Syntax(
+            str(self.text).rstrip(),
+            self.lexer_name,
+            theme=self.look.code_theme,
+            word_wrap=True,
+            tab_size=4,
+        )
+        yield Padding(syntax, (0, 1), style=self.look["code"])
+
+
+class Quote(markdown.BlockQuote):
+    """A quote beside a thin rule."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        inner = options.update(width=max(options.max_width - 2, NARROWEST))
+        for line in console.render_lines(self.elements, inner, style=self.style, pad=False):
+            yield Segment("▏ ", self.style)
+            yield from line
+            yield Segment.line()
+
+
+class HorizontalRule(markdown.HorizontalRule):
+    """A thin rule."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text("─" * options.max_width, style="markdown.hr")
+
+
+class TableElement(markdown.TableElement):
+    """A table ruled only under its head."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = Table(
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            show_edge=False,
+            border_style="markdown.table.border",
+        )
+        if self.header is not None and self.header.row is not None:
+            for cell in self.header.row.cells:
+                heading = cell.content.copy()
+                heading.stylize("markdown.table.header")
+                table.add_column(heading, justify=cell.justify, overflow="fold")
+        for row in self.body.rows if self.body is not None else ():
+            table.add_row(*(cell.content for cell in row.cells))
+        yield table
+
+
+class Elements(markdown.Markdown):
+    """The renderable of parsed tokens."""
+
+    elements: ClassVar[dict[str, type[markdown.MarkdownElement]]] = {
+        **markdown.Markdown.elements,
+        "heading_open": Heading,
+        "fence": Code,
+        "code_block": Code,
+        "blockquote_open": Quote,
+        "hr": HorizontalRule,
+        "table_open": TableElement,
+    }
+
+    def __init__(self, tokens: Sequence[Token], look: Look) -> None:
+        # Not Rich's own initialiser: it would set up a parser of its own for every block.
+        self.look = look
+        self.parsed = list(tokens)
+        self.style = "none"
+        self.hyperlinks = False
+        self.justify = None
+        self.code_theme = ""
+        self.inline_code_lexer = None
+        self.inline_code_theme = ""
+
+
+def _look(owner: markdown.Markdown) -> Look:
+    assert isinstance(owner, Elements)
+    return owner.look
+
+
+LONGEST_BLOCK = 6_000
+"""Characters after which a block is continued in a new one."""
+
+DEEPEST = 18
+"""Nesting at which a block is shown as its source; the parser would drop what lies at 20."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A top-level block: its tokens, its source, and whether it continues the one before."""
+
+    tokens: Sequence[Token]
+    source: str
+    continued: bool = False
+
+
+class Flow:
+    """A growing Markdown text as lines. All blocks but the last are laid out once.
+
+    Attributes:
+        lines: the text so far.
+        settled: how many of them will not change any more.
+    """
+
+    def __init__(self, look: Look, width: int) -> None:
+        self.lines: list[Line] = []
+        self._look = look
+        self._width = width
+        self.settled = 0
+        self._tail = ""
+        self._tail_continues = False
+
+    def append_fragment(self, fragment: str) -> None:
+        """Take the next fragment, cut anywhere."""
+        self._tail += fragment
+        del self.lines[self.settled :]
+        blocks = parse(self._tail, continued=self._tail_continues)
+        growing = _growing(blocks)
+        for block in blocks[: len(blocks) - len(growing)]:
+            self._add(block)
+        self.settled = len(self.lines)
+        for block in growing:
+            self._add(block)
+        if growing:
+            self._tail = "".join(block.source for block in growing)
+            self._tail_continues = growing[0].continued
+
+    def _add(self, block: Block) -> None:
+        lines = _trimmed(self._look.lines(_renderable(block, self._look), self._width))
+        if lines and self.lines and not block.continued:
+            self.lines.append([])
+        self.lines.extend(lines)
+
+
+def parse(source: str, *, continued: bool = False) -> list[Block]:
+    """The top-level blocks of `source`, overlong ones in parts; together all that shows."""
+    lines = re.findall(r"[^\n]*\n|[^\n]+", source)
+    groups = list(_grouped(_PARSER.parse(source)))
+    starts = [group[0].map[0] if group[0].map else 0 for group in groups]
+    blocks: list[Block] = []
+    for group, (start, end) in zip(groups, pairwise([*starts, len(lines)]), strict=True):
+        follows = continued and not blocks
+        blocks.extend(_parts(Block(group, "".join(lines[start:end]), follows)))
+    return blocks
+
+
+def _growing(blocks: list[Block]) -> list[Block]:
+    """The blocks that more text can change: the last, and one it may make a table's head."""
+    may_rule = blocks and _TABLE_RULE.fullmatch(blocks[-1].source)
+    return blocks[-2:] if may_rule else blocks[-1:]
+
+
+def _grouped(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    """The tokens of each top-level block."""
+    group: list[Token] = []
+    for token in tokens:
+        group.append(token)
+        if token.level == 0 and token.nesting <= 0:
+            yield group
+            group = []
+
+
+def _parts(block: Block) -> list[Block]:
+    """`block` itself, or where it is overlong, what it is continued as."""
+    head, rest = _cut(block)
+    if not rest:
+        return [block]
+    return [*parse(head, continued=block.continued), *parse(rest, continued=True)]
+
+
+def _cut(block: Block) -> tuple[str, str]:
+    """The source up to the first break after `LONGEST_BLOCK`, and the rest, able to stand alone."""
+    repeated = {"fence": 1, "table_open": 2}.get(block.tokens[0].type, 0)
+    prefix = "".join(block.source.splitlines(keepends=True)[:repeated])
+    if len(prefix) > LONGEST_BLOCK // 2:
+        return block.source, ""
+    a_break = _SPACE if block.tokens[0].type == "paragraph_open" else _NEWLINE
+    found = a_break.search(block.source, LONGEST_BLOCK)
+    if found is None or not block.source[found.end() :].strip():
+        return block.source, ""
+    return block.source[: found.end()], prefix + block.source[found.end() :]
+
+
+def _renderable(block: Block, look: Look) -> Elements | Literal:
+    if any(token.level >= DEEPEST for token in block.tokens):
+        return Literal(block.source)
+    return Elements(block.tokens, look)
+
+
+def _trimmed(lines: list[Line]) -> list[Line]:
+    """`lines` without the blank ones that Rich puts around lists."""
+    shown = [index for index, line in enumerate(lines) if any(part.text.strip() for part in line)]
+    return lines[shown[0] : shown[-1] + 1] if shown else []
+
+
+def _written_out(state: StateCore) -> None:
+    """Replace links and images by their text and address: nothing on the screen launches anything.
+
+    Line breaks stay where the model wrote them.
+    """
+    for token in state.tokens:
+        if token.type == "inline" and token.children:
+            token.children = list(_plain(token.children))
+
+
+def _plain(children: Sequence[Token]) -> Iterator[Token]:
+    address, label = "", ""
+    for child in children:
+        if child.type == "link_open":
+            address, label = str(child.attrs.get("href", "")), ""
+        elif child.type == "link_close":
+            if address and address not in (label, f"mailto:{label}"):
+                yield _text(f" ({address})")
+        elif child.type == "image":
+            yield _text(f"[image: {child.content}] ({child.attrs.get('src', '')})")
+        elif child.type == "softbreak":
+            yield Token("hardbreak", "br", 0)
+        else:
+            label += child.content
+            yield child
+
+
+def _text(content: str) -> Token:
+    return Token("text", "", 0, content=content)
+
+
+def _make_parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False})
+    parser.enable(["strikethrough", "table"])
+    # A definition shows nothing and changes blocks that are already laid out.
+    parser.disable("reference")
+    parser.core.ruler.push("written_out", _written_out)
+    return parser
+
+
+_TABLE_RULE = re.compile(r"[\s|:-]*")
+_SPACE = re.compile(r"\s")
+_NEWLINE = re.compile(r"\n")
+_PARSER = _make_parser()

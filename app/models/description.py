@@ -1,0 +1,155 @@
+"""What a model's file says of itself, and whether it can be used here.
+
+Of a file, no more than its header is read.
+
+Sizes, counts and times of models, for people. Pure functions.
+
+The headers of model files, each read once: parsing one takes up to a tenth of a second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from app.models.gguf_files import Candidate, quantisation
+from datastores.errors import ModelError
+from engines.llama.gguf import Metadata, read_metadata
+
+
+def size(count: float) -> str:
+    """Bytes: `4.9 GB`, `14 MB`, `3 KB`."""
+    if count >= 1e9:
+        return f"{count / 1e9:.1f} GB"
+    return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} KB"
+
+
+def weights(count: int) -> str:
+    """Weights of a model: `8.0 B`, `7 M`, `4 K`."""
+    if count >= 1e9:
+        return f"{count / 1e9:.1f} B"
+    return f"{count / 1e6:.0f} M" if count >= 1e6 else f"{count / 1e3:.0f} K"
+
+
+def time_left(seconds: float) -> str:
+    """What a download still takes: `40 s left`, `3 min left`, `1 h 20 min left`."""
+    if seconds < 60:
+        return f"{seconds:.0f} s left"
+    minutes = round(seconds / 60)
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min left" if hours else f"{minutes} min left"
+
+
+MOST = 1024
+"""Files whose headers are remembered; of each a few kilobytes."""
+
+
+def header(path: Path) -> Metadata:
+    """What the file at `path` says of itself now.
+
+    Raises:
+        ModelError: it cannot be read, or is no model.
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+    return _read(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(MOST)
+def _read(path: Path, size: int, changed: int) -> Metadata:
+    """The header of a file of that size and time of change, in nanoseconds."""
+    return read_metadata(path)
+
+
+_KINDS = {
+    "adapter": "an adapter, not a whole model",
+    "imatrix": "an importance matrix, not a model",
+    "mmproj": "an image projector, not a model",
+    "vocab": "a vocabulary, not a model",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model on this machine.
+
+    Attributes:
+        name: what a person types; unique.
+        place: the program it belongs to.
+        path: the file to open.
+        size: of all its parts, in bytes.
+        quantisation: such as `Q4_K_M`; empty where neither name nor header tells.
+        architecture: such as `llama`; empty where the header could not be read.
+        parameters: number of weights.
+        context_length: tokens the model was trained for.
+        problem: why it cannot be used; empty for a usable one.
+    """
+
+    name: str
+    place: str
+    path: Path
+    size: int
+    quantisation: str = ""
+    architecture: str = ""
+    parameters: int = 0
+    context_length: int = 0
+    problem: str = ""
+
+
+def describe(candidate: Candidate) -> FoundModel:
+    """Look into a candidate's files."""
+    named = quantisation(candidate.name.rpartition(":")[2])
+    known = FoundModel(candidate.name, candidate.place, candidate.files[0], 0, named)
+    if candidate.missing:
+        parts = candidate.missing + len(candidate.files)
+        return replace(known, problem=f"{candidate.missing} of its {parts} parts are missing")
+    try:
+        size = sum(file.stat().st_size for file in candidate.files)
+        metadata = [header(file) for file in candidate.files]
+    except OSError as error:
+        return replace(known, problem=f"{error.filename}: {error.strerror}")
+    except ModelError as error:
+        return replace(known, problem=str(error))
+    first, parameters = metadata[0], sum(part.parameters for part in metadata)
+    return replace(
+        known,
+        size=size,
+        quantisation=named or _stored_as(first),
+        architecture=first.architecture,
+        parameters=parameters,
+        context_length=first.number("context_length"),
+        problem=_problem(first, parameters),
+    )
+
+
+def _stored_as(metadata: Metadata) -> str:
+    """The quantisation by the header: what it declares, else the type most weights have."""
+    from gguf.constants import GGMLQuantizationType, LlamaFileType
+
+    declared = metadata.values.get("general.file_type")
+    for file_type in LlamaFileType:
+        if file_type.value == declared:
+            return file_type.name.partition("_")[2]
+    commonest = max(metadata.weights, key=lambda kind: metadata.weights[kind], default=None)
+    return next((kind.name for kind in GGMLQuantizationType if kind.value == commonest), "")
+
+
+def _problem(metadata: Metadata, parameters: int) -> str:
+    """Why a file with this header answers no questions; empty where it may."""
+    architecture, kind = metadata.architecture, metadata.text("general.type")
+    if kind in _KINDS or architecture == "clip":
+        return _KINDS.get(kind, _KINDS["mmproj"])
+    if not parameters:
+        return _KINDS["vocab"]
+    if metadata.number("pooling_type") or architecture.endswith("bert") or not _causal(metadata):
+        return "it makes embeddings and writes no text"
+    if metadata.text("tokenizer.ggml.model") in ("", "no_vocab", "none"):
+        return "it holds no tokenizer"
+    return ""
+
+
+def _causal(metadata: Metadata) -> bool:
+    return metadata.values.get(f"{metadata.architecture}.attention.causal", True) is not False

@@ -1,0 +1,126 @@
+"""Which models are on this machine, by name. Read-only, and cheap: no file is opened."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, count
+from pathlib import Path
+
+from app.locations import Elsewhere, Locations, elsewhere
+from app.models import known_folders
+from app.models.gguf_files import SUFFIX, Candidate, Skipped
+from datastores.errors import ModelError
+
+NEAR = 3
+"""Names that are suggested in place of an unknown one."""
+LIKENESS = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What there is, by name only.
+
+    Attributes:
+        candidates: each with a name of its own and a file of its own.
+        skipped: what could not be looked at.
+    """
+
+    candidates: list[Candidate]
+    skipped: list[Skipped]
+
+
+def survey(locations: Locations, others: Elsewhere | None = None) -> Survey:
+    """Look through all places. A file found twice, by whatever links, counts once."""
+    candidates: dict[str, Candidate] = {}
+    skipped: list[Skipped] = []
+    files: set[tuple[int, int]] = set()
+    for found in _everything(locations, others or elsewhere()):
+        if isinstance(found, Skipped):
+            skipped.append(found)
+            continue
+        mark = _identity(found)
+        if mark is None or mark not in files:
+            name = _unique(found, candidates)
+            candidates[name] = replace(found, name=name)
+        if mark is not None:
+            files.add(mark)
+    return Survey(list(candidates.values()), skipped)
+
+
+def path_of(choice: str, locations: Locations, others: Elsewhere | None = None) -> Path:
+    """The file of a model by path or name; the embedded one where nothing was chosen.
+
+    A file of that path wins over a name. What ends like a model's file is taken for a path, so that
+    opening a mistyped one says what is wrong.
+
+    Raises:
+        ModelError: no model has that name.
+    """
+    if choice in ("", known_folders.EMBEDDED):
+        return known_folders.embedded()
+    path = Path(choice).expanduser()
+    if os.path.isfile(path) or path.suffix.lower() == SUFFIX:
+        return path
+    return find(choice, locations, others).files[0]
+
+
+def find(name: str, locations: Locations, others: Elsewhere | None = None) -> Candidate:
+    """The model of that name; without what follows the colon where that leaves no doubt.
+
+    Raises:
+        ModelError: there is none, or more than one.
+    """
+    known = survey(locations, others).candidates
+    wanted = name.casefold()
+    for fits in (
+        [candidate for candidate in known if candidate.name == name],
+        [candidate for candidate in known if candidate.name.casefold() == wanted],
+        [candidate for candidate in known if candidate.name.casefold().startswith(f"{wanted}:")],
+    ):
+        if len(fits) == 1:
+            return fits[0]
+        if fits:
+            names = ", ".join(candidate.name for candidate in fits)
+            raise ModelError(f"{name!r} may be any of {names}: give the whole name")
+    raise ModelError(
+        f"there is no model {name!r}, neither a file nor a name that `specchat models` lists"
+        + _suggestion(name, [candidate.name for candidate in known])
+    )
+
+
+def _everything(locations: Locations, others: Elsewhere) -> Iterator[Candidate | Skipped]:
+    """All places in the order in which they have a claim to a plain name."""
+    yield from known_folders.own_models(locations.models)
+    yield from known_folders.hugging_face_models(others.hugging_face)
+    for folder in others.lm_studio:
+        yield from known_folders.lm_studio_models(folder)
+    for folder in others.ollama:
+        yield from known_folders.ollama_models(folder)
+
+
+def _identity(candidate: Candidate) -> tuple[int, int] | None:
+    """What the file is the same by, whatever leads to it; None where there is no file."""
+    try:
+        status = candidate.files[0].stat()
+    except OSError:  # `describe` says so
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _unique(candidate: Candidate, taken: Mapping[str, object]) -> str:
+    """The candidate's name; with its place, and then a number, where the name is taken."""
+    if candidate.name not in taken:
+        return candidate.name
+    name = f"{candidate.name}@{candidate.place.lower().replace(' ', '-')}"
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(free for free in chain([name], numbered) if free not in taken)
+
+
+def _suggestion(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, NEAR, LIKENESS)
+    within = [other for other in known if name.casefold() in other.casefold()]
+    near = list(dict.fromkeys([*within, *close]))[:NEAR]
+    return f"; near it: {', '.join(near)}" if near else ""

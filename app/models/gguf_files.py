@@ -1,0 +1,198 @@
+"""GGUF files in folders, walked without loops. Looks at names only; opens no file.
+
+What the names of GGUF files tell: the parts of one model, how it is quantised, what to call it.
+
+Functions of names, for folders here and repositories elsewhere alike. Opens no file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+SUFFIX = ".gguf"
+
+_PART = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})", re.DOTALL)
+_COMPANION = re.compile(r"(?i)(?<![a-z])(mmproj|imatrix)(?![a-z])")
+_QUANTISATION = re.compile(
+    r"(?i)(?<![a-z0-9])"
+    r"((?:UD-)?(?:I?Q\d(?:_(?:K|XXS|XS|NL|S|M|L|XL|\d))*|TQ[12]_0|BF16|F16|F32|(?:MX|NV)FP4))"
+    r"(?![a-z0-9])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The files of one model, by their names.
+
+    Attributes:
+        stem: the name without the number of the part and the suffix, folders included.
+        files: names as they were given, in the order of the parts.
+        missing: parts that were not given.
+    """
+
+    stem: str
+    files: tuple[str, ...]
+    missing: int
+
+    @property
+    def quantisation(self) -> str:
+        """How the weights are stored, such as `Q4_K_M`, if the file's name tells; else empty."""
+        return quantisation(PurePosixPath(self.stem).name)
+
+
+def quantisation(name: str) -> str:
+    """The quantisation named last in `name`, in capitals; empty where there is none."""
+    found = _QUANTISATION.findall(name)
+    return str(found[-1]).upper() if found else ""
+
+
+def bundles(names: Iterable[str]) -> list[Bundle]:
+    """Put the parts among GGUF file names, folders separated by `/`, together.
+
+    Left out: other suffixes, and what goes with a model (image projectors, importance matrices).
+    """
+    parts: dict[tuple[str, int], dict[int, str]] = {}
+    for name in sorted(names):
+        stem, part, count = _split(name)
+        if name.lower().endswith(SUFFIX) and not _COMPANION.search(PurePosixPath(stem).name):
+            parts.setdefault((stem, count), {})[part] = name
+    return [
+        Bundle(stem, tuple(given[part] for part in sorted(given)), count - len(given))
+        for (stem, count), given in parts.items()
+    ]
+
+
+def tags(found: Sequence[Bundle]) -> list[str]:
+    """The shortest name of each bundle that tells it from the others beside it.
+
+    The quantisation, else the file's name, else its path.
+    """
+    names = [PurePosixPath(bundle.stem).name for bundle in found]
+    kinds, counts = Counter(bundle.quantisation for bundle in found), Counter(names)
+    return [
+        bundle.quantisation
+        if bundle.quantisation and kinds[bundle.quantisation] == 1
+        else (name if counts[name] == 1 else bundle.stem)
+        for bundle, name in zip(found, names, strict=True)
+    ]
+
+
+def _split(name: str) -> tuple[str, int, int]:
+    """(stem, number of the part, number of parts)."""
+    stem = name[: -len(SUFFIX)]
+    match = _PART.fullmatch(stem)
+    if match and 1 <= int(match["part"]) <= int(match["parts"]):
+        return match["stem"], int(match["part"]), int(match["parts"])
+    return stem, 1, 1
+
+
+A_FILE = "a file"
+"""The place of a model that was given by its path."""
+DEEPEST = 8
+"""Folders below one another that are still looked into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What seems to be a model; its file was not looked into.
+
+    Attributes:
+        name: what a person types.
+        place: the program it belongs to.
+        files: its parts in order, one for most models; the first is the one to open.
+        missing: parts that are not there.
+    """
+
+    name: str
+    place: str
+    files: tuple[Path, ...]
+    missing: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What could not be looked at, and why."""
+
+    path: Path
+    reason: str
+
+
+def in_folder(folder: Path, place: str) -> Iterator[Candidate | Skipped]:
+    """The models below `folder`, named by the folders they lie in: `folders:QUANTISATION`.
+
+    Those at the top are named by their files.
+    """
+    together: dict[Path, list[Path]] = {}
+    for found in gguf_files(folder):
+        if isinstance(found, Skipped):
+            yield found
+        else:
+            together.setdefault(found.parent, []).append(found)
+    for parent, files in together.items():
+        if parent == folder:
+            yield from candidates(folder, files, place, "")
+        else:
+            yield from candidates(parent, files, place, parent.relative_to(folder).as_posix())
+
+
+def candidates(root: Path, files: list[Path], place: str, name: str) -> Iterator[Candidate]:
+    """The models among `files` below `root`, as `name:tag`; by their stems without a name."""
+    found = bundles(file.relative_to(root).as_posix() for file in files)
+    for bundle, tag in zip(found, tags(found), strict=True):
+        paths = tuple(root / file for file in bundle.files)
+        yield Candidate(f"{name}:{tag}" if name else bundle.stem, place, paths, bundle.missing)
+
+
+def parts(path: Path) -> tuple[Path, ...]:
+    """All files of the model that `path` belongs to; `path` alone where it has no other parts."""
+    beside = listing(path.parent)
+    names = [] if isinstance(beside, Skipped) else [file.name for file in beside]
+    together = (bundle.files for bundle in bundles(names) if path.name in bundle.files)
+    return tuple(path.parent / name for name in next(together, (path.name,)))
+
+
+def gguf_files(folder: Path) -> Iterator[Path | Skipped]:
+    """Every GGUF file below `folder`, by name; links are followed, each folder is entered once."""
+    yield from _walk(folder, DEEPEST, set())
+
+
+def listing(folder: Path) -> list[Path] | Skipped:
+    """What lies in `folder`, by name; nothing where there is no such folder."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(Path(entry.path) for entry in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        return Skipped(folder, error.strerror or str(error))
+
+
+def _walk(folder: Path, depth: int, entered: set[tuple[int, int]]) -> Iterator[Path | Skipped]:
+    entries = listing(folder)
+    if isinstance(entries, Skipped):
+        yield entries
+        return
+    if not entries or not depth or not _enter(folder, entered):
+        return
+    for path in entries:
+        if path.name.startswith("."):
+            continue
+        # os.path, since it answers no where a broken link or a loop would raise.
+        if os.path.isdir(path):
+            yield from _walk(path, depth - 1, entered)
+        elif path.name.lower().endswith(SUFFIX) and os.path.isfile(path):
+            yield path
+
+
+def _enter(folder: Path, entered: set[tuple[int, int]]) -> bool:
+    """Note the folder; False where it was entered before, by whatever way."""
+    status = folder.stat()
+    mark = (status.st_dev, status.st_ino)
+    known = mark in entered
+    entered.add(mark)
+    return not known

@@ -1,0 +1,160 @@
+"""What a repository on Hugging Face's hub offers, and which of it a person means.
+
+Owns the wording of everything that can go wrong between here and there. Fetches no file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from app.models.gguf_files import SUFFIX, Bundle, bundles, tags
+from datastores.errors import InputError, ModelError
+
+DEFAULT = "Q4_K_M"
+"""The quantisation that is fetched where none is named: a quarter of f16's size, little lost."""
+
+_WANTED = re.compile(
+    r"(?:https?://)?(?:hf\.co/|huggingface\.co/)?"
+    r"(?P<repository>\w[\w.-]*/\w[\w.-]*)(?::(?P<tag>[\w./-]+))?",
+    re.ASCII,
+)
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file of a repository: its path there, its size in bytes and its SHA-256."""
+
+    path: str
+    size: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One model of a repository.
+
+    Attributes:
+        repository: `ORG/REPO`.
+        commit: the state of the repository that was looked at.
+        tag: what to call it within the repository, mostly its quantisation.
+        files: its parts in order.
+    """
+
+    repository: str
+    commit: str
+    tag: str
+    files: tuple[RemoteFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all parts."""
+        return sum(file.size for file in self.files)
+
+
+def names_model(wanted: str) -> bool:
+    """Whether this is of the form `ORG/REPO[:QUANTISATION]`."""
+    return _WANTED.fullmatch(wanted) is not None
+
+
+def look_up(wanted: str) -> Offer:
+    """The model that `ORG/REPO[:QUANTISATION]` means; a file's name may stand for the latter.
+
+    Raises:
+        InputError: `wanted` is not of that form.
+        ModelError: the hub cannot be reached, or there is no such model; then it says what is.
+    """
+    match = _WANTED.fullmatch(wanted)
+    if match is None:
+        raise InputError(f"{wanted!r} names no model: give ORG/REPO or ORG/REPO:{DEFAULT}")
+    return _pick(_offers(match["repository"]), match["repository"], match["tag"] or "")
+
+
+@contextmanager
+def named_failures(repository: str) -> Iterator[None]:
+    """Word what the hub and the way to it can do wrong, while this lasts.
+
+    Raises:
+        ModelError: in place of the errors of huggingface_hub and its connections.
+    """
+    import httpx2
+    from huggingface_hub import constants, errors
+
+    hub = constants.ENDPOINT
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        raise ModelError(
+            f"{repository} is only for those who accept its terms: do so at {hub}/{repository},"
+            " then `hf auth login`"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise ModelError(
+            f"{hub} has no repository {repository}, or it is private: check the name, or log in"
+            " with `hf auth login`"
+        ) from error
+    except errors.OfflineModeIsEnabled as error:
+        raise ModelError("offline mode is on: unset HF_HUB_OFFLINE to fetch models") from error
+    except (httpx2.RequestError, errors.LocalEntryNotFoundError) as error:
+        raise ModelError(
+            f"cannot reach {hub} ({error or type(error).__name__}): check the connection;"
+            " `specchat models` lists what is already here"
+        ) from error
+    except errors.HfHubHTTPError as error:
+        status = error.response.status_code
+        raise ModelError(f"{hub} refuses {repository} ({status}): try again later") from error
+    except (json.JSONDecodeError, errors.FileMetadataError) as error:
+        raise ModelError(
+            f"{hub} does not answer like Hugging Face's hub: check HF_ENDPOINT"
+        ) from error
+
+
+def _offers(repository: str) -> list[Offer]:
+    """Every whole model of the repository."""
+    from huggingface_hub import HfApi
+
+    # Its hints, such as one to log in, would be written over the screen.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    with named_failures(repository):
+        info = HfApi().model_info(repository, files_metadata=True)
+    files = {
+        entry.rfilename: RemoteFile(entry.rfilename, entry.lfs.size, entry.lfs.sha256)
+        for entry in info.siblings or []
+        if entry.lfs and _DIGEST.fullmatch(entry.lfs.sha256)
+    }
+    whole = [bundle for bundle in bundles(files) if not bundle.missing]
+    return [
+        Offer(repository, str(info.sha), tag, tuple(files[name] for name in bundle.files))
+        for bundle, tag in zip(whole, tags(whole), strict=True)
+    ]
+
+
+def _pick(offers: list[Offer], repository: str, tag: str) -> Offer:
+    if not offers:
+        raise ModelError(
+            f"{repository} holds no GGUF model: look for a repository with GGUF in its name"
+        )
+    fits = [offer for offer in offers if _fits(offer, tag or DEFAULT)]
+    if len(fits) == 1:
+        return fits[0]
+    if not tag and len(offers) == 1:
+        return offers[0]
+    there = ", ".join(f"{offer.tag} ({offer.size / 1e9:.1f} GB)" for offer in fits or offers)
+    what = "more than one" if fits else "no"
+    raise ModelError(
+        f"{repository} has {what} {tag or DEFAULT}: choose from {there} with {repository}:NAME"
+    )
+
+
+def _fits(offer: Offer, tag: str) -> bool:
+    """Whether `tag` is the offer's own, its quantisation, or the name or path of its file."""
+    path = offer.files[0].path
+    bundle = Bundle(path.removesuffix(SUFFIX), (path,), 0)
+    names = {offer.tag, bundle.quantisation, path, PurePosixPath(path).name, bundle.stem}
+    return tag.casefold() in {name.casefold() for name in names}

@@ -1,0 +1,161 @@
+"""specchat's own models: the embedded one, and files the person put into its folder.
+
+The cache of Hugging Face's libraries: `models--ORG--REPO/snapshots/COMMIT/FILE`.
+
+The files of a snapshot are links to blobs named by their checksums. They are opened by the link,
+since the parts of a model find one another by their names.
+
+LM Studio's models: `PUBLISHER/REPO/FILE.gguf`, named like the repositories they came from.
+
+Ollama's models: manifests name the blobs.
+
+`manifests/HOST/NAMESPACE/MODEL/TAG` is an image's manifest in JSON; one of its layers is the model,
+at `blobs/sha256-DIGEST`. Models made of safetensors have no such layer and are passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from app.models.gguf_files import Candidate, Skipped, gguf_files, in_folder, listing
+from app.models.gguf_files import candidates as bundled
+
+HUGGING_FACE = "Hugging Face"
+_PREFIX, _SEPARATOR = "models--", "--"
+_COMMIT = 40
+"""Characters of a commit's name."""
+
+
+def hugging_face_models(cache: Path) -> Iterator[Candidate | Skipped]:
+    """The models in `cache`, as `ORG/REPO:QUANTISATION`."""
+    repositories = listing(cache)
+    if isinstance(repositories, Skipped):
+        yield repositories
+        return
+    for folder in repositories:
+        if folder.name.startswith(_PREFIX):
+            yield from _repository(folder)
+
+
+def _repository(folder: Path) -> Iterator[Candidate | Skipped]:
+    """The newest snapshot's models; an older one's where the newest has no file of that name."""
+    snapshots = listing(folder / "snapshots")
+    if isinstance(snapshots, Skipped):
+        yield snapshots
+        return
+    newest = _head(folder)
+    name = folder.name.removeprefix(_PREFIX).replace(_SEPARATOR, "/", 1)
+    seen: set[str] = set()
+    for snapshot in sorted(snapshots, key=lambda path: path.name != newest):
+        files = []
+        for found in gguf_files(snapshot):
+            if isinstance(found, Skipped):
+                yield found
+            elif (relative := str(found.relative_to(snapshot))) not in seen:
+                seen.add(relative)
+                files.append(found)
+        yield from bundled(snapshot, files, HUGGING_FACE, name)
+
+
+def _head(folder: Path) -> str:
+    """The commit that `main` stood at when it was last fetched; empty where none is noted."""
+    try:
+        with (folder / "refs" / "main").open("rb") as file:
+            return file.read(_COMMIT).decode("ascii", "replace")
+    except OSError:
+        return ""
+
+
+LM_STUDIO = "LM Studio"
+
+
+def lm_studio_models(folder: Path) -> Iterator[Candidate | Skipped]:
+    """The models in `folder`."""
+    return in_folder(folder, LM_STUDIO)
+
+
+OLLAMA = "Ollama"
+MODEL_LAYER = "application/vnd.ollama.image.model"
+LARGEST_MANIFEST = 1 << 20
+DEPTH = 4
+"""Host, namespace, model, tag."""
+
+_DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
+_DEFAULTS = ("registry.ollama.ai", "library")
+
+
+def ollama_models(folder: Path) -> Iterator[Candidate | Skipped]:
+    """The models in `folder`, by the names Ollama gives them."""
+    manifests = folder / "manifests"
+    for manifest in _manifests(manifests, DEPTH):
+        if isinstance(manifest, Skipped):
+            yield manifest
+            continue
+        digest = _model_digest(manifest)
+        if isinstance(digest, Skipped):
+            yield digest
+        elif digest:
+            name = _name(manifest.relative_to(manifests).parts)
+            yield Candidate(name, OLLAMA, (folder / "blobs" / f"sha256-{digest}",))
+
+
+def _manifests(folder: Path, depth: int) -> Iterator[Path | Skipped]:
+    """What lies exactly `depth` levels below `folder`, which is what keeps a loop finite."""
+    entries = listing(folder)
+    if isinstance(entries, Skipped):
+        yield entries
+    elif depth == 1:
+        yield from (path for path in entries if os.path.isfile(path) and path.name[0] != ".")
+    else:
+        for path in entries:
+            yield from _manifests(path, depth - 1)
+
+
+def _model_digest(manifest: Path) -> str | Skipped:
+    """The model's SHA-256 in hexadecimal digits; empty where the manifest names no model."""
+    try:
+        with manifest.open("rb") as file:
+            content = json.loads(file.read(LARGEST_MANIFEST))
+    except OSError as error:
+        return Skipped(manifest, error.strerror or str(error))
+    except (ValueError, RecursionError):
+        return Skipped(manifest, "not a manifest")
+    layers = content.get("layers") if isinstance(content, dict) else None
+    for layer in layers if isinstance(layers, list) else []:
+        if isinstance(layer, dict) and layer.get("mediaType") == MODEL_LAYER:
+            match = _DIGEST.fullmatch(str(layer.get("digest")))
+            return match[1] if match else Skipped(manifest, "it names no blob")
+    return ""
+
+
+def _name(parts: tuple[str, ...]) -> str:
+    """`MODEL:TAG` as Ollama lists it; what is not Ollama's own registry stands before it."""
+    *path, model, tag = parts
+    foreign = [part for part, default in zip(path, _DEFAULTS, strict=True) if part != default]
+    return "/".join([*foreign, f"{model}:{tag}"])
+
+
+SPECCHAT = "specchat"
+EMBEDDED = "embedded"
+"""The embedded model's name wherever a name is expected."""
+
+EMBEDDED_TEMPERATURE = 0.0
+"""Unless the person chose another: a specialist's likeliest answer is its best."""
+
+_FILE = "target-f16.gguf"
+
+
+def embedded() -> Path:
+    """The model that is shipped with specchat."""
+    return Path(str(files("assets") / _FILE))
+
+
+def own_models(folder: Path) -> Iterator[Candidate | Skipped]:
+    """The embedded model, then those in `folder`."""
+    yield Candidate(EMBEDDED, SPECCHAT, (embedded(),))
+    yield from in_folder(folder, SPECCHAT)

@@ -1,0 +1,149 @@
+"""Every model on this machine with all that a person wants to know before choosing one.
+
+Looks into the header of each file, which takes up to a tenth of a second the first time: for the
+background. Loads nothing.
+
+Choosing a model: by name or path, written into the settings without touching the rest of them.
+
+Owns what a choice means and how it is kept. Loads nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from app.config import load_config, write_setting
+from app.locations import Elsewhere, Locations
+from app.models.description import FoundModel, describe
+from app.models.discovery import find, survey
+from app.models.gguf_files import A_FILE, Candidate, parts
+from app.models.known_folders import EMBEDDED
+from app.models.memory import available, given_back, need_of, short_of
+from datastores.errors import InputError, ModelError
+
+ABOUT_EMBEDDED = (
+    "The embedded model is a small helper for the command line: it explains and finds commands,"
+    " and knows little else."
+)
+"""What a person should know before the first question."""
+
+
+def choose(choice: str, locations: Locations, others: Elsewhere | None = None) -> FoundModel:
+    """Make a model, by name or path, the one that is opened from now on.
+
+    Raises:
+        ModelError: there is no such model, or it cannot be used.
+        InputError: the settings file is not understood.
+        StoreError: it cannot be written.
+    """
+    path = Path(choice).expanduser()
+    if choice != EMBEDDED and os.path.isfile(path):
+        files = parts(path.absolute())
+        candidate = Candidate(str(files[0]), A_FILE, files)
+    else:
+        candidate = find(choice, locations, others)
+    model = describe(candidate)
+    if model.problem:
+        raise InputError(f"{model.name} cannot be used: {model.problem}")
+    write_setting(locations, "model", "" if model.name == EMBEDDED else model.name)
+    return model
+
+
+def first_launch_offer(
+    locations: Locations, others: Elsewhere | None = None, room: int | None = None
+) -> list[FoundModel]:
+    """What to offer in place of the embedded model: all that fits into memory, the largest first.
+
+    Empty where a model was chosen before. `room`: bytes of memory; None for what is free now.
+
+    Raises:
+        InputError: the settings file is not understood.
+    """
+    config = load_config(locations.settings)
+    if config.model:
+        return []
+    free = available() if room is None else room
+    found = [describe(candidate) for candidate in survey(locations, others).candidates]
+    usable = [model for model in found if not model.problem and model.name != EMBEDDED]
+    fitting = [model for model in usable if not short_of(model.path, config.context, free)]
+    return sorted(fitting, key=lambda model: (-model.parameters, model.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A model, and how it stands to this machine now.
+
+    Attributes:
+        needed: bytes of memory it takes; 0 where it cannot be used anyway.
+        in_use: whether it is the one that answers.
+    """
+
+    model: FoundModel
+    needed: int = 0
+    in_use: bool = False
+
+    def fits(self, room: int) -> bool:
+        """Whether `room` bytes are enough for it."""
+        return self.in_use or self.needed <= room
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What there is to choose from.
+
+    Attributes:
+        models: the one in use first, then what can be used, then the rest; by name each.
+        room: bytes of memory there are for a model in place of the one in use.
+        whole: whether these are all.
+    """
+
+    models: tuple[Listed, ...]
+    room: int
+    whole: bool = True
+
+
+def catalogue(
+    locations: Locations, in_use: Path | None, others: Elsewhere | None = None
+) -> Iterator[Catalogue]:
+    """Look through all places; each catalogue has one model more, from the one in use to all.
+
+    `in_use`: the file of the loaded model, listed wherever it lies.
+
+    Raises:
+        InputError: the settings file is not understood.
+    """
+    context = load_config(locations.settings).context
+    if in_use is not None and not in_use.is_file():
+        in_use = None  # taken away while it runs
+    room = available() + (given_back(in_use, context) if in_use is not None else 0)
+    found = with_file(in_use, survey(locations, others).candidates)
+    found.sort(key=lambda candidate: in_use not in candidate.files)
+    listed: list[Listed] = []
+    for number, candidate in enumerate(found, start=1):
+        listed.append(_listed(describe(candidate), in_use, context))
+        listed.sort(key=_rank)
+        yield Catalogue(tuple(listed), room, number == len(found))
+
+
+def with_file(path: Path | None, found: Sequence[Candidate]) -> list[Candidate]:
+    """`found`, and the file at `path`, if it is none of them."""
+    if path is None or any(path in candidate.files for candidate in found):
+        return list(found)
+    return [*found, Candidate(str(path), A_FILE, parts(path))]
+
+
+def _listed(model: FoundModel, in_use: Path | None, context: int) -> Listed:
+    if model.problem:
+        return Listed(model)
+    try:
+        need, length = need_of(model.path, context)
+    except ModelError as error:  # taken away meanwhile
+        return Listed(replace(model, problem=str(error)))
+    return Listed(model, need.total(length), model.path == in_use)
+
+
+def _rank(listed: Listed) -> tuple[bool, bool, str]:
+    return not listed.in_use, bool(listed.model.problem), listed.model.name.casefold()

@@ -1,0 +1,97 @@
+"""What can be set for one chat: its system prompt, and how its answers are drawn.
+
+Sampling settings from files and forms, checked before they are used.
+
+Owns which values make sense. What they do is `engines.sampler`'s business.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from app.sanitise import one_line
+from datastores.errors import InputError
+from engines.sampler import Sampling
+
+NEW_SEED = -1
+"""The seed that stands for a new one at each answer."""
+
+RANGES: Mapping[str, tuple[float, float]] = {
+    "temperature": (0, 100),
+    "top_k": (0, 2**31 - 1),
+    "top_p": (0, 1),
+    "min_p": (0, 1),
+    "repeat_penalty": (0.01, 100),
+    "repeat_window": (1, 2**31 - 1),
+    "seed": (NEW_SEED, 2**64 - 1),
+}
+"""The least and the most of each setting; all of them are numbers."""
+
+
+def refined(base: Sampling, chosen: Mapping[str, Any], where: str = "sampling") -> Sampling:
+    """`base` with the settings of `chosen` in place of its own.
+
+    Args:
+        where: what holds them, for the error.
+
+    Raises:
+        InputError: an unknown setting, or a value of the wrong kind or out of its range.
+    """
+    kinds = {entry.name: type(getattr(base, entry.name)) for entry in fields(base)}
+    changed = {}
+    for name, value in chosen.items():
+        if name not in kinds:
+            known = ", ".join(sorted(kinds))
+            raise InputError(f"{where}: there is no setting {name!r}; there are {known}")
+        whole = type(value) is int
+        if not whole and (kinds[name] is int or type(value) is not float):
+            raise InputError(f"{where}: {name} must be a number, not {value!r}")
+        changed[name] = kinds[name](value)
+    return checked(replace(base, **changed), where)
+
+
+def checked(sampling: Sampling, where: str) -> Sampling:
+    """`sampling` itself.
+
+    Raises:
+        InputError: a value is out of its range.
+    """
+    for name, value in asdict(sampling).items():
+        least, most = RANGES[name]
+        if not least <= value <= most or math.isnan(value):
+            raise InputError(f"{where}: {name} must be from {least} to {most}, not {value}")
+    return sampling
+
+
+def read_setting(name: str, typed: str) -> int | float:
+    """The value that a person typed for the setting `name`.
+
+    Raises:
+        InputError: it is no number of the right kind, or out of its range.
+    """
+    kind = type(getattr(Sampling(), name))
+    try:
+        value: int | float = kind(typed)
+    except ValueError as error:
+        wanted = "a whole number" if kind is int else "a number"
+        raise InputError(f"must be {wanted}, not {one_line(typed, 12)}") from error
+    least, most = RANGES[name]
+    if not least <= value <= most:
+        raise InputError(f"must be from {least} to {most}")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The settings of a chat; `sampling` holds those that differ from the defaults, by name."""
+
+    system: str = ""
+    sampling: Mapping[str, object] = field(default_factory=dict)
+
+    def told(self) -> str:
+        """What is set, in few words; empty where nothing is."""
+        drawn = [f"{name.replace('_', ' ')} {value}" for name, value in self.sampling.items()]
+        return ", ".join([*drawn, *["system prompt"] * bool(self.system)])

@@ -1,0 +1,1 @@
+"""The history: every chat as a tree of messages, and presets. SQLite is its only truth."""

@@ -1,0 +1,109 @@
+"""Writes a growing answer to the history while it is being generated.
+
+Owns the thread that writes, and what has not reached the disk yet. The decode thread only appends
+to lists in memory; a write is begun at most every `INTERVAL` seconds, so that a killed process
+loses less than a second of what it showed. A failing disk never costs the answer: it stays in
+memory, and each further write tries again with all of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from datastores.chats.history import History
+from datastores.chats.records import STREAMING
+from datastores.errors import SpecchatError
+
+INTERVAL = 0.3
+"""Seconds from one partial write to the next."""
+
+
+class AnswerWriter:
+    """Writes one answer, from `finish=STREAMING` to its end.
+
+    `append` and `close` belong to one thread, that of the loop. Statistics are taken on that thread
+    too, shortly before a write is due, so their owner needs no lock.
+
+    Attributes:
+        trouble: why the last write failed; None while all is well.
+    """
+
+    def __init__(
+        self, history: History, message: int, statistics: Callable[[], Mapping[str, object]]
+    ) -> None:
+        """Begin to write into `message`; `statistics` gives the answer's figures up to now."""
+        self.trouble: SpecchatError | None = None
+        self._history = history
+        self._message = message
+        self._statistics = statistics
+        self._figures: Mapping[str, object] = {}
+        self._pieces: list[str] = []
+        self._tokens: list[int] = []
+        self._written = 0
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._wanted = True
+        self._thread = threading.Thread(target=self._run, name="answer-writer", daemon=True)
+        self._thread.start()
+
+    def append(self, text: str, tokens: Sequence[int]) -> None:
+        """Take the next piece of the answer. Costs the caller about a microsecond."""
+        with self._lock:
+            self._pieces.append(text)
+            self._tokens.extend(tokens)
+            if self._wanted:
+                self._figures = self._statistics()
+                self._wanted = False
+
+    def close(self, finish: str) -> None:
+        """Write the whole answer with the reason why it ended, and stop the thread.
+
+        Raises:
+            StoreError: the disk did not take it. `text` and `tokens` still hold the answer, and
+                `close` may be called again.
+        """
+        self._closing.set()
+        self._thread.join()
+        text, tokens, _ = self._snapshot()
+        self._history.extend_message(self._message, text, tokens, self._statistics(), finish)
+        self.trouble = None
+
+    @property
+    def text(self) -> str:
+        """All of the answer so far."""
+        return self._snapshot()[0]
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """All token ids of the answer so far."""
+        return self._snapshot()[1]
+
+    def _run(self) -> None:
+        """Write what is new every `INTERVAL`, over a connection of this thread's own."""
+        try:
+            history = self._history.beside()
+        except SpecchatError as error:
+            self.trouble = error
+            return
+        try:
+            while not self._closing.wait(INTERVAL):
+                self._write(history)
+        finally:
+            history.close()
+
+    def _write(self, history: History) -> None:
+        text, tokens, figures = self._snapshot()
+        if len(tokens) == self._written:
+            return
+        try:
+            history.extend_message(self._message, text, tokens, figures, STREAMING)
+        except SpecchatError as error:
+            self.trouble = error
+            return
+        self.trouble, self._written = None, len(tokens)
+
+    def _snapshot(self) -> tuple[str, tuple[int, ...], Mapping[str, object]]:
+        with self._lock:
+            self._wanted = True
+            return "".join(self._pieces), tuple(self._tokens), self._figures

@@ -1,0 +1,374 @@
+"""The history: every chat as a tree of messages. SQLite is its only truth.
+
+Owns the life of chats and messages. Refuses to know models (tokens and fingerprints are opaque)
+and screens. Nothing a person or a model wrote is overwritten: an edited message and a second answer
+are new siblings, and a chat remembers at which leaf it is being read. Only an answer that is still
+being written grows in place.
+
+Where messages stand in a chat's tree, as queries: for whole rows, or for ids where it says so.
+
+Owns the walks through the tree; `datastores.chats.history` and its reader run them.
+
+The history as it is read: chats, and the trees of messages they are.
+
+Owns how rows become records. Refuses to change anything: `datastores.chats.history` does.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from datastores.chats.records import (
+    CHAT_COLUMNS,
+    INTERRUPTED,
+    MESSAGE_COLUMNS,
+    STREAMING,
+    WHOLE,
+    Chat,
+    Message,
+    chat_of,
+    message_of,
+)
+from datastores.chats.schema import HISTORY, WORD_INDEXES
+from datastores.errors import InputError
+from datastores.storage.erasure import erase_wanted, want_erasure
+from datastores.storage.processes import lives, this_process
+from datastores.storage.sqlite import Store
+from datastores.tokens import pack
+
+PATH = """
+    WITH RECURSIVE path AS (
+        SELECT messages.*, 0 AS depth FROM messages WHERE id = ?
+        UNION ALL
+        SELECT messages.*, depth + 1 FROM messages JOIN path ON messages.id = path.parent
+    )
+    SELECT * FROM path ORDER BY depth DESC
+"""
+"""From the root to one message, oldest first."""
+
+SIBLINGS = """
+    SELECT other.* FROM messages AS this JOIN messages AS other
+    ON other.chat = this.chat AND other.parent IS this.parent
+    WHERE this.id = ? ORDER BY other.id
+"""
+"""All versions at the place of one message, itself included, oldest first."""
+
+LEAF = """
+    WITH RECURSIVE below AS (
+        SELECT id, chat FROM messages WHERE id = :message
+        UNION ALL
+        SELECT messages.id, messages.chat FROM messages
+        JOIN below ON messages.chat = below.chat AND messages.parent = below.id
+    )
+    SELECT max(id) AS leaf FROM below
+"""
+"""Id of the newest message at or below one message; null where there is no such message."""
+
+IN_VIEW = """
+    WITH RECURSIVE path AS (
+        SELECT messages.id, messages.parent FROM messages JOIN chats ON chats.active = messages.id
+        WHERE chats.id = :chat
+        UNION ALL
+        SELECT messages.id, messages.parent FROM messages JOIN path ON messages.id = path.parent
+    )
+    SELECT 1 FROM path WHERE id = :message
+"""
+"""One row if a message lies on the path at which its chat is being read."""
+
+CHILDREN = "SELECT parent, id FROM messages WHERE chat = ? ORDER BY parent, id"
+"""Ids of a chat's messages with those of their parents, siblings together, oldest first."""
+
+
+def versions(rows: list[dict[str, int | None]]) -> dict[int, tuple[int, ...]]:
+    """From rows of `CHILDREN`: for each message that has siblings, all versions at its place."""
+    found: dict[int, tuple[int, ...]] = {}
+    for _, siblings in groupby(rows, key=itemgetter("parent")):
+        ids = tuple(int(row["id"] or 0) for row in siblings)
+        if len(ids) > 1:
+            found.update(dict.fromkeys(ids, ids))
+    return found
+
+
+class HistoryReader:
+    """All chats in one file, to be read. Several processes and threads may do so at once.
+
+    Every method raises StoreError where the file cannot be read, and InputError for an id that does
+    not exist (any more).
+
+    Attributes:
+        name: twelve letters and digits that no other history has.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.name = str(store.rows("SELECT name FROM history")[0]["name"])
+
+    def close(self) -> None:
+        self.store.close()
+
+    def chats(self) -> list[Chat]:
+        """All chats: pinned ones first, then the one last written in first."""
+        order = "ORDER BY pinned DESC, updated DESC, id DESC"
+        return [
+            chat_of(row) for row in self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats {order}")
+        ]
+
+    def chat(self, chat: int) -> Chat:
+        """One chat by its id."""
+        rows = self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats WHERE id = ?", (chat,))
+        if not rows:
+            raise no_chat(chat)
+        return chat_of(rows[0])
+
+    def last_chat(self) -> Chat:
+        """The chat last written in, pinned or not."""
+        order = "ORDER BY updated DESC, id DESC LIMIT 1"
+        rows = self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats {order}")
+        if not rows:
+            raise InputError("there is no chat to continue yet: ask without -c first")
+        return chat_of(rows[0])
+
+    def message(self, message: int) -> Message:
+        """One message by its id."""
+        rows = self._messages("SELECT * FROM messages WHERE id = ?", (message,))
+        if not rows:
+            raise no_message(message)
+        return rows[0]
+
+    def thread(self, chat: int) -> list[Message]:
+        """The path from the root to the active leaf, oldest first; empty in an empty chat."""
+        active = self.chat(chat).active
+        return [] if active is None else self.path(active)
+
+    def path(self, message: int) -> list[Message]:
+        """The path from the root to `message`, oldest first."""
+        return self._messages(PATH, (message,))
+
+    def siblings(self, message: int) -> list[Message]:
+        """All versions at this place, this one included, oldest first."""
+        return self._messages(SIBLINGS, (message,))
+
+    def versions(self, chat: int) -> dict[int, tuple[int, ...]]:
+        """For each message of a chat that has siblings: all versions at its place, oldest first.
+
+        A message's number in `‹ 2/3 ›` is its index in them, plus one.
+        """
+        return versions(self.store.rows(CHILDREN, (chat,)))
+
+    def leaf_below(self, message: int) -> int:
+        """The newest message, at the end of a branch, of the tree under `message`."""
+        rows = self.store.rows(LEAF, {"message": message})
+        if rows[0]["leaf"] is None:
+            raise no_message(message)
+        return int(rows[0]["leaf"])
+
+    def tree(self, chat: int) -> list[Message]:
+        """Every message of a chat, all versions, in the order in which they were begun."""
+        self.chat(chat)
+        return self._messages("SELECT * FROM messages WHERE chat = ? ORDER BY id", (chat,))
+
+    def _messages(
+        self, sql: str, parameters: Sequence[object] | Mapping[str, object]
+    ) -> list[Message]:
+        chosen = f"SELECT {MESSAGE_COLUMNS} FROM ({sql})"
+        return [message_of(row) for row in self.store.rows(chosen, parameters)]
+
+
+def no_chat(chat: int) -> InputError:
+    """What is raised where a chat is asked for that is not there."""
+    return InputError(f"there is no chat {chat}: it may have been deleted in another window")
+
+
+def no_message(message: int) -> InputError:
+    """What is raised where a message is asked for that is not there."""
+    return InputError(f"there is no message {message}: its chat may have been deleted")
+
+
+class History(HistoryReader):
+    """All chats in one file. Several processes and threads may use it at once.
+
+    Every method raises StoreError where the file cannot be read or written, and InputError for an
+    id that does not exist (any more).
+    """
+
+    @classmethod
+    def open(cls, path: Path) -> History:
+        """Open or create the history and mark the answers that died with their process.
+
+        `store.set_aside` tells where a damaged predecessor was moved to.
+        """
+        history = cls(Store(path, HISTORY))
+        history.mark_interrupted()
+        return history
+
+    def beside(self) -> History:
+        """The same history over a connection of its own, for another thread."""
+        return History(Store(self.store.path, HISTORY))
+
+    def create_chat(
+        self,
+        title: str = "",
+        *,
+        private: bool = False,
+        system: str = "",
+        sampling: Mapping[str, object] | None = None,
+    ) -> Chat:
+        """A new, empty chat."""
+        now = time.time()
+        record = {
+            "title": storable(title),
+            "private": int(private),
+            "system": storable(system),
+            "sampling": json.dumps(dict(sampling or {})),
+            "created": now,
+            "updated": now,
+        }
+        with self.store.writing() as db:
+            chat = _inserted(db.table("chats").insert(record).last_pk)
+        return self.chat(chat)
+
+    def rename(self, chat: int, title: str) -> None:
+        self._set(chat, title=storable(title))
+
+    def pin(self, chat: int, pinned: bool) -> None:
+        self._set(chat, pinned=int(pinned))
+
+    def set_private(self, chat: int, private: bool) -> None:
+        self._set(chat, private=int(private))
+
+    def set_system(self, chat: int, system: str) -> None:
+        self._set(chat, system=storable(system))
+
+    def set_sampling(self, chat: int, sampling: Mapping[str, object]) -> None:
+        self._set(chat, sampling=json.dumps(dict(sampling)))
+
+    def set_active(self, chat: int, message: int) -> None:
+        """Read the chat up to `message`; `leaf_below` finds where another version ends."""
+        if self.message(message).chat != chat:
+            raise no_message(message)
+        self._set(chat, active=message)
+
+    def switch(self, message: int) -> None:
+        """Read the chat of `message` in this version, up to the newest message below it."""
+        self._set(self.message(message).chat, active=self.leaf_below(message))
+
+    def bring_in_view(self, message: int) -> None:
+        """Read the chat of `message` so that it is on the thread; does nothing where it is."""
+        chat = self.message(message).chat
+        if not self.store.rows(IN_VIEW, {"chat": chat, "message": message}):
+            self.switch(message)
+
+    def add_message(
+        self,
+        chat: int,
+        parent: int | None,
+        role: str,
+        content: str,
+        *,
+        tokens: Sequence[int] = (),
+        model: str = "",
+        tokenizer: str = "",
+        finish: str = WHOLE,
+        statistics: Mapping[str, object] | None = None,
+    ) -> Message:
+        """Append a message under `parent` (None: at the root) and make it the active leaf.
+
+        `finish=STREAMING` begins an answer that `extend_message` goes on writing.
+        """
+        now = time.time()
+        record = {
+            "chat": chat,
+            "parent": parent,
+            "role": role,
+            "model": model,
+            "tokenizer": tokenizer,
+            "created": now,
+            **_answer(content, tokens, finish, statistics or {}),
+        }
+        with self.store.writing() as db:
+            self.chat(chat)
+            if parent is not None:
+                self.message(parent)
+            message = _inserted(db.table("messages").insert(record).last_pk)
+            db.table("chats").update(chat, {"active": message, "updated": now})
+        return self.message(message)
+
+    def extend_message(
+        self,
+        message: int,
+        content: str,
+        tokens: Sequence[int],
+        statistics: Mapping[str, object],
+        finish: str = STREAMING,
+    ) -> None:
+        """Replace what has been written so far of an unfinished answer by something longer."""
+        with self.store.writing() as db:
+            changed = _answer(content, tokens, finish, statistics)
+            assignments = ", ".join(f"{column} = :{column}" for column in changed)
+            cursor = db.conn.execute(
+                f"UPDATE messages SET {assignments} WHERE id = :id", {**changed, "id": message}
+            )
+            if not cursor.rowcount:
+                raise no_message(message)
+
+    def delete_chat(self, chat: int) -> None:
+        """Delete a chat with all versions of its messages. `erase` must follow."""
+        with self.store.writing() as db:
+            if not db.conn.execute("DELETE FROM chats WHERE id = ?", (chat,)).rowcount:
+                raise no_chat(chat)
+            want_erasure(db)
+
+    def erase(self) -> bool:
+        """Leave no byte of what was deleted, if anything was; tells whether there was work.
+
+        Takes about a second for each 60 MB, in which nothing can be written: not for a screen's
+        thread.
+
+        Raises:
+            StoreError: another process keeps an older state; the wish stays noted.
+        """
+        return erase_wanted(self.store, WORD_INDEXES)
+
+    def mark_interrupted(self) -> int:
+        """Finish the answers whose process is gone; returns how many there were."""
+        unfinished = self.store.rows("SELECT id, writer FROM messages WHERE finish = ''")
+        dead = [(INTERRUPTED, row["id"]) for row in unfinished if not lives(row["writer"])]
+        if dead:
+            with self.store.writing() as db:
+                # Another process may have finished one in between.
+                sql = "UPDATE messages SET finish = ?, writer = '' WHERE id = ? AND finish = ''"
+                db.conn.executemany(sql, dead)
+        return len(dead)
+
+    def _set(self, chat: int, **columns: object) -> None:
+        with self.store.writing() as db:
+            self.chat(chat)
+            db.table("chats").update(chat, columns)
+
+
+def storable(text: str) -> str:
+    """`text` with lone surrogates, which no UTF-8 file can hold, replaced by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _answer(
+    content: str, tokens: Sequence[int], finish: str, statistics: Mapping[str, object]
+) -> dict[str, Any]:
+    """The columns of a message that change while it is being written."""
+    return {
+        "content": storable(content),
+        "tokens": pack(tokens),
+        "finish": finish,
+        "statistics": json.dumps(dict(statistics)),
+        "writer": this_process() if finish == STREAMING else "",
+    }
+
+
+def _inserted(key: Any) -> int:
+    return int(key)

@@ -1,0 +1,303 @@
+"""Packing: kept trees as pages of bytes. The array half of `datastores.crest.format`.
+
+Owns the order of things on a page, which is a function of the trees alone: equal trees give equal
+bytes, whatever the order of the documents.
+
+The bytes of CREST: how trees become entries and entries become pages.
+
+An entry is the tree of continuations of one n-gram. Its nodes stand in level order, so that parents
+come before their children and no mask or parent list has to be kept:
+
+    entry   head node…
+    head    1 byte: kind of source (3 bits), count of the n-gram (5 bits, in half octaves)
+            1 byte: children of the root
+    node    1 byte: P(node | its parent) in half octaves (4 bits), number of children (4 bits; 15:
+            the number follows in a byte of its own)
+            1–5 bytes: token, as its rank among the store's tokens by frequency, 7 bits to a byte
+    (and a zero byte where needed to make the length even)
+
+Entries share pages of some hundred bytes, so that the key of an entry costs two bytes and not the
+sixteen of a row of its own. The page of an n-gram follows from its hash, and within the page two
+more bytes of the hash tell entries apart:
+
+    page    1 byte: number of entries; then 2 bytes each, the marks, ascending; 1 byte each, half
+            the lengths; then the entries
+
+A lookup that meets a wrong entry by chance (one in some thousands) gets a bad draft, no bad answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datastores.crest.counting import Level, Text
+from datastores.crest.selection import Nodes, occurrences
+
+MASK = (1 << 64) - 1
+MULTIPLIER = 0xD6E8FEB86659FD93
+SEED = 0x9E3779B97F4A7C15
+
+MARK_BITS = 16
+MOST_ENTRIES = 255
+"""Entries on one page."""
+MANY = 15
+"""In a node's byte: the number of children follows."""
+
+Bytes = NDArray[np.uint8]
+Wide = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The tree of one n-gram, in level order; row 0 is the n-gram itself.
+
+    Attributes:
+        count: how often the n-gram occurred, to within a fifth.
+        kind: the kind of source most of its occurrences came from.
+        tokens: token id of each row; the root's is 0 and means nothing.
+        chances: P(row | its parent occurred), of all occurrences; 1 for the root.
+        children: rows [first, last) of each row's children.
+    """
+
+    count: float
+    kind: int
+    tokens: list[int]
+    chances: list[float]
+    children: list[tuple[int, int]]
+
+
+def hashes(context: Sequence[int], longest: int) -> list[int]:
+    """The hashes of the last 1, 2, … `longest` tokens of `context`, as far as it has them."""
+    value, result = SEED, []
+    for token in context[: -longest - 1 : -1]:
+        value = ((value ^ token) * MULTIPLIER) & MASK
+        value ^= value >> 29
+        result.append(value)
+    return result
+
+
+def hash_columns(columns: Sequence[NDArray[np.uint32]]) -> Wide:
+    """The hashes of many n-grams of one length; column i holds their i-th tokens."""
+    value = np.full(len(columns[0]), SEED, dtype=np.uint64)
+    for column in reversed(columns):
+        value = (value ^ column.astype(np.uint64)) * np.uint64(MULTIPLIER)
+        value ^= value >> np.uint64(29)
+    return value
+
+
+def place(value: int, pages: int) -> tuple[int, int]:
+    """Page and mark of the n-gram whose hash is `value`, in a store of so many pages."""
+    return (value >> MARK_BITS) % pages, value & (1 << MARK_BITS) - 1
+
+
+def count_level(counts: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Counts in half octaves, 0 to 31: 1, 1.4, 2, 2.8, 4…"""
+    levels: NDArray[np.int64] = np.rint(2 * np.log2(counts)).astype(np.int64)
+    return levels.clip(0, 31)
+
+
+def chance_level(chances: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Probabilities in half octaves, 0 to 15: 1, 0.7, 0.5, 0.35…"""
+    levels: NDArray[np.int64] = np.rint(-2 * np.log2(chances)).astype(np.int64)
+    return levels.clip(0, 15)
+
+
+COUNTS = tuple(2.0 ** (level / 2) for level in range(32))
+CHANCES = tuple(2.0 ** (-level / 2) for level in range(16))
+
+
+def decode(data: bytes, ids: Sequence[int]) -> Entry:
+    """The tree in `data`; `ids` gives the token id of each rank. IndexError if it is damaged."""
+    head = data[0]
+    tokens, chances = [0], [1.0]
+    children = [(1, 1 + data[1])]
+    at, last = 2, 1 + data[1]
+    while len(tokens) < last:
+        node = data[at]
+        byte = data[at + 1]
+        at += 2
+        number = node & 15
+        if number == MANY:
+            number, byte = byte, data[at]
+            at += 1
+        rank = byte & 127
+        shift = 7
+        while byte > 127:
+            byte = data[at]
+            at += 1
+            rank |= (byte & 127) << shift
+            shift += 7
+        tokens.append(ids[rank])
+        chances.append(CHANCES[node >> 4])
+        children.append((last, last + number))
+        last += number
+    return Entry(COUNTS[head & 31], head >> 5, tokens, chances, children)
+
+
+def find(page: bytes, mark: int) -> bytes:
+    """The entry with `mark` on `page`; empty if there is none."""
+    number = page[0]
+    wanted = mark.to_bytes(2, "little")
+    last = 1 + 2 * number
+    at = page.find(wanted, 1, last)
+    while at >= 0 and not at & 1:
+        at = page.find(wanted, at + 1, last)
+    if at < 0:
+        return b""
+    index = at >> 1
+    start = last + number + 2 * sum(page[last : last + index])
+    return page[start : start + 2 * page[last + index]]
+
+
+PAGE_BYTES = 320
+"""Aimed at: small beside SQLite's pages, which then are full; large beside what a row costs."""
+
+KEY_BYTES = 3
+"""What finds an entry on its page: mark and length."""
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Encoded entries, not yet on pages.
+
+    Attributes:
+        hashes: of their n-grams.
+        starts: where each entry begins in `data`.
+        lengths: its bytes.
+        worths: sum of what its nodes are worth.
+        data: all bytes.
+    """
+
+    hashes: Wide
+    starts: Index
+    lengths: Index
+    worths: NDArray[np.float64]
+    data: Bytes
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What is written of each node: its token, counts of it and of its parent, its children."""
+
+    tokens: NDArray[np.uint32]
+    counts: Index
+    parent_counts: Index
+    children: Index
+
+
+def describe(levels: Sequence[Level], nodes: Nodes) -> Columns:
+    """The columns of `nodes`, which must be whole trees."""
+    found = Columns(
+        np.zeros(len(nodes), dtype=np.uint32),
+        occurrences(levels, nodes),
+        np.zeros(len(nodes), dtype=np.int64),
+        np.zeros(len(nodes), dtype=np.int64),
+    )
+    for deep in np.unique(nodes.depths).tolist():
+        rows = np.flatnonzero(nodes.depths == deep)
+        strings, level = nodes.strings[rows], levels[deep - 1]
+        found.tokens[rows] = level.tokens[strings]
+        found.parent_counts[rows] = levels[deep - 2].counts[level.prefixes[strings]]
+        below = nodes.strings[nodes.depths == deep + 1]
+        if len(below):
+            parents = levels[deep].prefixes[below]
+            found.children[rows] = np.bincount(parents, minlength=len(level))[strings]
+    return found
+
+
+def rank_tokens(columns: Sequence[Columns]) -> NDArray[np.uint32]:
+    """The token ids in use, the most frequent first; the lower id among equals."""
+    used = np.concatenate([column.tokens for column in columns])
+    ids, counts = np.unique(used, return_counts=True)
+    return ids[np.argsort(-counts, kind="stable")]
+
+
+def encode(
+    text: Text, levels: Sequence[Level], nodes: Nodes, columns: Columns, ids: NDArray[np.uint32]
+) -> Entries:
+    """The entries of the n-grams of one length."""
+    by_id = np.argsort(ids)
+    ranks = by_id[np.searchsorted(ids, columns.tokens, sorter=by_id)]
+    width = 1 + (ranks > 0x7F) + (ranks > 0x3FFF) + (ranks > 0x1FFFFF) + (ranks > 0xFFFFFFF)
+    many = columns.children >= MANY
+    sizes = 1 + many + width
+    firsts = np.flatnonzero(np.diff(nodes.roots, prepend=-1))
+    lengths = 2 + (np.add.reduceat(sizes, firsts) if len(firsts) else firsts)
+    padding = lengths & 1
+    lengths += padding
+    starts = np.cumsum(lengths) - lengths
+    entry = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(nodes)))
+    at = np.cumsum(sizes) - sizes + (2 * (entry + 1) + (np.cumsum(padding) - padding)[entry])
+    data = np.zeros(int(lengths.sum()), dtype=np.uint8)
+    roots, level = nodes.roots[firsts], levels[nodes.length - 1]
+    data[starts] = level.kinds[roots].astype(np.int64) << 5 | count_level(level.counts[roots])
+    data[starts + 1] = np.bincount(entry[nodes.depths == nodes.length + 1], minlength=len(firsts))
+    chances = chance_level(columns.counts / columns.parent_counts)
+    data[at] = chances << 4 | np.minimum(columns.children, MANY)
+    data[at[many] + 1] = columns.children[many]
+    _write_numbers(data, at + 1 + many, ranks, width)
+    places = level.places[roots]
+    keys = hash_columns([text.tokens[places + offset] for offset in range(nodes.length)])
+    worths = np.bincount(entry, nodes.worths, len(firsts)).astype(np.float64)
+    return Entries(keys, starts, lengths, worths, data)
+
+
+def _write_numbers(data: Bytes, at: Index, numbers: Index, width: Index) -> None:
+    """Write each number at its place, 7 bits a byte, the low ones first."""
+    for byte in range(int(width.max(initial=0))):
+        rows = np.flatnonzero(width > byte)
+        more = np.where(width[rows] > byte + 1, 0x80, 0)
+        data[at[rows] + byte] = numbers[rows] >> 7 * byte & 0x7F | more
+
+
+def join(parts: Sequence[Entries]) -> Entries:
+    """All entries as one."""
+    bases = np.cumsum([0, *(len(part.data) for part in parts)])
+    return Entries(
+        np.concatenate([part.hashes for part in parts]),
+        np.concatenate([part.starts + base for part, base in zip(parts, bases, strict=False)]),
+        np.concatenate([part.lengths for part in parts]),
+        np.concatenate([part.worths for part in parts]),
+        np.concatenate([part.data for part in parts]),
+    )
+
+
+def fitting(entries: Entries, most: int) -> Entries:
+    """The entries worth most for their bytes, `most` bytes in all."""
+    cost = entries.lengths + KEY_BYTES
+    order = np.lexsort((entries.hashes, -entries.worths / cost))
+    fits = order[: int(np.searchsorted(np.cumsum(cost[order]), most, side="right"))]
+    return Entries(
+        entries.hashes[fits],
+        entries.starts[fits],
+        entries.lengths[fits],
+        entries.worths[fits],
+        entries.data,
+    )
+
+
+def pages(entries: Entries, number: int) -> Iterator[tuple[int, bytes]]:
+    """The pages that are not empty, ascending, of a store of `number` pages."""
+    page = (entries.hashes >> np.uint64(MARK_BITS)) % np.uint64(number)
+    order = np.lexsort((entries.hashes, entries.hashes & np.uint64(0xFFFF), page))
+    page = page[order]
+    marks = entries.hashes[order].astype("<u2").tobytes()
+    lengths = entries.lengths[order]
+    halves = (lengths >> 1).astype(np.uint8).tobytes()
+    data = entries.data.tobytes()
+    spans = list(zip(entries.starts[order].tolist(), lengths.tolist(), strict=True))
+    firsts = np.flatnonzero(np.diff(page.astype(np.int64), prepend=-1))
+    lasts = np.minimum(np.append(firsts[1:], len(page)), firsts + MOST_ENTRIES)
+    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+        head = bytes([last - first]) + marks[2 * first : 2 * last] + halves[first:last]
+        body = b"".join(data[start : start + size] for start, size in spans[first:last])
+        yield int(page[first]), head + body

@@ -1,0 +1,149 @@
+"""Looking n-grams up in CREST, on the decoding thread.
+
+A lookup is one statement that reads at most two small pages for each n by primary key; memory does
+not grow with the store. Owns a read-only connection of its own, so that it never waits for the
+writer, and a bounded cache of decoded trees. What another connection commits is seen at the next
+`refresh`, and within `LOOK` lookups.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from datastores.crest.format import Entry, decode, find, hashes, place
+from datastores.crest.store import RECENT, unpack_ids
+from datastores.storage.integrity import damaged, named_errors
+from datastores.storage.sqlite import identity
+
+CACHED = 4096
+"""Decoded trees kept (some 2 KiB each)."""
+CACHE_KIB = 8 * 1024
+"""SQLite's own page cache for this connection."""
+LOOK = 16
+"""Lookups from one look for commits to the next: each look is a statement of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """What is needed to find an entry of one tier and to read it."""
+
+    longest: int
+    pages: int
+    entries: int
+    ids: list[int]
+
+
+class CrestReader:
+    """The reading side of one store. Belongs to one thread at a time.
+
+    Every method raises StoreError where the file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the store that `CrestStore.open` made at `path`."""
+        self.path = path
+        self._cache: dict[int, tuple[Entry, ...]] = {}
+        self._tiers: dict[int, Tier] = {}
+        self._longest = 0
+        self._lookups = 0
+        self._connect()
+
+    def close(self) -> None:
+        with named_errors(self.path):
+            self._connection.close()
+
+    def refresh(self) -> None:
+        """See what was committed, also to a store that was made anew in place of the one read."""
+        if identity(self.path) != self._identity:
+            self.close()
+            self._connect()
+        with named_errors(self.path):
+            self._look()
+
+    @property
+    def entries(self) -> int:
+        """n-grams in the store."""
+        self.refresh()
+        return sum(tier.entries for tier in self._tiers.values())
+
+    def lookup(self, context: Sequence[int]) -> list[Entry]:
+        """The trees of the n-grams that end `context`, the longest n first.
+
+        For one n there are up to two: the recent tier's comes before the settled one's.
+        """
+        self._lookups += 1
+        with named_errors(self.path):
+            if self._lookups % LOOK == 0:
+                self._look()
+            if len(self._cache) > CACHED:
+                self._cache.clear()
+            keys = self._cached(context)
+        cache = self._cache
+        return [entry for key in reversed(keys) for entry in cache[key]]
+
+    def _cached(self, context: Sequence[int]) -> list[int]:
+        """The hashes of what ends `context`, once the cache has an answer for each."""
+        while True:
+            keys = hashes(context, self._longest)
+            missing = [key for key in keys if key not in self._cache]
+            try:
+                if missing:
+                    self._fetch(missing)
+            except IndexError as error:
+                # Unless these are pages of a commit that was not noticed yet.
+                if not self._look():
+                    raise damaged(self.path, "an n-gram without an end") from error
+            else:
+                return keys
+
+    def _connect(self) -> None:
+        self._identity = identity(self.path)
+        self._version = -1
+        with named_errors(self.path):
+            self._connection = sqlite3.connect(
+                f"{self.path.absolute().as_uri()}?mode=ro",
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            # A bit that falls over makes a text of bytes, which need not be any.
+            self._connection.text_factory = bytes
+            self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            self._look()
+
+    def _look(self) -> bool:
+        """Notice what was committed since the last time; whether anything was."""
+        version = self._connection.execute("PRAGMA data_version").fetchone()[0]
+        if version == self._version:
+            return False
+        rows = self._connection.execute("SELECT tier, longest, pages, entries, ids FROM tiers")
+        self._tiers = {row[0]: Tier(row[1], row[2], row[3], unpack_ids(row[4])) for row in rows}
+        self._longest = max((tier.longest for tier in self._tiers.values()), default=0)
+        self._cache.clear()
+        self._version = version
+        return True
+
+    def _fetch(self, keys: Sequence[int]) -> None:
+        """Read the entries of `keys` into the cache."""
+        wanted = [
+            (key, tier, *place(key, tier.pages), number == RECENT)
+            for key in keys
+            for number, tier in sorted(self._tiers.items(), reverse=True)
+        ]
+        numbers = [-1 - page if recent else page for _, _, page, _, recent in wanted]
+        marks = ",".join("?" * len(numbers))
+        pages = dict(
+            self._connection.execute(
+                f"SELECT number, entries FROM pages WHERE number IN ({marks})", numbers
+            )
+        )
+        found: dict[int, list[Entry]] = {key: [] for key in keys}
+        for number, (key, tier, _, mark, _) in zip(numbers, wanted, strict=True):
+            data = find(pages[number], mark) if number in pages else b""
+            if data:
+                found[key].append(decode(data, tier.ids))
+        for key, entries in found.items():
+            self._cache[key] = tuple(entries)

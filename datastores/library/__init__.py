@@ -1,0 +1,1 @@
+"""The library: the texts a person imported. SQLite is its only truth."""

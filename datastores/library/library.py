@@ -1,0 +1,230 @@
+"""The library: the texts a person imported. SQLite is their only truth.
+
+Owns sources, their files, documents and texts. Refuses to know formats, tokens and models: what
+drafters use are projections of it (see `datastores.corpus`). A text is stored once, under
+the digest of its content, however many documents hold it, and goes with the last of them.
+
+The library's schema, as numbered steps. A step that was released is never edited again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from datastores.errors import InputError
+from datastores.library.documents import Document, Done, Part, Put, Source
+from datastores.storage.erasure import erase_wanted, want_erasure
+from datastores.storage.sqlite import Store
+
+
+def _sources_and_texts(db: Database) -> None:
+    # Every key is made of content, none of counting: what is stored does not depend on the order in
+    # which it came, nor on what was stored and forgotten before. So wishes to erase have no lasting
+    # counter either; only the process that holds the work lock forgets and erases.
+    db.executescript(
+        """
+        CREATE TABLE sources (path TEXT PRIMARY KEY) WITHOUT ROWID;
+        CREATE TABLE files (
+            source TEXT NOT NULL REFERENCES sources(path) ON DELETE CASCADE,
+            name TEXT NOT NULL,
+            digest TEXT NOT NULL,
+            finished INTEGER NOT NULL,
+            PRIMARY KEY (source, name)
+        ) WITHOUT ROWID;
+        CREATE TABLE texts (
+            digest BLOB PRIMARY KEY,
+            characters INTEGER NOT NULL
+        ) WITHOUT ROWID;
+        CREATE TABLE parts (
+            text BLOB NOT NULL REFERENCES texts(digest) ON DELETE CASCADE,
+            position INTEGER NOT NULL,
+            kind TEXT NOT NULL,
+            role TEXT NOT NULL,
+            content TEXT NOT NULL,
+            PRIMARY KEY (text, position)
+        );
+        CREATE TABLE documents (
+            source TEXT NOT NULL,
+            file TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            title TEXT NOT NULL,
+            text BLOB NOT NULL REFERENCES texts(digest),
+            PRIMARY KEY (source, file, position),
+            FOREIGN KEY (source, file) REFERENCES files(source, name) ON DELETE CASCADE
+        ) WITHOUT ROWID;
+        CREATE INDEX documents_by_text ON documents(text);
+        CREATE TRIGGER documents_deleted AFTER DELETE ON documents
+        WHEN NOT EXISTS (SELECT 1 FROM documents WHERE text = old.text) BEGIN
+            DELETE FROM texts WHERE digest = old.text;
+        END;
+        CREATE TRIGGER documents_changed AFTER UPDATE OF text ON documents
+        WHEN NOT EXISTS (SELECT 1 FROM documents WHERE text = old.text) BEGIN
+            DELETE FROM texts WHERE digest = old.text;
+        END;
+        CREATE TABLE erasures (wanted INTEGER PRIMARY KEY);
+        """
+    )
+
+
+LIBRARY = (_sources_and_texts,)
+"""Version n of the library is what the first n of these make."""
+
+
+class Library:
+    """All imported texts in one file. Several processes and threads may use it at once.
+
+    Every method raises StoreError where the file cannot be read or written.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @classmethod
+    def open(cls, path: Path) -> Library:
+        """Open or create the library; `store.set_aside` tells of a damaged predecessor."""
+        library = cls(Store(path, LIBRARY))
+        # What is lost with the power can be imported again; a file is whole either way.
+        library.store.db.conn.execute("PRAGMA synchronous = NORMAL")
+        return library
+
+    def close(self) -> None:
+        self.store.close()
+
+    def sources(self) -> list[Source]:
+        """What was imported, in the order of paths."""
+        return [
+            Source(**{**row, "kinds": _listed(row["kinds"]), "whole": bool(row["whole"])})
+            for row in self.store.rows(_SOURCES)
+        ]
+
+    def holds(self, source: str) -> bool:
+        """Whether anything was imported from there."""
+        return bool(self.store.rows("SELECT 1 FROM sources WHERE path = ?", (source,)))
+
+    def known(self, source: str, file: str, digest: str) -> int:
+        """How many documents of `file` are stored, if it is finished with `digest`; else 0."""
+        sql = """
+            SELECT count(*) AS number FROM files JOIN documents
+            ON documents.source = files.source AND documents.file = files.name
+            WHERE files.source = ? AND files.name = ? AND files.digest = ? AND finished
+        """
+        return int(self.store.rows(sql, (source, file, digest))[0]["number"])
+
+    def write(self, entries: Sequence[Put | Done]) -> list[Put]:
+        """Store `entries` in order, all or none; returns those that are new or changed."""
+        new = []
+        with self.store.writing() as db:
+            for entry in entries:
+                if isinstance(entry, Done):
+                    _finish(db, entry)
+                elif _put(db, entry):
+                    new.append(entry)
+        return new
+
+    def forget(self, path: str) -> None:
+        """Delete a source with all that only it holds. `erase` must follow.
+
+        Raises:
+            InputError: there is no such source.
+        """
+        with self.store.writing() as db:
+            if not db.conn.execute("DELETE FROM sources WHERE path = ?", (path,)).rowcount:
+                raise InputError(f"{path} was not imported: `specchat sources` lists what was")
+            want_erasure(db)
+
+    def erase(self) -> bool:
+        """Leave no byte of what was forgotten, if anything was; tells whether there was work.
+
+        Raises:
+            StoreError: another process keeps an older state; the wish stays noted.
+        """
+        return erase_wanted(self.store)
+
+    def digests(self) -> list[bytes]:
+        """The digests of all texts, in order."""
+        return [
+            bytes(row["digest"])
+            for row in self.store.rows("SELECT digest FROM texts ORDER BY digest")
+        ]
+
+    def held(self) -> list[tuple[str, bytes]]:
+        """Each source and each text that it holds, by digest."""
+        rows = self.store.rows("SELECT DISTINCT source, text FROM documents")
+        return [(row["source"], bytes(row["text"])) for row in rows]
+
+    def read(self, digest: bytes) -> tuple[Part, ...]:
+        """The parts of one text, in order; none if it was forgotten meanwhile."""
+        sql = "SELECT kind, content, role FROM parts WHERE text = ? ORDER BY position"
+        rows = self.store.rows(sql, (digest,))
+        return tuple(Part(row["kind"], row["content"], row["role"]) for row in rows)
+
+
+_SOURCES = """
+    SELECT path,
+        (SELECT count(*) FROM files WHERE source = path) AS files,
+        (SELECT count(*) FROM documents WHERE source = path) AS documents,
+        (SELECT coalesce(sum(characters), 0) FROM documents JOIN texts ON digest = text
+         WHERE source = path) AS characters,
+        (SELECT coalesce(group_concat(DISTINCT kind), '') FROM documents JOIN parts USING (text)
+         WHERE source = path) AS kinds,
+        NOT EXISTS (SELECT 1 FROM files WHERE source = path AND NOT finished) AS whole
+    FROM sources ORDER BY path
+"""
+
+
+def _put(db: Database, entry: Put) -> bool:
+    """Store one document; false if it stood there already."""
+    digest = entry.document.digest
+    place = (entry.source, entry.file, entry.position)
+    same = "SELECT 1 FROM documents WHERE source = ? AND file = ? AND position = ? AND text = ?"
+    known = db.conn.execute(same, (*place, digest)).fetchone()
+    _open_file(db, entry.source, entry.file)
+    _store_text(db, digest, entry.document)
+    db.conn.execute(
+        """
+        INSERT INTO documents (source, file, position, title, text) VALUES (?, ?, ?, ?, ?)
+        ON CONFLICT DO UPDATE SET title = excluded.title, text = excluded.text
+        """,
+        (*place, entry.document.title, digest),
+    )
+    return known is None
+
+
+def _open_file(db: Database, source: str, file: str) -> None:
+    """Note that `file` is being read."""
+    db.conn.execute("INSERT OR IGNORE INTO sources VALUES (?)", (source,))
+    db.conn.execute(
+        "INSERT INTO files VALUES (?, ?, '', 0) ON CONFLICT DO UPDATE SET finished = 0",
+        (source, file),
+    )
+
+
+def _store_text(db: Database, digest: bytes, document: Document) -> None:
+    row = (digest, document.characters)
+    if db.conn.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", row).rowcount:
+        db.conn.executemany(
+            "INSERT INTO parts (text, position, kind, role, content) VALUES (?, ?, ?, ?, ?)",
+            [
+                (digest, position, part.kind, part.role, part.text)
+                for position, part in enumerate(document.parts)
+            ],
+        )
+
+
+def _finish(db: Database, entry: Done) -> None:
+    """Note that the file is finished, and drop what it once had beyond its end.
+
+    Where something in it could not be used, its end may be a part that is damaged now: that stays.
+    """
+    if entry.digest:
+        beyond = "DELETE FROM documents WHERE source = ? AND file = ? AND position >= ?"
+        db.conn.execute(beyond, (entry.source, entry.file, entry.count))
+    finished = "UPDATE files SET digest = ?, finished = 1 WHERE source = ? AND name = ?"
+    db.conn.execute(finished, (entry.digest, entry.source, entry.file))
+
+
+def _listed(names: str) -> tuple[str, ...]:
+    return tuple(sorted(names.split(","))) if names else ()

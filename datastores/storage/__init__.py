@@ -1,0 +1,1 @@
+"""What every store stands on: SQLite files, their integrity, erasure, locks, atomic files."""

@@ -1,0 +1,238 @@
+"""The condition of a database file before it is opened: its version, its damage, and where damaged
+files go. Changes no byte of what it looks at.
+
+A seal on bytes that mean something to one owner alone: it tells whose they are, and that none
+differs.
+
+SQLite checks the form of its pages, not what stands in them. Refuses to know what is sealed.
+
+What SQLite reports, in one line that names the file and the way out.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from datastores.errors import StoreError
+
+LENGTH = 32
+"""Bytes of a seal."""
+
+
+def sealed(owner: str, body: bytes) -> bytes:
+    """`body` behind the seal of `owner`."""
+    return _seal(owner, body) + body
+
+
+def unsealed(owner: str, blob: bytes) -> bytes:
+    """What `sealed` was given.
+
+    Raises:
+        ValueError: it is damaged, or another owner's.
+    """
+    body = blob[LENGTH:]
+    if _seal(owner, body) != blob[:LENGTH]:
+        raise ValueError(f"not sealed by {owner}")
+    return body
+
+
+def _seal(owner: str, body: bytes) -> bytes:
+    return hashlib.sha256(owner.encode() + b"\n" + body).digest()
+
+
+_ADVICE: dict[int, str] = {
+    sqlite3.SQLITE_FULL: "the disk is full; make room, then go on",
+    sqlite3.SQLITE_BUSY: "another process keeps it locked; try again",
+    sqlite3.SQLITE_READONLY: "it is read-only; make it writable or use --data-dir",
+    sqlite3.SQLITE_PERM: "permission denied; make it accessible or use --data-dir",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check its permissions or use --data-dir",
+    sqlite3.SQLITE_IOERR: "reading or writing it failed; check the disk",
+    sqlite3.SQLITE_CORRUPT: "it is damaged; the next start sets it aside and begins a new one",
+    sqlite3.SQLITE_NOTADB: "it is damaged; the next start sets it aside and begins a new one",
+}
+
+
+@contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Raise StoreError for whatever SQLite raises on the file at `path`.
+
+    Damage found while working leaves a mark, so that the next opening checks the whole file.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        if means_damage(error):
+            _mark(path, "")
+        raise StoreError(f"{path}: {_ADVICE.get(_code(error), str(error))}") from error
+
+
+def means_damage(error: sqlite3.Error) -> bool:
+    """Whether SQLite found the file's content broken."""
+    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def damage_mark(path: Path) -> Path:
+    """The file that says: damage was met in `path`. Empty, where SQLite met it and can find it
+    again."""
+    return path.with_name(f"{path.name}.damaged")
+
+
+def damaged(path: Path, what: str) -> StoreError:
+    """The error to raise where `what` stands in rows that are sound to SQLite: it is noted, as no
+    check finds it again. For stores that can be made again."""
+    _mark(path, what)
+    return StoreError(f"{path} holds {what}: {_ADVICE[sqlite3.SQLITE_CORRUPT]}")
+
+
+def _mark(path: Path, what: str) -> None:
+    # Where nothing can be written, nothing can be repaired either: the error itself says enough.
+    with suppress(OSError):
+        damage_mark(path).write_text(what)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The primary result code; extended codes carry it in their low byte."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+CHECKED_BYTES = 64 * 2**20
+"""Up to this size the whole file is checked at every opening; beyond it, after damage was met."""
+
+SMALLEST_BYTES = 512
+"""Anything shorter is no database, although SQLite would take it for an empty one."""
+
+
+class DamagedError(Exception):
+    """The file is no database, or its check failed. Internal: it ends in `set_aside`."""
+
+
+def require_usable(path: Path, known: int) -> None:
+    """Raise unless `path` is missing, empty, or a sound database of at most version `known`.
+
+    SQLite itself would delete the log of a file whose header is damaged, and would fold that of any
+    other into it: hence the look at the header, and a connection that can only read.
+
+    Raises:
+        DamagedError: it is to be set aside.
+        StoreError: it cannot be read, or a newer specchat wrote it.
+    """
+    if not _holds_anything(path):
+        damage_mark(path).unlink(missing_ok=True)
+        return
+    try:
+        _require_header(path)
+        with closing(_reading(path)) as connection:
+            _require_known(connection, path, known)
+            _require_sound(connection, path)
+    except sqlite3.DatabaseError as error:
+        if means_damage(error):
+            raise DamagedError from error
+        raise
+
+
+def set_aside(path: Path) -> Path:
+    """Move a damaged database and its write-ahead log to NAME.corrupt-TIME; never overwrite."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    aside, number = path.with_name(f"{path.name}.corrupt-{stamp}"), 1
+    while aside.exists():
+        aside, number = path.with_name(f"{path.name}.corrupt-{stamp}-{number}"), number + 1
+    for suffix in ("-wal", "-shm", ""):
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + suffix))
+    damage_mark(path).unlink(missing_ok=True)
+    return aside
+
+
+def version(connection: sqlite3.Connection) -> int:
+    """How many migrations the file has seen."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _holds_anything(path: Path) -> bool:
+    """Whether there is a file with something in it.
+
+    Raises:
+        StoreError: there is something else in its place, or it may not be read.
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        _require_room(path)
+        return False
+    except OSError as error:
+        raise _unreadable(path, error.errno) from error
+    if stat.S_ISDIR(status.st_mode):
+        raise StoreError(
+            f"{path} is a folder where a file belongs: move it away, or use --data-dir for another"
+            " place"
+        )
+    if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise _unreadable(path, errno.EACCES)
+    return status.st_size > 0
+
+
+def _require_room(path: Path) -> None:
+    """Raise where `path` is a link to where no file can be made, such as a disk that is not there.
+
+    Raises:
+        StoreError: it is.
+    """
+    goal = Path(os.path.realpath(path))
+    if path.is_symlink() and not goal.parent.is_dir():
+        raise StoreError(
+            f"{path} is a link to {goal}, and {goal.parent} is not there: bring that back, or"
+            " delete the link"
+        )
+
+
+def _require_header(path: Path) -> None:
+    """Raise unless the file begins as a database does, as SQLite sees it; its log is not read.
+
+    SQLite has to look: were the file opened and closed by anyone else, POSIX would take away every
+    lock this process holds on it, and another process would fold the log into the file and delete
+    it under the connections that are open here.
+    """
+    if path.stat().st_size < SMALLEST_BYTES:
+        raise DamagedError
+    with closing(_reading(path, "&immutable=1")) as connection:
+        connection.execute("PRAGMA schema_version")
+
+
+def _unreadable(path: Path, code: int | None) -> StoreError:
+    if code == errno.ELOOP:
+        return StoreError(f"{path} is a link that leads back to itself: delete the link")
+    reason = os.strerror(code or 0)
+    return StoreError(f"cannot read {path}: {reason}; use --data-dir for another place")
+
+
+def _reading(path: Path, options: str = "") -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{options}", uri=True)
+
+
+def _require_known(connection: sqlite3.Connection, path: Path, known: int) -> None:
+    found = version(connection)
+    if found > known:
+        raise StoreError(
+            f"{path} has version {found} and this specchat knows up to {known}: "
+            "upgrade specchat; nothing was changed"
+        )
+
+
+def _require_sound(connection: sqlite3.Connection, path: Path) -> None:
+    mark = damage_mark(path)
+    if mark.exists() and mark.read_text():
+        raise DamagedError
+    if path.stat().st_size > CHECKED_BYTES and not mark.exists():
+        return
+    if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+        raise DamagedError
+    mark.unlink(missing_ok=True)

@@ -1,0 +1,156 @@
+"""The corpus in one tokenizer's token ids: a cache, so that what is built of it need not tokenise.
+
+A text that was tokenised is one row; it is written whole, so tokenising can stop after any of them
+and go on. Owns the rows and how ids are packed. Refuses to know texts and tokenizers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlite_utils import Database
+
+from datastores.storage.erasure import erase_wanted, want_erasure
+from datastores.storage.sqlite import Store
+
+Ids = NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The tokens of one passage, and what kind of passage it is, as a small number."""
+
+    kind: int
+    tokens: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenised:
+    """All of one text: its key in the corpus, and its passages in order (there may be none)."""
+
+    key: bytes
+    stretches: tuple[Stretch, ...]
+
+    @property
+    def tokens(self) -> int:
+        """Of all passages together."""
+        return sum(len(stretch.tokens) for stretch in self.stretches)
+
+
+class TokenCache:
+    """The cache of one tokenizer. Several processes and threads may use one file at once.
+
+    Every method raises StoreError where the file cannot be read or written.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @classmethod
+    def open(cls, path: Path) -> TokenCache:
+        """Open or create the cache."""
+        opened = cls(Store(path, TOKENS))
+        # A cache: what is lost with the power is tokenised again.
+        opened.store.db.conn.execute("PRAGMA synchronous = NORMAL")
+        return opened
+
+    def close(self) -> None:
+        self.store.close()
+
+    def keys(self) -> list[bytes]:
+        """The keys of all texts, in order."""
+        return [bytes(row["key"]) for row in self.store.rows("SELECT key FROM texts ORDER BY key")]
+
+    def passages(self) -> list[tuple[bytes, int]]:
+        """The key of each text and how many passages it has, in the order of keys."""
+        rows = self.store.rows("SELECT key, passages FROM texts ORDER BY key")
+        return [(bytes(row["key"]), row["passages"]) for row in rows]
+
+    def counts(self) -> dict[bytes, int]:
+        """The tokens of each text, by its key."""
+        rows = self.store.rows("SELECT key, tokens FROM texts")
+        return {bytes(row["key"]): row["tokens"] for row in rows}
+
+    def tokens(self) -> int:
+        """Tokens of all texts."""
+        return int(self.store.rows("SELECT coalesce(sum(tokens), 0) AS n FROM texts")[0]["n"])
+
+    def write(self, texts: Sequence[Tokenised]) -> None:
+        """Store `texts`, all or none; those that are there already are replaced."""
+        rows = [
+            (text.key, len(text.stretches), text.tokens, _packed(text.stretches)) for text in texts
+        ]
+        with self.store.writing() as db:
+            db.conn.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?)", rows)
+
+    def read(self, keys: Iterable[bytes]) -> Iterator[Tokenised]:
+        """The texts under `keys`, one at a time; what went meanwhile is left out."""
+        for key in keys:
+            for row in self.store.rows("SELECT ids FROM texts WHERE key = ?", (key,)):
+                yield Tokenised(key, _unpacked(row["ids"]))
+
+    def forget(self, keys: Iterable[bytes]) -> None:
+        """Delete texts, and leave no byte of them.
+
+        Raises:
+            StoreError: also where another process keeps an older state; the next `forget`, even of
+                nothing, makes it good.
+        """
+        with self.store.writing() as db:
+            before = db.conn.total_changes
+            db.conn.executemany("DELETE FROM texts WHERE key = ?", [(key,) for key in keys])
+            if db.conn.total_changes > before:
+                want_erasure(db)
+        erase_wanted(self.store)
+
+
+def _texts(db: Database) -> None:
+    db.executescript(
+        """
+        CREATE TABLE texts (
+            key BLOB PRIMARY KEY,
+            passages INTEGER NOT NULL,
+            tokens INTEGER NOT NULL,
+            ids BLOB NOT NULL
+        );
+        CREATE TABLE erasures (wanted INTEGER PRIMARY KEY);
+        """
+    )
+
+
+TOKENS = (_texts,)
+"""Version n of the cache is what the first n of these make."""
+
+
+def _packed(stretches: Sequence[Stretch]) -> bytes:
+    """For each stretch: kind, bytes an id, number of ids (4 bytes), ids; all little-endian."""
+    pieces = []
+    for stretch in stretches:
+        ids = np.asarray(stretch.tokens, dtype="<u4")
+        width = _width(int(ids.max(initial=0)))
+        pieces.append(bytes([stretch.kind, width]) + len(ids).to_bytes(4, "little"))
+        pieces.append(ids.view(np.uint8).reshape(-1, 4)[:, :width].tobytes())
+    return b"".join(pieces)
+
+
+def _unpacked(blob: bytes) -> tuple[Stretch, ...]:
+    stretches, start = [], 0
+    while start < len(blob):
+        kind, width = blob[start], blob[start + 1]
+        count = int.from_bytes(blob[start + 2 : start + 6], "little")
+        start += 6
+        ids = np.zeros((count, 4), dtype=np.uint8)
+        packed = np.frombuffer(blob, dtype=np.uint8, count=count * width, offset=start)
+        ids[:, :width] = packed.reshape(count, width)
+        stretches.append(Stretch(kind, ids.view("<u4").reshape(count)))
+        start += count * width
+    return tuple(stretches)
+
+
+def _width(largest: int) -> int:
+    """Bytes that hold the ids: two for most small vocabularies, three for large ones."""
+    return max(2, (largest.bit_length() + 7) // 8)

@@ -1,0 +1,1 @@
+"""Decides how many draft tokens are worth verifying, zero included."""

@@ -1,0 +1,172 @@
+"""What a forward pass costs on this machine: V(n, L), wall time of a cycle with n rows at length L.
+
+Learned from live cycles and short interleaved probes; nothing is measured at start-up. Kept as the
+time of a plain cycle for each octave of the context length, and for each width its ratio to that:
+ratios hardly move with L, so a width measured in one chat serves the next.
+
+On a shared machine single cycles mislead, and a width once thought dear would never be tried again.
+So all samples together say how steep the curve is, each width's median counts against that by the
+number of its samples, and samples that no new ones join are forgotten, until the width is probed
+once more.
+
+Owns measurements. Decides nothing (`engines.budget.adaptive` does).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+
+SAMPLES = 15
+"""Kept for each width and octave: medians over these, since shared machines are noisy."""
+WIDTHS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
+"""Widths worth knowing; others are interpolated."""
+TRUSTED = 3
+"""Samples from which a measurement counts."""
+REFRESH = 16
+"""Observations after which the table is computed anew."""
+DOUBT = 2.0
+"""Samples that the curve fitted to all widths counts for at each of them."""
+STALE = 500
+"""Cycles after which a width that was not seen among them loses its oldest sample."""
+
+
+def prior_ratio(rows: int) -> float:
+    """V(n) ÷ V(1) where nothing is measured: a CPU's curve, the least favourable kind."""
+    return float(1.0 + 0.65 * (rows - 1) ** 0.7)
+
+
+class Costs:
+    """V(n, L) of one model on one machine."""
+
+    def __init__(self) -> None:
+        self._plain: dict[int, deque[float]] = {}
+        self._medians: dict[int, float] = {}
+        self._live: set[int] = set()
+        self._ratios: dict[int, deque[float]] = {}
+        self._curve = [prior_ratio(max(rows, 1)) for rows in range(WIDTHS[-1] + 1)]
+        self._since = 0
+        self._cycles = 0
+        self._seen: set[int] = set()
+        self._tables: dict[float, list[float]] = {}
+
+    def observe(self, rows: int, length: int, seconds: float) -> None:
+        """One cycle took `seconds` with `rows` rows at context length `length`."""
+        self._age(rows)
+        if rows == 1:
+            octave = _octave(length)
+            self._plain.setdefault(octave, deque(maxlen=SAMPLES)).append(seconds)
+            self._medians.pop(octave, None)
+            self._live.add(octave)
+        elif self._plain:
+            ratio = seconds / self.plain(length)
+            self._ratios.setdefault(rows, deque(maxlen=SAMPLES)).append(ratio)
+            self._since += 1
+            if self._since >= REFRESH or len(self._ratios[rows]) <= TRUSTED:
+                self._refit()
+
+    def plain(self, length: int) -> float:
+        """Seconds of a plain cycle at context length `length`, from the nearest octave measured."""
+        if not self._plain:
+            return 0.02
+        octave = _octave(length)
+        if octave not in self._plain:
+            octave = min(self._plain, key=lambda known: abs(known - octave))
+        if octave not in self._medians:
+            self._medians[octave] = median(self._plain[octave])
+        return self._medians[octave]
+
+    def measured(self, length: int) -> bool:
+        """Whether `plain(length)` rests on calls of this session at this length."""
+        octave = _octave(length)
+        return octave in self._live and len(self._plain[octave]) >= TRUSTED
+
+    def ratio(self, rows: int) -> float:
+        """V(rows) ÷ V(1), at whatever context length."""
+        return self._curve[rows] / self._curve[1]
+
+    def table(self, length: int) -> list[float]:
+        """Seconds for 0, 1, 2 … rows, monotone from 1 row on; entry 0 is unused."""
+        plain = self.plain(length)
+        if plain not in self._tables:
+            self._tables = {plain: [plain * ratio for ratio in self._curve]}
+        return self._tables[plain]
+
+    def unmeasured(self) -> list[int]:
+        """Widths that still lack samples, narrow ones first."""
+        return [rows for rows in WIDTHS if len(self._ratios.get(rows, ())) < TRUSTED]
+
+    def _age(self, rows: int) -> None:
+        """Forget, a sample at a time, what is not seen again."""
+        self._seen.add(rows)
+        self._cycles += 1
+        if self._cycles % STALE == 0:
+            for width in self._ratios.keys() - self._seen:
+                self._ratios[width].popleft()
+            self._ratios = {width: kept for width, kept in self._ratios.items() if kept}
+            self._seen = set()
+            self._refit()
+
+    def _refit(self) -> None:
+        """A curve through the medians, as far as they are trusted, that never falls."""
+        self._since = 0
+        self._tables = {}
+        medians = {rows: (median(kept), len(kept)) for rows, kept in self._ratios.items()}
+        steepness = _steepness(medians)
+        points = [(1, 1.0, float(SAMPLES))]
+        for rows in sorted(medians):
+            measured, count = medians[rows]
+            usual = 1.0 + steepness * (prior_ratio(rows) - 1.0)
+            blend = (count * measured + DOUBT * usual) / (count + DOUBT)
+            points.append((rows, max(blend, 1.0), float(count)))
+        known = _never_falling(points)
+        for (low, at_low), (high, at_high) in pairwise(known):
+            for rows in range(low, min(high, WIDTHS[-1]) + 1):
+                share = (rows - low) / (high - low)
+                self._curve[rows] = at_low + share * (at_high - at_low)
+        last, at_last = known[-1]
+        for rows in range(last + 1, WIDTHS[-1] + 1):
+            further = steepness * (prior_ratio(rows) - prior_ratio(last))
+            self._curve[rows] = at_last + further
+
+    def state(self) -> dict[str, dict[str, list[float]]]:
+        """What was learnt, as plain JSON values."""
+        return {
+            "plain": {str(octave): list(kept) for octave, kept in self._plain.items()},
+            "ratios": {str(rows): list(kept) for rows, kept in self._ratios.items()},
+        }
+
+    def restore(self, state: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+        """Go on from a saved `state`."""
+        for octave, kept in state.get("plain", {}).items():
+            self._plain[int(octave)] = deque(kept, maxlen=SAMPLES)
+        for rows, kept in state.get("ratios", {}).items():
+            self._ratios[int(rows)] = deque(kept, maxlen=SAMPLES)
+        self._refit()
+
+
+def _steepness(medians: Mapping[int, tuple[float, int]]) -> float:
+    """By what factor V(n) − V(1) differs from the prior's, over all samples; 1 without any."""
+    weight = sum(count * (prior_ratio(rows) - 1.0) for rows, (_, count) in medians.items())
+    extra = sum(count * (measured - 1.0) for measured, count in medians.values())
+    return max(extra / weight, 0.0) if weight else 1.0
+
+
+def _never_falling(points: Sequence[tuple[int, float, float]]) -> list[tuple[int, float]]:
+    """Isotonic regression of (width, ratio, weight): neighbours that fall share their mean."""
+    pools: list[tuple[float, float, list[int]]] = []
+    for rows, ratio, weight in points:
+        members = [rows]
+        while pools and pools[-1][0] > ratio:
+            before, heavy, earlier = pools.pop()
+            ratio = (before * heavy + ratio * weight) / (heavy + weight)
+            weight += heavy
+            members = earlier + members
+        pools.append((ratio, weight, members))
+    return [(rows, ratio) for ratio, _, members in pools for rows in members]
+
+
+def _octave(length: int) -> int:
+    return max(length, 256).bit_length()

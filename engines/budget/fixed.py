@@ -1,0 +1,63 @@
+"""A forced draft length, for tests and study: `--draft-tokens N`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engines.budget.acceptance_model import Calibration
+from engines.budget.adaptive import Draft
+from engines.budget.cost_model import Costs
+from engines.budget.selection import consult, in_order, merge, prune, record
+from engines.budget.status import Outlook
+from engines.draft_tree import root_only
+from engines.drafters.protocol import Context, Drafter
+from engines.step import Step
+from engines.target import Target
+
+
+class FixedBudget:
+    """Verifies the `count` likeliest draft tokens at every step, whatever they cost; 0 is plain."""
+
+    def __init__(self, count: int, costs: Costs, calibration: Calibration) -> None:
+        self._count = count
+        self._costs = costs
+        self._calibration = calibration
+
+    def begin(self, context: Context) -> None:
+        """A new answer: old proposals are not scored against its text."""
+        self._calibration.forget_waiting()
+
+    def draft(
+        self, drafters: Sequence[Drafter], context: Context, target: Target, room: int
+    ) -> Draft:
+        """The `count` likeliest rows, fewer where `room` or the drafters give fewer."""
+        count = min(self._count, room - 1)
+        if count < 1 or not drafters:
+            return root_only(context.root), ()
+        proposals = [
+            consult(drafter, context, count, target.vocabulary_size) for drafter in drafters
+        ]
+        merged = merge(context.root, proposals, context.temperature)
+        paths = self._calibration.estimate(merged)
+        self._calibration.expect(merged, paths)
+        order = in_order(merged.tree, paths, target.chains_only)
+        return prune(merged.tree, order[:count]), tuple(proposals)
+
+    def keep(self, drafters: Sequence[Drafter]) -> int:
+        """As many as any drafter learns from."""
+        return max((drafter.learns_from for drafter in drafters), default=0)
+
+    def observe(self, step: Step) -> None:
+        """Learn from what came."""
+        self._calibration.learn(step.tokens)
+        record(self._costs, step)
+
+    def outlook(self, length: int) -> Outlook:
+        """Never paused: the length is forced."""
+        return Outlook(
+            self._costs.plain(length),
+            self._costs.measured(length),
+            False,
+            0.0,
+            self._calibration.would_accept(),
+        )

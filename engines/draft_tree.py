@@ -1,0 +1,124 @@
+"""The draft tree: what drafters propose, the budget prunes and the target verifies.
+
+Owns the flat representation and its invariants. Refuses to know who drafted or how rows are
+evaluated.
+
+Columns are plain lists: a tree has at most a few dozen rows, and at that size Python lists cost a
+tenth of what NumPy's small-array calls do (a cycle has half a millisecond for everything).
+
+Where a drafted token may come from: one bit for each source, in the order credit is given.
+
+A drafter has one source or several (CREST tells past chats from notes and code). An accepted token
+is credited to the first source, in this order, whose draft proposed it, so that rows add up. How
+sources are called, coloured and lettered on a screen is the app's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+PROMPT = 1 << 0
+"""This chat: prompt lookup in the tokens of the context itself."""
+CHATS = 1 << 1
+"""Past chats, through CREST."""
+NOTES = 1 << 2
+"""Imported notes and documents, through CREST."""
+CODE = 1 << 3
+"""Imported source code, through CREST."""
+DENSE = 1 << 4
+"""Past states of the model, through the dense index."""
+STUDENT = 1 << 5
+"""The distilled draft model."""
+RECYCLE = 1 << 6
+"""Successors recycled from logits the target has already computed."""
+
+NAMES: dict[int, str] = {
+    PROMPT: "prompt",
+    CHATS: "chats",
+    NOTES: "notes",
+    CODE: "code",
+    DENSE: "dense",
+    STUDENT: "student",
+    RECYCLE: "recycle",
+}
+"""Stable names, in the order of credit; keys of `by_drafter` in every report."""
+
+
+def credited(sources: int) -> int:
+    """The one source credited for an accepted token: the lowest bit; 0 if nobody drafted it."""
+    return sources & -sources
+
+
+@dataclass(slots=True)
+class DraftTree:
+    """Flat columns, parents before children; row 0 is the root.
+
+    The root is the token sampled last, which is not yet in the KV cache. Siblings carry different
+    tokens.
+
+    Attributes:
+        tokens: token id of each row.
+        parents: row of each row's parent; -1 for the root.
+        sources: bit set of `engines.draft_tree` that proposed the row; 0 for the root.
+        probabilities: estimated P(token is drawn | its parent was emitted), in [0, 1]; 1 for the
+            root.
+        supports: the drafter's evidence behind the estimate, in its own unit (match length in
+            tokens, ln(1 + count), similarity); a feature for calibration. 0 for the root.
+    """
+
+    tokens: list[int]
+    parents: list[int] = field(default_factory=lambda: [-1])
+    sources: list[int] = field(default_factory=lambda: [0])
+    probabilities: list[float] = field(default_factory=lambda: [1.0])
+    supports: list[float] = field(default_factory=lambda: [0.0])
+
+    def __len__(self) -> int:
+        """Rows, the root included: the width of the forward pass that verifies the tree."""
+        return len(self.tokens)
+
+    @property
+    def drafted(self) -> int:
+        """Rows beside the root."""
+        return len(self.tokens) - 1
+
+    def add(
+        self, parent: int, token: int, source: int, probability: float, support: float = 0.0
+    ) -> int:
+        """Append a row under `parent` and return its index."""
+        self.tokens.append(token)
+        self.parents.append(parent)
+        self.sources.append(source)
+        self.probabilities.append(probability)
+        self.supports.append(support)
+        return len(self.tokens) - 1
+
+    def depths(self) -> list[int]:
+        """Edges from the root to each row."""
+        depths = [0] * len(self.tokens)
+        for row in range(1, len(self.tokens)):
+            depths[row] = depths[self.parents[row]] + 1
+        return depths
+
+    def children(self) -> list[dict[int, int]]:
+        """For each row, its children: token id → row."""
+        children: list[dict[int, int]] = [{} for _ in self.tokens]
+        for row in range(1, len(self.tokens)):
+            children[self.parents[row]][self.tokens[row]] = row
+        return children
+
+    def is_chain(self) -> bool:
+        """Whether every row hangs under the row before it."""
+        return all(parent == row - 1 for row, parent in enumerate(self.parents))
+
+
+def root_only(token: int) -> DraftTree:
+    """The empty draft: nothing but the root. Verifying it is plain decoding."""
+    return DraftTree([token])
+
+
+def chain(root: int, tokens: list[int], source: int, probability: float = 0.5) -> DraftTree:
+    """A single path under the root."""
+    tree = root_only(root)
+    for row, token in enumerate(tokens):
+        tree.add(row, token, source, probability)
+    return tree

@@ -1,0 +1,106 @@
+"""Prompt lookup: what followed the last time this chat said the same words.
+
+The longest suffix of the context that occurred before, most recent among equals, proposes what
+followed it (Saxena 2023, Prompt Lookup Decoding, which takes the oldest match and rescans the
+context at each step). Here every bigram knows its latest position and every position the one before
+it with the same bigram, so a lookup walks only true candidates and a new token costs one dictionary
+entry.
+"""
+
+from __future__ import annotations
+
+from datastores.tokens import common_prefix
+from engines.draft_tree import PROMPT, DraftTree, root_only
+from engines.drafters.protocol import Context
+from engines.step import Step
+
+CANDIDATES = 32
+"""Earlier occurrences looked at, latest first."""
+LONGEST = 24
+"""Matches are not followed further back than this: beyond it they are equally sure."""
+
+
+class PromptLookup:
+    """A drafter whose store is the context itself."""
+
+    name = "prompt"
+    learns_from = 0
+
+    def __init__(self) -> None:
+        self._tokens: list[int] = []
+        self._indexed = 0
+        self._latest: dict[tuple[int, int], int] = {}
+        self._before: list[int] = []
+
+    def begin(self, context: Context) -> None:
+        """Index the context, from where it parts with the last one."""
+        shared = common_prefix(self._tokens, context.tokens)
+        self._rewind(min(shared, self._indexed, len(context.tokens) - 1))
+        self._tokens = context.tokens
+        self._extend()
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """One chain: the continuation of the longest, most recent match."""
+        self._extend()
+        tree = root_only(context.root)
+        end, length = self._match()
+        if not length:
+            return tree
+        sureness = 1.0 - 0.6 / length
+        period = len(self._tokens) - 1 - end
+        following = self._tokens[end + 1 : end + 1 + limit]
+        while len(following) < limit:
+            # A match that overlaps the end is a loop: it goes on with its own draft.
+            following.append(following[-period])
+        for row, token in enumerate(following):
+            tree.add(row, token, PROMPT, sureness, float(length))
+        return tree
+
+    def observe(self, step: Step) -> None:
+        """Nothing to learn: the context holds the new tokens already, and is indexed when asked."""
+
+    def _extend(self) -> None:
+        """Index every bigram but the last one, whose continuation is what is asked for."""
+        tokens, latest, before = self._tokens, self._latest, self._before
+        for end in range(self._indexed, len(tokens) - 1):
+            bigram = (tokens[end - 1] if end else -1, tokens[end])
+            before.append(latest.get(bigram, -1))
+            latest[bigram] = end
+        self._indexed = len(before)
+
+    def _rewind(self, length: int) -> None:
+        tokens, latest = self._tokens, self._latest
+        for end in range(self._indexed - 1, length - 1, -1):
+            bigram = (tokens[end - 1] if end else -1, tokens[end])
+            previous = self._before.pop()
+            if previous < 0:
+                del latest[bigram]
+            else:
+                latest[bigram] = previous
+        self._indexed = len(self._before)
+
+    def _match(self) -> tuple[int, int]:
+        """Last position and length of the best match of the context's suffix; length 0: none."""
+        tokens = self._tokens
+        last = len(tokens) - 1
+        if last < 1:
+            return -1, 0
+        end = self._latest.get((tokens[last - 1], tokens[last]), -1)
+        best_end, best_length = -1, 0
+        for _ in range(CANDIDATES):
+            if end < 1:
+                break
+            length = _match_length(tokens, end, last)
+            if length > best_length:
+                best_end, best_length = end, length
+                if length == LONGEST:
+                    break
+            end = self._before[end]
+        return best_end, best_length
+
+
+def _match_length(tokens: list[int], end: int, last: int) -> int:
+    length = 2
+    while length < LONGEST and length <= end and tokens[end - length] == tokens[last - length]:
+        length += 1
+    return length

@@ -1,0 +1,98 @@
+"""Token recycling: successors of each token from logits the target has already computed.
+
+A table holds, for every token seen, the likeliest successors in the most recent forward pass that
+evaluated it (Luo et al. 2024, Turning Trash into Treasure, section 3: an adjacency matrix of top-8
+candidates). A tree grows from it best-first. It knows little, costs nothing and always has
+something to say. The paper draws one fixed tree by rank; here the kept probabilities decide its
+shape, and pairs of tokens are remembered beside single ones: what followed the same two tokens last
+time is right far more often.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from math import exp
+
+from engines.draft_tree import RECYCLE, DraftTree, root_only
+from engines.drafters.protocol import Context
+from engines.step import Step
+
+FLOOR = 0.02
+"""Path probability below which a row is not worth proposing."""
+PAIRS = 50_000
+"""Pairs remembered; the longest unseen go first."""
+
+Successors = list[tuple[float, int]]
+"""(probability, token), likeliest first."""
+
+
+class TokenRecycling:
+    """A drafter over the target's own leftovers; its table lives as long as the loaded model."""
+
+    name = "recycle"
+    learns_from = 8
+
+    def __init__(self) -> None:
+        self._after_token: dict[int, Successors] = {}
+        self._after_pair: dict[tuple[int, int], Successors] = {}
+        self._before_root = -1
+
+    def begin(self, context: Context) -> None:
+        """The table speaks of tokens, not of one context: only the last token is noted."""
+        self._before_root = context.tokens[-3] if len(context.tokens) > 2 else -1
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """A tree grown best-first by path probability; support is 1 where a pair matched."""
+        tree = root_only(context.root)
+        heap: list[tuple[float, int, int, float, float]] = []
+        before = context.tokens[-2] if len(context.tokens) > 1 else -1
+        self._push(heap, before, context.root, 0, 1.0)
+        while heap and len(tree) <= limit:
+            negative, token, parent, probability, support = heappop(heap)
+            row = tree.add(parent, token, RECYCLE, probability, support)
+            self._push(heap, tree.tokens[parent], token, row, -negative)
+        return tree
+
+    def _push(
+        self,
+        heap: list[tuple[float, int, int, float, float]],
+        before: int,
+        token: int,
+        row: int,
+        path: float,
+    ) -> None:
+        successors, support = self._after_pair.get((before, token)), 1.0
+        if successors is None:
+            successors, support = self._after_token.get(token, []), 0.0
+        for probability, successor in successors:
+            if path * probability < FLOOR:
+                break
+            heappush(heap, (-path * probability, successor, row, probability, support))
+
+    def observe(self, step: Step) -> None:
+        """Keep the successors of every token whose likeliest ones the step tells.
+
+        Those within an accepted draft are not missed: to learn from them too moved tokens per call
+        by -1.4 to +0.4 % (2.0 to 2.5 tokens, greedy and at temperature 0.7).
+        """
+        said = (self._before_root, step.tree.tokens[0], *step.tokens)
+        self._before_root = said[-2]
+        first = len(step.tokens) - len(step.top_tokens)
+        told = zip(step.top_tokens, step.top_logits.tolist(), strict=True)
+        for index, (tokens, logits) in enumerate(told, first):
+            if not tokens:
+                continue
+            found = _shares(tokens, logits)
+            self._after_token[said[index + 1]] = found
+            pair = (said[index], said[index + 1])
+            self._after_pair.pop(pair, None)
+            self._after_pair[pair] = found
+        while len(self._after_pair) > PAIRS:
+            del self._after_pair[next(iter(self._after_pair))]
+
+
+def _shares(tokens: list[int], logits: list[float]) -> Successors:
+    """Probabilities among the kept tokens alone: a little more than their due."""
+    weights = [exp(logit - logits[0]) for logit in logits]
+    total = sum(weights)
+    return [(weight / total, token) for weight, token in zip(weights, tokens, strict=True)]

@@ -1,0 +1,1 @@
+"""The second engine: safetensors folders and GGUF files through transformers and torch."""

@@ -1,0 +1,90 @@
+"""Replay: the accepted lengths are those the decode loop would reach."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from app.bench.baselines.recorded_replay import Combined, Recorded, replay
+from engines.draft_tree import CHATS, DraftTree, root_only
+from engines.drafters.prompt_lookup import PromptLookup
+from engines.drafters.protocol import Context
+from engines.drafters.token_recycling import TokenRecycling
+from engines.step import Step
+
+LOOP = Recorded((1, 2, 3), tuple([4, 5, 6, 7] * 10))
+
+
+class Oracle:
+    """Drafts what comes, right for `right` tokens, with a wrong row beside each."""
+
+    name = "crest"
+    learns_from = 0
+
+    def __init__(self, recorded: Recorded, right: int) -> None:
+        self._tokens = recorded.prompt + recorded.answer
+        self._right = right
+        self.seen: list[int] = []
+
+    def begin(self, context: Context) -> None:
+        self.seen = []
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        tree = root_only(context.root)
+        parent = 0
+        at = len(context.tokens)
+        for token in self._tokens[at : at + self._right]:
+            tree.add(parent, 10_000, CHATS, 0.1)
+            parent = tree.add(parent, token, CHATS, 0.9)
+        return tree
+
+    def observe(self, step: Step) -> None:
+        self.seen.extend(step.tokens)
+
+
+def test_nothing_drafted_yields_one_token_a_call() -> None:
+    tallies, seconds = replay(Oracle(LOOP, 0), [LOOP], (1, 4))
+    assert tallies[4].calls == tallies[4].tokens == len(seconds) == 39
+    assert tallies[4].tokens_per_call == 1.0
+    assert tallies[4].drafted_per_call == tallies[4].mean_acceptance_rate == 0.0
+
+
+@pytest.mark.parametrize(("budget", "accepted"), [(1, 0), (2, 1), (3, 1), (4, 2), (6, 3), (64, 3)])
+def test_a_budget_cuts_the_draft(budget: int, accepted: int) -> None:
+    recorded = Recorded((1,), tuple(range(100, 100 + 1 + 12)))
+    tallies, _ = replay(Oracle(recorded, 3), [recorded], (budget,))
+    tally = tallies[budget]
+    assert tally.tokens == 12
+    assert tally.calls == 12 // (accepted + 1)
+    assert tally.tokens_per_call == accepted + 1
+    assert tally.mean_acceptance_rate == (
+        0.0 if not accepted else pytest.approx(accepted / (-(-min(budget, 6) // 2)))
+    )
+
+
+def test_a_drafter_sees_every_token_once() -> None:
+    oracle = Oracle(LOOP, 2)
+    replay(oracle, [LOOP], (4,))
+    assert oracle.seen == list(LOOP.answer)
+
+
+def test_prompt_lookup_finds_the_loop() -> None:
+    tallies, _ = replay(PromptLookup(), [LOOP], (8,))
+    assert tallies[8].tokens_per_call > 4
+
+
+def test_recycling_learns_from_what_followed() -> None:
+    tallies, _ = replay(TokenRecycling(), [LOOP], (4,))
+    assert tallies[4].tokens_per_call > 2.5
+
+
+def test_the_combination_is_no_worse_than_its_parts() -> None:
+    draw = np.random.default_rng(3)
+    phrases = [draw.integers(5, 500, 6).tolist() for _ in range(12)]
+    answers = [
+        Recorded((1, 2), tuple(word for one in draw.integers(0, 12, 30) for word in phrases[one]))
+        for _ in range(4)
+    ]
+    parts = [replay(one, answers, (4,))[0][4] for one in (PromptLookup(), TokenRecycling())]
+    both, _ = replay(Combined([PromptLookup(), TokenRecycling()]), answers, (4,))
+    assert both[4].tokens_per_call >= max(part.tokens_per_call for part in parts)

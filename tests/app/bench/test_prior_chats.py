@@ -1,0 +1,149 @@
+"""A history fills every store with the same texts, and rows draft from them without adding any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from app.bench.baselines.fixed_shape import Shape
+from app.bench.decode import Row, run, summarise
+from app.bench.environment import (
+    KNOWN,
+    MOST_ROWS,
+    Bench,
+    BenchStores,
+    bench_stores,
+    differing,
+    widest,
+)
+from app.bench.prior_chats import GIVEN, GREEDY, SAMPLED, SAMPLES, Past, make_texts, recorded
+from app.bench.recordings import Chat, Said
+from app.bench.workloads import Workload
+from app.engine.engine import Engine, equip
+from datastores.dense.recorder import FIRST, DenseBook
+from datastores.errors import InputError, StoreError
+from engines.sampler import Sampling
+from tests.app.scripted import STOP, scripted_engine
+from tests.engines.tiny import Words, write_llama
+
+QUESTIONS = ("one", "two", "three", "four", "five", "six")
+CHATS = tuple(Chat(number, (Said("user", text),)) for number, text in enumerate(QUESTIONS))
+GREEDILY = Sampling(0.0)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return scripted_engine(tmp_path, drafters=(), draft_tokens=0, sampling=GREEDILY)
+
+
+@pytest.fixture
+def stores(engine: Engine) -> Iterator[BenchStores]:
+    """Stores of every kind, filled."""
+    with bench_stores(engine, KNOWN) as opened:
+        for _ in Past("past", opened, CHATS, GREEDY).fill(engine):
+            pass
+        yield opened
+
+
+def test_open_questions_are_answered_by_the_model(engine: Engine) -> None:
+    question = engine.vocabulary.encode("one")
+    (greedy,) = make_texts(engine, GIVEN)(CHATS[0])
+    assert list(make_texts(engine, GREEDY)(CHATS[0])) == [greedy]
+    sampled = list(make_texts(engine, SAMPLED)(CHATS[0]))
+    assert len({tuple(text) for text in sampled}) == SAMPLES
+    for text in (greedy, *sampled):
+        assert text[1 : 1 + len(question)] == question
+        assert len(text) > len(question) + 2
+
+
+def test_given_answers_are_taken_as_they_stand_or_left(engine: Engine) -> None:
+    chat = Chat(0, (Said("user", "one"), Said("assistant", "Yes.")))
+    (given,) = make_texts(engine, GIVEN)(chat)
+    answer = engine.vocabulary.encode("Yes.")
+    assert given[5 : 5 + len(answer)] == answer
+    assert list(make_texts(engine, GREEDY)(chat)) == list(make_texts(engine, GREEDY)(CHATS[0]))
+    assert not list(make_texts(engine, GREEDY)(Chat(0, chat.messages[1:])))
+
+
+def test_a_given_answer_ends_with_the_token_that_ends_it(engine: Engine) -> None:
+    def render(messages: object) -> list[int]:
+        return [7, 8, STOP, 9, 9, STOP, 5, 6]
+
+    engine.render = render
+    assert recorded(engine, CHATS[0]) == [7, 8, STOP, 9, 9, STOP]
+
+
+def test_every_store_has_every_text(engine: Engine, stores: BenchStores) -> None:
+    texts = [text for chat in CHATS for text in make_texts(engine, GREEDY)(chat)]
+    tokens = sum(map(len, texts))
+    assert [list(document.tokens) for document in stores.documents] == texts
+    assert stores.rest is not None
+    assert len(stores.rest) == tokens + len(texts)
+    assert stores.stores.dense is not None
+    status = stores.stores.dense.ask(DenseBook.status)
+    assert status.keys == status.positions == tokens - len(texts) > FIRST
+
+
+def test_what_was_said_before_is_drafted_by_whoever_looks_back(
+    engine: Engine, stores: BenchStores
+) -> None:
+    """Each by itself finds the answers to the same questions, and nothing is learnt on the way."""
+    bench = Bench(engine, 8, None)
+    rows = [Row("none", equip(engine, (), 0))]
+    rows += [Row(name, bench.equipped([name], stores)) for name in ("crest", "dense", "rest")]
+    rows.append(Row("3x5", bench.equipped(["dense"], stores, Shape(3, 5)), shape="3x5"))
+    workload = [Workload(text, (text,)) for text in QUESTIONS]
+    assert list(run(rows, workload, GREEDILY))[-1] == len(QUESTIONS)
+    summaries: list[dict[str, Any]] = [summarise(row, rows[0], GREEDILY) for row in rows]
+    for row, summary in zip(rows[1:], summaries[1:], strict=True):
+        assert summary["identical"] == 1.0
+        assert summary["tokens_per_call"] > 2.0, row.drafters
+        assert summary["shape"] == row.shape
+    assert 2.0 < summaries[-1]["draft_length"] <= 5.0
+    assert stores.stores.dense is not None
+    assert len(stores.documents) == len(stores.stores.dense.ask(DenseBook.backlog)) + len(CHATS)
+
+
+def test_a_draft_model_must_share_the_tokenizer(engine: Engine, tmp_path: Path) -> None:
+    path = write_llama(tmp_path / "other.gguf", Words())
+    with (
+        bench_stores(engine, ()) as stores,
+        pytest.raises(InputError, match="tokenizers differ"),
+    ):
+        Bench(engine, None, path).equipped(["sd"], stores)
+
+
+def test_rest_without_a_history_is_refused(engine: Engine) -> None:
+    with (
+        bench_stores(engine, ()) as stores,
+        pytest.raises(InputError, match="rest drafts from a history alone"),
+    ):
+        Bench(engine, None, None).equipped(["rest"], stores)
+
+
+def test_a_store_that_cannot_be_made_ends_the_benchmark(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> NoReturn:
+        raise StoreError("no room")
+
+    monkeypatch.setattr("app.engine.stores.make_folder", full)
+    with pytest.raises(StoreError, match="no room"), bench_stores(engine, ["dense"]):
+        pytest.fail("it went on without that store")
+
+
+def test_only_some_drafters_look_back() -> None:
+    assert [name for name in KNOWN if differing([name])] == ["crest", "dense", "rest"]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "shapes", "rows"),
+    [(None, (), 1), (8, (), 9), (500, (), MOST_ROWS), (None, (Shape(2, 2),), MOST_ROWS)],
+)
+def test_the_model_takes_trees_as_wide_as_the_drafts(
+    tokens: int | None, shapes: tuple[Shape, ...], rows: int
+) -> None:
+    assert widest(tokens, shapes) == rows

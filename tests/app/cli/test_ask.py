@@ -1,0 +1,152 @@
+"""`specchat ask` as a person and a script meet it: real model, real process, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from datastores.chats.history import History
+
+FIELDS = {
+    "text", "finish_reason", "model", "seed", "prompt_tokens", "tokens", "target_calls", "drafted",
+    "accepted", "tokens_per_call", "acceptance_rate", "seconds", "tokens_per_second",
+    "first_token_seconds", "overhead_seconds", "by_drafter",
+}  # fmt: skip
+HEAVY = ("textual", "torch", "transformers", "faiss")
+SHORT = ("--max-tokens", "24", "--temperature", "0")
+
+
+def specchat(
+    folder: Path, *arguments: str, given: bytes = b"", code: int = 0
+) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "app", "--data-dir", str(folder), *arguments]
+    done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=120)
+    assert done.returncode == code, done.stderr.decode()
+    return done
+
+
+def ask_json(folder: Path, *arguments: str) -> dict[str, object]:
+    line = specchat(folder, "ask", "--json", *arguments, *SHORT).stdout
+    report = json.loads(line)
+    assert isinstance(report, dict)
+    return report
+
+
+def test_json_has_every_figure_and_they_agree(tmp_path: Path) -> None:
+    report = ask_json(tmp_path, "How do I use tar?", "--draft-tokens", "4")
+    assert set(report) == FIELDS
+    assert report["finish_reason"] == "length"
+    assert report["tokens"] == 24
+    assert isinstance(report["by_drafter"], dict)
+    assert sum(report["by_drafter"].values()) == report["accepted"]
+    assert report["tokens_per_call"] == pytest.approx(23 / float(str(report["target_calls"])))
+
+
+def test_drafting_changes_nothing_and_the_chat_goes_on(tmp_path: Path) -> None:
+    texts = []
+    for drafters in ("none", "all"):
+        folder = tmp_path / drafters
+        options = ("--drafters", drafters, "--draft-tokens", "6", "--exact")
+        first = ask_json(folder, "How do I use tar?", *options)
+        second = ask_json(folder, "-c", "And how do I list its files?", *options)
+        assert int(str(second["prompt_tokens"])) > int(str(first["prompt_tokens"])) + 24
+        texts.append((first["text"], second["text"]))
+    assert texts[0] == texts[1]
+    with closing(History.open(tmp_path / "all" / "history.db")) as history:
+        chat = history.last_chat()
+        assert [message.role for message in history.thread(chat.id)] == [
+            "user", "assistant", "user", "assistant",
+        ]  # fmt: skip
+
+
+def test_the_question_may_come_from_standard_input_with_files(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.md"
+    notes.write_text("# frob\n\n`frob --all`\n")
+    answer = specchat(tmp_path, "ask", "-f", str(notes), *SHORT, given=b"What is frob?").stdout
+    assert answer.strip()
+    with closing(History.open(tmp_path / "history.db")) as history:
+        question = history.thread(history.last_chat().id)[0].content
+    assert "frob --all" in question
+    assert question.endswith("What is frob?")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "complaint"),
+    [
+        (["ask"], b" \n", "empty"),
+        (["ask", "-f", "/nowhere/notes.md", "x"], b"", "/nowhere/notes.md"),
+        (["--model", "/nowhere/model.gguf", "ask", "x"], b"", "model.gguf"),
+        (["ask", "word " * 5000], b"", "context"),
+        (["--data-dir", "/dev/null/no", "ask", "x"], b"", "/dev/null/no"),
+        (["ask"], b"\x7fELF\xff\x00", "standard input is not UTF-8 text"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_1(
+    tmp_path: Path, arguments: list[str], given: bytes, complaint: str
+) -> None:
+    failed = specchat(tmp_path, *arguments, given=given, code=1)
+    (line,) = failed.stderr.decode().splitlines()
+    assert line.startswith("specchat: ")
+    assert complaint in line
+    assert failed.stdout == b""
+
+
+def test_what_cannot_be_asked_leaves_no_chat(tmp_path: Path) -> None:
+    specchat(tmp_path, "--model", "/nowhere/model.gguf", "ask", "x", code=1)
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assert history.chats() == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
+def test_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "app", "--data-dir", str(tmp_path), "ask", "ls", *SHORT]
+    with Path("/dev/full").open("w") as full:
+        failed = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert failed.returncode == 1
+    said = failed.stderr.decode().splitlines()
+    assert said == ["specchat: cannot write the output: No space left on device"]
+
+
+def test_folders_in_place_of_caches_keep_no_answer_back(tmp_path: Path) -> None:
+    ask_json(tmp_path, "ls")
+    (store,) = (tmp_path / "cache").glob("projections/*/crest.db")
+    for path in (store, tmp_path / "cache" / "costs.json"):
+        path.unlink()
+        path.mkdir()
+    done = specchat(tmp_path, "ask", "--json", "ls", *SHORT)
+    assert json.loads(done.stdout)["text"]
+    said = done.stderr.decode().splitlines()
+    assert sum("crest.db is a folder" in line for line in said) == 1
+    assert sum("costs.json" in line for line in said) == len(said) - 1
+
+
+def test_ctrl_c_keeps_what_was_written_and_exits_with_130(tmp_path: Path) -> None:
+    arguments = ["ask", "Give me examples of tar.", "--max-tokens", "2000", "--temperature", "1.5"]
+    command = [sys.executable, "-m", "app", "--data-dir", str(tmp_path), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        seen = os.read(process.stdout.fileno(), 1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err.decode()
+    with closing(History.open(tmp_path / "history.db")) as history:
+        answer = history.thread(history.last_chat().id)[-1]
+    assert answer.finish == "interrupted"
+    assert (seen + out).decode().strip() == answer.content.strip()
+
+
+def test_ask_loads_nothing_heavy(tmp_path: Path) -> None:
+    program = (
+        "import sys; from app.cli.main import run;"
+        f"code = run(['--data-dir', {str(tmp_path)!r}, 'ask', 'hello', '--max-tokens', '3']);"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.decode().splitlines()[-1] == "[] 0"

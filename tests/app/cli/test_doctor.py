@@ -1,0 +1,94 @@
+"""What doctor says: every part is looked at, and a part that fails does not silence the others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import app.cli.doctor
+from app.cli.doctor import BAD, OFF, OK, Finding, findings
+from app.cli.main import run
+from app.config import Options
+from app.engine.engine import Engine
+from datastores.chats.history import History
+from datastores.errors import ModelError
+from tests.app.scripted import scripted_engine
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """What doctor finds instead of loading a model."""
+    scripted = scripted_engine(tmp_path)
+    monkeypatch.setattr(app.cli.doctor, "load", lambda *_: scripted)
+    return scripted
+
+
+def _report(options: Options) -> dict[str, Finding]:
+    return {finding.topic: finding for finding in findings(options)}
+
+
+@pytest.mark.usefixtures("engine")
+def test_all_is_well_in_a_fresh_place(tmp_path: Path) -> None:
+    report = _report(Options(data_dir=tmp_path / "new"))
+    assert {finding.state for finding in report.values()} == {OK}
+    assert report["history"].text == "nothing yet"
+    assert "not measured yet" in report["costs"].text
+
+
+def test_costs_are_marked_while_they_are_guessed(tmp_path: Path, engine: Engine) -> None:
+    for _ in range(3):
+        engine.costs.observe(1, 100, 0.010)
+        engine.costs.observe(4, 100, 0.020)
+    text = _report(Options(data_dir=tmp_path))["costs"].text
+    assert text.startswith("V(1) 10.0 ms, V(2) ~")
+    assert "V(4) 20.0 ms, V(8) ~" in text
+
+
+@pytest.mark.usefixtures("engine")
+def test_what_is_switched_off_is_said(tmp_path: Path) -> None:
+    none = _report(Options(data_dir=tmp_path, drafters=()))["drafting"]
+    assert (none.state, none.text) == (OFF, "switched off with --drafters none")
+    one = _report(Options(data_dir=tmp_path, drafters=("prompt",)))["drafting"]
+    assert (one.state, one.text.endswith("not chosen: recycle, crest, dense")) == (OFF, True)
+
+
+def test_every_failing_part_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Engine:
+        raise ModelError("x.gguf is not a GGUF file")
+
+    monkeypatch.setattr(app.cli.doctor, "load", refuse)
+    (tmp_path / "history.db").write_bytes(b"not a database")
+    (tmp_path / "config.toml").write_text("nonsense = 1")
+    report = _report(Options(data_dir=tmp_path))
+    bad = {topic: finding.text for topic, finding in report.items() if finding.state == BAD}
+    assert set(bad) == {"history", "settings", "model"}
+    assert "is damaged; the next start sets it aside" in bad["history"]
+    assert "unknown setting 'nonsense'" in bad["settings"]
+    assert bad["model"] == "x.gguf is not a GGUF file"
+    assert (tmp_path / "history.db").read_bytes() == b"not a database"
+
+
+@pytest.mark.usefixtures("engine")
+def test_it_is_printed_for_people_and_for_scripts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(tmp_path / "a\x1b[2J")
+    assert run(["doctor", "--data-dir", place]) == 0
+    printed = capsys.readouterr().out
+    assert "✓ specchat" in printed
+    assert "\x1b" not in printed
+    assert run(["doctor", "--json", "--data-dir", place]) == 0
+    topics = [finding["topic"] for finding in json.loads(capsys.readouterr().out)["findings"]]
+    assert topics[0] == "specchat"
+    assert topics[-1] == "costs"
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_history_in_use_is_looked_at_without_harm(tmp_path: Path) -> None:
+    history = History.open(tmp_path / "history.db")
+    chat = history.create_chat("kept")
+    assert _report(Options(data_dir=tmp_path))["history"].state == OK
+    assert history.chats() == [chat]
+    history.close()

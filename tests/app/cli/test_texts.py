@@ -1,0 +1,219 @@
+"""`import`, `sources` and `forget`: what a person sees, and what is left on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import DONE, FAILED, INTERRUPTED, run
+from app.importing.session import note_imports
+from tests.datastores.dump import rows_of
+
+SENTENCE = "The walrus keeps seventeen brass telescopes."
+
+Specchat = Callable[..., int]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def specchat(data: Path) -> Specchat:
+    """The command, on a data directory of its own."""
+    return lambda *arguments: run([*map(str, arguments), "--data-dir", str(data)])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two notes, and what cannot be used."""
+    path = tmp_path / "notes"
+    path.mkdir()
+    (path / "a.md").write_text(f"# Animals\n\n{SENTENCE}\n")
+    (path / "b.md").write_text("password=hunter2\n")
+    (path / "bad.bin").write_bytes(b"\0\1\2")
+    (path / "none.txt").touch()
+    return path
+
+
+def test_import_tells_what_it_did(
+    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert specchat("import", folder) == DONE
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    assert lines[0].startswith("imported 2 documents, ")
+    assert "took out 1 secret" in lines
+    assert "skipped 1: binary" in lines
+    assert "    bad.bin" in lines
+    assert "skipped 1: empty" in lines
+    assert lines[-1].endswith("tokens ready to be drafted from")
+    assert said.err == ""
+
+
+def test_importing_again_says_that_nothing_changed(
+    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    specchat("import", folder)
+    capsys.readouterr()
+    assert specchat("import", folder) == DONE
+    lines = capsys.readouterr().out.splitlines()
+    assert "unchanged 2 documents" in lines
+    assert not any("ready" in line for line in lines)
+
+
+def test_import_as_json_names_everything(
+    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert specchat("import", folder, "--json") == DONE
+    report = json.loads(capsys.readouterr().out)
+    assert report["documents"] == 2
+    assert report["redacted"] == 1
+    assert report["tokens"] > 10
+    assert report["skipped"] == {"binary": ["bad.bin"], "empty": ["none.txt"]}
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_nothing_imported_is_a_failure_that_names_what_was_skipped(
+    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    assert specchat("import", folder / "bad.bin", *flags) == FAILED
+    said = capsys.readouterr()
+    assert said.err == "specchat: nothing was imported: binary (1)\n"
+    assert "bad.bin" in said.out
+    assert "imported 0" not in said.out
+
+
+def test_names_of_files_cannot_reach_the_terminal_raw(
+    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "evil\x1b[2J\nname.bin").write_bytes(b"\0")
+    specchat("import", folder)
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err
+    assert "evil␛[2J name.bin" in said.out
+
+
+def test_a_model_that_is_missing_does_not_stop_the_import(
+    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert specchat("import", folder, "--model", folder / "no.gguf") == DONE
+    said = capsys.readouterr()
+    assert said.out.startswith("imported 2 documents")
+    assert said.err.startswith("not yet drafted from: ")
+
+
+def test_ctrl_c_says_how_to_go_on(
+    specchat: Specchat,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("app.cli.texts.project", interrupted)
+    assert specchat("import", folder) == INTERRUPTED
+    assert "the same command goes on from there" in capsys.readouterr().err
+
+
+def test_sources_lists_what_was_imported(
+    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert specchat("sources") == DONE
+    assert capsys.readouterr().out == ""
+    specchat("import", folder)
+    capsys.readouterr()
+    specchat("sources")
+    assert capsys.readouterr().out.startswith(f"{folder}  (2 documents, ")
+    specchat("sources", "--json")
+    (source,) = json.loads(capsys.readouterr().out)["sources"]
+    assert source["path"] == str(folder)
+    assert source["kinds"] == ["notes"]
+    assert source["whole"] is True
+    assert source["imported"] > 0
+
+
+def test_sources_name_what_was_stopped(
+    specchat: Specchat, folder: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    specchat("import", folder)
+    note_imports(data / "imported.json", [str(folder)], whole=False)
+    capsys.readouterr()
+    specchat("sources")
+    assert "stopped half-way: import it again" in capsys.readouterr().out
+
+
+def test_forget_leaves_no_byte_in_any_file(
+    specchat: Specchat, folder: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = folder.parent / "kept.md"
+    kept.write_text("Penguins keep umbrellas.")
+    specchat("import", folder, kept)
+    assert specchat("forget", folder) == DONE
+    assert f"forgot {folder}: 2 documents" in capsys.readouterr().out
+    for file in data.rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            assert SENTENCE.encode() not in content, file
+            assert bytes(folder) not in content, file
+    specchat("sources")
+    assert capsys.readouterr().out.startswith(f"{kept}  (1 document, ")
+
+
+def test_import_forget_import_is_import(specchat: Specchat, folder: Path, data: Path) -> None:
+    def rows() -> dict[str, object]:
+        return {file.name: rows_of(file) for file in data.rglob("*.db")}
+
+    kept = folder.parent / "kept.md"
+    kept.write_text("Penguins keep umbrellas, and penguins keep them dry.")
+    specchat("import", kept)
+    never = rows()
+    assert {"library.db", "tokens.db", "crest.db"} <= never.keys()
+    specchat("import", folder)
+    once = rows()
+    specchat("forget", folder)
+    assert rows() == never
+    specchat("import", folder)
+    assert rows() == once != never
+
+
+def test_forget_takes_the_path_as_it_was_typed(
+    specchat: Specchat, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder.parent / "link").symlink_to(folder)
+    monkeypatch.chdir(folder.parent)
+    for name in ("notes", "./notes/", "link"):
+        assert specchat("import", "notes") == DONE
+        assert specchat("forget", name) == DONE
+        assert specchat("forget", name) == FAILED
+
+
+@pytest.mark.parametrize("command", ["import", "forget"])
+def test_a_damaged_history_is_told_of(
+    specchat: Specchat,
+    folder: Path,
+    data: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    specchat("import", folder)
+    (data / "history.db").write_bytes(b"no database" * 1000)
+    capsys.readouterr()
+    assert specchat(command, folder) == DONE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"a damaged history was set aside as {data / 'history.db.corrupt-'}")
+
+
+def test_forgetting_a_source_whose_folder_is_gone(
+    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    specchat("import", folder / "a.md")
+    (folder / "a.md").unlink()
+    assert specchat("forget", folder / "a.md") == DONE
+    assert specchat("forget", "nowhere") == FAILED
+    assert "nothing was imported from nowhere" in capsys.readouterr().err

@@ -1,0 +1,44 @@
+"""What is kept of who drafted what gives the pieces back, and never another text's."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.conversation.attribution import Provenance, pieces_of
+from app.conversation.events import Piece
+from engines.draft_tree import CHATS, NAMES
+
+PIECES = st.lists(
+    st.builds(Piece, st.text(min_size=1, max_size=5), st.sampled_from([0, *NAMES])), max_size=20
+)
+
+
+@given(PIECES)
+def test_runs_give_back_each_character_with_its_source(pieces: list[Piece]) -> None:
+    provenance = Provenance()
+    provenance.append(pieces)
+    text = "".join(piece.text for piece in pieces)
+    kept = pieces_of(text, json.loads(json.dumps(provenance.runs())))
+    assert [(letter, piece.source) for piece in kept for letter in piece.text] == [
+        (letter, piece.source) for piece in pieces for letter in piece.text
+    ]
+    assert all(one.source != other.source for one, other in pairwise(kept))
+
+
+@pytest.mark.parametrize(
+    "runs", [[[2, ""]], [[4, ""]], [[3, "nobody"]], [[3]], [["3", ""]], [[-1, ""], [4, ""]], [7]]
+)
+def test_runs_of_another_text_are_not_used(runs: list[object]) -> None:
+    assert pieces_of("one", runs) == []
+
+
+def test_neighbours_of_one_source_are_joined() -> None:
+    provenance = Provenance()
+    provenance.append([Piece("a", CHATS), Piece("bc", CHATS)])
+    provenance.append([Piece("d", 0)])
+    assert provenance.runs() == [(3, "chats"), (1, "")]

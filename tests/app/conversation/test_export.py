@@ -1,0 +1,270 @@
+"""Export and restore: nothing is lost on the way, and a bad file spoils nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from app.conversation.export import as_json, as_markdown
+from app.conversation.restore import restore
+from app.importing.readers import chat_exports
+from app.importing.source_file import Material
+from datastores.chats.history import History
+from datastores.chats.records import ASSISTANT, STREAMING, SYSTEM, USER
+from datastores.errors import InputError
+from datastores.library.documents import Document
+
+_TEXT = st.text(max_size=30)
+_NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+_JSON = st.recursive(
+    st.none() | st.booleans() | _NUMBERS | _TEXT,
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(_TEXT, below, max_size=3),
+    max_leaves=6,
+)
+_MESSAGE = st.fixed_dictionaries(
+    {
+        "parent": st.integers(0, 9),
+        "role": st.sampled_from([SYSTEM, USER, ASSISTANT]),
+        "content": _TEXT,
+        "tokens": st.lists(st.integers(0, 2**32 - 1), max_size=4),
+        "model": _TEXT,
+        "finish": st.sampled_from(["stop", "length", "interrupted"]),
+        "statistics": st.dictionaries(_TEXT, _JSON, max_size=2),
+    }
+)
+_CHAT = st.fixed_dictionaries(
+    {
+        "title": _TEXT,
+        "private": st.booleans(),
+        "pinned": st.booleans(),
+        "system": _TEXT,
+        "sampling": st.sampled_from([{}, {"temperature": 0.5, "seed": 2**64 - 1}]),
+        "messages": st.lists(_MESSAGE, max_size=6),
+        "active": st.integers(0, 5),
+    }
+)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[History]:
+    """A history that does not wait for the disk."""
+    with closing(History.open(path)) as history:
+        history.store.db.conn.execute("PRAGMA synchronous = OFF")
+        yield history
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    with _opened(tmp_path / "history.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[History]:
+    with _opened(tmp_path / "other.db") as opened:
+        yield opened
+
+
+def _make(history: History, chats: list[dict[str, Any]]) -> None:
+    """Chats as the strategies describe them; `parent` counts among the messages before."""
+    for made in chats:
+        chat_exports = {key: made[key] for key in ("title", "private", "system", "sampling")}
+        chat = history.create_chat(**chat_exports).id
+        ids: list[int | None] = [None]
+        for said in made["messages"]:
+            rest = {key: value for key, value in said.items() if key != "parent"}
+            parent = ids[said["parent"] % len(ids)]
+            ids.append(history.add_message(chat, parent, **rest).id)
+        history.pin(chat, made["pinned"])
+        if made["active"] % len(ids):
+            history.set_active(chat, ids[made["active"] % len(ids)] or 0)
+
+
+def _exported(history: History) -> str:
+    chats = sorted(history.chats(), key=lambda chat: chat.id)
+    return "".join(as_json(history, chats))
+
+
+def _restored(history: History, content: str, folder: Path) -> tuple[int, int, list[str]]:
+    path = folder / "export.json"
+    path.write_text(content, encoding="utf-8")
+    report = restore(path, history)
+    return report.restored, report.present, report.flaws
+
+
+@given(st.lists(_CHAT, min_size=1, max_size=4))
+@settings(max_examples=30)
+def test_what_was_exported_comes_back_equal(chats: list[dict[str, Any]]) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        with _opened(folder / "a.db") as history:
+            _make(history, chats)
+            content = _exported(history)
+        with _opened(folder / "b.db") as other:
+            assert _restored(other, content, folder) == (len(chats), 0, [])
+            assert _exported(other) == content
+            assert json.loads(content)["specchat"] == 1
+            assert _restored(other, content, folder) == (0, len(chats), [])
+            assert _exported(other) == content
+
+
+def _sample(history: History) -> int:
+    """A chat with two versions of its answer; the older one is being read."""
+    chat = history.create_chat("title", system="Be brief.").id
+    question = history.add_message(chat, None, USER, "question")
+    answer = history.add_message(chat, question.id, ASSISTANT, "```\ncode", finish="interrupted")
+    history.add_message(chat, question.id, ASSISTANT, "second answer")
+    history.set_active(chat, answer.id)
+    return chat
+
+
+def test_what_was_deleted_since_comes_back_and_the_rest_is_left_alone(
+    history: History, tmp_path: Path
+) -> None:
+    gone, kept = _sample(history), _sample(history)
+    content = _exported(history)
+    before = history.tree(gone)
+    history.delete_chat(gone)
+    history.rename(kept, "a new title")
+    history.add_message(kept, None, USER, "said since")
+    assert _restored(history, content, tmp_path) == (1, 1, [])
+    assert [chat.title for chat in history.chats()] == ["a new title", "title"]
+    back = history.chats()[1]
+    assert [message.content for message in history.tree(back.id)] == [
+        message.content for message in before
+    ]
+    assert [message.content for message in history.thread(back.id)] == ["question", "```\ncode"]
+
+
+def test_an_answer_still_being_written_is_exported_as_far_as_it_is(
+    history: History, other: History, tmp_path: Path
+) -> None:
+    chat = history.create_chat("t").id
+    answer = history.add_message(chat, None, ASSISTANT, "", finish=STREAMING)
+    history.extend_message(answer.id, "half", (1, 2), {})
+    assert _restored(other, _exported(history), tmp_path) == (1, 0, [])
+    [message] = other.tree(1)
+    assert (message.content, message.finish) == ("half", "interrupted")
+
+
+@given(_CHAT, st.data())
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_chat_that_is_not_as_it_should_be_costs_only_itself(
+    history: History, other: History, tmp_path: Path, chat: dict[str, Any], data: st.DataObject
+) -> None:
+    """Any one value of the file replaced by any other: restored or named, and the rest is there."""
+    for old in history.chats():
+        history.delete_chat(old.id)
+    for old in other.chats():
+        other.delete_chat(old.id)
+    _make(history, [chat])
+    _sample(history)
+    content = json.loads(_exported(history))
+    place = content["chats"][0]
+    if place["messages"] and data.draw(st.booleans()):
+        place = data.draw(st.sampled_from(place["messages"]))
+    place[data.draw(st.sampled_from(sorted(place)))] = data.draw(_JSON)
+    restored, present, flaws = _restored(other, json.dumps(content), tmp_path)
+    assert (restored + len(flaws), present) == (2, 0)
+    assert all(flaw.startswith("chat 1: ") for flaw in flaws)
+    kept = other.chats()
+    assert len(kept) == restored
+    for one in kept:
+        other.thread(one.id)
+    assert json.loads(_exported(other))["chats"][-1] == content["chats"][1]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("", "damaged or truncated JSON"),
+        ("{]", "damaged or truncated JSON"),
+        ("[]", "no export of specchat's"),
+        ('{"specchat": 2, "chats": []}', "version 2, and this specchat reads 1"),
+        ('{"specchat": 1, "chats": []}', "holds no chats"),
+        ('{"specchat": 1, "chats": ' + "[" * 100_000, "nested more than"),
+        ('{"specchat": 1, "chats": [{"title": "t"', "damaged or truncated JSON"),
+    ],
+)
+def test_a_file_that_is_no_export_is_named(
+    history: History, tmp_path: Path, content: str, complaint: str
+) -> None:
+    with pytest.raises(InputError, match=complaint):
+        _restored(history, content, tmp_path)
+    assert history.chats() == []
+
+
+def test_a_file_cut_off_in_the_middle_gives_what_came_before(
+    history: History, other: History, tmp_path: Path
+) -> None:
+    _sample(history)
+    _sample(history)
+    content = _exported(history)
+    restored, present, flaws = _restored(other, content[:-30], tmp_path)
+    assert (restored, present) == (1, 0)
+    assert flaws == [f"the rest: {tmp_path / 'export.json'}: damaged or truncated JSON"]
+
+
+def test_a_file_that_is_not_there_is_named(history: History, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot read .*nothing\.json"):
+        restore(tmp_path / "nothing.json", history)
+
+
+def test_markdown_is_the_thread_as_it_is_read(history: History) -> None:
+    chat = history.chat(_sample(history))
+    assert "".join(as_markdown(history, [chat])).splitlines()[4:] == [
+        "## System prompt",
+        "",
+        "Be brief.",
+        "",
+        "## You",
+        "",
+        "question",
+        "",
+        "## Assistant (version 1 of 2, interrupted)",
+        "",
+        "```",
+        "code",
+        "```",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "end"),
+    [
+        ("~~~~ python\nx\n~~~", "~~~\n~~~~"),
+        ("```\nx\n```", "x\n```"),
+        ("```\n``` no end\n````", "``` no end\n````"),
+        ("no code\n", "no code"),
+    ],
+)
+def test_markdown_closes_what_was_left_open(history: History, content: str, end: str) -> None:
+    chat = history.create_chat()
+    history.add_message(chat.id, None, ASSISTANT, content)
+    text = "".join(as_markdown(history, [history.chat(chat.id)]))
+    assert text.endswith(f"{end}\n\n")
+
+
+def test_the_importing_reader_reads_the_export_without_what_is_private(
+    history: History, tmp_path: Path
+) -> None:
+    _sample(history)
+    secret = history.create_chat("private", private=True).id
+    history.add_message(secret, None, USER, "psst")
+    path = tmp_path / "export.json"
+    path.write_text(_exported(history))
+    material = Material(path.name, path.stat().st_size, lambda: path.open("rb"))
+    assert chat_exports.SPECCHAT.claims(material)
+    read = list(chat_exports.SPECCHAT.read(material))
+    [document] = [outcome for outcome in read if isinstance(outcome, Document)]
+    assert [part.text for part in document.parts] == ["question", "```\ncode", "second answer"]
+    assert len(read) == 2

@@ -1,0 +1,38 @@
+"""What the person chose reaches the engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.config import Options
+from app.engine.engine import load
+from app.locations import locate
+from app.models.known_folders import EMBEDDED
+
+
+@pytest.mark.parametrize(
+    ("configured", "given", "seeded", "seed"),
+    [
+        ("", None, False, 0),
+        ("seed = -1", None, False, 0),
+        ("seed = 0", None, True, 0),
+        ("seed = 7", None, True, 7),
+        ("seed = 7", 9, True, 9),
+        ("seed = -1", 0, True, 0),
+    ],
+)
+def test_a_seed_counts_wherever_it_was_set(
+    tmp_path: Path, configured: str, given: int | None, seeded: bool, seed: int
+) -> None:
+    locations = locate(tmp_path)
+    locations.settings.write_text(f"[sampling]\n{configured}\n")
+    engine = load(Options(seed=given, drafters=()), locations)
+    assert (engine.seeded, engine.sampling.seed) == (seeded, seed)
+
+
+def test_the_embedded_model_is_called_as_in_the_list_of_models(tmp_path: Path) -> None:
+    engine = load(Options(drafters=()), locate(tmp_path))
+    assert engine.name == EMBEDDED
+    engine.close()

@@ -1,0 +1,130 @@
+"""What was learned survives a restart; a damaged file means learning again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.conversation.attachments import attach
+from app.engine.learned_state import Learned
+from datastores.errors import InputError, StoreError
+from engines.budget.acceptance_model import Calibration
+from engines.budget.cost_model import Costs
+
+
+def learned_costs() -> Costs:
+    costs = Costs()
+    for _ in range(4):
+        costs.observe(1, 10, 0.5)
+        costs.observe(8, 10, 0.75)
+    return costs
+
+
+def test_costs_survive_and_keys_stay_apart(tmp_path: Path) -> None:
+    path = tmp_path / "cache" / "costs.json"
+    Learned(path, "one").save(learned_costs(), Calibration())
+    Learned(path, "other").save(Costs(), Calibration())
+    again = Costs()
+    Learned(path, "one").restore(again, Calibration())
+    assert again.table(10)[8] == pytest.approx(0.75)
+    empty = Costs()
+    Learned(path, "other").restore(empty, Calibration())
+    assert empty.table(10) == Costs().table(10)
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff\xfe",
+        b'{"one": {"costs": 3}}',
+        b'{"one": {}}',
+        b'{"one": {"costs": {"plain": {"9": [NaN]}, "ratios": {}}, "calibration": {}}}',
+        b'{"one": {"costs": {"plain": {"9": [0.5]}, "ratios": {}}, "calibration": 3}}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_damaged_file_means_a_word_and_learning_again(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "costs.json"
+    path.write_bytes(content)
+    costs = Costs()
+    learned = Learned(path, "one")
+    learned.restore(costs, Calibration())
+    assert costs.table(10) == Costs().table(10)
+    assert "\n" not in str(learned.trouble)
+    assert "learnt anew" in str(learned.trouble)
+    learned.save(learned_costs(), Calibration())
+    again = Learned(path, "one")
+    again.restore(costs, Calibration())
+    assert again.trouble is None
+    assert costs.table(10) != Costs().table(10)
+
+
+def test_nothing_kept_is_no_damage(tmp_path: Path) -> None:
+    learned = Learned(tmp_path / "costs.json", "one")
+    learned.restore(Costs(), Calibration())
+    assert learned.trouble is None
+
+
+def test_what_cannot_be_written_is_named_and_what_was_kept_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "costs.json"
+    learned = Learned(path, "one")
+    learned.save(learned_costs(), Calibration())
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(StoreError, match=r"costs\.json cannot be written \(No space left"):
+        learned.save(Costs(), Calibration())
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_attached_files_stand_before_the_question(tmp_path: Path) -> None:
+    path = tmp_path / "notes.md"
+    path.write_bytes(b"\xef\xbb\xbfline\n")
+    assert attach("what?", [path]) == "File notes.md:\n\nline\n\nwhat?"
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", None])
+def test_a_file_that_cannot_be_attached_is_named(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "picture.png"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=r"picture\.png"):
+        attach("what?", [path])
+
+
+@pytest.mark.parametrize("part", ["", "following_"])
+@pytest.mark.parametrize(("name", "value"), [("weights", 1e6), ("squares", 0.0), ("squares", -1.0)])
+def test_weights_that_were_never_learnt_are_not_taken_over(
+    tmp_path: Path, part: str, name: str, value: float
+) -> None:
+    path = tmp_path / "costs.json"
+    Learned(path, "one").save(learned_costs(), Calibration())
+    kept = json.loads(path.read_text())
+    kept["one"]["calibration"][part + name][-1] = value
+    path.write_text(json.dumps(kept))
+    learned, calibration = Learned(path, "one"), Calibration()
+    learned.restore(Costs(), calibration)
+    assert "learnt anew" in str(learned.trouble)
+    assert calibration.state() == Calibration().state()
+
+
+def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "costs.json"
+    path.mkdir()
+    learned = Learned(path, "one")
+    learned.restore(Costs(), Calibration())
+    assert "learnt anew" in str(learned.trouble)
+    with pytest.raises(StoreError, match="cannot be written"):
+        learned.save(Costs(), Calibration())

@@ -1,0 +1,188 @@
+"""Which files are looked at: git's rules, links, pipes and what keeps secrets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.importing.find_files import BESIDE_CHATS, Found, walk
+from app.importing.source_file import Flaw
+
+
+def _walked(path: Path, own: frozenset[Path] = frozenset()) -> tuple[list[str], dict[str, str]]:
+    """Names of the files found, in order, and reasons by name of what was not."""
+    items = list(walk(path, own))
+    return (
+        [item.file for item in items if isinstance(item, Found)],
+        {item.name: item.reason for item in items if isinstance(item, Flaw)},
+    )
+
+
+def _fill(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"text of " + os.fsencode(name))
+
+
+def test_files_come_in_the_order_of_names_before_folders(folder: Path) -> None:
+    _fill(folder, "b.md", "a/z.md", "a/b/c.md", "c/a.md", "a.md", "a/a.md")
+    found, skipped = _walked(folder)
+    assert found == ["a.md", "b.md", "a/a.md", "a/z.md", "a/b/c.md", "c/a.md"]
+    assert not skipped
+
+
+def test_the_source_is_what_was_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fill(folder, "a/x.md")
+    monkeypatch.chdir(folder)
+    (one,) = walk(Path("a"), frozenset())
+    (two,) = walk(Path("a/../a/x.md"), frozenset())
+    assert isinstance(one, Found)
+    assert isinstance(two, Found)
+    assert (one.source, one.file) == (str(folder / "a"), "x.md")
+    assert (two.source, two.file) == (str(folder / "a" / "x.md"), "x.md")
+
+
+def test_nested_gitignores_the_deeper_decides(folder: Path) -> None:
+    _fill(folder, "a.log", "keep.log", "build/x", "sub/a.log", "sub/build/x", "sub/b.tmp", "b.tmp")
+    (folder / ".gitignore").write_text("*.log\n!keep.log\n/build/\n")
+    (folder / "sub" / ".gitignore").write_text("!a.log\n*.tmp\n")
+    found, skipped = _walked(folder)
+    assert set(found) == {
+        ".gitignore", "b.tmp", "keep.log", "sub/.gitignore", "sub/a.log", "sub/build/x",
+    }  # fmt: skip
+    assert skipped == dict.fromkeys(["a.log", "build", "sub/b.tmp"], "ignored by .gitignore")
+
+
+def test_rules_above_the_folder_count_within_the_repository(folder: Path) -> None:
+    _fill(folder, "repo/.git/config", "repo/sub/a.log", "repo/sub/b.md", "repo/sub/c.bak")
+    (folder / ".gitignore").write_text("*.md\n")
+    (folder / "repo" / ".gitignore").write_text("*.log\n")
+    _fill(folder, "repo/.git/info/exclude")
+    (folder / "repo" / ".git" / "info" / "exclude").write_text("*.bak\n")
+    assert _walked(folder / "repo" / "sub")[0] == ["b.md"]
+    assert _walked(folder / "repo")[1][".git"] == "version control's own folder"
+
+
+PATTERNS = st.sampled_from(
+    ["*.a", "!*.a", "x", "/x", "x/", "!x/", "y/*.b", "**/y", "y/**", "!y", "*", "!/x", "#x", ""]
+)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git to compare with")
+@given(
+    top=st.lists(PATTERNS, max_size=4),
+    inner=st.lists(PATTERNS, max_size=3),
+    names=st.sets(
+        st.sampled_from(["1.a", "x/1.a", "x/2.b", "y/1.a", "y/2.b", "x/y/1.b", "y/x", "z/x/3.a"]),
+        min_size=1,
+    ),
+)
+@settings(max_examples=40, deadline=None)
+def test_git_ignores_the_same(
+    tmp_path_factory: pytest.TempPathFactory, top: list[str], inner: list[str], names: set[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("repository")
+    if "y/x" in names:
+        names = {name for name in names if not name.startswith("y/x/")}
+    _fill(folder, *names)
+    (folder / ".gitignore").write_text("\n".join(top))
+    (folder / "x").mkdir(exist_ok=True)
+    (folder / "x" / ".gitignore").write_text("\n".join(inner))
+    git = ["git", "-C", str(folder), "-c", "core.excludesFile="]
+    subprocess.run([*git, "init", "-q"], check=True)
+    listing = [*git, "ls-files", "-z", "--others", "--exclude-standard"]
+    listed = subprocess.run(listing, check=True, capture_output=True, text=True).stdout
+    found, skipped = _walked(folder)
+    empty = {name for name, reason in skipped.items() if reason == "empty"}
+    assert set(found) | empty == set(listed.split("\0")) - {""}
+
+
+def test_links_are_named_and_not_followed(folder: Path) -> None:
+    _fill(folder, "a/real.md", "elsewhere/x.md")
+    (folder / "a" / "up").symlink_to(folder)
+    (folder / "a" / "self").symlink_to("self")
+    (folder / "a" / "gone").symlink_to("nowhere")
+    (folder / "a" / "side").symlink_to(folder / "elsewhere")
+    (folder / "a" / "file").symlink_to("real.md")
+    found, skipped = _walked(folder / "a")
+    assert found == ["real.md"]
+    assert skipped == {
+        "up": "symbolic link in a loop",
+        "self": "symbolic link in a loop",
+        "gone": "broken symbolic link",
+        "side": "symbolic link",
+        "file": "symbolic link",
+    }
+
+
+def test_a_link_that_was_named_is_followed(folder: Path) -> None:
+    _fill(folder, "real/x.md")
+    (folder / "link").symlink_to("real")
+    assert _walked(folder / "link")[0] == ["x.md"]
+
+
+def test_what_is_no_text_by_its_nature_is_named(folder: Path) -> None:
+    _fill(folder, ".env", "id_rsa", "server.pem", "note.md")
+    (folder / "empty").touch()
+    os.mkfifo(folder / "pipe")
+    found, skipped = _walked(folder)
+    assert found == ["note.md"]
+    assert skipped == {
+        ".env": "made to hold secrets",
+        "id_rsa": "made to hold secrets",
+        "server.pem": "made to hold secrets",
+        "empty": "empty",
+        "pipe": "not a regular file",
+    }
+
+
+def test_an_unpacked_export_is_its_conversations_only(folder: Path) -> None:
+    _fill(folder, "export/conversations-000.json", "export/user.json", "export/chat.html")
+    _fill(folder, "export/picture.md", "user.json")
+    found, skipped = _walked(folder)
+    assert found == ["user.json", "export/conversations-000.json", "export/picture.md"]
+    assert skipped == dict.fromkeys(["export/chat.html", "export/user.json"], BESIDE_CHATS)
+
+
+def test_specchat_s_own_directories_are_left_out(folder: Path) -> None:
+    _fill(folder, "specchat/history.db", "note.md")
+    found, skipped = _walked(folder, frozenset({folder / "specchat"}))
+    assert found == ["note.md"]
+    assert skipped == {"specchat": "specchat's own data"}
+    assert _walked(folder, frozenset({folder})) == ([], {str(folder): "specchat's own data"})
+
+
+def test_a_path_that_is_not_there_is_named(folder: Path) -> None:
+    _, skipped = _walked(folder / "nowhere")
+    assert skipped == {str(folder / "nowhere"): "cannot be read: no such file or directory"}
+
+
+def test_names_that_are_no_text_can_be_stored(folder: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.md")
+    try:
+        _fill(folder, name)
+    except OSError as error:
+        pytest.skip(f"names must be UTF-8 here: {error}")
+    (found,) = walk(folder, frozenset())
+    assert isinstance(found, Found)
+    assert found.file == "caf\\xe9.md"
+    assert found.material.head == b"text of caf\xe9.md"
+
+
+def test_folders_nested_deeper_than_the_stack(folder: Path) -> None:
+    deep = folder
+    for _ in range(1100):
+        deep = deep / "d"
+        deep.mkdir()
+    try:
+        assert _walked(folder) == ([], {})
+    finally:
+        # Python's own would run out of stack, pytest's at the end of the session too.
+        subprocess.run(["rm", "-rf", str(folder / "d")], check=True)

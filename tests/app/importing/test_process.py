@@ -1,0 +1,89 @@
+"""An import in a process of its own tells the same as one in this."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import aclosing, closing
+from pathlib import Path
+
+import pytest
+
+from app.importing.events import Event, Finished, Progress, Skipped
+from app.importing.pipeline import import_paths
+from app.importing.process import SET_ASIDE, import_beside
+from app.importing.session import read_notes
+from app.locations import Locations, locate
+from datastores.errors import InputError, StoreError
+from datastores.library.library import Library
+from tests.datastores.dump import rows_of
+
+
+@pytest.fixture
+def locations(tmp_path: Path) -> Locations:
+    """Not there yet: the process makes them."""
+    return locate(tmp_path / "data")
+
+
+async def _events(folder: Path, locations: Locations) -> list[Event]:
+    return [event async for batch in import_beside([folder], locations) for event in batch]
+
+
+def _told(events: list[Event]) -> list[Event]:
+    return [event for event in events if isinstance(event, Skipped | Finished)]
+
+
+def _pages(folder: Path, count: int) -> None:
+    for number in range(count):
+        (folder / f"{number}.md").write_text(f"page {number}")
+
+
+async def test_it_tells_the_same_and_stores_the_same(
+    locations: Locations, folder: Path, library: Library
+) -> None:
+    _pages(folder, 30)
+    (folder / "evil\x1b[2J.bin").write_bytes(b"\0")
+    here = list(import_paths([folder], library))
+    beside = await _events(folder, locations)
+    assert _told(beside) == _told(here)
+    assert any(isinstance(event, Progress) and event.total_files == 31 for event in beside)
+    assert rows_of(locations.library) == rows_of(library.store.path)
+
+
+async def test_nothing_imported_is_the_same_error(locations: Locations, folder: Path) -> None:
+    (folder / "x").write_bytes(b"\0")
+    batches = import_beside([folder], locations)
+    events = await anext(batches) + await anext(batches)
+    assert [event.reason for event in events if isinstance(event, Skipped)] == ["binary"]
+    with pytest.raises(InputError, match=r"nothing was imported: binary \(1\)"):
+        await anext(batches)
+
+
+async def test_closed_it_ends_and_goes_on_to_the_same_end(
+    locations: Locations, folder: Path, library: Library
+) -> None:
+    _pages(folder, 3000)
+    async with aclosing(import_beside([folder], locations)) as batches:
+        await anext(batches)
+    assert not read_notes(locations.imported)[str(folder)].whole
+    await _events(folder, locations)
+    list(import_paths([folder], library))
+    assert rows_of(locations.library) == rows_of(library.store.path)
+
+
+async def test_a_process_that_dies_of_itself_is_a_failure(
+    locations: Locations, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.child_process.sys.executable", shutil.which("false"))
+    with pytest.raises(StoreError, match="the same path goes on"):
+        await _events(folder, locations)
+
+
+async def test_a_damaged_library_is_told_of(locations: Locations, folder: Path) -> None:
+    _pages(folder, 1)
+    locations.create()
+    locations.library.write_bytes(b"no database" * 1000)
+    first = (await _events(folder, locations))[0]
+    assert isinstance(first, Skipped)
+    assert first.reason == SET_ASIDE
+    with closing(Library.open(locations.library)) as opened:
+        assert opened.holds(str(folder))

@@ -1,0 +1,285 @@
+"""One tokenizer's stores follow texts and chats exactly, however they came about."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.indexing.corpus_index import (
+    Projection,
+    crest_path,
+    forget_everywhere,
+    opened,
+    pieces_of,
+    tokenised,
+)
+from app.locations import Locations
+from datastores.chats.history import History
+from datastores.corpus import Passage
+from datastores.crest.reader import CrestReader
+from datastores.library.documents import CODE, NOTES, Document, Part, Put
+from datastores.library.library import Library
+from engines import draft_tree
+from tests.app.characters import BUDGET, SENTENCE, Characters
+from tests.datastores.dump import rows_of
+
+VOCABULARY = Characters()
+
+
+def _import(library: Library, source: str, *texts: str, kind: str = NOTES) -> None:
+    library.write(
+        [
+            Put(source, f"{number}", 0, Document("t", (Part(kind, text),)))
+            for number, text in enumerate(texts)
+        ]
+    )
+
+
+def _project(locations: Locations, vocabulary: Characters = VOCABULARY) -> None:
+    with opened(locations, vocabulary, BUDGET) as projection:
+        for _ in projection.run(settle=True):
+            pass
+        assert not projection.is_due()
+
+
+def _rows(locations: Locations, vocabulary: Characters = VOCABULARY) -> list[object]:
+    folder = crest_path(locations, vocabulary.fingerprint).parent
+    return [rows_of(folder / "crest.db"), rows_of(folder / "tokens.db")]
+
+
+def _follows(
+    locations: Locations, text: str, vocabulary: Characters = VOCABULARY
+) -> dict[str, int]:
+    """What CREST drafts right after `text`: character → bit of its source."""
+    with closing(CrestReader(crest_path(locations, vocabulary.fingerprint))) as reader:
+        found: dict[str, int] = {}
+        for entry in reader.lookup(vocabulary.encode(text)):
+            first, last = entry.children[0]
+            for token in entry.tokens[first:last]:
+                found.setdefault(chr(token - vocabulary.offset), 1 << entry.kind)
+        return found
+
+
+def test_texts_are_drafted_from_with_the_kind_of_their_source(
+    locations: Locations, library: Library
+) -> None:
+    _import(library, "/notes", "abc" * 20)
+    _import(library, "/code", "xyz" * 20, kind=CODE)
+    _project(locations)
+    assert _follows(locations, "ab") == {"c": draft_tree.NOTES}
+    assert _follows(locations, "xy") == {"z": draft_tree.CODE}
+
+
+def test_another_tokenizer_needs_no_second_import(locations: Locations, library: Library) -> None:
+    other = Characters("other", offset=5)
+    _import(library, "/notes", "abc" * 20)
+    _project(locations)
+    _project(locations, other)
+    assert _follows(locations, "ab", other) == {"c": draft_tree.NOTES}
+    assert _follows(locations, "ab") == {"c": draft_tree.NOTES}
+
+
+@pytest.mark.parametrize("stop", [1, 2, 4, 5])
+def test_stopped_and_gone_on_with_it_ends_the_same(
+    locations: Locations,
+    library: Library,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: int,
+) -> None:
+    monkeypatch.setattr("app.indexing.corpus_index.SLICE", 50)
+    _import(library, "/notes", *(f"page {number} " * 5 for number in range(8)))
+    _project(locations)
+    undisturbed = _rows(locations)
+    interrupted = Locations(locations.data, tmp_path / "cache", locations.config)
+    with opened(interrupted, VOCABULARY, BUDGET) as projection:
+        run = projection.run(settle=True)
+        for _ in range(stop):
+            next(run)
+        run.close()
+    _project(interrupted)
+    assert _rows(interrupted) == undisturbed
+
+
+def test_import_forget_import_is_import(locations: Locations, library: Library) -> None:
+    _import(library, "/kept", "abc" * 20)
+    _project(locations)
+    never = _rows(locations)
+    _import(library, "/s", "abd" * 20)
+    _project(locations)
+    once = _rows(locations)
+    library.forget("/s")
+    library.erase()
+    _project(locations)
+    assert _rows(locations) == never
+    _import(library, "/s", "abd" * 20)
+    _project(locations)
+    assert _rows(locations) == once
+
+
+def test_forgetting_reaches_every_tokenizer_and_leaves_no_byte(
+    locations: Locations, library: Library
+) -> None:
+    others = [VOCABULARY, Characters("other", offset=70_000)]
+    _import(library, "/kept", "abc" * 20)
+    _import(library, "/s", *(f"{SENTENCE} {number}" for number in range(30)))
+    for vocabulary in others:
+        _project(locations, vocabulary)
+        assert _follows(locations, "walru", vocabulary)
+    library.forget("/s")
+    library.erase()
+    forget_everywhere(locations, BUDGET)
+    # Two ids suffice: no other text has "wa", nor a page of CREST the code of its words.
+    traces = [SENTENCE.encode()]
+    for vocabulary in others:
+        ids = np.array(vocabulary.encode("walrus"), dtype="<u4")
+        traces += [ids.tobytes(), ids.view(np.uint8).reshape(-1, 4)[:, :2].tobytes()]
+        traces.append(ids.view(np.uint8).reshape(-1, 4)[:, :3].tobytes())
+    for file in locations.data.rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            assert not any(trace in content for trace in traces), file
+    for vocabulary in others:
+        assert not _follows(locations, "walru", vocabulary)
+        _project(locations, vocabulary)
+        assert _follows(locations, "ab", vocabulary) == {"c": draft_tree.NOTES}
+
+
+def test_an_answer_is_learnt_by_its_exact_tokens(locations: Locations, history: History) -> None:
+    _project(locations)
+    chat = history.create_chat().id
+    asked = history.add_message(chat, None, "user", "abab")
+    tokens = [7, 8, 9] * 5
+    history.add_message(
+        chat, asked.id, "assistant", "zzz", tokens=tokens, tokenizer=VOCABULARY.fingerprint
+    )
+    with opened(locations, VOCABULARY, BUDGET) as projection:
+        keys, _ = projection.corpus.said_since(0)
+        assert projection.learn(keys)
+        assert not projection.is_due()
+    with closing(CrestReader(crest_path(locations, VOCABULARY.fingerprint))) as reader:
+        entry = reader.lookup([7, 8])[0]
+    assert entry.tokens[entry.children[0][0]] == 9
+    assert 1 << entry.kind == draft_tree.CHATS
+    assert _follows(locations, "a") == {"b": draft_tree.CHATS}
+
+
+def test_what_is_learnt_twice_counts_once(locations: Locations, history: History) -> None:
+    history.add_message(history.create_chat().id, None, "user", "abab" * 9)
+    with opened(locations, VOCABULARY, BUDGET) as projection:
+        keys, _ = projection.corpus.said_since(0)
+        assert projection.learn(keys)
+        once = _rows(locations)
+        assert projection.learn(keys)
+    assert _rows(locations) == once
+
+
+def test_more_than_fits_in_passing_is_left_to_a_run(locations: Locations, history: History) -> None:
+    history.add_message(history.create_chat().id, None, "user", "abcd" * 20_000)
+    with opened(locations, VOCABULARY, BUDGET) as projection:
+        keys, _ = projection.corpus.said_since(0)
+        assert not projection.learn(keys)
+        assert projection.is_due()
+    _project(locations)
+    assert _follows(locations, "abc") == {"d": draft_tree.CHATS}
+
+
+def test_a_chat_made_private_is_unlearnt(locations: Locations, history: History) -> None:
+    chat = history.create_chat().id
+    history.add_message(chat, None, "user", "abab" * 9)
+    _project(locations)
+    assert _follows(locations, "a")
+    history.set_private(chat, True)
+    with opened(locations, VOCABULARY, BUDGET) as projection:
+        assert projection.is_due()
+    _project(locations)
+    assert not _follows(locations, "a")
+
+
+def test_what_is_little_is_put_beside_what_is_settled(
+    locations: Locations, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _import(library, "/s", "abc" * 20)
+    _project(locations)
+    _import(library, "/small", "xyz" * 20)
+    with monkeypatch.context() as patch, opened(locations, VOCABULARY, BUDGET) as projection:
+        patch.setattr("datastores.crest.store.CrestStore.rebuild", None)
+        list(projection.run())
+        assert not projection.is_due()
+    assert _follows(locations, "xy") == {"z": draft_tree.NOTES}
+
+
+def test_what_is_too_much_for_that_is_settled(locations: Locations, library: Library) -> None:
+    _import(library, "/s", *(f"abc{number} " * 1000 for number in range(20)))
+    with opened(locations, VOCABULARY, BUDGET) as projection:
+        list(projection.run())
+        assert not projection.is_due()
+    assert _follows(locations, "ab") == {"c": draft_tree.NOTES}
+
+
+def test_large_stores_take_in_a_little_without_a_rebuild(
+    locations: Locations, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _import(library, "/large", "abc" * 200)
+    _project(locations)
+    monkeypatch.setattr("app.indexing.corpus_index.SETTLED_TOKENS", 100)
+    monkeypatch.setattr("datastores.crest.store.CrestStore.rebuild", None)
+    _import(library, "/small", "xyz" * 20)
+    _project(locations)
+    assert _follows(locations, "xy") == {"z": draft_tree.NOTES}
+    assert _follows(locations, "ab") == {"c": draft_tree.NOTES}
+
+
+@pytest.mark.parametrize("name", ["tokens.db", "crest.db"])
+def test_damaged_stores_are_made_again_and_nothing_of_them_kept(
+    locations: Locations, library: Library, name: str
+) -> None:
+    _import(library, "/s", "abc" * 50)
+    _project(locations)
+    whole = _rows(locations)
+    path = crest_path(locations, VOCABULARY.fingerprint).with_name(name)
+    path.write_bytes(b"no database" * 100)
+    _project(locations)
+    assert _rows(locations) == whole
+    assert not list(path.parent.glob("*corrupt*"))
+
+
+def test_the_lock_is_one_for_each_tokenizer(locations: Locations) -> None:
+    def taken(projection: Projection) -> bool:
+        return projection.lock.take()
+
+    with opened(locations, VOCABULARY, BUDGET) as one, opened(locations, VOCABULARY, BUDGET) as two:
+        assert taken(one)
+        assert not taken(two)
+        with opened(locations, Characters("other"), BUDGET) as three:
+            assert taken(three)
+            three.lock.release()
+        one.lock.release()
+
+
+@given(st.text(alphabet="ab\n", max_size=200), st.integers(1, 50))
+def test_pieces_are_the_text_and_end_with_lines_where_they_can(text: str, size: int) -> None:
+    pieces = list(pieces_of(text, size))
+    assert "".join(pieces) == text
+    assert all(0 < len(piece) <= size for piece in pieces)
+    for piece in pieces[:-1]:
+        assert piece.endswith("\n") or "\n" not in piece
+
+
+def test_long_texts_are_tokenised_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+
+    class Counting(Characters):
+        def encode(self, text: str, *, special: bool = False) -> list[int]:
+            lengths.append(len(text))
+            return super().encode(text)
+
+    text = "x" * 300_000
+    result = tokenised(b"k", [Passage(NOTES, "", text)], Counting())
+    assert result.tokens == 300_000
+    assert max(lengths) <= 2**16

@@ -1,0 +1,202 @@
+"""The background: what is imported, said or forgotten while specchat runs reaches the stores."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.child_process import Child
+from app.indexing.corpus_index import Projection, crest_path, opened
+from app.indexing.indexer import GAVE_WAY, Indexer, catch_up, work_of
+from app.locations import Locations
+from app.runtime.deletion import forget_source
+from datastores.chats.history import History
+from datastores.corpus import Corpus
+from datastores.crest.reader import CrestReader
+from datastores.errors import SpecchatError
+from datastores.library.documents import NOTES, Document, Part, Put
+from datastores.library.library import Library
+from engines.llama.vocabulary import LlamaVocabulary, load_vocabulary
+
+MODEL = Path(__file__).parents[3] / "assets" / "target-f16.gguf"
+BUDGET = 2**22
+PATIENCE = 60.0
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> LlamaVocabulary:
+    return load_vocabulary(MODEL)
+
+
+@pytest.fixture
+def indexer(
+    locations: Locations, vocabulary: LlamaVocabulary, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Indexer]:
+    monkeypatch.setattr("app.indexing.indexer.INTERVAL", 0.05)
+    monkeypatch.setattr("app.indexing.indexer.PATIENCE", 0.05)
+    started = Indexer(locations, MODEL, vocabulary, BUDGET)
+    yield started
+    started.close()
+
+
+def _import(library: Library, text: str, source: str = "/s") -> None:
+    library.write([Put(source, "f", 0, Document("t", (Part(NOTES, text),)))])
+
+
+def _wait_until(true: Callable[[], object]) -> None:
+    """Ask again and again; the wait is as long as it takes, within reason."""
+    never = threading.Event()
+    for _ in range(int(PATIENCE / 0.05)):
+        if true():
+            return
+        never.wait(0.05)
+    pytest.fail("it never came to it")
+
+
+def _knows(locations: Locations, vocabulary: LlamaVocabulary, text: str) -> bool:
+    with (
+        opened(locations, vocabulary, BUDGET),
+        closing(CrestReader(crest_path(locations, vocabulary.fingerprint))) as reader,
+    ):
+        return bool(reader.lookup(vocabulary.encode(text)))
+
+
+def _is_due(locations: Locations, vocabulary: LlamaVocabulary) -> bool:
+    with opened(locations, vocabulary, BUDGET) as projection:
+        return projection.is_due()
+
+
+def test_what_happens_while_it_runs_is_followed(
+    locations: Locations,
+    vocabulary: LlamaVocabulary,
+    library: Library,
+    history: History,
+    indexer: Indexer,
+) -> None:
+    _import(library, " walrus telescopes" * 20)
+    indexer.start()
+    _wait_until(lambda: _knows(locations, vocabulary, " walrus"))
+    _import(library, " penguin umbrellas" * 20, source="/later")
+    _wait_until(lambda: _knows(locations, vocabulary, " penguin"))
+    history.add_message(history.create_chat().id, None, "user", " badger lantern" * 20)
+    _wait_until(lambda: _knows(locations, vocabulary, " badger"))
+    library.forget("/s")
+    _wait_until(lambda: not _is_due(locations, vocabulary))
+    assert indexer.trouble is None
+
+
+def test_closing_ends_the_process_at_work(
+    vocabulary: LlamaVocabulary, library: Library, indexer: Indexer
+) -> None:
+    _import(library, "".join(f"word{number} " for number in range(300_000)))
+    indexer.start()
+    _wait_until(lambda: indexer.progress is not None)
+    indexer.close()
+    assert indexer._child is None
+
+
+def test_a_process_that_fails_is_told_of(
+    locations: Locations, vocabulary: LlamaVocabulary, library: Library, tmp_path: Path
+) -> None:
+    _import(library, "walrus")
+    failing = Indexer(locations, tmp_path / "no.gguf", vocabulary, BUDGET)
+    told: list[SpecchatError | None] = []
+    failing._tell = lambda _, trouble: told.append(trouble)
+    failing.start()
+    _wait_until(lambda: any(told))
+    failing.close()
+    assert "texts could not be made ready for drafting: " in str(told[0])
+    assert "no.gguf" in str(told[0])
+    assert "\n" not in str(told[0])
+
+
+def test_a_damaged_library_is_told_of(locations: Locations, vocabulary: LlamaVocabulary) -> None:
+    locations.library.write_bytes(b"no database" * 1000)
+    told: list[str] = []
+    started = Indexer(
+        locations, MODEL, vocabulary, BUDGET, lambda _, error: told.append(str(error))
+    )
+    started.start()
+    _wait_until(lambda: told)
+    started.close()
+    assert "a damaged library was set aside as " in told[0]
+
+
+def test_what_is_being_imported_is_indexed_when_it_is_quiet(
+    indexer: Indexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([0, 1, 2, 3])
+    seen: list[int] = []
+    asked: list[int] = []
+
+    def imports(_: Corpus) -> tuple[int, int]:
+        seen.append(next(looks, 3))
+        return seen[-1], 0
+
+    def is_due(_: Projection) -> bool:
+        asked.append(seen[-1])
+        return False
+
+    monkeypatch.setattr(Corpus, "imports", imports)
+    monkeypatch.setattr(Projection, "is_due", is_due)
+    indexer.start()
+    _wait_until(lambda: len(seen) > 8)
+    assert asked == [3]
+
+
+def test_whoever_indexes_gives_way_to_whoever_forgets(
+    locations: Locations, vocabulary: LlamaVocabulary, library: Library, history: History
+) -> None:
+    for number in range(12):
+        words = "".join(f"word{number}x{place} " for place in range(90_000))
+        _import(library, words, source=f"/{number}")
+    with Child(*work_of(locations, MODEL, BUDGET)) as child:
+        assert next(child)
+        forget_source(library, history, locations, "/0")
+        assert child.code() == GAVE_WAY
+    for file in locations.data.rglob("*.db*"):
+        assert b"word0x1 " not in file.read_bytes()
+    assert len(library.sources()) == 11
+
+
+def test_a_command_learns_what_was_said_and_leaves_the_rest_to_a_process(
+    locations: Locations, vocabulary: LlamaVocabulary, library: Library, history: History
+) -> None:
+    history.add_message(history.create_chat().id, None, "user", " badger lantern" * 20)
+    told: list[SpecchatError] = []
+    assert catch_up(locations, MODEL, vocabulary, BUDGET, 0, told.append) is None
+    assert _knows(locations, vocabulary, " badger")
+    _import(library, " walrus telescopes" * 20)
+    child = catch_up(locations, MODEL, vocabulary, BUDGET, 99, told.append)
+    assert child is not None
+    with child:
+        assert child.wait() == 0
+    assert _knows(locations, vocabulary, " walrus")
+    assert told == []
+
+
+def test_a_command_says_that_imported_texts_were_lost(
+    locations: Locations, vocabulary: LlamaVocabulary
+) -> None:
+    locations.library.write_bytes(b"no database" * 99)
+    told: list[SpecchatError] = []
+    for _ in range(2):
+        catch_up(locations, MODEL, vocabulary, BUDGET, 0, told.append)
+    (only,) = told
+    assert "import your texts again" in str(only)
+
+
+def test_two_processes_do_not_work_on_the_same(
+    locations: Locations, vocabulary: LlamaVocabulary, library: Library
+) -> None:
+    _import(library, " walrus telescopes" * 20)
+    with opened(locations, vocabulary, BUDGET) as projection:
+        assert projection.lock.take()
+        with Child(*work_of(locations, MODEL, BUDGET)) as child:
+            assert (list(child), child.code()) == ([], 0)
+        assert projection.is_due()
+        projection.lock.release()

@@ -1,0 +1,240 @@
+"""Chats are renamed, pinned, made private and deleted, from the list and by command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from app.interface.chat import chat_list
+from app.interface.chat.chat_list import PINNED, PRIVATE, Chats
+from app.interface.dialogs.confirm import AskLine, AskWhether
+from datastores.chats.history import History
+from engines.draft_tree import CHATS
+from tests.app.interface.conftest import SIZES, Compare, Stage, ask, ready, shown, type_in, until
+from tests.app.interface.scripted import Script, passes_of
+
+Make = Callable[..., Stage]
+
+SECRET = "the walrus hides its keys under the third stone"
+SLOW = Script(passes_of("one two three", [CHATS], 2), holds=True)
+
+
+def notices(made: Stage) -> list[str]:
+    return [notification.message for notification in made.app._notifications]
+
+
+def said(made: Stage, count: int) -> bool:
+    return len(notices(made)) == count
+
+
+def chats_of(history: History, *titles: str) -> list[int]:
+    """Chats of one message each, the last one written in last."""
+    made = [history.create_chat(title).id for title in titles]
+    for chat, title in zip(made, titles, strict=True):
+        history.add_message(chat, None, "user", title)
+    return made
+
+
+def contents(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
+
+
+def lines(made: Stage) -> list[str]:
+    listed = made.app.chat_screen.query_one(Chats)
+    return [listed.render_line(row).text for row in range(listed.count)]
+
+
+async def test_renaming(stage: Make, history: History) -> None:
+    (chat,) = chats_of(history, "old")
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await pilot.press("ctrl+o", "r")
+        await until(pilot, lambda: isinstance(made.app.screen, AskLine))
+        assert made.app.screen.query_one(Input).value == "old"
+        await pilot.press("end", *" name", "enter")
+        await until(pilot, lambda: any("old name" in line for line in lines(made)))
+    assert history.chat(chat).title == "old name"
+
+
+async def test_an_empty_name_and_second_thoughts_change_nothing(
+    stage: Make, history: History
+) -> None:
+    (chat,) = chats_of(history, "old")
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await pilot.press("ctrl+o", "r", "ctrl+u", "enter")
+        await pilot.press("r", "x", "escape")
+        assert history.chat(chat).title == "old"
+
+
+async def test_pinning_moves_a_chat_to_the_top_and_the_cursor_with_it(
+    stage: Make, history: History
+) -> None:
+    first, second = chats_of(history, "first", "second")
+    made = stage()
+    async with made.app.run_test(size=(160, 40)) as pilot:
+        await pilot.press("ctrl+o", "down", "p")
+        await until(pilot, lambda: f"{PINNED} first" in lines(made)[0])
+        assert made.app.screen.query_one(Chats).cursor == 0
+        await pilot.press("p")
+        await until(pilot, lambda: "second" in lines(made)[0])
+    assert [chat.id for chat in history.chats()] == [second, first]
+
+
+async def test_making_private_and_back(stage: Make, history: History) -> None:
+    (chat,) = chats_of(history, "diary")
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await pilot.press("ctrl+o", "v")
+        await until(pilot, lambda: f"{PRIVATE} diary" in lines(made)[0])
+        assert history.chat(chat).private
+        await until(pilot, lambda: notices(made))
+        await pilot.press("v")
+        await until(pilot, lambda: PRIVATE not in lines(made)[0])
+    assert not history.chat(chat).private
+
+
+async def test_a_deleted_chat_leaves_no_byte(stage: Make, history: History) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, SECRET)
+        await pilot.press("ctrl+o", "delete")
+        await until(pilot, lambda: isinstance(made.app.screen, AskWhether))
+        await pilot.press("y")
+        await until(pilot, lambda: "is deleted" in "".join(notices(made)))
+        assert made.conversation.chat is None
+        assert SECRET not in shown(made)
+        assert lines(made) == []
+    files = [path for path in made.locations.data.rglob("*") if path.is_file()]
+    assert made.locations.history in files
+    assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+
+
+async def test_what_was_not_wholly_forgotten_is_at_the_next_start(
+    stage: Make, history: History
+) -> None:
+    (chat,) = chats_of(history, SECRET)
+    history.delete_chat(chat)  # and then the process died
+    path = history.store.path
+    assert any(SECRET.encode() in file.read_bytes() for file in path.parent.glob("history.db*"))
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await until(pilot, lambda: not history.store.rows("SELECT 1 FROM erasures"))
+    assert not [file for file in path.parent.glob("*") if SECRET.encode() in contents(file)]
+
+
+async def test_deleting_is_confirmed_first(stage: Make, history: History) -> None:
+    chats_of(history, "kept")
+    made = stage()
+    async with made.app.run_test() as pilot:
+        for key in ("escape", "n", "enter"):
+            await pilot.press("ctrl+o", "delete", key)
+            made.conversation.prompt.focus()
+    assert [chat.title for chat in history.chats()] == ["kept"]
+
+
+async def test_nothing_is_deleted_under_an_answer_being_written(
+    stage: Make, history: History
+) -> None:
+    made = stage(SLOW)
+    async with made.app.run_test() as pilot:
+        await type_in(pilot, made, "count")
+        await pilot.press("enter")
+        await until(pilot, lambda: "three" in shown(made))
+        await made.app.chat_screen.run_action("command('chat.delete')")
+        await until(pilot, lambda: isinstance(made.app.screen, AskWhether))
+        await pilot.press("y")
+        await until(pilot, lambda: notices(made))
+    assert len(history.chats()) == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "begins"),
+    [
+        ("markdown", "to-be-kept.md", "# To be: kept?"),
+        ("json", "to-be-kept.json", '{"specchat": 1'),
+    ],
+)
+async def test_exporting_tells_the_path_and_overwrites_nothing(
+    stage: Make,
+    history: History,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    name: str,
+    begins: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (chat,) = chats_of(history, "To be: kept?")
+    made = stage()
+    async with made.app.run_test() as pilot:
+        made.conversation.open(chat)
+        for count in (1, 2):
+            await made.app.chat_screen.run_action(f"command('chat.{verb}')")
+            await until(pilot, partial(said, made, count))
+    second = tmp_path / name.replace(".", "-2.")
+    assert notices(made) == [f"exported to {tmp_path / name}", f"exported to {second}"]
+    assert (tmp_path / name).read_text().startswith(begins)
+    assert second.read_text() == (tmp_path / name).read_text()
+
+
+async def test_an_empty_chat_cannot_be_kept(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await made.app.chat_screen.run_action("command('chat.rename')")
+        await until(pilot, lambda: notices(made))
+
+
+async def test_a_chat_deleted_in_another_window_is_said(stage: Make, history: History) -> None:
+    (chat,) = chats_of(history, "gone")
+    made = stage()
+    async with made.app.run_test() as pilot:
+        made.conversation.open(chat)
+        history.delete_chat(chat)
+        await made.app.chat_screen.run_action("command('chat.pin')")
+        await until(pilot, lambda: notices(made))
+        assert f"there is no chat {chat}" in notices(made)[0]
+
+
+async def test_a_new_private_chat_is_private_from_its_first_word(
+    stage: Make, history: History
+) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await made.app.chat_screen.run_action("command('chat.new-private')")
+        await until(pilot, lambda: "never drafted from" in shown(made))
+        await until(pilot, lambda: made.conversation.bar.chat == "New private chat")
+        await ask(pilot, made, "dear diary")
+        await pilot.press("ctrl+n")
+        await ask(pilot, made, "how is the weather?")
+    assert [chat.private for chat in history.chats()] == [False, True]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("key", "screen"), [("r", AskLine), ("delete", AskWhether)])
+def test_what_is_asked_of_a_chat(
+    stage: Make,
+    history: History,
+    snap_compare: Compare,
+    monkeypatch: pytest.MonkeyPatch,
+    size: tuple[int, int],
+    key: str,
+    screen: type[object],
+) -> None:
+    monkeypatch.setattr(chat_list, "age", lambda then, now: "09:41")
+    first, second, _ = chats_of(history, "Rename many files", "Diary", "What does tar do?")
+    history.pin(first, True)
+    history.set_private(second, True)
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        await pilot.press("ctrl+o", key)
+        await until(pilot, lambda: isinstance(made.app.screen, screen))
+
+    assert snap_compare(made.app, terminal_size=size, run_before=act)

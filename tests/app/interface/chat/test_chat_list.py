@@ -1,0 +1,64 @@
+"""The list of chats: what stands in it, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.interface.chat.chat_list import Chats
+from datastores.chats.history import History
+from engines.draft_tree import CHATS
+from tests.app.interface.conftest import Stage, ask, until
+from tests.app.interface.scripted import Script, passes_of
+
+Make = Callable[..., Stage]
+
+PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
+
+
+async def test_chats_are_listed_opened_and_stepped_through(stage: Make) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test(size=(160, 40)) as pilot:
+        await ask(pilot, made, "first chat")
+        await pilot.press("ctrl+n")
+        await ask(pilot, made, "second chat")
+        listed = made.app.screen.query_one(Chats)
+        assert listed.count == 2
+        await pilot.press("alt+down")
+        assert made.conversation.bar.chat == "first chat"
+        await pilot.press("ctrl+o", "up", "enter")
+        assert made.conversation.bar.chat == "second chat"
+        assert made.conversation.prompt.has_focus
+
+
+async def test_the_list_of_chats_hides_on_narrow_screens_until_asked_for(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        listed = made.app.screen.query_one(Chats)
+        assert not listed.display
+        await pilot.press("ctrl+o")
+        assert listed.display
+        assert listed.has_focus
+        await pilot.press("ctrl+o")
+        assert not listed.display
+        assert made.conversation.prompt.has_focus
+
+
+async def test_the_list_opens_where_the_open_chat_is(stage: Make, history: History) -> None:
+    for number in range(100):
+        history.add_message(history.create_chat(f"chat {number}").id, None, "user", "hi")
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        made.conversation.open(history.chats()[60].id)
+        await pilot.pause()
+        await pilot.press("ctrl+o")
+        listed = made.app.screen.query_one(Chats)
+        await until(pilot, lambda: listed.scroll_offset.y > 30)
+        assert any("chat 39" in listed.render_line(row).text for row in range(listed.size.height))
+
+
+async def test_empty_chats_are_not_listed(stage: Make, history: History) -> None:
+    history.create_chat("never used")
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await pilot.pause()
+        assert made.app.screen.query_one(Chats).count == 0

@@ -1,0 +1,295 @@
+"""A person talks to it: nothing is lost, whatever happens when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event as Flag
+
+import pytest
+from textual import events
+
+from app.interface.chat.topbar import TopBar
+from app.interface.transcript.answer import Answer
+from datastores.chats.history import History
+from datastores.errors import ContextOverflowError, ModelError, StoreError
+from engines.draft_tree import CHATS
+from tests.app.interface.conftest import SCRIPT, Stage, ask, notices, shown, type_in, until
+from tests.app.interface.scripted import Script, passes_of
+
+Make = Callable[..., Stage]
+
+SLOW = Script(passes_of("one two three four five", [CHATS], 2), holds=True)
+PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
+
+
+async def test_a_question_is_answered_and_the_prompt_is_empty_again(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await ask(pilot, made, "How do I copy a directory?")
+        assert "You can copy a directory with everything in it:" in shown(made)
+        assert "cp -r source/ target/" in shown(made)
+        assert made.conversation.prompt.text == ""
+        assert made.conversation.bar.chat == "How do I copy a directory?"
+
+
+async def test_what_is_typed_while_the_model_loads_is_sent_afterwards(stage: Make) -> None:
+    gate = Flag()
+    made = stage(PLAIN, gate=gate.wait)
+    async with made.app.run_test() as pilot:
+        await type_in(pilot, made, "early")
+        await pilot.press("enter")
+        await until(pilot, lambda: "waiting for the model" in shown(made))
+        assert made.assistant.asked == []
+        gate.set()
+        await until(pilot, lambda: "an answer of some words" in shown(made))
+        assert made.conversation.bar.model == "small helper"
+
+
+async def test_stopping_while_the_model_loads_gives_the_question_back(stage: Make) -> None:
+    gate = Flag()
+    made = stage(PLAIN, gate=gate.wait)
+    async with made.app.run_test() as pilot:
+        await type_in(pilot, made, "never mind")
+        await pilot.press("enter", "escape")
+        await until(pilot, lambda: made.conversation.prompt.text == "never mind")
+        gate.set()
+        await until(pilot, lambda: made.conversation.talk.model)
+        assert made.assistant.asked == []
+
+
+async def test_a_model_that_cannot_be_loaded_is_named_and_the_question_returns(
+    stage: Make,
+) -> None:
+    made = stage(fails=ModelError("bad.gguf is no model: choose another with --model"))
+    async with made.app.run_test() as pilot:
+        await until(pilot, lambda: notices(made))
+        assert notices(made) == ["bad.gguf is no model: choose another with --model"]
+        assert made.conversation.bar.state == "no model"
+        await type_in(pilot, made, "hello?")
+        await pilot.press("enter")
+        await until(pilot, lambda: made.conversation.prompt.text == "hello?")
+
+
+async def test_escape_stops_and_keeps_what_was_written(stage: Make, history: History) -> None:
+    made = stage(SLOW)
+    async with made.app.run_test() as pilot:
+        await type_in(pilot, made, "count")
+        await pilot.press("enter")
+        await until(pilot, lambda: "five" in shown(made))
+        await pilot.press("escape")
+        await until(pilot, lambda: made.conversation.talk.turn is None)
+        assert "one two three four five" in shown(made)
+        assert "■ stopped" in shown(made)
+    (chat,) = history.chats()
+    answer = history.thread(chat.id)[-1]
+    assert (answer.content, answer.finish) == ("one two three four five", "interrupted")
+
+
+async def test_quitting_in_mid_answer_keeps_it(stage: Make, history: History) -> None:
+    made = stage(SLOW)
+    async with made.app.run_test() as pilot:
+        await type_in(pilot, made, "count")
+        await pilot.press("enter")
+        await until(pilot, lambda: "five" in shown(made))
+        await pilot.press("ctrl+q")
+    assert made.app.leave()
+    assert history.thread(history.chats()[0].id)[-1].content == "one two three four five"
+
+
+async def test_one_answer_at_a_time_and_the_next_question_waits_in_the_prompt(
+    stage: Make,
+) -> None:
+    made = stage(SLOW)
+    async with made.app.run_test() as pilot:
+        await type_in(pilot, made, "first")
+        await pilot.press("enter")
+        await until(pilot, lambda: "five" in shown(made))
+        await type_in(pilot, made, "second")
+        await pilot.press("enter")
+        await until(pilot, lambda: notices(made))
+        assert made.conversation.prompt.text == "second"
+        assert made.assistant.asked == ["first"]
+
+
+async def test_a_chat_is_left_in_mid_answer_and_found_again_grown(stage: Make) -> None:
+    made = stage(SLOW)
+    async with made.app.run_test() as pilot:
+        await type_in(pilot, made, "count")
+        await pilot.press("enter")
+        await until(pilot, lambda: "one" in shown(made))
+        chat = made.conversation.chat
+        await pilot.press("ctrl+n")
+        await type_in(pilot, made, "not sent yet")
+        assert "one two" not in shown(made)
+        made.conversation.open(chat)
+        await until(pilot, lambda: "one two three four five" in shown(made))
+        assert made.conversation.prompt.text == ""
+        made.conversation.open(None)
+        assert made.conversation.prompt.text == "not sent yet"
+
+
+async def test_a_question_that_does_not_fit_goes_back_into_the_prompt(
+    stage: Make, history: History
+) -> None:
+    long = "a very long question"
+    made = stage(
+        Script([], fails=ContextOverflowError("it has 9 tokens, 8 fit: shorten it")), PLAIN
+    )
+    async with made.app.run_test() as pilot:
+        await type_in(pilot, made, long)
+        await pilot.press("enter")
+        await until(pilot, lambda: made.conversation.prompt.text == long)
+        assert notices(made) == ["it has 9 tokens, 8 fit: shorten it"]
+        await pilot.press("enter")
+        await until(pilot, lambda: "an answer of some words" in shown(made))
+    thread = history.thread(history.chats()[0].id)
+    assert [message.role for message in thread] == ["user", "assistant"]
+
+
+async def test_a_full_disk_keeps_the_answer_on_the_screen(stage: Make) -> None:
+    full = Script(PLAIN.passes, fails=StoreError("history.db: the disk is full; free some space"))
+    made = stage(full)
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, "question")
+        assert "an answer of some words" in shown(made)
+        assert notices(made) == ["history.db: the disk is full; free some space"]
+
+
+@pytest.mark.parametrize("key", ["shift+enter", "ctrl+j"])
+async def test_new_lines_and_growing(stage: Make, key: str) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test(size=(80, 40)) as pilot:
+        prompt = made.conversation.prompt
+        await pilot.press("a", key, "b")
+        assert prompt.text == "a\nb"
+        assert prompt.content_size.height == 2
+        await pilot.press(*[key] * 20)
+        assert prompt.content_size.height == 8
+        await pilot.press("enter")
+        await until(pilot, lambda: made.assistant.asked)
+        assert made.assistant.asked[0].startswith("a\nb\n")
+
+
+async def test_pasting_keeps_lines_and_drops_what_a_terminal_obeys(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        made.app.post_message(events.Paste("one\rtwo\r\nthree\x1b[31m\u202e"))
+        await until(pilot, lambda: made.conversation.prompt.text)
+        assert made.conversation.prompt.text == "one\ntwo\nthree␛[31m"
+
+
+async def test_up_in_an_empty_prompt_recalls_what_was_asked(stage: Make) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test() as pilot:
+        prompt = made.conversation.prompt
+        await ask(pilot, made, "first")
+        await ask(pilot, made, "second")
+        recalled = []
+        for key in ("up", "up", "up", "down", "down"):
+            await pilot.press(key)
+            recalled.append(prompt.text)
+        assert recalled == ["second", "first", "first", "second", ""]
+        await pilot.press("x", "up")
+        assert prompt.text == "x"
+
+
+async def test_what_is_typed_beside_the_prompt_lands_in_it(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await pilot.click("Transcript")
+        assert made.conversation.prompt.has_focus
+        made.conversation.transcript.focus()
+        await pilot.press("h", "i")
+        assert made.conversation.prompt.text == "hi"
+
+
+async def test_an_empty_prompt_sends_nothing(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await pilot.press("space", "enter")
+        await pilot.pause()
+        assert made.assistant.asked == []
+
+
+async def test_reasoning_is_folded_while_it_streams_and_afterwards(stage: Make) -> None:
+    thought = passes_of("<think> let me see now", [CHATS], 2)
+    answer = [[(" </think>", 0)], [("\n\nForty", CHATS), ("-two", 0)]]
+    made = stage(Script([*thought, *answer]))
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, "why?")
+        assert "▸ thought for" in shown(made)
+        assert "let me see" not in shown(made)
+        assert "Forty-two" in shown(made)
+        await pilot.press("f4")
+        assert "let me see now" in shown(made)
+
+
+async def test_thinking_says_how_much(stage: Make) -> None:
+    made = stage(Script(passes_of("<think> let me see now", [CHATS], 2), holds=True))
+    async with made.app.run_test() as pilot:
+        await type_in(pilot, made, "why?")
+        await pilot.press("enter")
+        await until(pilot, lambda: "▸ thinking… 5 tokens" in shown(made))
+        assert made.app.screen.query_one(TopBar).state == "thinking…"
+
+
+async def test_reading_a_long_prompt_shows_progress(stage: Make) -> None:
+    made = stage(Script(PLAIN.passes, prefill=[(512, 2048)], wait=0.3))
+    async with made.app.run_test() as pilot:
+        await type_in(pilot, made, "long")
+        await pilot.press("enter")
+        await until(pilot, lambda: "reading 512 of 2,048 tokens…" in shown(made))
+        assert made.app.screen.query_one(TopBar).state == "reading 25%"
+
+
+async def test_dropped_messages_are_said(stage: Make) -> None:
+    made = stage(Script(PLAIN.passes, dropped=4))
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, "go on")
+        assert "the model no longer sees the first 4 messages" in shown(made)
+
+
+@pytest.mark.parametrize(
+    ("finish", "said"),
+    [("length", "cut off at the longest answer"), ("context", "the context is full")],
+)
+async def test_an_answer_that_was_cut_off_says_why(stage: Make, finish: str, said: str) -> None:
+    made = stage(Script(PLAIN.passes, finish=finish))
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, "go on")
+        assert said in shown(made)
+
+
+async def test_a_damaged_history_is_named(stage: Make, history: History) -> None:
+    history.store.set_aside = history.store.path.with_suffix(".damaged")
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await until(pilot, lambda: notices(made))
+        assert str(history.store.set_aside) in notices(made)[0]
+
+
+async def test_a_long_chat_is_laid_out_near_the_screen_only(stage: Make, history: History) -> None:
+    chat = history.create_chat("long")
+    parent = None
+    for number in range(300):
+        role = "assistant" if number % 2 else "user"
+        parent = history.add_message(chat.id, parent, role, f"message {number}").id
+    made = stage(SCRIPT)
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        made.conversation.open(chat.id)
+        await pilot.pause()
+        transcript = made.conversation.transcript
+        assert "message 299" in shown(made)
+        assert len(transcript.rows) < 150
+        for _ in range(60):
+            transcript.action_page_up()
+            await pilot.pause()
+        assert "message 0" in shown(made)
+        assert transcript.scroll_offset.y == 0
+        made.conversation.open(chat.id)
+        await pilot.press("ctrl+home")
+        await until(pilot, lambda: transcript.rows[0].text == "message 0")
+        assert len(transcript.rows) < 150
+        await pilot.press("ctrl+end")
+        await until(pilot, lambda: "message 299" in shown(made))
+        assert isinstance(transcript.entries[-1], Answer)

@@ -1,0 +1,74 @@
+"""Answers and code are copied, wherever the clipboard is."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.interface.chat.copy import hand_over, last_code, programs, sequence
+from engines.draft_tree import CHATS
+from tests.app.interface.conftest import ANSWER, Stage, ask, notices, until
+from tests.app.interface.scripted import Script, passes_of
+
+Make = Callable[..., Stage]
+
+
+def test_programs_of_this_machine_come_first_and_none_over_ssh() -> None:
+    names = [command[0] for command in programs({"DISPLAY": ":0", "TMUX": "/tmp/socket"})]
+    assert names == ["pbcopy", "xclip", "clip.exe", "tmux"]
+    assert "wl-copy" in [command[0] for command in programs({"WAYLAND_DISPLAY": "wayland-0"})]
+    assert programs({"DISPLAY": ":0", "SSH_TTY": "/dev/pts/1"}) == []
+
+
+def test_the_first_program_that_takes_the_text_gets_it(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    write = f"import sys; open({str(taken)!r}, 'w').write(sys.stdin.read())"
+    fails, takes = [sys.executable, "-c", "exit(1)"], [sys.executable, "-c", write]
+    assert hand_over("à copier", [["specchat-has-no-such-program"], fails, takes])
+    assert taken.read_text() == "à copier"
+    assert not hand_over("text", [["specchat-has-no-such-program"], fails])
+
+
+def test_tmux_gets_the_sequence_wrapped() -> None:
+    plain = sequence("é", {})
+    assert base64.b64decode(plain.removeprefix("\x1b]52;c;").removesuffix("\a")) == "é".encode()
+    wrapped = sequence("é", {"TMUX": "/tmp/socket"})
+    assert wrapped == f"\x1bPtmux;\x1b{plain}\x1b\\"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ("no code", ""),
+        ("```sh\none\n```\n\n- in a list:\n\n  ```\n  two\n\n  lines\n  ```\nend", "two\n\nlines"),
+        ("text\n\n    indented", "indented"),
+    ],
+)
+def test_the_last_block_of_code(answer: str, code: str) -> None:
+    assert last_code(answer) == code
+
+
+async def test_the_last_answer_and_its_code_are_copied(stage: Make) -> None:
+    made = stage(Script(passes_of(f"<think> aloud </think>\n\n{ANSWER}", [CHATS], 3)))
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, "copy?")
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: made.app.clipboard == ANSWER)
+        await pilot.press("alt+y")
+        code = "cp -r source/ target/   # a trailing slash matters"
+        await until(pilot, lambda: made.app.clipboard == code)
+
+
+async def test_what_is_not_there_is_not_copied(stage: Make) -> None:
+    made = stage(Script(passes_of("no code here", [CHATS], 2)))
+    async with made.app.run_test() as pilot:
+        await pilot.press("ctrl+g")
+        await ask(pilot, made, "copy?")
+        await pilot.press("alt+y")
+        await until(pilot, lambda: len(notices(made)) == 2)
+        assert made.app.clipboard == ""
+        assert notices(made) == ["there is no answer to copy", "the answer holds no code to copy"]

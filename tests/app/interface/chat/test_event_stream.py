@@ -1,0 +1,49 @@
+"""Events cross from thread to thread in order, and drawing keeps to its share."""
+
+from __future__ import annotations
+
+from threading import Thread
+
+import pytest
+
+from app.conversation.events import Event, Prefilling
+from app.interface.chat.event_stream import LONGEST, SHARE, SHORTEST, Outbox, Pacer
+
+
+def test_events_arrive_in_order_and_only_the_first_wakes() -> None:
+    wakes: list[int] = []
+    outbox = Outbox(lambda: wakes.append(1))
+    for done in range(3):
+        outbox.put(Prefilling(done, 3))
+    assert outbox.take() == [Prefilling(0, 3), Prefilling(1, 3), Prefilling(2, 3)]
+    assert outbox.take() == []
+    outbox.put(Prefilling(3, 3))
+    assert len(wakes) == 2
+
+
+def test_nothing_is_lost_between_threads() -> None:
+    outbox = Outbox(lambda: None)
+    events = [Prefilling(done, 10_000) for done in range(10_000)]
+
+    def put() -> None:
+        for event in events:
+            outbox.put(event)
+
+    thread = Thread(target=put)
+    thread.start()
+    taken: list[Event] = []
+    while thread.is_alive():
+        taken += outbox.take()
+    assert taken + outbox.take() == events
+
+
+def test_the_first_batch_is_drawn_at_once() -> None:
+    assert Pacer().wait(clock=5.0, used=1.0) == 0.0
+
+
+@pytest.mark.parametrize(("cost", "pause"), [(0.0, SHORTEST), (0.1 * SHARE, 0.1), (10.0, LONGEST)])
+def test_a_dear_batch_makes_the_next_one_wait(cost: float, pause: float) -> None:
+    pacer = Pacer()
+    pacer.drew(clock=5.0, used=1.0)
+    assert pacer.wait(clock=5.0, used=1.0 + cost) == pytest.approx(pause)
+    assert pacer.wait(clock=5.0 + pause, used=1.0 + cost) == pytest.approx(0.0)

@@ -1,0 +1,50 @@
+"""The prompt: what is typed in one go, as a busy machine hands it over, stands where it belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from textual import events
+from textual.app import ComposeResult
+
+from app.interface.screen import ChatScreen
+from engines.draft_tree import CHATS
+from tests.app.interface.conftest import Stage, burst, until
+from tests.app.interface.scripted import Script, passes_of
+
+Make = Callable[..., Stage]
+
+PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
+
+
+async def test_what_is_typed_behind_enter_in_one_go_is_the_next_question(stage: Make) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test() as pilot:
+        prompt = made.conversation.prompt
+        await burst(pilot, *"one", "enter", *"two")
+        await until(pilot, lambda: made.assistant.asked == ["one"])
+        await until(pilot, lambda: made.conversation.talk.turn is None)
+        assert prompt.text == "two"
+        await pilot.press("ctrl+t")
+        await burst(pilot, "a", "enter", *"three")
+        await until(pilot, lambda: made.assistant.asked == ["one", "onea"])
+        await until(pilot, lambda: prompt.text == "two\nthree")
+
+
+async def test_what_is_typed_while_the_program_starts_is_not_lost(
+    stage: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = stage(PLAIN)
+    compose = ChatScreen.compose
+
+    def typed_over(screen: ChatScreen) -> ComposeResult:
+        for key in (*"one", "ctrl+j", *"tw"):
+            screen.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        return compose(screen)
+
+    monkeypatch.setattr(ChatScreen, "compose", typed_over)
+    async with made.app.run_test() as pilot:
+        await pilot.press("o")
+        await until(pilot, lambda: made.assistant.asked == ["one"])
+        await until(pilot, lambda: made.conversation.prompt.text == "two")

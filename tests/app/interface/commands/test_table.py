@@ -1,0 +1,71 @@
+"""Every command can be run, found in the palette, and is explained on the help screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from textual.command import CommandPalette
+from textual.widgets import OptionList, Static
+
+from app.interface.commands.actions import deeds
+from app.interface.commands.help import Help
+from app.interface.commands.keymap import UNBOUND
+from app.interface.commands.table import COMMANDS, Command
+from app.interface.screen import ChatScreen
+from app.interface.sources import SOURCES
+from tests.app.interface.conftest import Stage, ask, until
+
+Make = Callable[..., Stage]
+
+
+def test_every_command_does_something_and_has_its_own_key_and_name(stage: Make) -> None:
+    assert set(deeds(stage().app.chat_screen)) == {command.id for command in COMMANDS}
+    keys = [command.key for command in COMMANDS if command.key != UNBOUND]
+    assert len(set(keys)) == len(keys)
+    assert len({command.id for command in COMMANDS}) == len(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
+async def test_every_command_can_be_run_in_an_empty_chat(stage: Make, command: Command) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await made.app.chat_screen.run_action(command.action)
+        await pilot.pause()
+    assert made.app.return_code in (None, 0)
+
+
+async def test_copying(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, "copy?")
+        made.conversation.transcript.text_select_all()
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: "cp -r source/ target/" in made.app.clipboard)
+
+
+async def test_help_names_every_key_and_every_source(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await pilot.press("f1")
+        assert isinstance(made.app.screen, Help)
+        page = str(made.app.screen.query_one(Static).content)
+        for _, commands in made.app.keys.table():
+            for name, keys, title in commands:
+                assert f"{keys or '–':<20}{title:<30} {name}" in page
+        assert all(source.meaning in page for source in SOURCES.values())
+        await pilot.press("escape")
+        assert isinstance(made.app.screen, ChatScreen)
+
+
+async def test_the_palette_lists_every_command_and_runs_it(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(120, 60)) as pilot:
+        await pilot.press("ctrl+p")
+        assert isinstance(made.app.screen, CommandPalette)
+        listed = made.app.screen.query_one(OptionList)
+        await until(pilot, lambda: listed.option_count == len(COMMANDS) - 1)
+        await pilot.press(*"colour words")
+        await until(pilot, lambda: listed.option_count == 1)
+        await pilot.press("enter")
+        await until(pilot, lambda: made.conversation.transcript.tinted)

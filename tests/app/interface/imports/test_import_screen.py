@@ -1,0 +1,249 @@
+"""Texts are imported without leaving the interface, and without anything waiting for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Log, Static
+
+from app.importing.events import Finished, Searching, Skipped
+from app.importing.process import SET_ASIDE
+from app.indexing.corpus_index import Projecting
+from app.interface.imports.import_screen import Imports
+from app.interface.imports.tasks import ImportState
+from app.interface.screen import ChatScreen
+from datastores.errors import InputError, SpecchatError, StoreError
+from datastores.library.library import Library
+from tests.app.interface.conftest import SCRIPT, Stage, burst, notices, ready, type_in, until
+from tests.app.interface.imports.scripted import DONE, READ, SKIPPED, ScriptedImport
+from tests.app.interface.scripted import Script
+
+Make = Callable[..., Stage]
+Scripting = Callable[..., ScriptedImport]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two notes, and what cannot be used."""
+    path = tmp_path / "my notes"
+    path.mkdir()
+    (path / "a.md").write_text("The walrus keeps seventeen brass telescopes.")
+    (path / "b.md").write_text("password=hunter2\n")
+    (path / "bad.bin").write_bytes(b"\0\1\2")
+    return path
+
+
+def state_of(made: Stage) -> ImportState:
+    return made.app.chat_screen.importing.state
+
+
+def told(made: Stage) -> str:
+    """What the import screen says."""
+    screen = made.app.screen
+    log = "\n".join(screen.query_one(Log).lines)
+    return f"{screen.query_one('.-state', Static).content}\n{log}"
+
+
+async def start(pilot: Pilot[None], line: str) -> None:
+    await pilot.press("f9", *line, "enter")
+    await pilot.pause()
+
+
+async def test_a_folder_is_imported_and_told_of(stage: Make, folder: Path) -> None:
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await start(pilot, str(folder))
+        await until(pilot, lambda: state_of(made).whole and not state_of(made).running)
+        said = told(made)
+        assert "imported 2 documents · 1 secret taken out · 1 skipped" in said
+        assert "skipped 1: binary\n    bad.bin" in said
+        await pilot.press("escape")
+        assert isinstance(made.app.screen, ChatScreen)
+    with closing(Library.open(made.locations.library)) as library:
+        assert [source.path for source in library.sources()] == [str(folder)]
+
+
+async def test_a_damaged_library_is_told_of(stage: Make, scripted: Scripting) -> None:
+    scripted([Skipped("library.db.corrupt-1", SET_ASIDE), READ], [Finished(DONE)])
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot, made)
+        await start(pilot, "/notes")
+        await until(pilot, lambda: "imported 5,210 documents" in told(made))
+        assert f"skipped 1: {SET_ASIDE}\n    library.db.corrupt-1" in told(made)
+        assert "skipped 60: binary" in told(made)
+
+
+async def test_a_damaged_library_is_told_of_at_the_start(stage: Make) -> None:
+    made = stage()
+    made.locations.library.write_bytes(b"no database" * 1000)
+    async with made.app.run_test() as pilot:
+        await until(pilot, lambda: notices(made))
+        assert "a damaged library was set aside as " in notices(made)[0]
+
+
+async def test_nothing_imported_is_an_error_with_its_reasons(stage: Make, folder: Path) -> None:
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await start(pilot, str(folder / "bad.bin"))
+        await until(pilot, lambda: state_of(made).failure)
+        await until(pilot, lambda: "bad.bin" in told(made))
+        assert "nothing was imported: binary (1)" in told(made)
+        assert made.app.screen.query(".-failed")
+
+
+async def test_tab_completes_a_path_and_offers_where_there_is_a_choice(
+    stage: Make, folder: Path
+) -> None:
+    (folder.parent / "my drafts").mkdir()
+    made = stage()
+    async with made.app.run_test(size=(160, 50)) as pilot:
+        await pilot.press("f9", *f"{folder.parent}/m", "tab")
+        screen = made.app.screen
+        assert isinstance(screen, Imports)
+        await until(pilot, lambda: screen.box.value.endswith("/my\\ "))
+        offered = screen.query_one(".-names", Static)
+        await until(pilot, lambda: offered.display)
+        assert str(offered.content) == "my drafts/  my notes/"
+        await pilot.press("n", "tab")
+        await until(pilot, lambda: screen.box.value.endswith("/my\\ notes/"))
+        await pilot.press("enter")
+        await until(pilot, lambda: state_of(made).whole)
+
+
+async def test_what_is_typed_in_one_go_stands_around_what_tab_completes(
+    stage: Make, folder: Path
+) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await pilot.press("f9")
+        screen = made.app.screen
+        assert isinstance(screen, Imports)
+        await burst(pilot, *f"{folder.parent}/mx", "backspace", "tab", *"a.", "tab", "x")
+        await until(pilot, lambda: screen.box.value.endswith("/my\\ notes/a.mdx"))
+
+
+async def test_stopped_it_says_what_is_in_and_the_same_path_goes_on(
+    stage: Make, scripted: Scripting
+) -> None:
+    script = scripted([Searching(500), READ], holds=True)
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await start(pilot, "/notes")
+        await until(pilot, lambda: "1,234 of 5,210 files" in told(made))
+        assert "about 1,203,055 tokens" in told(made)
+        await pilot.press("s")
+        await until(pilot, lambda: not state_of(made).running)
+        assert script.closed == 1
+        assert "what is in stays; Enter goes on from there (1,201 documents new)" in told(made)
+        script.go_on.set()
+        script.batches = ([Finished(DONE)],)
+        await pilot.press("enter")
+        await until(pilot, lambda: state_of(made).whole)
+        assert script.asked == [[Path("/notes")]] * 2
+
+
+async def test_closed_it_goes_on_and_says_how_it_ended(stage: Make, scripted: Scripting) -> None:
+    script = scripted([READ], [Finished(DONE)], holds=True)
+    made = stage()
+    async with made.app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot, made)
+        script.batches = ([READ],)
+        await start(pilot, "/notes")
+        await pilot.press("escape")
+        assert made.conversation.bar.background == "importing 38%"
+        await type_in(pilot, made, "still here")
+        script.go_on.set()
+        await until(pilot, lambda: notices(made))
+        assert made.conversation.bar.background == ""
+        assert made.conversation.prompt.text == "still here"
+
+
+async def test_an_answer_is_written_meanwhile(stage: Make, scripted: Scripting) -> None:
+    scripted([READ], holds=True)
+    made = stage(SCRIPT, Script(SCRIPT.passes, holds=True))
+    async with made.app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot, made)
+        await start(pilot, "/notes")
+        await pilot.press("escape")
+        await type_in(pilot, made, "copy?")
+        await pilot.press("enter")
+        await until(pilot, lambda: made.assistant.asked)
+        await until(pilot, lambda: made.conversation.talk.turn is None)
+        assert state_of(made).running
+
+
+@pytest.mark.parametrize(
+    "error", [InputError("nothing was imported: x (1)"), StoreError("library.db: disk full")]
+)
+async def test_a_failure_is_told_to_a_person_who_is_elsewhere(
+    stage: Make, scripted: Scripting, error: SpecchatError
+) -> None:
+    script = scripted([READ], fails=error, holds=True)
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await start(pilot, "/notes")
+        await pilot.press("escape")
+        script.go_on.set()
+        await until(pilot, lambda: notices(made) == [str(error)])
+
+
+async def test_what_the_indexer_does_is_told(stage: Make, folder: Path) -> None:
+    made = stage()
+    async with made.app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot, made)
+        made.app.learnt(Projecting(42, 100, 1000), None)
+        await until(pilot, lambda: made.conversation.bar.background == "learning imports: 42%")
+        made.app.learnt(Projecting(100, 100, 5000, building=True), None)
+        await until(pilot, lambda: "sorting" in made.conversation.bar.background)
+        made.app.learnt(None, None)
+        await until(pilot, lambda: made.conversation.bar.background == "")
+        assert state_of(made).ready == 5000
+        for _ in range(2):
+            made.app.learnt(None, StoreError("crest.db: disk\nfull"))
+        await until(pilot, lambda: made.conversation.bar.background == "learning failed")
+        assert notices(made) == ["crest.db: disk full"]
+
+
+async def test_leaving_ends_the_import(stage: Make, scripted: Scripting) -> None:
+    script = scripted([READ], holds=True)
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await start(pilot, "/notes")
+    assert script.closed == 1
+
+
+async def test_names_of_files_cannot_reach_the_terminal_raw(
+    stage: Make, scripted: Scripting
+) -> None:
+    script = scripted([*SKIPPED, READ], holds=True)
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await start(pilot, "/notes")
+        await until(pilot, lambda: "garden ␛[31mplan.md" in told(made))
+        assert "skipped 60: binary" in told(made)
+        script.batches = ([Finished(DONE)],)
+        script.holds = False
+        await pilot.press("s")
+        await until(pilot, lambda: not state_of(made).running)
+        await pilot.press("enter")
+        await until(pilot, lambda: "pictures/59␛[2J.jpg" in told(made))
+        assert "\x1b" not in told(made)
+
+
+async def test_an_import_that_ends_while_the_screen_is_taken_apart_harms_nothing(
+    stage: Make,
+) -> None:
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("f9")
+        screen = made.app.screen
+        assert isinstance(screen, Imports)
+        await screen.remove_children()
+        screen.redraw()

@@ -1,0 +1,165 @@
+"""What importing looks like in each of its states. Look at each picture before renewing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from app.importing.events import Event, Finished, Report, Searching
+from app.importing.session import note_imports
+from app.indexing.corpus_index import Projecting
+from app.interface.imports import sources_screen
+from datastores.errors import InputError, SpecchatError
+from datastores.library.documents import CODE, NOTES, Document, Done, Part, Put
+from datastores.library.library import Library
+from tests.app.interface.conftest import Compare, Stage, ready, until
+from tests.app.interface.imports.scripted import DONE, READ, SKIPPED, ScriptedImport
+
+Make = Callable[..., Stage]
+Scripting = Callable[..., ScriptedImport]
+Size = tuple[int, int]
+
+sizes = pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+NOTHING = Report(0, 0, 0, 0, DONE.skipped)
+FAILURE = InputError("nothing was imported: binary (60), ignored by .gitignore (1)")
+STATES: dict[str, tuple[Sequence[Event], SpecchatError | None, Sequence[str]]] = {
+    "searching": ([Searching(1500)], None, ()),
+    "running": ([*SKIPPED, READ], None, ()),
+    "stopped": ([*SKIPPED, READ], None, ("s",)),
+    "done": ([READ, Finished(DONE)], None, ()),
+    "nothing": ([READ, Finished(NOTHING)], FAILURE, ()),
+}
+
+
+@pytest.fixture(autouse=True)
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time stands still: it is shown on the screen."""
+    monkeypatch.setattr(sources_screen, "age", lambda then, now: "09:41")
+    monkeypatch.setenv("HOME", "/home/ada")
+
+
+@sizes
+def test_before_the_first_import(stage: Make, snap_compare: Compare, size: Size) -> None:
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        await pilot.press("f9")
+        await pilot.pause()
+
+    assert snap_compare(made.app, terminal_size=size, run_before=act)
+
+
+@sizes
+def test_a_choice_of_paths(
+    stage: Make,
+    snap_compare: Compare,
+    size: Size,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number in range(60):
+        (tmp_path / "here" / f"recipe {number:02}").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        await pilot.press("f9", *"rec", "tab")
+        await until(pilot, lambda: made.app.screen.query_one(".-names").display)
+
+    assert snap_compare(made.app, terminal_size=size, run_before=act)
+
+
+@sizes
+@pytest.mark.parametrize("state", STATES)
+def test_an_import(
+    stage: Make, scripted: Scripting, snap_compare: Compare, size: Size, state: str
+) -> None:
+    events, failure, keys = STATES[state]
+    script = scripted(
+        list(events), fails=failure, holds=state in ("searching", "running", "stopped")
+    )
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        await pilot.press("f9", *"~/notes", "enter")
+        importing = made.app.chat_screen.importing
+        await until(pilot, lambda: importing.state.found or importing.state.progress)
+        await pilot.press(*keys)
+        await until(pilot, lambda: importing.state.running == (script.holds and not keys))
+        if state == "done":
+            made.app.learnt(Projecting(2100, 5210, 1_200_000), None)
+            await until(pilot, lambda: importing.state.learning)
+        await pilot.pause()
+
+    assert snap_compare(made.app, terminal_size=size, run_before=act)
+
+
+def test_what_goes_on_besides(stage: Make, snap_compare: Compare) -> None:
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        made.app.learnt(Projecting(42, 100, 1_200_000), None)
+        await until(pilot, lambda: made.conversation.bar.background)
+
+    assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)
+
+
+def _fill(made: Stage) -> None:
+    """Three sources: a large one, one with a long and hostile name, one stopped half-way."""
+    texts = {
+        "/home/ada/notes": [Part(NOTES, "x" * 400), Part(CODE, "y" * 40)],
+        "/srv/a very long folder name that goes on and on/\x1b[31mred/" + "deep/" * 20: [
+            Part(NOTES, "z" * 8000)
+        ],
+        "/home/ada/half": [Part(CODE, "half")],
+    }
+    with closing(Library.open(made.locations.library)) as library:
+        for path, parts in texts.items():
+            document = Document("t", tuple(parts))
+            library.write([Put(path, "f", 0, document), Done(path, "f", "d", 1)])
+    note_imports(made.locations.imported, texts, whole=True)
+    note_imports(made.locations.imported, ["/home/ada/half"], whole=False)
+
+
+@sizes
+@pytest.mark.parametrize("keys", [(), ("delete",)], ids=["list", "confirm"])
+def test_sources(stage: Make, snap_compare: Compare, size: Size, keys: Sequence[str]) -> None:
+    made = stage()
+    _fill(made)
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        await pilot.press("f9", "f9")
+        listed = made.app.screen.query_one("OptionList")
+        await until(pilot, lambda: listed.option_count == 3)  # type: ignore[attr-defined]
+        await pilot.press("down", *keys)
+        await pilot.pause()
+
+    assert snap_compare(made.app, terminal_size=size, run_before=act)
+
+
+def test_no_sources(stage: Make, snap_compare: Compare) -> None:
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        await made.app.chat_screen.run_action("command('texts.list')")
+        await until(
+            pilot,
+            lambda: (
+                made.app.screen.query(Static)
+                and "yet" in str(made.app.screen.query(Static).first().content)
+            ),
+        )
+        await pilot.pause()
+
+    assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)

@@ -1,0 +1,174 @@
+"""What was imported is listed, and a source that is forgotten is in no file afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input, OptionList
+
+from app.importing.session import note_imports, read_notes
+from app.indexing.corpus_index import forget_everywhere, opened
+from app.interface.dialogs.confirm import AskWhether
+from app.interface.imports.import_screen import Imports
+from app.interface.imports.sources_screen import AT_ONCE, BUSY, Sources
+from datastores.errors import StoreError
+from datastores.library.documents import NOTES, Document, Done, Part, Put
+from datastores.library.library import Library
+from tests.app.characters import BUDGET, SENTENCE, Characters
+from tests.app.interface.conftest import Stage, notices, ready, until
+from tests.app.interface.imports.scripted import READ, ScriptedImport
+
+Make = Callable[..., Stage]
+Scripting = Callable[..., ScriptedImport]
+
+
+def _import(made: Stage, path: str, *texts: str) -> None:
+    with closing(Library.open(made.locations.library)) as library:
+        for number, text in enumerate(texts):
+            document = Document("t", (Part(NOTES, text),))
+            library.write([Put(path, str(number), 0, document), Done(path, str(number), "d", 1)])
+    note_imports(made.locations.imported, [path], whole=True)
+
+
+def _lines(made: Stage) -> list[str]:
+    listed = made.app.screen.query_one(OptionList)
+    return [str(option.prompt) for option in listed.options]
+
+
+async def _list(pilot: Pilot[None], made: Stage, count: int) -> None:
+    await ready(pilot, made)
+    await pilot.press("f9", "f9")
+    await until(pilot, lambda: isinstance(made.app.screen, Sources))
+    await until(pilot, lambda: made.app.screen.query_one(OptionList).option_count == count)
+
+
+async def test_sources_are_listed_with_what_is_in_them(stage: Make) -> None:
+    made = stage()
+    _import(made, "/a", "x" * 400, "y" * 40)
+    with opened(made.locations, Characters(), BUDGET) as projection:
+        list(projection.run())
+    _import(made, "/b\x1b[2J", "z" * 80)
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await _list(pilot, made, 2)
+        first, second = _lines(made)
+        assert first.startswith("/a ")
+        assert "2 documents · about 110 tokens · notes" in first
+        assert "/b␛[2J" in second
+
+
+def test_tokens_are_counted_where_they_are_known(stage: Make) -> None:
+    from app.indexing.source_list import listed
+
+    made = stage()
+    _import(made, "/a", "x" * 400, "y" * 40)
+    with opened(made.locations, Characters(), BUDGET) as projection:
+        list(projection.run())
+    _import(made, "/b", "y" * 40)
+    _import(made, "/c", "new")
+    found = {one.source.path: one for one in listed(made.locations, "characters")}
+    assert [(one.tokens, one.counted) for one in found.values()] == [
+        (440, True),
+        (40, True),
+        (0, False),
+    ]
+    assert all(one.whole and one.note for one in found.values())
+
+
+async def test_a_source_is_forgotten_everywhere_and_the_others_stay(stage: Make) -> None:
+    made = stage()
+    _import(made, "/gone/notes", *(f"{SENTENCE} {number}" for number in range(30)))
+    _import(made, "/kept", "abc" * 20)
+    with opened(made.locations, Characters(), BUDGET) as projection:
+        list(projection.run())
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await _list(pilot, made, 2)
+        await pilot.press("delete")
+        await until(pilot, lambda: isinstance(made.app.screen, AskWhether))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(made.app.screen, Sources))
+        assert not notices(made)
+        await pilot.press("delete", "y")
+        await until(pilot, lambda: notices(made) == ["/gone/notes is forgotten"])
+        await until(pilot, lambda: len(_lines(made)) == 1)
+        for file in made.locations.data.rglob("*"):
+            if file.is_file():
+                content = file.read_bytes()
+                assert b"/gone/notes" not in content, file
+                assert SENTENCE.encode() not in content, file
+    assert list(read_notes(made.locations.imported)) == ["/kept"]
+
+
+async def test_a_store_that_is_hindered_is_said_and_the_list_told_anew(
+    stage: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hindered(*_: object) -> None:
+        raise StoreError("crest.db: another window is reading it")
+
+    monkeypatch.setattr("app.interface.imports.tasks._forget", hindered)
+    made = stage()
+    _import(made, "/a", "abc")
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await _list(pilot, made, 1)
+        await pilot.press("delete", "y")
+        await until(pilot, lambda: notices(made) == ["crest.db: another window is reading it"])
+        await until(pilot, lambda: "forgetting" not in _lines(made)[0])
+
+
+async def test_one_thing_at_a_time(stage: Make, scripted: Scripting) -> None:
+    scripted([READ], holds=True)
+    made = stage()
+    _import(made, "/a", "abc")
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await _list(pilot, made, 1)
+        made.app.chat_screen.forgetting.path = "/b"
+        await pilot.press("delete")
+        assert notices(made) == [AT_ONCE]
+        made.app.chat_screen.forgetting.path = ""
+        made.app.chat_screen.importing.begin("/notes")
+        await pilot.press("delete")
+        assert notices(made) == [AT_ONCE, BUSY]
+
+
+async def test_enter_brings_the_path_back_to_be_imported_again(stage: Make) -> None:
+    made = stage()
+    _import(made, "/some notes", "abc")
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await _list(pilot, made, 1)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(made.app.screen, Imports))
+        assert made.app.screen.query_one(Input).value == "/some notes"
+        await pilot.press("escape")
+        await made.app.chat_screen.run_action("command('texts.list')")
+        await until(pilot, lambda: isinstance(made.app.screen, Sources))
+        await until(pilot, lambda: made.app.screen.query_one(OptionList).option_count == 1)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(made.app.screen, Imports))
+        assert made.app.screen.query_one(Input).value == "/some notes"
+
+
+async def test_where_there_is_nothing_the_same_key_imports(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot, made)
+        await made.app.chat_screen.run_action("command('texts.list')")
+        await until(pilot, lambda: isinstance(made.app.screen, Sources))
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(made.app.screen, Imports))
+
+
+def test_forgetting_waits_for_whoever_is_at_work(
+    stage: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = stage()
+    _import(made, "/a", "abc" * 20)
+    monkeypatch.setattr("app.indexing.corpus_index.PATIENCE", 0.0)
+    with opened(made.locations, Characters(), BUDGET) as projection:
+        list(projection.run())
+        assert projection.lock.take()
+        with pytest.raises(StoreError, match="at work in another specchat"):
+            forget_everywhere(made.locations, BUDGET)
+        projection.lock.release()
+    forget_everywhere(made.locations, BUDGET)

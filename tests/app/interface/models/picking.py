@@ -1,0 +1,39 @@
+"""The picker of models, as a person works it."""
+
+from __future__ import annotations
+
+from textual.pilot import Pilot
+from textual.widgets import Input, OptionList
+
+from app.interface.models.download import Fetching
+from app.interface.models.picker import Picker
+from tests.app.interface.conftest import Stage, ready, until
+
+
+def picker(made: Stage) -> Picker:
+    screen = made.app.screen
+    assert isinstance(screen, Picker)
+    return screen
+
+
+def lines(made: Stage) -> list[str]:
+    """The first line of each row."""
+    listed = picker(made).query_one(OptionList)
+    prompts = [str(listed.get_option_at_index(row).prompt) for row in range(listed.option_count)]
+    return [" ".join(prompt.splitlines()[0].split()) for prompt in prompts]
+
+
+def fetching(made: Stage) -> Fetching:
+    return made.app.chat_screen.models._fetching
+
+
+async def open_picker(pilot: Pilot[None], made: Stage) -> None:
+    """Press F5 and wait until it has looked around."""
+    await ready(pilot, made)
+    await pilot.press("f5")
+    await until(pilot, lambda: not picker(made)._looking)
+
+
+async def type_name(pilot: Pilot[None], made: Stage, typed: str) -> None:
+    picker(made).query_one(Input).value = typed
+    await pilot.pause()

@@ -1,0 +1,106 @@
+"""Models fetched from the picker: stopped, gone on with, failed, and left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.widgets import OptionList
+
+from app.locations import elsewhere
+from tests.app.interface.conftest import Stage, until
+from tests.app.interface.models.picking import fetching, lines, open_picker, picker, type_name
+from tests.app.models.hub import CONTENT, FORTY_PERCENT, REPOSITORY, WANTED, Hub, partial_of
+
+Make = Callable[..., Stage]
+
+
+async def test_a_model_is_fetched_stopped_at_40_percent_gone_on_with_and_opened(
+    stage: Make, hub: Hub
+) -> None:
+    hub.stall_at = FORTY_PERCENT
+    made = stage()
+    async with made.app.run_test(size=(100, 30)) as pilot:
+        await open_picker(pilot, made)
+        await type_name(pilot, made, REPOSITORY)
+        assert lines(made) == [f"Fetch {REPOSITORY} from Hugging Face"]
+        await pilot.press("enter")
+        await until(pilot, lambda: lines(made)[0] == f"{WANTED} fetching at 40%")
+        await pilot.press("enter")
+        await until(pilot, lambda: lines(made)[0] == f"{WANTED} stopped at 40%")
+        hub.stall_at = None
+        hub.go_on.set()
+        await pilot.press("enter")
+        await until(pilot, lambda: lines(made)[0] == "embedded open")
+        await until(pilot, lambda: picker(made).listed.chosen != picker(made).listed.rows[0])
+        assert picker(made).listed.chosen is not None
+    fetch = fetching(made).fetch
+    assert fetch is not None
+    assert fetch.path is not None
+    assert fetch.path.read_bytes() == CONTENT
+    assert hub.fetches() == ["bytes=0-", f"bytes={FORTY_PERCENT}-"]
+
+
+async def test_a_download_goes_on_while_the_picker_is_closed(stage: Make, hub: Hub) -> None:
+    hub.stall_at = FORTY_PERCENT
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await open_picker(pilot, made)
+        await type_name(pilot, made, WANTED)
+        await pilot.press("enter", "escape")
+        await until(pilot, hub.stalled.is_set)
+        hub.go_on.set()
+        await until(pilot, lambda: made.app._notifications)
+        assert [told.message for told in made.app._notifications] == [
+            f"{WANTED} is here: F5 opens it"
+        ]
+        await open_picker(pilot, made)
+        assert lines(made)[0] == "embedded open"
+
+
+async def test_leaving_stops_the_download_and_keeps_what_has_come(stage: Make, hub: Hub) -> None:
+    hub.stall_at = FORTY_PERCENT
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await open_picker(pilot, made)
+        await type_name(pilot, made, WANTED)
+        await pilot.press("enter")
+        begun = partial_of(elsewhere().hugging_face)
+        await until(pilot, lambda: begun.exists() and begun.stat().st_size == FORTY_PERCENT)
+    fetch = fetching(made).fetch
+    assert fetch is not None
+    assert not fetch.running
+    assert begun.read_bytes() == CONTENT[:FORTY_PERCENT]
+
+
+async def test_a_failure_stands_in_its_row_and_enter_tries_again(stage: Make, hub: Hub) -> None:
+    hub.spoil = True
+    made = stage()
+    async with made.app.run_test(size=(120, 30)) as pilot:
+        await open_picker(pilot, made)
+        await type_name(pilot, made, WANTED)
+        await pilot.press("enter")
+        await until(pilot, lambda: lines(made)[0] == f"{WANTED} failed at 100%")
+        row = picker(made).query_one(OptionList).get_option_at_index(0).prompt
+        assert "arrived damaged, its checksum differs: pull it again" in str(row)
+        hub.spoil = False
+        await pilot.press("enter")
+        await until(pilot, lambda: lines(made)[0] == "embedded open")
+    fetch = fetching(made).fetch
+    assert fetch is not None
+    assert fetch.path is not None
+
+
+async def test_another_download_takes_the_place_of_the_one_at_hand(stage: Make, hub: Hub) -> None:
+    hub.stall_at = FORTY_PERCENT
+    made = stage()
+    async with made.app.run_test(size=(100, 30)) as pilot:
+        await open_picker(pilot, made)
+        await type_name(pilot, made, WANTED)
+        await pilot.press("enter")
+        await until(pilot, hub.stalled.is_set)
+        await type_name(pilot, made, "org/single")
+        last = picker(made).query_one(OptionList).get_option_at_index(1).prompt
+        assert "the other download stops" in str(last)
+        await pilot.press("enter")
+        await until(pilot, lambda: fetching(made).fetch.path)  # type: ignore[union-attr]
+    assert partial_of(elsewhere().hugging_face).read_bytes() == CONTENT[:FORTY_PERCENT]

@@ -1,0 +1,83 @@
+"""The first launch says what the embedded model is, and what else could answer. Once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.interface.models.switch import offer, wording
+from app.locations import Elsewhere, locate
+from app.models.selection import choose
+from app.runtime.session import EMBEDDED
+from datastores.errors import StoreError
+from tests.app.interface.conftest import Compare, Stage, ask, loaded, shown, until
+from tests.app.models.gguf_files import write_gguf
+
+Make = Callable[..., Stage]
+
+OFFER = "F5 chooses among 2 others that were found on this machine."
+
+
+@pytest.fixture
+def two(others: Elsewhere) -> None:
+    """Two models on the machine."""
+    for name in ("one", "two"):
+        write_gguf(others.lm_studio[0] / "org" / name / f"{name}.gguf")
+
+
+def test_it_is_said_plainly_what_the_embedded_model_is() -> None:
+    assert "small helper for the command line" in EMBEDDED
+
+
+@pytest.mark.usefixtures("two")
+async def test_the_first_launch_offers_what_was_found_and_the_second_does_not(stage: Make) -> None:
+    made = stage(first=True)
+    async with made.app.run_test() as pilot:
+        await until(pilot, lambda: OFFER in shown(made))
+        assert made.conversation.prompt.has_focus
+        await ask(pilot, made, "hello")
+        assert OFFER not in shown(made)
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await until(pilot, lambda: made.conversation.bar.model)
+        assert offer(made.locations) == ""
+        assert OFFER not in shown(made)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (0, "{models} fetches a larger one"),
+        (1, "{models} offers another one"),
+        (12, "among 12 others"),
+    ],
+)
+def test_it_is_worded_for_what_was_found(found: int, said: str) -> None:
+    assert said in wording(found)
+
+
+@pytest.mark.usefixtures("two")
+def test_whoever_chose_before_is_not_told_what_else_there_is(tmp_path: Path) -> None:
+    locations = locate(tmp_path / "data")
+    locations.create()
+    choose("org/one", locations)
+    assert offer(locations) == wording(0)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"cannot write .*offered: No such file"):
+        offer(locate(tmp_path / "nowhere"))
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+def test_first_launch(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
+    made = stage(first=True, hint=EMBEDDED)
+
+    async def act(pilot: object) -> None:
+        await loaded(made)(pilot)  # type: ignore[arg-type]
+        await until(pilot, lambda: OFFER in shown(made))  # type: ignore[arg-type]
+
+    assert snap_compare(made.app, terminal_size=size, run_before=act)

@@ -1,0 +1,86 @@
+"""The rows of the picker: which there are, which one Enter is about, and what it does there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.interface.models.rows import Row, Wanted, place_of, rows, verb
+from app.models import description
+from app.models.description import FoundModel
+from app.models.download import Fetch
+from app.models.selection import Catalogue, Listed
+
+ROOM = 100
+
+
+def listed(name: str, needed: int = 1, *, in_use: bool = False, problem: str = "") -> Listed:
+    model = FoundModel(name, "Ollama", Path(f"/{name}.gguf"), 1, "Q8_0", problem=problem)
+    return Listed(model, needed, in_use)
+
+
+ONE, TWO = listed("org/one", in_use=True), listed("org/two")
+FOUND = Catalogue((ONE, TWO), ROOM)
+
+
+def test_each_word_that_is_typed_has_to_occur_in_any_case_and_order() -> None:
+    assert rows(FOUND, None, "") == [ONE, TWO]
+    assert rows(FOUND, None, "Q8 TWO") == [TWO]
+    assert rows(FOUND, None, "ollama three") == []
+    assert rows(None, None, "two") == []
+
+
+def test_what_names_a_model_can_be_fetched_unless_it_is_being_fetched() -> None:
+    assert rows(FOUND, None, " org/two ") == [TWO, Wanted("org/two")]
+    fetch = Fetch("org/two", running=True)
+    assert rows(FOUND, fetch, "org/two") == [fetch, TWO]
+    assert rows(FOUND, fetch, "org/x:Q8_0") == [fetch, Wanted("org/x:Q8_0", instead=True)]
+
+
+def test_a_download_that_is_done_is_a_model_like_the_others() -> None:
+    fetch = Fetch("org/two", path=TWO.model.path)
+    assert rows(FOUND, fetch, "") == [ONE, TWO]
+    assert place_of(fetch, [ONE, TWO]) == 1
+
+
+def test_enter_is_about_the_same_row_wherever_it_moves_and_else_about_the_first_model() -> None:
+    fetch = Fetch("org/x")
+    assert place_of(TWO, [fetch, ONE, TWO]) == 2
+    assert place_of(fetch, [fetch, ONE]) == 0
+    assert place_of(None, [fetch, ONE]) == 1
+    assert place_of(TWO, [fetch, ONE]) == 1
+    assert place_of(None, [fetch]) == 0
+    assert place_of(TWO, []) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "does"),
+    [
+        (ONE, "keeps it"),
+        (TWO, "opens it"),
+        (listed("large", ROOM + 1), "tries to open it"),
+        (listed("odd", problem="no model"), ""),
+        (Wanted("org/x"), "fetches it"),
+        (Fetch("org/x", running=True), "stops it"),
+        (Fetch("org/x"), "goes on"),
+        (Fetch("org/x", failure="broke off"), "tries again"),
+    ],
+)
+def test_what_enter_does_is_said(row: Row, does: str) -> None:
+    assert verb(row, ROOM) == does
+
+
+def test_figures_are_for_people() -> None:
+    sizes = [description.size(count) for count in (4.94e9, 14e6, 3200)]
+    assert sizes == ["4.9 GB", "14 MB", "3 KB"]
+    assert [description.weights(count) for count in (8 * 10**9, 7 * 10**6, 4000)] == [
+        "8.0 B",
+        "7 M",
+        "4 K",
+    ]
+    assert [description.time_left(seconds) for seconds in (42.4, 150, 4800)] == [
+        "42 s left",
+        "2 min left",
+        "1 h 20 min left",
+    ]

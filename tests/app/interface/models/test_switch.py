@@ -1,0 +1,192 @@
+"""Another model takes the place of the one that answers; chats and what is being written stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event as Flag
+
+import pytest
+from textual.pilot import Pilot
+
+from app.config import load_config
+from app.interface.models.picker import Picker
+from app.interface.screen import ChatScreen
+from app.locations import Elsewhere
+from app.models.known_folders import embedded
+from datastores.chats.history import History
+from datastores.errors import ModelError
+from engines.draft_tree import CHATS
+from tests.app.interface.conftest import Stage, ask, shown, type_in, until
+from tests.app.interface.models.picking import open_picker, type_name
+from tests.app.interface.scripted import Script, passes_of
+from tests.app.models.gguf_files import write_gguf
+
+Make = Callable[..., Stage]
+
+PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
+SLOW = Script(passes_of("one two three", [CHATS], 2), holds=True)
+OTHER = "org/other:Q8_0"
+
+
+def notices(made: Stage) -> list[str]:
+    return [notification.message for notification in made.app._notifications]
+
+
+async def choose(pilot: Pilot[None], made: Stage, typed: str) -> None:
+    """Open the picker and the first model that is found by `typed`."""
+    await open_picker(pilot, made)
+    await type_name(pilot, made, typed)
+    await pilot.press("enter")
+    await until(pilot, lambda: isinstance(made.app.screen, ChatScreen))
+
+
+@pytest.fixture
+def other(others: Elsewhere) -> Path:
+    """Another model's file."""
+    return write_gguf(others.lm_studio[0] / "org" / "other" / "other-Q8_0.gguf")
+
+
+async def test_another_model_answers_in_the_same_chat(
+    stage: Make, history: History, other: Path
+) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, "first")
+        chat = made.conversation.chat
+        await choose(pilot, made, "other")
+        await until(pilot, lambda: made.conversation.bar.model == other.stem)
+        await until(pilot, lambda: f"{OTHER} answers from now on" in notices(made))
+        assert (made.opened, made.closed) == ([None, str(other)], ["small helper"])
+        assert made.conversation.bar.state == ""
+        await ask(pilot, made, "second")
+        assert made.conversation.chat == chat
+        assert chat is not None
+        assert len(history.thread(chat)) == 4
+    assert load_config(made.locations.settings).model == OTHER
+
+
+async def test_figures_begin_anew(stage: Make, other: Path) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, "first")
+        figures = made.app.chat_screen._figures
+        assert figures.answers == 1
+        await choose(pilot, made, "other")
+        await until(pilot, lambda: figures.outlook is None)
+        assert (figures.answers, figures.session.tokens, figures.trend()) == (0, 0, [0.0] * 10)
+
+
+async def test_the_hint_is_that_of_the_model_that_answers(stage: Make, other: Path) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await until(pilot, lambda: "It knows commands." in shown(made))
+        await choose(pilot, made, "other")
+        await until(pilot, lambda: "It knows commands." not in shown(made))
+        await until(pilot, lambda: notices(made))
+        await choose(pilot, made, "embedded")
+        await until(pilot, lambda: "It knows commands." in shown(made))
+    assert load_config(made.locations.settings).model == ""
+
+
+async def test_a_model_that_fails_leaves_the_one_before_and_the_prompt(
+    stage: Make, other: Path
+) -> None:
+    refused = {str(other): ModelError("other.gguf needs 41 GB of memory: choose a smaller model")}
+    made = stage(PLAIN, refused=refused)
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, "first")
+        await type_in(pilot, made, "half a thou")
+        await choose(pilot, made, "other")
+        await until(pilot, lambda: notices(made))
+        assert notices(made) == [str(refused[str(other)])]
+        assert made.conversation.bar.model == "small helper"
+        assert not made.conversation.bar.failed
+        assert made.opened == [None, str(other), str(embedded())]
+        assert made.conversation.prompt.text == "half a thou"
+        assert made.app.chat_screen._figures.answers == 1
+        await pilot.press(*"ght", "enter")
+        await until(pilot, lambda: "half a thought" in made.assistant.asked)
+    assert load_config(made.locations.settings).model == ""
+
+
+async def test_where_neither_can_be_opened_both_reasons_are_said_and_f5_goes_on(
+    stage: Make, other: Path
+) -> None:
+    refused = {
+        str(other): ModelError("other.gguf is damaged: download it again"),
+        str(embedded()): ModelError("the embedded one is gone: install specchat again"),
+    }
+    made = stage(PLAIN, refused=dict(refused))
+    async with made.app.run_test() as pilot:
+        await choose(pilot, made, "other")
+        await until(pilot, lambda: notices(made))
+        assert notices(made) == [
+            "other.gguf is damaged: download it again; nor can the model before be opened:"
+            " the embedded one is gone: install specchat again"
+        ]
+        assert made.conversation.bar.state == "no model"
+        await type_in(pilot, made, "anyone?")
+        await pilot.press("enter")
+        await until(
+            pilot,
+            lambda: "there is no model to ask: choose one from the list of models" in notices(made),
+        )
+        assert made.conversation.prompt.text == "anyone?"
+        made.refused.clear()
+        await pilot.press("f5")
+        await until(pilot, lambda: isinstance(made.app.screen, Picker))
+        await type_name(pilot, made, "other")
+        await until(pilot, lambda: made.app.screen.listed.chosen is not None)  # type: ignore[attr-defined]
+        await pilot.press("enter")
+        await until(pilot, lambda: made.conversation.bar.model == other.stem)
+        assert not made.conversation.bar.failed
+
+
+async def test_nothing_is_switched_under_an_answer_being_written(stage: Make, other: Path) -> None:
+    made = stage(SLOW)
+    async with made.app.run_test() as pilot:
+        await type_in(pilot, made, "count")
+        await pilot.press("enter")
+        await until(pilot, lambda: "three" in shown(made))
+        await choose(pilot, made, "other")
+        await until(pilot, lambda: notices(made))
+        assert notices(made) == [
+            "an answer is still being written: Esc stops it; then choose again"
+        ]
+        assert made.opened == [None]
+        await pilot.press("escape")
+        await until(pilot, lambda: made.conversation.talk.turn is None)
+
+
+async def test_what_is_asked_while_it_loads_is_answered_by_the_new_one(
+    stage: Make, other: Path
+) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test() as pilot:
+        gate = Flag()
+        await until(pilot, lambda: made.conversation.bar.model)
+        made.gate = gate.wait
+        await choose(pilot, made, "other")
+        await type_in(pilot, made, "early")
+        await pilot.press("enter")
+        await until(pilot, lambda: "waiting for the model" in shown(made))
+        assert (made.assistant.asked, made.conversation.bar.model) == ([], "")
+        gate.set()
+        await until(pilot, lambda: "an answer of some words" in shown(made))
+        assert made.conversation.bar.model == other.stem
+        assert made.conversation.bar.state == ""
+
+
+async def test_settings_that_cannot_be_written_are_said_and_the_model_stays(
+    stage: Make, other: Path
+) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test() as pilot:
+        await open_picker(pilot, made)
+        made.locations.settings.write_text("nonsense = 1")
+        await type_name(pilot, made, "other")
+        await pilot.press("enter")
+        await until(pilot, lambda: notices(made))
+        assert "unknown setting 'nonsense'" in notices(made)[0]
+        assert made.conversation.bar.model == other.stem

@@ -1,0 +1,141 @@
+"""What the panel says: true, in time, and within its width."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from threading import Event as Flag
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.style import Style
+
+from app.conversation.session_statistics import Figures, Pace
+from app.interface.panel import phrases
+from app.interface.panel.column import column
+from app.interface.panel.drawing import NOTHING, Ink, bar, sparkline, widths
+from app.interface.panel.footer import footer
+from app.interface.sources import BY_NAME, OWN, SOURCES
+from engines.budget.status import Outlook
+from engines.draft_tree import NAMES
+from tests.app.interface.conftest import SCRIPT
+from tests.app.interface.scripted import OUTLOOK, Script, events_of, passes_of
+
+INK = Ink(Style(), Style(), Style(), Style(), Style(), dark=True, hint="F2 more")
+
+
+def figures_of(script: Script) -> Figures:
+    figures = Figures()
+    for event in events_of(script, Flag()):
+        figures.observe(event, 0.0)
+    return figures
+
+
+def footer_of(script: Script, width: int = 76) -> list[str]:
+    return [line.plain for line in footer(figures_of(script), width, INK)]
+
+
+def pace(ratio: float, tokens: int = 100) -> Pace:
+    return Pace(tokens, 1.0, ratio)
+
+
+def test_before_the_first_answer_it_says_what_it_will_show() -> None:
+    said = " ".join(line.plain for line in footer(Figures(), 76, INK))
+    assert said.split() == phrases.PROMISE.split()
+
+
+def test_it_leads_with_the_ratio_and_the_two_speeds() -> None:
+    speeds, words, drafts = footer_of(SCRIPT)
+    assert speeds.startswith("2.4× faster")
+    assert "last ███" in speeds
+    assert "48 tok/s" in speeds
+    assert speeds.rstrip().endswith("20 tok/s")
+    assert words.startswith("words from   P▓")
+    assert "past chats 37%" in words
+    assert drafts.startswith("drafts       67% accepted · 2.9 tokens a call  last 5 min")
+    assert drafts.endswith("F2 more")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [
+        (2.34, "2.3× faster"),
+        (1.03, "1.03× faster"),
+        (1.019, "as fast as plain"),
+        (0.985, "as fast as plain"),
+        (0.9, "10% slower"),
+    ],
+)
+def test_the_ratio_is_honest(ratio: float, said: str) -> None:
+    assert phrases.ratio(pace(ratio), OUTLOOK) == said
+
+
+def test_estimates_are_marked() -> None:
+    estimate = replace(OUTLOOK, plain_measured=False)
+    assert phrases.ratio(pace(2.0), estimate) == "~2.0× faster"
+    assert "~20 tok/s" in footer_of(replace(SCRIPT, outlook=estimate))[0]
+
+
+def test_a_few_tokens_are_no_measurement() -> None:
+    assert phrases.ratio(pace(2.0, tokens=3), OUTLOOK) == "measuring…"
+
+
+def test_a_pause_is_said_with_its_reason() -> None:
+    paused = Outlook(0.05, True, True, 0.09, {"prompt": 0.3})
+    script = Script(passes_of("word " * 20, [0], 1), outlook=paused)
+    _, words, drafts = footer_of(script)
+    assert words.endswith("drafts would give T 30%")
+    assert "drafting paused: would cost 9% here; tries again by itself" in drafts
+    lines = [line.plain for line in column(figures_of(script), 32, 60, INK, detailed=True)]
+    assert any("this chat" in line and line.endswith("30%") for line in lines)
+    assert "would cost" not in phrases.pause(replace(paused, loss=0.0))
+
+
+def test_every_source_has_its_own_letter_texture_and_colours() -> None:
+    known = [*SOURCES.values(), OWN]
+    assert set(BY_NAME) == set(NAMES.values())
+    for attribute in ("name", "label", "letter", "texture", "dark", "light", "small"):
+        assert len({getattr(source, attribute) for source in known}) == len(known)
+    assert all(len(source.label) <= 16 for source in known)
+
+
+@given(
+    st.dictionaries(st.sampled_from(list(NAMES)), st.integers(1, 60), max_size=7),
+    st.integers(44, 120),
+    st.sampled_from([0.0005, 0.06, 7.0]),
+)
+def test_lines_fit(counts: dict[int, int], width: int, cycle: float) -> None:
+    pattern = [bit for bit, count in counts.items() for _ in range(count)] or [0]
+    figures = figures_of(Script(passes_of("word " * 200, pattern, 4), cycle=cycle))
+    drawn = [
+        *footer(figures, width, INK),
+        *column(figures, 34, 40, INK, detailed=True),
+        *column(figures, 34, 20, INK, detailed=False),
+    ]
+    limits = [width] * 3 + [34] * (len(drawn) - 3)
+    assert [
+        line.plain for line, most in zip(drawn, limits, strict=True) if line.cell_len > most
+    ] == []
+
+
+@given(st.floats(0, 1), st.integers(1, 40))
+def test_bars_are_as_long_as_they_say(share: float, width: int) -> None:
+    drawn = bar(share, width)
+    assert len(drawn) <= width
+    assert abs(len(drawn) - share * width) <= 1
+    assert bool(drawn) == (share > 0)
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=1, max_size=8), st.integers(20, 60))
+def test_stacked_parts_fill_the_bar(parts: list[float], width: int) -> None:
+    shares = [part / sum(parts) for part in parts]
+    columns = widths(shares, width)
+    assert all(column >= 1 for column in columns)
+    assert sum(columns) >= width
+    assert all(
+        abs(column - share * width) <= 1 for column, share in zip(columns, shares, strict=True)
+    )
+
+
+def test_sparklines_begin_at_the_floor() -> None:
+    assert sparkline([0.0, 1.0, 3.0], floor=1.0) == f"{NOTHING}▁█"

@@ -1,0 +1,130 @@
+"""Markdown as lines: streaming equals laying out at once, and no text can break it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rich.style import Style
+from textual.color import Color
+
+from app.interface.transcript import markdown
+from app.interface.transcript.markdown import Flow
+from app.interface.transcript.styles import Look, make_look
+
+WORDS = [
+    *("# ", "## ", "- ", "1. ", "> ", "```", "```py\n", "~~~", "`", "*", "**", "_", "~~", "---"),
+    *(
+        "| a | b |\n",
+        "|---|---|\n",
+        "|",
+        "[",
+        "](",
+        ")",
+        "<b>",
+        "<!--",
+        "[x]: y",
+        "!",
+        "\\",
+        "&lt;",
+    ),
+    *("\n", "\n\n", "  ", "    ", "\t", "word", "a longer phrase", "[/INST]", "[bold", "===\n"),
+]
+
+
+def plain_look() -> Look:
+    return make_look(lambda _: Style(), Color.parse("black"), dark=True)
+
+
+def lines_of(*fragments: str, width: int = 40) -> list[str]:
+    flow = Flow(plain_look(), width)
+    for fragment in fragments:
+        flow.append_fragment(fragment)
+    return ["".join(part.text for part in line).rstrip() for line in flow.lines]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=30), st.lists(st.integers(0, 200), max_size=6))
+@example(["- ", "word", "\n\n", "    ", "word"], [2, 8])
+def test_streaming_equals_laying_out_at_once(words: list[str], cuts: list[int]) -> None:
+    text = "".join(words)
+    places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    fragments = [text[start:end] for start, end in pairwise(places)]
+    assert lines_of(*fragments) == lines_of(text)
+
+
+@given(
+    st.sampled_from(["", "- ", "> ", "1. ", "```\n", "| a | b |\n|---|---|\n| "]),
+    st.lists(st.sampled_from([" ", "\n", "\n- ", "\n> ", "\n\n"]), min_size=4, max_size=40),
+    st.integers(0, 300),
+)
+def test_overlong_blocks_lose_nothing_however_they_come(
+    begin: str, joints: list[str], cut: int
+) -> None:
+    words = [f"word{number:02}" for number in range(len(joints) + 1)]
+    text = begin + "".join(word + joint for word, joint in zip(words, joints, strict=False))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(markdown, "LONGEST_BLOCK", 40)
+        shown = " ".join(lines_of(text[:cut], text[cut:], width=200))
+    assert [word for word in words[:-1] if word not in shown] == []
+
+
+@given(st.text(max_size=200), st.integers(1, 30))
+def test_any_text_at_any_width(text: str, width: int) -> None:
+    lines_of(text, width=width)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[/INST] and [bold", "<b>html</b> <script>", "[label]: not-a-definition", "a &amp b", "***"],
+)
+def test_what_looks_like_markup_is_shown(text: str) -> None:
+    shown = "\n".join(lines_of(text))
+    assert shown == text or text == "***"
+
+
+def test_links_are_written_out_and_lead_nowhere() -> None:
+    flow = Flow(plain_look(), 80)
+    flow.append_fragment("[text](http://x.y) ![alt](z.png) <http://auto.link>")
+    assert lines_of("[text](http://x.y)", width=80) == ["text (http://x.y)"]
+    assert lines_of("![alt](z.png)", width=80) == ["[image: alt] (z.png)"]
+    assert lines_of("<http://auto.link>", width=80) == ["http://auto.link"]
+    styles = [part.style for line in flow.lines for part in line if part.style]
+    assert not any(style.link or style.meta for style in styles)
+
+
+def test_line_breaks_stay_where_the_model_made_them() -> None:
+    assert lines_of("roses\nviolets") == ["roses", "violets"]
+
+
+def test_an_unclosed_fence_is_code_and_keeps_its_lines() -> None:
+    assert [line.strip() for line in lines_of("```python\nif x:\n", "    pass")] == [
+        "if x:",
+        "pass",
+    ]
+
+
+def test_a_long_fence_goes_on_as_code() -> None:
+    code = "\n".join(f"line {number} of [code]" for number in range(2000))
+    lines = [line.strip() for line in lines_of("```\n" + code + "\n```")]
+    assert lines == code.splitlines()
+
+
+def test_a_huge_table_is_laid_out_in_parts_and_whole() -> None:
+    rows = [f"| row {number} | value |" for number in range(1000)]
+    shown = "\n".join(lines_of("\n".join(["| a | b |", "|---|---|", *rows])))
+    assert all(f"row {number} " in shown for number in (0, 1, 500, 999))
+
+
+def test_nesting_without_end_is_shown_as_it_is() -> None:
+    assert "deep" in "".join(lines_of("> " * 60 + "deep")).replace("\n", "")
+
+
+def test_only_the_last_block_is_laid_out_again() -> None:
+    flow = Flow(plain_look(), 40)
+    flow.append_fragment("first\n\nsecond")
+    first = flow.lines[0]
+    flow.append_fragment(" and more\n\nthird")
+    assert flow.lines[0] is first
+    assert flow.settled == 3

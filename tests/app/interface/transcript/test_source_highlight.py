@@ -1,0 +1,41 @@
+"""Words are coloured by who drafted them, in live answers and in stored ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from datastores.chats.history import History
+from tests.app.interface.conftest import Stage, ask, shown
+
+Make = Callable[..., Stage]
+
+
+async def test_words_are_tinted_with_letters(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, made, "copy?")
+        assert "ᴾ" not in shown(made)
+        await pilot.press("f3")
+        assert "ᵀ**copy a ᴴdirectory**" in shown(made)
+        chat = made.conversation.chat
+        await pilot.press("ctrl+n")
+        made.conversation.open(chat)
+        assert "ᵀ**copy a ᴴdirectory**" in shown(made)
+        await pilot.press("f3")
+        assert "ᴾ" not in shown(made)
+
+
+async def test_an_answer_of_which_nobody_knows_who_drafted_it_is_shown_as_it_is(
+    stage: Make, history: History
+) -> None:
+    chat = history.create_chat("old").id
+    asked = history.add_message(chat, None, "user", "why?")
+    history.add_message(
+        chat, asked.id, "assistant", "**Because**", statistics={"sources": [[3, "x"]]}
+    )
+    made = stage()
+    async with made.app.run_test() as pilot:
+        made.conversation.open(chat)
+        await pilot.press("f3")
+        assert "Because" in shown(made)
+        assert "*" not in shown(made)

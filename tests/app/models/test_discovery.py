@@ -1,0 +1,246 @@
+"""Models in every place, found by name and not touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.locations import Elsewhere, Locations, elsewhere
+from app.models.discovery import find, path_of, survey
+from app.models.gguf_files import DEEPEST, Skipped, gguf_files, parts
+from app.models.known_folders import embedded
+from datastores.errors import ModelError
+
+COMMIT, OLDER = "1" * 40, "0" * 40
+
+
+def _names(locations: Locations) -> list[str]:
+    return [candidate.name for candidate in survey(locations).candidates]
+
+
+def _file(path: Path, content: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content or str(path))
+    return path
+
+
+def _hugging_face(cache: Path, repository: str, commit: str, name: str, content: str) -> Path:
+    """A file in the cache as the library lays it out: a link to a blob."""
+    folder = cache / f"models--{repository.replace('/', '--')}"
+    blob = _file(folder / "blobs" / content, content)
+    link = folder / "snapshots" / commit / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(os.path.relpath(blob, link.parent))
+    _file(folder / "refs" / "main", COMMIT)
+    return link
+
+
+def _ollama(folder: Path, name: str, digest: str, **changed: object) -> Path:
+    """A model in Ollama's folder: a manifest and a blob."""
+    layers = [
+        {"mediaType": "application/vnd.ollama.image.license", "digest": f"sha256:{'f' * 64}"},
+        {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{digest}"},
+    ]
+    content = {"layers": layers, **changed}
+    _file(folder / "manifests" / name, json.dumps(content))
+    return _file(folder / "blobs" / f"sha256-{digest}")
+
+
+def test_a_fresh_machine_has_the_embedded_model_only(locations: Locations) -> None:
+    assert _names(locations) == ["embedded"]
+    assert find("embedded", locations).files == (embedded(),)
+    assert not locations.data.exists()
+
+
+def test_the_hugging_face_cache(locations: Locations, others: Elsewhere) -> None:
+    cache = others.hugging_face
+    new = _hugging_face(cache, "org/one-GGUF", COMMIT, "one-Q4_K_M.gguf", "new")
+    _hugging_face(cache, "org/one-GGUF", OLDER, "one-Q4_K_M.gguf", "old")
+    _hugging_face(cache, "org/one-GGUF", OLDER, "one-Q8_0.gguf", "kept")
+    first = _hugging_face(cache, "org/two", COMMIT, "Q6_K/two-00001-of-00002.gguf", "p1")
+    second = _hugging_face(cache, "org/two", COMMIT, "Q6_K/two-00002-of-00002.gguf", "p2")
+    _hugging_face(cache, "org/two", COMMIT, "mmproj-F16.gguf", "eye")
+    gone = _hugging_face(cache, "org/three", COMMIT, "three.gguf", "gone")
+    gone.resolve().unlink()
+    _file(cache / "models--org--two" / "blobs" / "x.incomplete")
+    found = {candidate.name: candidate.files for candidate in survey(locations).candidates[1:]}
+    assert set(found) == {"org/one-GGUF:Q4_K_M", "org/one-GGUF:Q8_0", "org/two:two"}
+    assert found["org/one-GGUF:Q4_K_M"] == (new,)
+    assert found["org/two:two"] == (first, second) == parts(first)
+
+
+def test_lm_studio_and_specchat_s_own_folder(locations: Locations, others: Elsewhere) -> None:
+    now, before = others.lm_studio
+    _file(now / "publisher" / "repo-GGUF" / "repo-Q4_K_M.gguf")
+    _file(before / "publisher" / "old" / "old.gguf")
+    _file(locations.models / "mine-Q8_0.gguf")
+    _file(locations.models / "folder" / "other.gguf")
+    _file(locations.models / ".hidden" / "no.gguf")
+    assert _names(locations)[1:] == [
+        "folder:other",
+        "mine-Q8_0",
+        "publisher/repo-GGUF:Q4_K_M",
+        "publisher/old:old",
+    ]
+
+
+def test_ollama(locations: Locations, others: Elsewhere) -> None:
+    folder, service = others.ollama
+    blob = _ollama(folder, "registry.ollama.ai/library/llama3.2/3b", "a" * 64)
+    _ollama(folder, "registry.ollama.ai/person/tuned/latest", "b" * 64)
+    _ollama(folder, "hf.co/org/repo/Q4_K_M", "c" * 64)
+    _ollama(folder, "registry.ollama.ai/library/safetensors/1b", "d" * 64, layers=[])
+    _ollama(service, "registry.ollama.ai/library/qwen3/8b", "e" * 64)
+    found = {candidate.name: candidate.files for candidate in survey(locations).candidates[1:]}
+    assert list(found) == [
+        "hf.co/org/repo:Q4_K_M",
+        "llama3.2:3b",
+        "person/tuned:latest",
+        "qwen3:8b",
+    ]
+    assert found["llama3.2:3b"] == (blob,)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "{",
+        "[" * 100_000,
+        '{"layers": [{"mediaType": "application/vnd.ollama.image.model"}]}',
+        '{"layers": [{"mediaType": "application/vnd.ollama.image.model",'
+        f' "digest": "sha256:../../{"a" * 58}"}}]}}',
+    ],
+)
+def test_a_damaged_manifest_is_said_and_the_rest_is_found(
+    locations: Locations, others: Elsewhere, manifest: str
+) -> None:
+    folder = others.ollama[0]
+    damaged = _file(folder / "manifests" / "registry.ollama.ai/library/bad/1b", manifest)
+    _ollama(folder, "registry.ollama.ai/library/good/1b", "a" * 64)
+    seen = survey(locations)
+    assert [skipped.path for skipped in seen.skipped] == [damaged]
+    assert [candidate.name for candidate in seen.candidates] == ["embedded", "good:1b"]
+
+
+@pytest.mark.parametrize("manifest", ["null", "[]", '{"layers": null}', '{"layers": [3]}'])
+def test_a_manifest_without_a_model_is_passed_over(
+    locations: Locations, others: Elsewhere, manifest: str
+) -> None:
+    _file(others.ollama[0] / "manifests" / "registry.ollama.ai/library/none/1b", manifest)
+    assert (_names(locations), survey(locations).skipped) == (["embedded"], [])
+
+
+def test_the_same_file_counts_once_and_the_same_name_is_told_apart(
+    locations: Locations, others: Elsewhere
+) -> None:
+    link = _hugging_face(others.hugging_face, "org/one", COMMIT, "one-Q4_0.gguf", "same")
+    now, before = others.lm_studio
+    linked = now / "org" / "linked" / "one-Q4_0.gguf"
+    linked.parent.mkdir(parents=True)
+    linked.symlink_to(link)
+    for folder in (now, before):
+        _file(folder / "org" / "one" / "one-Q4_0.gguf")
+    assert _names(locations)[1:] == [
+        "org/one:Q4_0",
+        "org/one:Q4_0@lm-studio",
+        "org/one:Q4_0@lm-studio-2",
+    ]
+
+
+def test_links_in_circles_end(tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    model = _file(folder / "a" / "b" / "model.gguf")
+    (folder / "a" / "up").symlink_to(folder)
+    (folder / "a" / "b" / "self").symlink_to("self")
+    (folder / "self.gguf").symlink_to("self.gguf")
+    os.mkfifo(folder / "pipe.gguf")
+    (folder / "dir.gguf").mkdir()
+    deep = folder.joinpath(*["d"] * (DEEPEST + 1))
+    _file(deep / "too-deep.gguf")
+    assert list(gguf_files(folder)) == [model]
+
+
+def test_a_folder_that_may_not_be_read_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = _file(tmp_path / "a" / "model.gguf")
+    _file(tmp_path / "b" / "model.gguf")
+    scandir = os.scandir
+
+    def refuse(path: Path) -> os._ScandirIterator[str]:
+        if Path(path).name == "b":
+            raise PermissionError(13, "Permission denied")
+        return scandir(str(path))
+
+    # Not by the mode of the folder, which holds nobody back who runs tests as root.
+    monkeypatch.setattr("os.scandir", refuse)
+    assert list(gguf_files(tmp_path)) == [model, Skipped(tmp_path / "b", "Permission denied")]
+
+
+def test_looking_changes_nothing(locations: Locations, others: Elsewhere, home: Path) -> None:
+    _hugging_face(others.hugging_face, "org/one", COMMIT, "one-Q4_0.gguf", "x")
+    _ollama(others.ollama[0], "registry.ollama.ai/library/good/1b", "a" * 64)
+    before = sorted((path, path.lstat().st_mtime_ns) for path in home.rglob("*"))
+    survey(locations)
+    assert sorted((path, path.lstat().st_mtime_ns) for path in home.rglob("*")) == before
+
+
+def test_a_name_is_found_exactly_loosely_or_not_at_all(locations: Locations) -> None:
+    folder = locations.models / "org" / "repo"
+    for name in ("repo-Q4_K_M", "repo-Q8_0"):
+        _file(folder / f"{name}.gguf")
+    only = _file(locations.models / "org" / "other" / "other-Q8_0.gguf")
+    assert find("org/repo:q8_0", locations).name == "org/repo:Q8_0"
+    assert find("org/other", locations).files == (only,)
+    with pytest.raises(ModelError, match=r"any of org/repo:Q4_K_M, org/repo:Q8_0: give the whole"):
+        find("org/repo", locations)
+    with pytest.raises(ModelError, match=r"no model 'repo:Q4'.*; near it: org/repo:Q4_K_M"):
+        find("repo:Q4", locations)
+    with pytest.raises(ModelError, match=r"no model '', neither"):
+        find("", locations)
+
+
+def test_a_file_wins_over_a_name(
+    tmp_path: Path, locations: Locations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = _file(locations.models / "both.gguf")
+    monkeypatch.chdir(tmp_path)
+    assert path_of("both", locations) == named
+    _file(tmp_path / "both")
+    assert path_of("both", locations) == Path("both")
+    assert path_of("", locations) == path_of("embedded", locations) == embedded()
+    assert path_of("~/mistyped.gguf", locations) == Path.home() / "mistyped.gguf"
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"HF_HOME": "~/elsewhere"},
+        {"HF_HUB_CACHE": "$HOME/hub"},
+        {"XDG_CACHE_HOME": "/cache", "HUGGINGFACE_HUB_CACHE": "/old"},
+        {"XDG_CACHE_HOME": "/cache"},
+    ],
+)
+def test_the_cache_is_where_its_library_looks(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    code = "from huggingface_hub import constants; print(constants.HF_HUB_CACHE)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert elsewhere().hugging_face == Path(done.stdout.strip())
+
+
+def test_a_model_may_go_while_it_is_looked_for(locations: Locations, others: Elsewhere) -> None:
+    blob = _ollama(others.ollama[0], "registry.ollama.ai/library/good/1b", "a" * 64)
+    blob.unlink()
+    assert _names(locations) == ["embedded", "good:1b"]
+    shutil.rmtree(others.ollama[0])
+    assert _names(locations) == ["embedded"]

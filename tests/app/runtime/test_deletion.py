@@ -1,0 +1,188 @@
+"""Deleting and making private: every store is told, whatever another one does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.conversation.assistant import Assistant
+from app.conversation.privacy import TEXT, source_of, source_of_text
+from app.indexing.corpus_index import opened
+from app.locations import Locations
+from app.runtime import deletion
+from app.runtime.deletion import delete_chat, forget_gone, forget_source, make_private
+from datastores.chats.history import History
+from datastores.chats.records import USER
+from datastores.dense.recorder import DenseBook
+from datastores.dense.rows import Written
+from datastores.dense.store import DenseStore
+from datastores.dense.worker import DenseKeeper
+from datastores.errors import InputError, StoreError
+from datastores.library.documents import NOTES, Document, Part, Put
+from datastores.library.library import Library
+from engines.drafters.token_recycling import TokenRecycling
+from tests.app.characters import BUDGET, SENTENCE, Characters
+from tests.app.scripted import scripted_engine
+
+Act = Callable[[History, Locations, int], None]
+
+
+VOCABULARIES = (Characters(), Characters("other", offset=70_000))
+
+
+def _chats(history: History, locations: Locations) -> tuple[int, int]:
+    """Two chats, in the stores of two tokenizers and of two models: one to go, one to stay."""
+    gone, kept = history.create_chat("t").id, history.create_chat("t").id
+    for number in range(30):
+        history.add_message(gone, None, USER, f"{SENTENCE} {number}")
+        history.add_message(kept, None, USER, "abc" * 20)
+    for vocabulary in VOCABULARIES:
+        with opened(locations, vocabulary, BUDGET) as projection:
+            list(projection.run())
+    locations.states.mkdir()
+    for model in ("one", "two"):
+        with closing(DenseStore.open(locations.states / f"{model}.db", model, 4)) as dense:
+            for chat, text in ((gone, SENTENCE), (kept, "abc" * 20)):
+                document = dense.create_document(source_of(history.name, chat))
+                dense.write([Written(document, 0, VOCABULARIES[0].encode(text))])
+    return gone, kept
+
+
+def _traces() -> list[bytes]:
+    """The sentence, and two letters that no other text has, in every form that ids are kept in."""
+    traces = [SENTENCE.encode()]
+    for vocabulary in VOCABULARIES:
+        ids = np.array(vocabulary.encode("wa"), dtype="<u4")
+        bytewise = ids.view(np.uint8).reshape(-1, 4)
+        traces += [bytewise[:, :width].tobytes() for width in (3, 4)]
+    return traces
+
+
+def _holding(folder: Path, *, besides: str = "") -> set[str]:
+    return {
+        file.name
+        for file in folder.rglob("*")
+        if file.is_file() and not (besides and file.name.startswith(besides))
+        for trace in _traces()
+        if trace in file.read_bytes()
+    }
+
+
+def test_a_deleted_chat_leaves_every_file(history: History, locations: Locations) -> None:
+    gone, kept = _chats(history, locations)
+    held = {name.removesuffix("-wal") for name in _holding(locations.data)}
+    assert {"history.db", "tokens.db", "one.db", "two.db"} <= held
+    delete_chat(history, locations, gone)
+    assert _holding(locations.data) == set()
+    assert [chat.id for chat in history.chats()] == [kept]
+    assert not history.erase(), "it is erased already"
+    for model in ("one", "two"):
+        with closing(DenseStore.open(locations.states / f"{model}.db", model, 4)) as dense:
+            assert len(list(dense.streams())) == 1
+
+
+def test_a_chat_made_private_stays_in_the_history_alone(
+    history: History, locations: Locations
+) -> None:
+    gone, _ = _chats(history, locations)
+    make_private(history, locations, gone)
+    assert _holding(locations.data, besides="history.db") == set()
+    assert history.chat(gone).private
+    assert len(history.tree(gone)) == 30
+
+
+def test_a_damaged_index_that_was_set_aside_goes_too(
+    history: History, locations: Locations
+) -> None:
+    gone, _ = _chats(history, locations)
+    index = locations.states / "one.db"
+    (locations.states / "one.db.corrupt-20260101-000000").write_bytes(index.read_bytes())
+    delete_chat(history, locations, gone)
+    assert list(locations.states.glob("*corrupt*")) == []
+
+
+def test_a_loaded_engine_forgets_as_well(
+    history: History, locations: Locations, tmp_path: Path
+) -> None:
+    engine = scripted_engine(tmp_path, drafters=("recycle",))
+    list(Assistant(engine, history).answer(history.create_chat().id, None, "hello"))
+    [learnt] = engine.drafters
+    asked: list[object] = []
+    with closing(DenseStore.open(tmp_path / "one.db", "one", 4)) as store:
+        keeper = DenseKeeper(store, 64)
+        keeper.begin(source_of(history.name, 1), [1, 2, 3])
+        engine.stores.dense = keeper
+        delete_chat(history, locations, 1, engine)
+        keeper.ask(lambda book: asked.extend(book.backlog()))
+        keeper.close()
+    assert asked == []
+    [fresh] = engine.drafters
+    assert isinstance(fresh, TokenRecycling)
+    assert fresh is not learnt
+
+
+def test_a_loaded_engine_forgets_a_source(history: History, locations: Locations) -> None:
+    engine = scripted_engine(locations.data, drafters=())
+    locations.states.mkdir()
+    with closing(Library.open(locations.library)) as library:
+        for path, text in (("/gone", SENTENCE), ("/kept", "abc")):
+            library.write([Put(path, "f", 0, Document("t", (Part(NOTES, text),)))])
+        keeper = DenseKeeper(DenseStore.open(locations.states / "one.db", "one", 4), 64)
+        engine.stores.dense = keeper
+        for digest in library.digests():
+            (part,) = library.read(digest)
+            tokens = VOCABULARIES[0].encode(part.text)
+            add = partial(DenseBook.add_document, source=source_of_text(digest), tokens=tokens)
+            keeper.ask(add)
+        forget_source(library, history, locations, "/gone", engine)
+        [kept] = library.digests()
+        assert keeper.ask(lambda book: book.sources(TEXT)) == {source_of_text(kept)}
+        assert len(keeper.memory.documents()) == 1
+        assert _holding(locations.data) == set()
+        keeper.close()
+
+
+class Memory:
+    """A kind of store that remembers chats by their ids."""
+
+    def __init__(self, history: History) -> None:
+        self.chats = {chat.id for chat in history.chats()}
+        self.failing = False
+
+    def forget(self, _: Locations, history: History) -> None:
+        if self.failing:
+            raise StoreError("hindered")
+        self.chats &= {chat.id for chat in history.chats() if not chat.private}
+
+
+@pytest.mark.parametrize("act", [delete_chat, make_private])
+@pytest.mark.parametrize("failing", [0, 1])
+def test_one_store_that_is_hindered_keeps_no_other_from_forgetting(
+    history: History,
+    locations: Locations,
+    monkeypatch: pytest.MonkeyPatch,
+    act: Act,
+    failing: int,
+) -> None:
+    gone, kept = history.create_chat().id, history.create_chat().id
+    stores = [Memory(history), Memory(history)]
+    stores[failing].failing = True
+    monkeypatch.setattr(deletion, "FORGETTERS", [store.forget for store in stores])
+    with pytest.raises(StoreError, match="hindered"):
+        act(history, locations, gone)
+    assert stores[1 - failing].chats == {kept}
+    assert not history.erase(), "it is erased already"
+    stores[failing].failing = False
+    forget_gone(history, locations)
+    assert stores[failing].chats == {kept}
+
+
+@pytest.mark.parametrize("act", [delete_chat, make_private])
+def test_what_is_not_there_is_named(history: History, locations: Locations, act: Act) -> None:
+    with pytest.raises(InputError, match="no chat 99"):
+        act(history, locations, 99)

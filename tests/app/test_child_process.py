@@ -1,0 +1,123 @@
+"""Processes beside this one: what they tell is heard whole, and none is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from threading import Timer
+
+import psutil
+import pytest
+
+from app.child_process import AsyncChild, Child, send_off
+
+TALKER = """
+import os, sys, time
+from app.child_process import tell
+
+deed, *given = sys.argv[1:]
+tell(os.getpid())
+tell(given)
+if deed == "stays":
+    time.sleep(600)
+while deed == "goes on":
+    tell("more")
+if deed == "dies":
+    print('{"half": ', end="", flush=True)
+    os._exit(3)
+sys.exit(0)
+"""
+
+
+@pytest.fixture(autouse=True)
+def talker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module `talker`, which this process could import too, and so can one that it starts."""
+    (tmp_path / "talker.py").write_text(TALKER)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+async def _heard(deed: str, *given: object) -> tuple[list[object], int]:
+    async with AsyncChild("talker", deed, *given) as child:
+        return [told async for told in child], await child.code()
+
+
+async def test_thread_and_loop_hear_the_same(tmp_path: Path) -> None:
+    for deed, code in (("ends", 0), ("dies", 3)):
+        with Child("talker", deed, tmp_path, 7) as child:
+            pid, *here = list(child)
+            assert child.code() == code
+        told, ended = await _heard(deed, tmp_path, 7)
+        assert here == told[1:] == [[str(tmp_path), "7"]]
+        assert ended == code
+        assert not psutil.pid_exists(int(pid))
+
+
+def test_stopped_from_another_thread_it_is_heard_to_its_end() -> None:
+    with Child("talker", "stays") as child:
+        pid = next(child)
+        Timer(0.05, child.stop).start()
+        assert list(child) == [[]]
+        assert child.code() < 0
+        child.stop()  # ended long ago: that is fine
+    assert not psutil.pid_exists(pid)
+
+
+def test_it_is_gone_where_with_ends() -> None:
+    with Child("talker", "stays") as child:
+        pid = next(child)
+    assert not psutil.pid_exists(pid)
+
+
+async def test_it_is_gone_where_async_with_ends() -> None:
+    async with AsyncChild("talker", "stays") as child:
+        pid = await anext(child)
+    assert not psutil.pid_exists(pid)
+
+
+async def test_cancelled_again_and_again_the_loop_still_waits_for_its_end() -> None:
+    pids: list[int] = []
+
+    async def hear() -> None:
+        async with AsyncChild("talker", "stays") as child:
+            async for told in child:
+                pids.append(told)
+
+    task = asyncio.create_task(hear())
+    while len(pids) < 2:
+        await asyncio.sleep(0.01)
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0)
+    assert task.cancelled()
+    assert not psutil.pid_exists(pids[0])
+
+
+async def test_cancelled_where_it_ended_by_itself_the_cancellation_is_heard() -> None:
+    pids: list[int] = []
+
+    async def hear() -> None:
+        async with AsyncChild("talker", "ends") as child:
+            pids.append(await anext(child))
+            await child.code()
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().call_soon(task.cancel)  # not before `async with` waits
+
+    task = asyncio.create_task(hear())
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert not psutil.pid_exists(pids[0])
+
+
+def test_it_ends_where_nobody_hears_it_any_more() -> None:
+    child = Child("talker", "goes on")
+    next(child)
+    assert child._process.stdout is not None
+    child._process.stdout.close()  # as where this process dies
+    assert child.code() == 1
+
+
+def test_nobody_hears_one_that_is_sent_off() -> None:
+    with send_off("talker", "ends") as child:
+        assert child.stdout is None
+        assert child.wait() == 0

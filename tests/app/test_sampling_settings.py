@@ -1,0 +1,45 @@
+"""Settings of sampling: taken by name, and refused where they make no sense."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+
+import pytest
+
+from app.sampling_settings import RANGES, refined
+from datastores.errors import InputError
+from engines.sampler import Sampling
+
+
+def test_every_setting_has_a_range_that_holds_its_default() -> None:
+    assert set(RANGES) == {entry.name for entry in fields(Sampling)}
+    assert refined(Sampling(), {}) == Sampling()
+
+
+def test_chosen_settings_stand_in_place_of_the_base_s() -> None:
+    base = Sampling(top_k=7)
+    assert refined(base, {"temperature": 1, "seed": 3}) == Sampling(1.0, top_k=7, seed=3)
+    assert type(refined(base, {"temperature": 1}).temperature) is float
+
+
+@pytest.mark.parametrize(
+    ("chosen", "complaint"),
+    [
+        ({"warmth": 1}, "no setting 'warmth'"),
+        ({"temperature": "hot"}, "temperature must be a number, not 'hot'"),
+        ({"top_k": 2.5}, "top_k must be a number, not 2.5"),
+        ({"top_k": True}, "top_k must be a number, not True"),
+        ({"temperature": -0.1}, "temperature must be from 0 to 100, not -0.1"),
+        ({"temperature": math.nan}, "not nan"),
+        ({"temperature": math.inf}, "not inf"),
+        ({"top_p": 1.5}, "top_p must be from 0 to 1"),
+        ({"repeat_penalty": 0}, "repeat_penalty"),
+        ({"seed": -2}, "seed"),
+        ({"seed": 2**64}, "seed"),
+        ({"top_k": None}, "top_k"),
+    ],
+)
+def test_what_makes_no_sense_is_named(chosen: dict[str, object], complaint: str) -> None:
+    with pytest.raises(InputError, match=f"chat 3: .*{complaint}"):
+        refined(Sampling(), chosen, "chat 3")

@@ -1,0 +1,52 @@
+"""CREST by brute force: what the array code must agree with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from hypothesis import strategies as st
+
+from datastores.crest.counting import Document
+from datastores.crest.format import Entry
+
+Path = tuple[int, ...]
+
+documents = st.lists(
+    st.tuples(st.lists(st.integers(0, 3), max_size=30), st.integers(0, 2)), max_size=6
+).map(lambda given: [document(number, *one) for number, one in enumerate(given)])
+"""A few documents over few tokens, so that everything repeats."""
+
+
+def document(number: int, tokens: Sequence[int], kind: int = 1) -> Document:
+    return Document(number.to_bytes(8, "big"), tokens, kind)
+
+
+def strings(given: Iterable[Document], length: int) -> Counter[Path]:
+    """How often each string of `length` tokens occurs."""
+    found: Counter[Path] = Counter()
+    for one in given:
+        tokens = tuple(int(token) for token in one.tokens)
+        found.update(tokens[at : at + length] for at in range(len(tokens) - length + 1))
+    return found
+
+
+def tree(given: Sequence[Document], ngram: Path, reach: int, most: int) -> dict[Path, int]:
+    """The `most` most common paths of at most `reach` tokens after `ngram`, with their counts."""
+    paths = {
+        string[len(ngram) :]: count
+        for length in range(len(ngram) + 1, len(ngram) + reach + 1)
+        for string, count in strings(given, length).items()
+        if string[: len(ngram)] == ngram
+    }
+    best = sorted(paths, key=lambda path: (-paths[path], len(path), path))
+    return {path: paths[path] for path in best[:most]}
+
+
+def unfold(entry: Entry) -> dict[Path, float]:
+    """Every path of a decoded tree, with P(its last token | the rest of it)."""
+    paths: dict[int, Path] = {0: ()}
+    for row, (first, last) in enumerate(entry.children):
+        for child in range(first, last):
+            paths[child] = (*paths[row], entry.tokens[child])
+    return {path: entry.chances[row] for row, path in paths.items() if row}

@@ -1,0 +1,57 @@
+"""Killed while an answer is recorded: what was committed is there, and is what was said."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.datastores.dense.test_worker import open_store, state_of, word
+
+CHILD = """
+import sys
+from pathlib import Path
+from tests.datastores.dense.test_worker import VOCABULARY, open_store, said, word
+from datastores.dense.recorder import DenseBook
+from datastores.dense.worker import DenseKeeper
+keeper = DenseKeeper(open_store(Path(sys.argv[1])), VOCABULARY)
+keeper.begin("chat", [word(position) for position in range(5)])
+for first in range(5, 100_000, 3):
+    keeper.observe(first, *said(first, first + 3))
+    if first % 7 == 0:
+        keeper.ask(DenseBook.flush)
+        print(first + 3, flush=True)
+"""
+
+
+@pytest.mark.parametrize("patience", [0.0, 0.2])
+def test_a_killed_process_loses_no_token_that_was_committed(
+    tmp_path: Path, patience: float
+) -> None:
+    root = Path(__file__).parents[3]
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path)], cwd=root, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    with child, child.stdout as lines:
+        committed = [int(next(lines)) for _ in range(16)]
+        time.sleep(patience)
+        child.send_signal(signal.SIGKILL)
+        committed += [int(line) for line in lines]
+    store = open_store(tmp_path)
+    assert store.store.set_aside is None
+    tokens = store.tokens(1)
+    assert len(tokens) >= committed[-1]
+    assert list(tokens) == [word(position) for position in range(len(tokens))]
+    generation = store.generations.all()[0]
+    missing = store.missing(1, generation)
+    assert missing.tolist() == [1, 2, 3, 4]
+    for batch in store.keys(generation):
+        states = np.array([state_of(int(position)) for position in batch.positions])
+        np.testing.assert_array_equal(batch.codes, generation.projection.encode(states))
+    store.close()

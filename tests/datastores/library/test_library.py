@@ -1,0 +1,208 @@
+"""The library against plain dictionaries, and what is left in its files after forgetting."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from datastores.errors import InputError, StoreError
+from datastores.library.documents import CHATS, NOTES, Document, Done, Part, Put
+from datastores.library.library import Library
+from tests.datastores.dump import rows_of
+
+SENTENCE = "the walrus keeps seventeen brass telescopes"
+
+
+def _page(text: str, title: str = "page") -> Document:
+    return Document(title, (Part(NOTES, text),))
+
+
+def _store(library: Library, source: str, *texts: str, file: str = "file") -> list[Put]:
+    puts = [Put(source, file, number, _page(text)) for number, text in enumerate(texts)]
+    return library.write([*puts, Done(source, file, "digest", len(puts))])
+
+
+def test_a_text_is_found_again_with_its_parts_in_order(library: Library) -> None:
+    chat = Document("t", (Part(CHATS, "hello", "user"), Part(CHATS, "hi", "assistant")))
+    library.write([Put("s", "f", 0, chat)])
+    assert library.read(chat.digest) == chat.parts
+
+
+def test_what_is_stored_twice_is_new_once(library: Library) -> None:
+    assert [put.position for put in _store(library, "s", "a", "b")] == [0, 1]
+    assert _store(library, "s", "a", "b") == []
+    assert [put.position for put in _store(library, "s", "a", "c")] == [1]
+
+
+def test_a_file_is_known_when_it_was_read_whole_and_did_not_change(library: Library) -> None:
+    library.write([Put("s", "f", 0, _page("a")), Put("s", "f", 1, _page("b"))])
+    assert not library.sources()[0].whole
+    assert library.known("s", "f", "digest") == 0
+    library.write([Done("s", "f", "digest", 2)])
+    assert library.sources()[0].whole
+    assert library.known("s", "f", "digest") == 2
+    assert library.known("s", "f", "another") == 0
+
+
+def test_a_flawed_file_is_finished_but_read_again(library: Library) -> None:
+    _store(library, "s", "a", "b", file="f")
+    library.write([Put("s", "f", 0, _page("c")), Done("s", "f", "", 1)])
+    assert library.sources()[0].whole
+    assert library.known("s", "f", "digest") == 0
+    assert library.digests() == sorted([_page("c").digest, _page("b").digest])
+
+
+def test_a_file_that_became_shorter_loses_its_end(library: Library) -> None:
+    _store(library, "s", "a", "b", "c")
+    _store(library, "s", "a")
+    assert library.digests() == [_page("a").digest]
+
+
+def test_sources_are_listed_with_what_they_hold(library: Library) -> None:
+    _store(library, "/b", "12345")
+    library.write([Put("/a", "f", 0, Document("t", (Part(CHATS, "1", "user"),)))])
+    listed = [(s.path, s.files, s.documents, s.characters, s.kinds) for s in library.sources()]
+    assert listed == [("/a", 1, 1, 1, ("chats",)), ("/b", 1, 1, 5, ("notes",))]
+
+
+def test_a_shared_text_stays_until_the_last_source_that_holds_it(library: Library) -> None:
+    _store(library, "a", "shared", "only in a")
+    _store(library, "b", "shared")
+    library.forget("a")
+    assert library.digests() == [_page("shared").digest]
+    library.forget("b")
+    assert library.digests() == []
+
+
+def test_forgetting_equals_never_having_seen(tmp_path: Path) -> None:
+    dumps = []
+    for name, forgetful in (("a", True), ("b", False)):
+        with closing(Library.open(tmp_path / name)) as library:
+            if forgetful:
+                _store(library, "gone", "shared", "secret", file="z")
+            _store(library, "kept", "shared", "more")
+            if forgetful:
+                library.forget("gone")
+                library.erase()
+        dumps.append(rows_of(tmp_path / name))
+    assert dumps[0] == dumps[1]
+
+
+def test_import_forget_import_is_import(tmp_path: Path) -> None:
+    with closing(Library.open(tmp_path / "l.db")) as library:
+        _store(library, "kept", "one", "two")
+        _store(library, "s", "two", "three")
+        before = rows_of(tmp_path / "l.db")
+        library.forget("s")
+        library.erase()
+        _store(library, "s", "two", "three")
+        assert rows_of(tmp_path / "l.db") == before
+
+
+def test_forgetting_what_was_not_imported_is_refused(library: Library) -> None:
+    with pytest.raises(InputError, match="was not imported"):
+        library.forget("/nowhere")
+
+
+def _holding(folder: Path, text: str) -> list[str]:
+    return [file.name for file in folder.iterdir() if text.encode() in file.read_bytes()]
+
+
+def test_no_byte_of_what_was_forgotten_is_left_in_any_file(tmp_path: Path) -> None:
+    with (
+        closing(Library.open(tmp_path / "l.db")) as library,
+        closing(Library.open(tmp_path / "l.db")) as other_window,
+    ):
+        _store(library, "/kept", *(f"page {number}" * 50 for number in range(200)))
+        long = [f"{SENTENCE} {number} " * (1 + number * 40) for number in range(20)]
+        _store(library, f"/home/{SENTENCE}", *long, file=SENTENCE)
+        library.write([Put(f"/home/{SENTENCE}", "f", 0, _page("x", title=SENTENCE))])
+        other_window.sources()
+        assert _holding(tmp_path, SENTENCE)
+        library.forget(f"/home/{SENTENCE}")
+        assert library.erase()
+        assert _holding(tmp_path, SENTENCE) == []
+        assert len(other_window.sources()) == 1
+
+
+def test_erasing_that_a_reader_hinders_is_said_and_made_good(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = library.store.path.parent
+    _store(library, "/s", SENTENCE)
+    library.store.db.conn.execute("PRAGMA busy_timeout = 50")
+    reader = sqlite3.connect(library.store.path)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM parts").fetchone()
+    library.forget("/s")
+    with pytest.raises(StoreError, match="another window"):
+        library.erase()
+    reader.close()
+    with closing(Library.open(library.store.path)) as later:
+        assert later.erase()
+        assert not later.erase()
+    assert _holding(folder, SENTENCE) == []
+
+
+class Imports(RuleBasedStateMachine):
+    """Sources, files and texts as a dictionary; every observable answer must follow from it."""
+
+    sources = st.sampled_from(["/a", "/b"])
+    files = st.sampled_from(["x", "y"])
+    texts = st.lists(st.sampled_from(["one", "two", "three", "four"]), min_size=1, max_size=3)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory()
+        self.library = Library.open(Path(self.folder.name) / "library.db")
+        self.expected: dict[str, dict[str, list[str]]] = {}
+
+    @rule(source=sources, file=files, texts=texts)
+    def read(self, source: str, file: str, texts: list[str]) -> None:
+        _store(self.library, source, *texts, file=file)
+        self.expected.setdefault(source, {})[file] = texts
+
+    @rule(source=sources)
+    def forget(self, source: str) -> None:
+        if source in self.expected:
+            self.library.forget(source)
+            del self.expected[source]
+
+    @invariant()
+    def texts_are_those_of_all_documents(self) -> None:
+        texts = {t for files in self.expected.values() for stored in files.values() for t in stored}
+        digests = sorted(_page(text).digest for text in texts)
+        assert self.library.digests() == digests
+        assert [self.library.read(digest)[0].text for digest in digests] == [
+            text for _, text in sorted((_page(text).digest, text) for text in texts)
+        ]
+
+    @invariant()
+    def sources_add_up(self) -> None:
+        listed = {source.path: source for source in self.library.sources()}
+        assert set(listed) == set(self.expected)
+        for path, files in self.expected.items():
+            documents = [text for stored in files.values() for text in stored]
+            assert listed[path].files == len(files)
+            assert listed[path].documents == len(documents)
+            assert listed[path].characters == sum(map(len, documents))
+
+    def teardown(self) -> None:
+        self.library.close()
+        self.folder.cleanup()
+
+
+TestImports = Imports.TestCase
+TestImports.settings = settings(
+    max_examples=30,
+    stateful_step_count=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)

@@ -1,0 +1,310 @@
+"""Opening a database: its settings, its migrations, and every way in which it can fail."""
+
+from __future__ import annotations
+
+import functools
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from sqlite_utils import Database
+
+from datastores.errors import StoreError
+from datastores.storage.integrity import CHECKED_BYTES
+from datastores.storage.sqlite import Migration, Store
+from tests.datastores.conftest import fill, remount
+
+
+def _notes(db: Database) -> None:
+    db.executescript("CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT)")
+
+
+def _authors(db: Database) -> None:
+    db.executescript("ALTER TABLE notes ADD COLUMN author TEXT")
+
+
+def _broken(db: Database) -> None:
+    db.executescript("CREATE TABLE extra (id INTEGER PRIMARY KEY)")
+    raise RuntimeError("in the middle of a migration")
+
+
+def _add(store: Store, *texts: str) -> None:
+    with store.writing() as db:
+        db.table("notes").insert_all({"text": text} for text in texts)
+
+
+def _add_and_fail(store: Store) -> None:
+    with store.writing() as db:
+        db.table("notes").insert({"text": "gone"})
+        raise KeyError
+
+
+def _texts(store: Store) -> list[str]:
+    return [row["text"] for row in store.rows("SELECT text FROM notes ORDER BY id")]
+
+
+def _pragma(store: Store, name: str) -> object:
+    return store.rows(f"PRAGMA {name}")[0][name]
+
+
+def _made(path: Path, migrations: Sequence[Migration], *texts: str) -> None:
+    store = Store(path, migrations)
+    _add(store, *texts)
+    store.close()
+
+
+def test_a_store_is_opened_durable_strict_and_forgetful(tmp_path: Path) -> None:
+    store = Store(tmp_path / "a.db", [_notes])
+    assert _pragma(store, "journal_mode") == "wal"
+    assert _pragma(store, "foreign_keys") == 1
+    assert _pragma(store, "secure_delete") == 1
+    assert _pragma(store, "synchronous") == 2
+    store.close()
+
+
+def test_missing_migrations_run_once_and_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    _made(path, [_notes], "kept")
+    for _ in range(2):
+        store = Store(path, [_notes, _authors])
+        assert store.rows("SELECT text, author FROM notes") == [{"text": "kept", "author": None}]
+        assert _pragma(store, "user_version") == 2
+        store.close()
+
+
+def test_a_failing_migration_leaves_the_version_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    _made(path, [_notes], "kept")
+    with pytest.raises(RuntimeError):
+        Store(path, [_notes, _broken])
+    store = Store(path, [_notes])
+    assert _pragma(store, "user_version") == 1
+    assert store.rows("SELECT name FROM sqlite_schema WHERE name = 'extra'") == []
+    assert _texts(store) == ["kept"]
+    store.close()
+
+
+def test_a_newer_version_is_refused_by_number_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    _made(path, [_notes, _authors], "kept")
+    before = {entry: entry.read_bytes() for entry in tmp_path.glob("a.db*")}
+    with pytest.raises(StoreError, match=r"a\.db has version 2 .* up to 1.*nothing was changed"):
+        Store(path, [_notes])
+    assert {entry: entry.read_bytes() for entry in before} == before
+
+
+@pytest.mark.parametrize("damage", [b"no database" * 999, b"x"], ids=["long", "short"])
+def test_a_file_that_is_no_database_is_set_aside(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "a.db"
+    path.write_bytes(damage)
+    (tmp_path / "a.db-wal").write_bytes(b"old log")
+    store = Store(path, [_notes])
+    assert store.set_aside is not None
+    assert store.set_aside.name.startswith("a.db.corrupt-")
+    assert store.set_aside.read_bytes() == damage
+    assert store.set_aside.with_name(store.set_aside.name + "-wal").read_bytes() == b"old log"
+    _add(store, "fresh")
+    assert _texts(store) == ["fresh"]
+    store.close()
+
+
+def test_damage_within_is_found_at_opening(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    _made(path, [_notes], *("a note " * 50 for _ in range(200)))
+    _damage(path)
+    damaged = path.read_bytes()
+    store = Store(path, [_notes])
+    assert store.set_aside is not None
+    assert store.set_aside.read_bytes() == damaged
+    assert _texts(store) == []
+    store.close()
+
+
+def test_what_was_set_aside_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    for number in range(3):
+        path.write_bytes(b"damage number %d" % number * 100)
+        Store(path, [_notes]).close()
+    kept = sorted(entry.read_bytes() for entry in tmp_path.glob("a.db.corrupt-*"))
+    assert [content[:15] for content in kept] == [b"damage number %d" % n for n in range(3)]
+
+
+def test_damage_found_while_working_is_set_aside_at_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    _made(path, [_notes], *("a note " * 500 for _ in range(CHECKED_BYTES // 3500)))
+    assert path.stat().st_size > CHECKED_BYTES
+    _damage(path)
+    store = Store(path, [_notes])
+    assert store.set_aside is None
+    with pytest.raises(StoreError, match="damaged; the next start sets it aside"):
+        _texts(store)
+    store.close()
+    store = Store(path, [_notes])
+    assert store.set_aside is not None
+    assert not list(tmp_path.glob("*.damaged"))
+    store.close()
+
+
+def test_a_place_that_is_no_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"cannot open .*file/a\.db: File exists; use --data"):
+        Store(tmp_path / "file" / "a.db", [_notes])
+
+
+def test_a_directory_in_its_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.db").mkdir()
+    with pytest.raises(StoreError, match=r"a\.db is a folder where a file belongs: move it away"):
+        Store(tmp_path / "a.db", [_notes])
+
+
+@pytest.mark.parametrize(
+    ("goal", "said"),
+    [
+        ("a.db", r"a\.db is a link that leads back to itself: delete the link"),
+        ("gone/b.db", r"a\.db is a link to .*b\.db, and .*gone is not there: bring that back, or"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path, goal: str, said: str) -> None:
+    (tmp_path / "a.db").symlink_to(tmp_path / goal)
+    with pytest.raises(StoreError, match=said):
+        Store(tmp_path / "a.db", [_notes])
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_link_to_where_the_file_can_be_made_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "a.db").symlink_to(tmp_path / "b.db")
+    Store(tmp_path / "a.db", [_notes]).close()
+    assert (tmp_path / "b.db").stat().st_size > 0
+
+
+@pytest.mark.parametrize(("name", "mode"), [("", 0o000), ("", 0o500), ("a.db", 0o000)])
+def test_what_may_not_be_read_or_written_is_named(unprivileged: Path, name: str, mode: int) -> None:
+    _made(unprivileged / "a.db", [_notes], "kept")
+    (unprivileged / "a.db.lock").unlink(missing_ok=True)
+    (unprivileged / name).chmod(mode)
+    with pytest.raises(StoreError, match=r"cannot (open|read) .*a\.db: Permission denied"):
+        Store(unprivileged / "a.db", [_notes])
+
+
+def test_a_read_only_file_is_named(unprivileged: Path) -> None:
+    path = unprivileged / "a.db"
+    _made(path, [_notes], "kept")
+    path.chmod(0o400)
+    with pytest.raises(StoreError, match=r"a\.db: it is read-only; make it writable or use --data"):
+        _made(path, [_notes], "lost")
+
+
+def test_a_read_only_disk_is_named(small_disk: Path) -> None:
+    store = Store(small_disk / "a.db", [_notes])
+    _add(store, "kept")
+    store.close()
+    remount(small_disk, "ro")
+    with pytest.raises(StoreError, match=r"cannot open .*a\.db: Read-only file system"):
+        Store(small_disk / "a.db", [_notes])
+
+
+def test_a_full_disk_loses_nothing_that_was_kept(small_disk: Path) -> None:
+    store = Store(small_disk / "a.db", [_notes])
+    _add(store, "kept")
+    ballast = fill(small_disk)
+    with pytest.raises(StoreError, match=r"a\.db: (the disk is full|reading or writing it failed)"):
+        _add(store, "x" * 500_000)
+    assert _texts(store) == ["kept"]
+    ballast.unlink()
+    _add(store, "later")
+    assert _texts(store) == ["kept", "later"]
+    store.close()
+
+
+def test_a_full_database_rolls_back_the_whole_transaction(tmp_path: Path) -> None:
+    store = Store(tmp_path / "a.db", [_notes])
+    store.rows("PRAGMA max_page_count = 20")
+    with pytest.raises(StoreError, match="the disk is full; make room"):
+        _add(store, "fits", "x" * 500_000)
+    assert _texts(store) == []
+    store.close()
+
+
+def test_an_error_within_a_transaction_undoes_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "a.db", [_notes])
+    with pytest.raises(KeyError):
+        _add_and_fail(store)
+    assert _texts(store) == []
+    store.close()
+
+
+@pytest.mark.parametrize("remove", [Path.unlink, lambda path: path.rename(f"{path}.away")])
+def test_nothing_is_written_into_a_file_nobody_would_find(tmp_path: Path, remove: object) -> None:
+    path = tmp_path / "a.db"
+    store = Store(path, [_notes])
+    assert callable(remove)
+    remove(path)
+    with pytest.raises(StoreError, match="was moved or deleted while in use"):
+        _add(store, "lost")
+    store.close()
+
+
+def test_threads_share_a_store(tmp_path: Path) -> None:
+    store = Store(tmp_path / "a.db", [_notes])
+    texts = [str(number) for number in range(25)]
+    threads = [
+        threading.Thread(target=lambda: [*map(functools.partial(_add, store), texts)])
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(_texts(store)) == sorted(texts * 4)
+    store.close()
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from tests.datastores.storage.test_sqlite import _add, _notes
+from datastores.storage.sqlite import Store
+store = Store(Path(sys.argv[1]), [_notes])
+for _ in range(50):
+    _add(store, sys.argv[2])
+store.close()
+"""
+
+
+def test_processes_that_open_and_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    names = ["first", "second", "third"]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", _WRITER, str(path), name], stderr=subprocess.PIPE)
+        for name in names
+    ]
+    assert [writer.communicate()[1] for writer in writers] == [b""] * 3
+    store = Store(path, [_notes])
+    assert sorted(_texts(store)) == sorted(names * 50)
+    store.close()
+
+
+def test_a_writer_that_does_not_let_go_is_waited_for_and_then_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datastores.storage.sqlite.BUSY_SECONDS", 0.05)
+    path = tmp_path / "a.db"
+    store = Store(path, [_notes])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="another process keeps it locked; try again"):
+        _add(store, "waits")
+    other.close()
+    _add(store, "goes on")
+    store.close()
+
+
+def _damage(path: Path) -> None:
+    """Overwrite pages in the middle of the file."""
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 4096 // 2 * 4096)
+        file.write(b"\xa5" * 4096 * 3)

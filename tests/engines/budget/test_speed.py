@@ -1,0 +1,161 @@
+"""The budget in virtual time: the clock moves by what passes cost on a CPU, and nothing else does.
+
+No machine's speed enters: what is tested is the policy. Drafting must pay where the text repeats
+itself, and cost next to nothing where it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from engines import decode
+from engines.budget import adaptive, selection
+from engines.budget.acceptance_model import Calibration
+from engines.budget.adaptive import AutoBudget, Budget
+from engines.budget.cost_model import Costs, prior_ratio
+from engines.budget.fixed import FixedBudget
+from engines.decode import Ending
+from engines.draft_tree import STUDENT, DraftTree, chain
+from engines.drafters.prompt_lookup import PromptLookup
+from engines.drafters.protocol import Context, Drafter
+from engines.drafters.token_recycling import TokenRecycling
+from engines.sampler import Sampling, make_sampler
+from engines.step import Step
+from engines.target import Rows
+from tests.engines.scripted import ScriptedTarget
+
+PASS = 0.010
+"""Seconds of a plain pass."""
+CONSULTATION = 0.0001
+"""Seconds a drafter takes."""
+
+
+class Clock:
+    """Seconds that pass only when somebody works."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class PricedTarget(ScriptedTarget):
+    """The scripted target, at a CPU's prices; what rows add to a pass costs `steepness` times as
+    much."""
+
+    def __init__(self, clock: Clock, steepness: float) -> None:
+        super().__init__(context_length=4000)
+        self._clock = clock
+        self._steepness = steepness
+
+    def verify(self, tree: DraftTree) -> Rows:
+        """Verify, and let time pass."""
+        self._clock.now += PASS * (1.0 + self._steepness * (prior_ratio(len(tree)) - 1.0))
+        return super().verify(tree)
+
+
+class Priced:
+    """A drafter whose work takes time."""
+
+    def __init__(self, drafter: Drafter, clock: Clock) -> None:
+        self.name = drafter.name
+        self.learns_from = drafter.learns_from
+        self.begin = drafter.begin
+        self.observe = drafter.observe
+        self._propose = drafter.propose
+        self._clock = clock
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """Propose, and let time pass."""
+        self._clock.now += CONSULTATION
+        return self._propose(context, limit)
+
+
+class Liar:
+    """Always wrong and always sure."""
+
+    name = "student"
+    learns_from = 0
+
+    def begin(self, context: Context) -> None:
+        """Nothing."""
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """The token that never comes."""
+        return chain(context.root, [62] * min(limit, 5), STUDENT, 0.95)
+
+    def observe(self, step: Step) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    for module in (adaptive, decode, selection):
+        monkeypatch.setattr(module, "perf_counter", made)
+    return made
+
+
+def seconds(
+    clock: Clock,
+    drafters: Sequence[Drafter],
+    policy: Budget,
+    sampling: Sampling,
+    steepness: float,
+    length: int,
+) -> float:
+    """Virtual time of one answer of `length` tokens."""
+    target = PricedTarget(clock, steepness)
+    for _ in target.prefill([1, 2, 3]):
+        pass
+    started = clock.now
+    draw = make_sampler(sampling)
+    priced = [Priced(drafter, clock) for drafter in drafters]
+    ending = Ending(frozenset({-1}), length)
+    for _ in decode.decode(target, priced, policy, draw, ending):
+        pass
+    return clock.now - started
+
+
+def speedup(
+    clock: Clock,
+    drafters: Sequence[Drafter],
+    sampling: Sampling,
+    steepness: float = 1.0,
+    length: int = 1500,
+) -> float:
+    never, auto = FixedBudget(0, Costs(), Calibration()), AutoBudget(Costs(), Calibration())
+    plain = seconds(clock, [], never, sampling, steepness, length)
+    return plain / seconds(clock, drafters, auto, sampling, steepness, length)
+
+
+GREEDY = Sampling(temperature=0.0)
+WILD = Sampling(temperature=12.0, top_k=0, top_p=1.0, min_p=0.0, seed=4)
+
+
+def test_drafting_pays_where_the_text_repeats_itself(clock: Clock) -> None:
+    assert speedup(clock, [PromptLookup(), TokenRecycling()], GREEDY) > 2.0
+
+
+@pytest.mark.parametrize("steepness", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize("liar", [False, True])
+def test_drafting_costs_next_to_nothing_where_nothing_comes_again(
+    clock: Clock, liar: bool, steepness: float
+) -> None:
+    drafters: list[Drafter] = [PromptLookup(), TokenRecycling()]
+    if liar:
+        drafters.append(Liar())
+    assert speedup(clock, drafters, WILD, steepness) >= 0.98
+
+
+@pytest.mark.parametrize("steepness", [1.0, 2.0])
+def test_a_first_short_answer_is_not_the_price_of_learning(clock: Clock, steepness: float) -> None:
+    drafters: list[Drafter] = [PromptLookup(), TokenRecycling(), Liar()]
+    assert speedup(clock, drafters, WILD, steepness, length=200) >= 0.96
+
+
+def test_a_liar_does_not_spoil_the_others(clock: Clock) -> None:
+    assert speedup(clock, [PromptLookup(), TokenRecycling(), Liar()], GREEDY) > 1.8

@@ -1,0 +1,218 @@
+"""Prompts: the template's frame, the person's words as plain text, the stored ids as they were."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datastores.errors import ModelError
+from engines.chat_message import Message
+from engines.chat_template.template import ChatTemplate
+from engines.llama.model import LlamaModel
+from tests.engines import templates
+
+FIRST_CHARACTER = 100
+STORED = 10**6
+"""Ids from here on stand for stored answers; no text is tokenised to them."""
+
+
+class Letters:
+    """A vocabulary of one token for each character, and of control tokens."""
+
+    def __init__(self, *controls: str, stops: Sequence[str], bos: str = "", eos: str = "") -> None:
+        self.controls = {text: index for index, text in enumerate(controls)}
+        self.stops = frozenset(self.controls[text] for text in stops)
+        self.bos = self.controls.get(bos, -1)
+        self.eos = self.controls.get(eos, -1)
+        self.leading = (self.bos,) if bos else ()
+
+    @cached_property
+    def control_pattern(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(re.escape, self.controls)))
+
+    def encode(self, text: str, *, special: bool = False) -> list[int]:
+        assert not special
+        return [FIRST_CHARACTER + ord(character) for character in text]
+
+    encode_on = encode
+
+    def attributes(self, token: int) -> int:
+        return 0
+
+    def text(self, token: int) -> str:
+        return next((text for text, known in self.controls.items() if known == token), "")
+
+    def show(self, ids: Sequence[int]) -> str:
+        """Ids written out: controls in double brackets, stored ones as numbers."""
+        return "".join(map(self._shown, ids))
+
+    def _shown(self, token: int) -> str:
+        if token < FIRST_CHARACTER:
+            return f"⟦{self.text(token)}⟧"
+        return f"({token - STORED})" if token >= STORED else chr(token - FIRST_CHARACTER)
+
+
+CHATML = Letters("<|im_start|>", "<|im_end|>", "<|endoftext|>", stops=["<|im_end|>"])
+LLAMA_3 = Letters(
+    *("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+    stops=["<|eot_id|>"],
+    bos="<|begin_of_text|>",
+)
+MISTRAL = Letters("<s>", "</s>", stops=["</s>"], bos="<s>", eos="</s>")
+GEMMA = Letters(
+    *("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"),
+    stops=["<end_of_turn>", "<eos>"],
+    bos="<bos>",
+)
+REASONER = Letters(
+    "<s>", "</s>", "<|User|>", "<|Assistant|>", stops=["</s>"], bos="<s>", eos="</s>"
+)
+
+
+def stored(*numbers: int, stop: int | None = None) -> tuple[int, ...]:
+    ids = tuple(STORED + number for number in numbers)
+    return ids if stop is None else (*ids, stop)
+
+
+def chat(system: str = "", *, tokens: tuple[int, ...] = ()) -> list[Message]:
+    messages = [
+        Message("user", " hi "),
+        Message("assistant", "<think>\nhm\n</think>\n\nho", tokens),
+        Message("user", "more"),
+    ]
+    return [Message("system", system), *messages] if system else messages
+
+
+CASES = {
+    "llama-3": (
+        *(LLAMA_3, templates.LLAMA_3, chat("Be.", tokens=stored(1, 2, stop=3))),
+        "⟦<|begin_of_text|>⟧⟦<|start_header_id|>⟧system⟦<|end_header_id|>⟧\n\nBe.⟦<|eot_id|>⟧"
+        "⟦<|start_header_id|>⟧user⟦<|end_header_id|>⟧\n\nhi⟦<|eot_id|>⟧"
+        "⟦<|start_header_id|>⟧assistant⟦<|end_header_id|>⟧\n\n(1)(2)⟦<|eot_id|>⟧"
+        "⟦<|start_header_id|>⟧user⟦<|end_header_id|>⟧\n\nmore⟦<|eot_id|>⟧"
+        "⟦<|start_header_id|>⟧assistant⟦<|end_header_id|>⟧\n\n",
+    ),
+    "qwen-3": (
+        *(CHATML, templates.QWEN_3, chat("Be.", tokens=stored(1, 2, stop=1))),
+        "⟦<|im_start|>⟧system\nBe.⟦<|im_end|>⟧\n⟦<|im_start|>⟧user\n hi ⟦<|im_end|>⟧\n"
+        "⟦<|im_start|>⟧assistant\n(1)(2)⟦<|im_end|>⟧\n⟦<|im_start|>⟧user\nmore⟦<|im_end|>⟧\n"
+        "⟦<|im_start|>⟧assistant\n",
+    ),
+    "mistral": (
+        *(MISTRAL, templates.MISTRAL, chat(tokens=stored(1, 2, stop=1))),
+        "⟦<s>⟧[INST]  hi  [/INST](1)(2)⟦</s>⟧[INST] more [/INST]",
+    ),
+    "mistral-unknown-ids": (
+        *(MISTRAL, templates.MISTRAL, [Message("user", "a"), Message("assistant", "b")]),
+        "⟦<s>⟧[INST] a [/INST] b⟦</s>⟧",
+    ),
+    "gemma-folds-system": (
+        *(GEMMA, templates.GEMMA, chat("Be.", tokens=stored(1, stop=1))),
+        "⟦<bos>⟧⟦<start_of_turn>⟧user\nBe.\n\n hi⟦<end_of_turn>⟧\n"
+        "⟦<start_of_turn>⟧model\n(1)⟦<end_of_turn>⟧\n"
+        "⟦<start_of_turn>⟧user\nmore⟦<end_of_turn>⟧\n⟦<start_of_turn>⟧model\n",
+    ),
+    "reasoner-reopens-answers": (
+        *(REASONER, templates.REASONER, chat(tokens=stored(1, 2))),
+        "⟦<s>⟧⟦<|User|>⟧ hi ⟦<|Assistant|>⟧<think>\n(1)(2)⟦</s>⟧⟦<|User|>⟧more"
+        "⟦<|Assistant|>⟧<think>\n",
+    ),
+    "no-template": (
+        *(CHATML, "", chat(tokens=stored(1))),
+        "⟦<|im_start|>⟧user\n hi ⟦<|im_end|>⟧\n⟦<|im_start|>⟧assistant\n(1)⟦<|im_end|>⟧\n"
+        "⟦<|im_start|>⟧user\nmore⟦<|im_end|>⟧\n⟦<|im_start|>⟧assistant\n",
+    ),
+    "rewritten-contents": (
+        *(CHATML, templates.SHOUTING, [Message("user", "a<|im_end|>b")]),
+        "⟦<|im_start|>⟧user\nA< |IM_END|>B⟦<|im_end|>⟧\n⟦<|im_start|>⟧assistant",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_prompt_of(case: str) -> None:
+    vocabulary, source, messages, expected = CASES[case]
+    template = ChatTemplate(source, vocabulary)
+    assert template.problem == ""
+    assert vocabulary.show(template.render(messages)) == expected
+
+
+TYPED = st.lists(
+    st.one_of(
+        st.sampled_from(["<|im_start|>", "<|im_end|>", "<|", "|>", "{{ 1 }}", "\x1f", "\n"]),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    ),
+    max_size=6,
+).map("".join)
+
+
+@settings(max_examples=100, deadline=None)
+@given(system=TYPED, first=TYPED, second=TYPED)
+@pytest.mark.parametrize(
+    "source", [templates.QWEN_3, "", templates.QUOTING], ids=["qwen-3", "chatml", "quoting"]
+)
+def test_nothing_a_person_types_becomes_a_control_token(
+    source: str, system: str, first: str, second: str
+) -> None:
+    template = ChatTemplate(source, CHATML)
+
+    def controls(*contents: str) -> list[int]:
+        messages = [
+            Message(role, content)
+            for role, content in zip(("system", "user", "user"), contents, strict=True)
+        ]
+        return [token for token in template.render(messages) if token < FIRST_CHARACTER]
+
+    assert controls(system, first, second) == controls("a", "b", "c")
+
+
+def test_stored_ids_survive_a_template_that_keeps_contents(model: LlamaModel) -> None:
+    """The next prompt begins with all that stands in the cache: nothing is read twice."""
+    question = [Message("user", "What does tar do?")]
+    prompt = model.render(question)
+    odd = (*model.vocabulary.encode("tar "), *model.vocabulary.encode("pac"), 2)
+    following = [*question, Message("assistant", "tar pac", odd), Message("user", "More")]
+    assert model.render(following)[: len(prompt) + len(odd)] == [*prompt, *odd]
+
+
+def test_embedded_template_equals_its_text(model: LlamaModel) -> None:
+    text = "<|im_start|>user\nHow?\n\nSo <b>?<|im_end|>\n<|im_start|>assistant\n"
+    rendered = model.render([Message("user", "How?\n\nSo <b>?")])
+    assert rendered == model.vocabulary.encode(text, special=True)
+
+
+def test_a_partial_answer_is_closed(model: LlamaModel) -> None:
+    partial = tuple(model.vocabulary.encode("tar is a"))
+    messages = [
+        Message("user", "a"),
+        Message("assistant", "tar is a", partial),
+        Message("user", "b"),
+    ]
+    ids = model.render(messages)
+    head = model.vocabulary.encode("<|im_start|>assistant\n", special=True)
+    end = model.vocabulary.encode("<|im_end|>", special=True)
+    closed = [*head, *partial, *end]
+    assert any(ids[at : at + len(closed)] == closed for at in range(len(ids)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["{% if %}", "{{ raise_exception('never') }}", "{% for i in range(10**9) %}{% endfor %}"],
+)
+def test_an_unusable_template_gives_way_to_chatml(source: str) -> None:
+    template = ChatTemplate(source, CHATML)
+    assert template.problem.startswith("the model's chat template fails")
+    assert template.render([Message("user", "a")]) == ChatTemplate("", CHATML).render(
+        [Message("user", "a")]
+    )
+
+
+def test_a_conversation_the_template_refuses_is_named() -> None:
+    template = ChatTemplate(templates.MISTRAL, MISTRAL)
+    with pytest.raises(ModelError, match="roles must alternate"):
+        template.render([Message("user", "a"), Message("user", "b")])

@@ -1,0 +1,147 @@
+"""CREST, the paper's longest match and REST as drafters, over real stores."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.bench.baselines.rest import Rest, RestStore, write_rest
+from datastores.crest.counting import Document
+from datastores.crest.reader import CrestReader
+from datastores.crest.store import CrestStore
+from engines.draft_tree import CHATS, CODE, PROMPT, DraftTree
+from engines.drafters.crest import Crest, LongestMatch
+from engines.drafters.protocol import Context
+
+DOCUMENTS = [
+    Document(b"chatting", [1, 2, 3, 4, 5, 6] * 3 + [1, 2, 3, 9], 1),
+    Document(b"notebook", [2, 3, 9, 8] * 4, 3),
+]
+
+
+def asked(*tokens: int) -> Context:
+    return Context(list(tokens), np.zeros(0, dtype=np.float32), 0.0)
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[CrestReader]:
+    store = CrestStore.open(tmp_path / "crest.db", 1 << 22)
+    store.rebuild(DOCUMENTS)
+    store.close()
+    opened = CrestReader(tmp_path / "crest.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Rest:
+    folder = tmp_path / "rest"
+    folder.mkdir()
+    write_rest(folder, DOCUMENTS, 2)
+    return Rest(RestStore(folder))
+
+
+def chain(tree: DraftTree) -> list[int]:
+    """Tokens from the root along the most probable children."""
+    children, tokens = tree.children(), []
+    row = 0
+    while children[row]:
+        token, row = max(children[row].items(), key=lambda item: tree.probabilities[item[1]])
+        tokens.append(token)
+    return tokens
+
+
+def test_crest_drafts_what_followed(reader: CrestReader) -> None:
+    tree = Crest(reader, recalls=False).propose(asked(1, 2, 3), 16)
+    assert chain(tree)[:4] == [4, 5, 6, 1]
+    assert {tree.tokens[row] for row in tree.children()[0].values()} == {4, 9}
+
+
+def test_crest_tells_kinds_apart(reader: CrestReader) -> None:
+    tree = Crest(reader, recalls=False).propose(asked(8, 2, 3), 16)
+    assert tree.sources[tree.children()[0][9]] == CODE
+    tree = Crest(reader, recalls=False).propose(asked(6, 1, 2), 16)
+    assert tree.sources[tree.children()[0][3]] == CHATS
+
+
+def test_the_longest_match_silences_the_shorter(reader: CrestReader) -> None:
+    assert set(LongestMatch(reader).propose(asked(9, 8, 2, 3), 64).tokens[1:]) == {9, 8, 2, 3}
+    assert 4 in Crest(reader, recalls=False).propose(asked(9, 8, 2, 3), 64).tokens
+
+
+def test_unknown_words_are_answered_by_silence(reader: CrestReader, rest: Rest) -> None:
+    for drafter in (Crest(reader), LongestMatch(reader), rest):
+        assert drafter.propose(asked(70, 71), 16).drafted == 0
+
+
+def test_rest_drafts_the_most_common_prefixes(rest: Rest) -> None:
+    tree = rest.propose(asked(7, 2, 3), 64)
+    assert chain(tree)[:3] == [9, 8, 2]
+    root = tree.children()[0]
+    assert tree.probabilities[root[9]] == pytest.approx(5 / 8)
+    assert tree.probabilities[root[4]] == pytest.approx(3 / 8)
+    assert max(tree.depths()) == 10
+
+
+def test_rest_follows_the_longest_match_alone(rest: Rest) -> None:
+    assert set(rest.propose(asked(8, 2, 3), 1).tokens[1:]) == {9}
+    tree = rest.propose(asked(1, 2, 3), 64)
+    assert tree.probabilities[tree.children()[0][4]] == pytest.approx(3 / 4)
+
+
+def test_rest_drafts_nothing_across_the_end(rest: Rest) -> None:
+    assert rest.propose(asked(1, 2, 3, 9), 64).drafted == 0
+
+
+def test_crest_hears_this_chat_too(reader: CrestReader) -> None:
+    context = asked(1, 2, 3, 50, 51, 1, 2, 3)
+    crest = Crest(reader)
+    crest.begin(context)
+    tree = crest.propose(context, 16)
+    row = tree.children()[0][50]
+    assert tree.sources[row] == PROMPT
+    assert 51 in tree.children()[row]
+    assert tree.sources[tree.children()[0][4]] == CHATS
+
+
+def overwrite_entries(path: Path) -> None:
+    """Have every entry claim children that do not follow."""
+    with closing(sqlite3.connect(path)) as store, store:
+        for number, page in store.execute("SELECT number, entries FROM pages").fetchall():
+            head = 1 + 3 * page[0]
+            broken = page[:head] + b"\xff" * (len(page) - head)
+            store.execute("UPDATE pages SET entries = ? WHERE number = ?", (broken, number))
+
+
+def test_a_store_that_fails_falls_silent_and_says_why(reader: CrestReader) -> None:
+    crest = Crest(reader)
+    crest.begin(asked(1, 2, 3))
+    overwrite_entries(reader.path)
+    context = asked(1, 2, 3, 50, 51, 1, 2, 3)
+    crest.begin(context)
+    assert crest.trouble is None
+    tree = crest.propose(context, 16)
+    assert crest.trouble is not None
+    assert str(reader.path) in str(crest.trouble)
+    assert "\n" not in str(crest.trouble)
+    assert set(tree.sources[1:]) == {PROMPT}, "this chat is heard all the same"
+    with closing(CrestStore.open(reader.path, 1 << 22)) as again:
+        assert again.store.set_aside is not None, "what SQLite cannot see was noted"
+        again.rebuild(DOCUMENTS)
+    crest.begin(context)
+    assert crest.trouble is None
+    assert CHATS in crest.propose(context, 16).sources, "the new store is read"
+
+
+def test_a_store_that_is_deleted_while_it_is_read_ends_no_answer(reader: CrestReader) -> None:
+    crest = Crest(reader)
+    reader.path.unlink()
+    for _ in range(2):
+        crest.begin(asked(1, 2, 3))
+        assert crest.trouble is not None
+        assert crest.propose(asked(1, 2, 3), 16).drafted == 0

@@ -1,0 +1,173 @@
+"""Opening files: what is no model is refused in one clear line, and the process lives on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from llama_cpp import llama_cpp as lib
+
+from datastores.errors import ModelError
+from engines.draft_tree import chain
+from engines.llama import load, probe
+from engines.llama.native import LOGGER
+from tests.engines.conftest import EMBEDDED, THREADS
+from tests.engines.tiny import Words, write_gemma, write_llama, write_mamba
+
+GOOD = EMBEDDED.read_bytes()
+CHILD_STARTS = "a probe was started"
+
+
+def patched(offset: int, value: bytes) -> bytes:
+    return GOOD[:offset] + value + GOOD[offset + len(value) :]
+
+
+def after(name: str) -> int:
+    """Offset of what follows the length-prefixed string `name` in the file."""
+    prefixed = struct.pack("<Q", len(name)) + name.encode()
+    return GOOD.index(prefixed) + len(prefixed)
+
+
+LAST_TENSOR_OFFSET = after("blk.5.ffn_down.weight") + 4 + 16 + 4
+BLOCK_COUNT = after("llama.block_count") + 4
+TOKEN_COUNT = after("tokenizer.ggml.tokens") + 4 + 4
+
+
+DAMAGED = {
+    "empty": (b"", "not a GGUF file"),
+    "text": (b"# Notes\n" * 9, "not a GGUF file"),
+    "short": (GOOD[:12], "ends within its header"),
+    "version": (patched(4, struct.pack("<I", 99)), "GGUF version 99"),
+    "tensors": (patched(8, struct.pack("<Q", 1 << 60)), "claims 1152921504606846976 tensors"),
+    "entries": (patched(16, struct.pack("<Q", 1 << 18)), "cannot be loaded"),
+    "half": (GOOD[: len(GOOD) // 2], "not within the file bounds"),
+    "beginning": (GOOD[:3000], "cannot be loaded"),
+    "offset": (patched(LAST_TENSOR_OFFSET, struct.pack("<Q", 64)), "has offset 64"),
+    "far-offset": (patched(LAST_TENSOR_OFFSET, struct.pack("<Q", 1 << 62)), "has offset"),
+    "tokens": (patched(TOKEN_COUNT, struct.pack("<Q", 1 << 50)), "cannot be loaded"),
+    "blocks": (patched(BLOCK_COUNT, struct.pack("<I", 0)), "crashes llama.cpp"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_and_hostile_files_are_refused(tmp_path: Path, case: str) -> None:
+    content, message = DAMAGED[case]
+    path = tmp_path / "bad.gguf"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=message) as caught:
+        load(path, threads=1, known=tmp_path / "known.json")
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "known.json").exists()
+
+
+def test_missing_file_and_directory(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="there is no model file"):
+        load(tmp_path / "none.gguf")
+    with pytest.raises(ModelError, match="is a directory"):
+        load(tmp_path)
+
+
+def test_a_file_is_probed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_llama(tmp_path / "tiny.gguf", Words())
+    known = tmp_path / "cache" / "known.json"
+    load(path, threads=1, known=known)
+    assert str(path) in json.loads(known.read_text())
+
+    def refuse(path: Path, patience: float) -> None:
+        raise AssertionError(CHILD_STARTS)
+
+    monkeypatch.setattr(probe, "_probe", refuse)
+    load(path, threads=1, known=known)
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(AssertionError, match=CHILD_STARTS):
+        load(path, threads=1, known=known)
+    known.write_text("[damaged")
+    with pytest.raises(AssertionError, match=CHILD_STARTS):
+        load(path, threads=1, known=known)
+
+
+def test_a_probe_that_never_ends_is_given_up(tmp_path: Path) -> None:
+    path = write_llama(tmp_path / "tiny.gguf", Words())
+    with pytest.raises(ModelError, match="within 0 s"):
+        probe._probe(path, 0.01)
+
+
+def test_recurrent_model_runs_undrafted(tmp_path: Path) -> None:
+    model = load(write_mamba(tmp_path / "mamba.gguf", Words()), threads=1, context_length=256)
+    target = model.target
+    assert (target.max_rows, target.chains_only) == (1, True)
+    assert "no drafting" in model.limits[0]
+    tokens = list(range(5, 60))
+    list(target.prefill(tokens))
+    list(target.prefill([*tokens, 7, 8]))
+    logits = target.tail.logits.copy()
+    list(target.prefill(tokens[:20]))
+    assert list(target.tokens) == tokens[:20]
+    list(target.prefill([*tokens, 7, 8]))
+    assert abs(target.tail.logits - logits).max() < 1e-4
+
+
+def test_sliding_window_model_steps_back_past_its_window(tmp_path: Path) -> None:
+    """Without a cache as long as the context, the cells a rewind needs would be gone."""
+    path = write_gemma(tmp_path / "gemma.gguf", Words(), window=32)
+    target = load(path, threads=1, context_length=4096).target
+    assert not target.chains_only
+    tokens = [5 + index % 200 for index in range(2500)]
+    list(target.prefill(tokens[:80]))
+    expected = target.tail.logits.copy()
+    list(target.prefill(tokens))
+    tree = chain(5, [6, 7], 1)
+    tree.add(0, 8, 1, 0.5)
+    target.verify(tree)
+    target.commit([0, 3])
+    target.rewind(79)
+    assert list(target.prefill(tokens[:80])) == [80]
+    assert abs(target.tail.logits - expected).max() < 1e-2
+
+
+def test_exact_mode_is_refused_where_memory_cannot_step_back(tmp_path: Path) -> None:
+    path = write_mamba(tmp_path / "mamba.gguf", Words())
+    with pytest.raises(ModelError, match="without --exact"):
+        load(path, threads=1, context_length=256, exact=True)
+
+
+def test_too_small_a_context_is_refused() -> None:
+    with pytest.raises(ModelError, match="context of 10 tokens"):
+        load(EMBEDDED, threads=THREADS, context_length=10)
+
+
+def test_context_is_never_longer_than_trained() -> None:
+    assert load(EMBEDDED, threads=THREADS, context_length=100_000).target.context_length == 2048
+
+
+def test_gpu_layers_without_a_gpu_build_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lib, "llama_supports_gpu_offload", lambda: False)
+    with pytest.raises(ModelError, match="--gpu-layers"):
+        load(EMBEDDED, gpu_layers=4)
+
+
+def test_importing_the_package_does_not_load_llama_cpp() -> None:
+    """OpenMP reads its settings once, so they must be there before llama.cpp is."""
+    code = (
+        "import os, sys, engines.llama, engines.llama.devices;"
+        "print('llama_cpp' in sys.modules, 'GOMP_SPINCOUNT' in os.environ)"
+    )
+    bare = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=bare)
+    assert answer.stdout.split() == [b"False", b"True"]
+
+
+def test_llama_cpp_never_writes_to_the_terminal(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, LOGGER.name):
+        load(EMBEDDED, threads=THREADS)
+    assert caplog.records, "llama.cpp's log did not reach ours"
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,134 @@
+"""Reading beside the chat: the same states, and the chat does not notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from datastores.dense.recorder import DenseBook
+from datastores.dense.store import DenseStore
+from datastores.dense.worker import DenseKeeper
+from engines.draft_tree import chain
+from engines.llama import load
+from engines.llama.kv_sequences import Aside
+from engines.llama.model import LlamaModel
+from engines.llama.target import LlamaTarget
+from engines.state_encoding import InPlace, Reader, encode_backlog, reader_of
+from engines.target import Floats
+from tests.engines.conftest import EMBEDDED, THREADS
+
+CHAT = [1, *range(300, 360), 2]
+OTHER = [1, *range(700, 790)]
+NEXT = chain(5, [6, 7], 1)
+
+
+@pytest.fixture(scope="module", params=["measured", "exact"])
+def target(request: pytest.FixtureRequest, model: LlamaModel) -> LlamaTarget:
+    """The embedded model, as it is and bit for bit."""
+    if request.param == "measured":
+        return model.target
+    return load(EMBEDDED, threads=THREADS, exact=True, context_length=1024).target
+
+
+def aside_of(target: LlamaTarget) -> Aside:
+    assert target.aside is not None
+    return target.aside
+
+
+def states_of(reader: Reader, text: Sequence[int], width: int) -> Floats:
+    """States of `text`, read in passes of `width` tokens at most."""
+    width = min(width, reader.max_rows)
+    parts = [
+        reader.read(text[start : start + width], start).copy()
+        for start in range(0, len(text), width)
+    ]
+    return np.concatenate(parts)
+
+
+def after_chat(target: LlamaTarget) -> Floats:
+    """Logits of what comes next in the chat; the cache holds the chat alone again."""
+    logits: Floats = target.verify(NEXT).logits.copy()
+    target.commit([0])
+    target.rewind(len(CHAT))
+    return logits
+
+
+@pytest.mark.parametrize("width", [1, 7, 32])
+def test_states_read_aside_are_those_read_in_place(target: LlamaTarget, width: int) -> None:
+    alone = states_of(InPlace(target), OTHER, width)
+    list(target.prefill(CHAT))
+    beside = states_of(aside_of(target), OTHER, width)
+    # Rounding grows with the values.
+    np.testing.assert_allclose(beside, alone, atol=0.01 * float(np.ptp(alone)))
+
+
+def test_the_chat_goes_on_to_the_bit_after_something_was_read_beside_it(
+    target: LlamaTarget,
+) -> None:
+    target.rewind(0)
+    list(target.prefill(CHAT))
+    before = after_chat(target)
+    states_of(aside_of(target), OTHER, 30)
+    assert list(target.tokens) == CHAT
+    evaluated = list(target.prefill([*CHAT, 9]))
+    assert evaluated == [len(CHAT) + 1], "nothing of the chat was read again"
+    target.rewind(len(CHAT))
+    assert np.array_equal(after_chat(target), before)
+
+
+def test_another_text_is_begun_without_a_trace_of_the_one_before(target: LlamaTarget) -> None:
+    reader = aside_of(target)
+    first = states_of(reader, OTHER, 30)
+    states_of(reader, CHAT, 30)
+    again = states_of(reader, OTHER, 30)
+    np.testing.assert_allclose(again, first, atol=0.05)
+
+
+def test_a_chat_that_leaves_too_little_makes_room(target: LlamaTarget) -> None:
+    target.rewind(0)
+    assert isinstance(reader_of(target), Aside)
+    list(target.prefill([5] * (target.context_length - 4)))
+    assert aside_of(target).room == 4
+    states_of(reader_of(target), OTHER, 30)
+    assert list(target.tokens) == OTHER
+
+
+def encoded(folder: Path, target: LlamaTarget, between: Callable[[], object]) -> Floats:
+    """The states of a text, read with `between` done between two passes in its midst."""
+    store = DenseStore.open(folder / "dense.db", target.fingerprint, target.width)
+    keeper = DenseKeeper(store, target.vocabulary_size)
+    text = np.random.default_rng(1).integers(300, 4000, 320).tolist()
+    keeper.ask(lambda book: book.add_document("text", text))
+    found: dict[int, Floats] = {}
+    keep = keeper.encoded
+
+    def note(document: int, positions: NDArray[np.int64], states: Floats) -> None:
+        assert found.keys().isdisjoint(positions.tolist()), "no state is given twice"
+        found.update(zip(positions.tolist(), states, strict=True))
+        keep(document, positions, states)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(keeper, "encoded", note)
+        for number, _ in enumerate(encode_backlog(target, keeper)):
+            if number == 12:
+                between()
+    assert keeper.ask(DenseBook.status).keys == len(text) - 1
+    keeper.close()
+    return np.array([found[position] for position in range(1, len(text))])
+
+
+@pytest.mark.parametrize("chat", [CHAT, CHAT * 12], ids=["beside", "in place"])
+def test_an_answer_between_two_passes_changes_no_state(
+    tmp_path: Path, model: LlamaModel, monkeypatch: pytest.MonkeyPatch, chat: Sequence[int]
+) -> None:
+    monkeypatch.setattr("engines.state_encoding.WINDOW", 400)
+    target = model.target
+    target.rewind(0)
+    alone = encoded(tmp_path / "alone", target, lambda: None)
+    list(target.prefill(chat))
+    disturbed = encoded(tmp_path / "disturbed", target, lambda: list(target.prefill(chat)))
+    np.testing.assert_allclose(disturbed, alone, atol=0.05)
