@@ -15,7 +15,7 @@ REDACTED = "[redacted]"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class SecretPattern:
     """One shape of a secret.
 
     Attributes:
@@ -45,9 +45,9 @@ def _blank(match: re.Match[str]) -> str:
     return match[0][: start - match.start()] + REDACTED + match[0][end - match.start() :]
 
 
-def _token(*hints: str, pattern: str) -> Shape:
+def _token(*hints: str, pattern: str) -> SecretPattern:
     """A token known by how it begins; not in the middle of a word."""
-    return Shape(hints, re.compile(rf"(?<![A-Za-z0-9_]){pattern}"))
+    return SecretPattern(hints, re.compile(rf"(?<![A-Za-z0-9_]){pattern}"))
 
 
 _HOLES = r"(?![{<$%*\[]|x{3,}|\.{3}|your\b|your[_-]|example)"
@@ -72,7 +72,7 @@ _BARE = r"[^\s'\"`,;(){}<>\[\]&|\\]"
 _QUOTED = r"[^\n'\"`\\]"
 
 SHAPES = (
-    Shape(
+    SecretPattern(
         ("private key",),
         # Base64 has no hyphen, so this ends where the key does, in one pass.
         re.compile(
@@ -98,75 +98,75 @@ SHAPES = (
     _token("_v1_", pattern=r"do[oprt]_v1_[a-f0-9]{64}"),
     _token(":aa", pattern=r"[0-9]{8,10}:AA[A-Za-z0-9_-]{33}"),
     _token("eyj", pattern=r"eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*)?"),
-    Shape(
+    SecretPattern(
         ("hooks.slack.com", "discord"),
         re.compile(
             r"(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)"
             r"(?P<secret>[A-Za-z0-9/_+-]{20,})"
         ),
     ),
-    Shape(
+    SecretPattern(
         ("authorization",),
         re.compile(
             r"(?i)\bauthorization['\"]?\s{0,4}[:=]\s{0,4}['\"]?(?:bearer|basic|token)\s{1,4}"
             rf"{_HOLES}(?P<secret>[a-z0-9._~+/=-]{{6,}})"
         ),
     ),
-    Shape(
+    SecretPattern(
         ("bearer",),
         re.compile(
             rf"(?i)\bbearer\s{{1,4}}{_HOLES}(?=[a-z._~+/=-]{{0,80}}[0-9])"
             r"(?P<secret>[a-z0-9._~+/=-]{16,})"
         ),
     ),
-    Shape(
+    SecretPattern(
         ("://",),
         re.compile(
             rf"(?i)(?<=://)[^\s/:@'\"<>]{{0,100}}:{_HOLES}(?!pass(?:word)?@)"
             r"(?P<secret>[^\s/@'\"<>]{1,200})(?=@)"
         ),
     ),
-    Shape(
+    SecretPattern(
         ("pass", "pwd"),
         re.compile(
             rf"(?i){_PASSWORD}{_NAME_END}['\"`]{_HOLES}{_CODE}(?P<secret>{_QUOTED}{{4,200}})"
         ),
     ),
-    Shape(
+    SecretPattern(
         ("pass", "pwd"),
         re.compile(
             rf"(?i){_PASSWORD}{_NAME_END}{_HOLES}{_CODE}(?P<secret>{_BARE}{{4,200}}+)(?![(\[{{<])"
         ),
     ),
-    Shape(
+    SecretPattern(
         ("pass", "pwd"),
         re.compile(
             rf"(?i){_PASSWORD} (?:is|was)[: ] {{0,2}}['\"]?{_HOLES}(?=[^\s0-9]{{0,80}}[0-9])"
             r"(?P<secret>[^\s'\"`]{4,200})"
         ),
     ),
-    Shape(
+    SecretPattern(
         ("secret", "token", "key", "credential"),
         re.compile(
             rf"(?i){_KEY}{_NAME_END}(['\"`]?){_HOLES}{_CODE}(?=[^\s0-9]{{0,80}}[0-9])"
             rf"(?=[^\sa-z]{{0,80}}[a-z])(?P<secret>{_BARE}{{8,500}}+)(?![(\[{{<])"
         ),
     ),
-    Shape(
+    SecretPattern(
         ("--pass", "--token", "--api-key", "--secret", "sshpass"),
         re.compile(
             r"(?i)(?:--(?:pass(?:word|wd|phrase)?|token|api-key|secret)(?: {1,4}|=)|\bsshpass -p ?)"
             rf"(['\"]?)(?![-=]){_HOLES}{_CODE}(?P<secret>{_BARE}{{4,}}+)"
         ),
     ),
-    Shape(
+    SecretPattern(
         ("curl", "wget"),
         re.compile(
             r"\b(?:curl|wget)\b[^\n]{0,200}?\s(?:-u|--user)[ =]?['\"]?[^\s:'\"{<$]{1,64}:"
             rf"{_HOLES}(?P<secret>[^\s'\"]{{1,200}})"
         ),
     ),
-    Shape(
+    SecretPattern(
         ("mysql", "mariadb"),
         re.compile(
             r"\b(?:mysql|mariadb)[a-z-]{0,8}\b[^\n]{0,200}?\s-p(?!ort\b|rotocol\b)['\"]?"

@@ -21,7 +21,7 @@ Ids = NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TokenSpan:
     """The tokens of one passage, and what kind of passage it is, as a small number."""
 
     kind: int
@@ -29,11 +29,11 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Tokenised:
+class TokenizedText:
     """All of one text: its key in the corpus, and its passages in order (there may be none)."""
 
     key: bytes
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[TokenSpan, ...]
 
     @property
     def tokens(self) -> int:
@@ -79,7 +79,7 @@ class TokenCache:
         """Tokens of all texts."""
         return int(self.store.rows("SELECT coalesce(sum(tokens), 0) AS n FROM texts")[0]["n"])
 
-    def write(self, texts: Sequence[Tokenised]) -> None:
+    def write(self, texts: Sequence[TokenizedText]) -> None:
         """Store `texts`, all or none; those that are there already are replaced."""
         rows = [
             (text.key, len(text.stretches), text.tokens, _packed(text.stretches)) for text in texts
@@ -87,11 +87,11 @@ class TokenCache:
         with self.store.writing() as db:
             db.conn.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?)", rows)
 
-    def read(self, keys: Iterable[bytes]) -> Iterator[Tokenised]:
+    def read(self, keys: Iterable[bytes]) -> Iterator[TokenizedText]:
         """The texts under `keys`, one at a time; what went meanwhile is left out."""
         for key in keys:
             for row in self.store.rows("SELECT ids FROM texts WHERE key = ?", (key,)):
-                yield Tokenised(key, _unpacked(row["ids"]))
+                yield TokenizedText(key, _unpacked(row["ids"]))
 
     def forget(self, keys: Iterable[bytes]) -> None:
         """Delete texts, and leave no byte of them.
@@ -126,7 +126,7 @@ TOKENS = (_texts,)
 """Version n of the cache is what the first n of these make."""
 
 
-def _packed(stretches: Sequence[Stretch]) -> bytes:
+def _packed(stretches: Sequence[TokenSpan]) -> bytes:
     """For each stretch: kind, bytes an id, number of ids (4 bytes), ids; all little-endian."""
     pieces = []
     for stretch in stretches:
@@ -137,7 +137,7 @@ def _packed(stretches: Sequence[Stretch]) -> bytes:
     return b"".join(pieces)
 
 
-def _unpacked(blob: bytes) -> tuple[Stretch, ...]:
+def _unpacked(blob: bytes) -> tuple[TokenSpan, ...]:
     stretches, start = [], 0
     while start < len(blob):
         kind, width = blob[start], blob[start + 1]
@@ -146,7 +146,7 @@ def _unpacked(blob: bytes) -> tuple[Stretch, ...]:
         ids = np.zeros((count, 4), dtype=np.uint8)
         packed = np.frombuffer(blob, dtype=np.uint8, count=count * width, offset=start)
         ids[:, :width] = packed.reshape(count, width)
-        stretches.append(Stretch(kind, ids.view("<u4").reshape(count)))
+        stretches.append(TokenSpan(kind, ids.view("<u4").reshape(count)))
         start += count * width
     return tuple(stretches)
 

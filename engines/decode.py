@@ -25,7 +25,7 @@ from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Context, Drafter
 from engines.sampler import Draw, best, leaders
 from engines.step import FINISH_CONTEXT, FINISH_LENGTH, FINISH_STOP, Proposal, Step, Timings
-from engines.target import Floats, Rows, Target
+from engines.target import Floats, ForwardOutput, Target
 
 FAINT = 4.0
 """Logits so far below the likeliest token's are not worth telling a drafter: a fiftieth of its
@@ -38,7 +38,7 @@ Kept = tuple[Floats, list[list[int]], Floats]
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class StopCriteria:
     """When an answer ends: at one of the `stops` tokens, or after `limit` tokens."""
 
     stops: frozenset[int]
@@ -46,7 +46,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class AcceptedPath:
     """One walk through a verified tree: rows stepped on, tokens drawn and their sources."""
 
     path: list[int]
@@ -59,7 +59,7 @@ def decode(
     drafters: Sequence[Drafter],
     budget: Budget,
     draw: Draw,
-    ending: Ending,
+    ending: StopCriteria,
     *,
     temperature: float = 0.0,
     keep: int = 0,
@@ -111,14 +111,19 @@ def _show(step: Step, drafters: Sequence[Drafter], budget: Budget) -> None:
 
 
 def walk_tree(
-    tree: DraftTree, rows: Rows, draw: Draw, context: Context, ending: Ending, left: int
-) -> Walk:
+    tree: DraftTree,
+    rows: ForwardOutput,
+    draw: Draw,
+    context: Context,
+    ending: StopCriteria,
+    left: int,
+) -> AcceptedPath:
     """Draw token after token along `tree`; `context.tokens` grows with them.
 
     Ends where no child carries the token drawn, at a stop token, or after `left` tokens.
     """
     children = tree.children() if len(tree) > 1 else [{}]
-    walk = Walk([], [], [])
+    walk = AcceptedPath([], [], [])
     row = 0
     while True:
         token = draw(rows.logits[row], len(context.tokens), context.tokens)
@@ -132,7 +137,7 @@ def walk_tree(
         row = child
 
 
-def _keep(rows: Rows, path: Sequence[int], keep: int, last: int) -> Kept:
+def _keep(rows: ForwardOutput, path: Sequence[int], keep: int, last: int) -> Kept:
     """Own copies of the states along `path`, and the likeliest tokens with their logits.
 
     The `keep` likeliest of every position; if `keep` is 0, up to `last` leading ones of the last
@@ -149,7 +154,7 @@ def _keep(rows: Rows, path: Sequence[int], keep: int, last: int) -> Kept:
     return hidden, [], _NO_LOGITS
 
 
-def _finish(walk: Walk, target: Target, ending: Ending, left: int) -> str:
+def _finish(walk: AcceptedPath, target: Target, ending: StopCriteria, left: int) -> str:
     """Why the answer ends with `walk`, which is committed; empty where it goes on."""
     if walk.tokens[-1] in ending.stops:
         return FINISH_STOP
@@ -159,7 +164,7 @@ def _finish(walk: Walk, target: Target, ending: Ending, left: int) -> str:
 
 
 def _first_step(
-    target: Target, context: Context, draw: Draw, ending: Ending, keep: int, last: int
+    target: Target, context: Context, draw: Draw, ending: StopCriteria, keep: int, last: int
 ) -> Step:
     """The step whose token came out of prefill: a walk through the empty draft after the prompt."""
     tree = root_only(context.tokens[-1])
@@ -173,7 +178,7 @@ def _first_step(
 
 def _step(
     position: int,
-    walk: Walk,
+    walk: AcceptedPath,
     tree: DraftTree,
     proposals: tuple[Proposal, ...],
     kept: Kept,

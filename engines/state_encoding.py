@@ -18,8 +18,8 @@ from functools import partial
 from time import perf_counter
 from typing import Protocol, TypeVar
 
-from datastores.dense.recorder import DenseBook, Wanting
-from datastores.dense.worker import DenseKeeper
+from datastores.dense.recorder import DenseRecorder, Wanting
+from datastores.dense.worker import DenseWorker
 from engines.draft_tree import chain
 from engines.target import Floats, Target
 
@@ -35,7 +35,7 @@ BEFORE = 256
 T = TypeVar("T")
 
 
-class Reader(Protocol):
+class StateEncoder(Protocol):
     """Evaluates a text piece by piece."""
 
     @property
@@ -84,10 +84,10 @@ class InPlace:
         return states
 
 
-def reader_of(target: Target) -> Reader:
+def reader_of(target: Target) -> StateEncoder:
     """Beside what the cache holds, where the target can do that and there is room; else in place of
     it."""
-    aside: Reader | None = getattr(target, "aside", None)
+    aside: StateEncoder | None = getattr(target, "aside", None)
     return aside if aside is not None and aside.room >= WINDOW else InPlace(target)
 
 
@@ -104,7 +104,7 @@ class _Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class EncodedPart:
     """How far the backlog is worked off: documents, and positions encoded in this call."""
 
     documents_done: int
@@ -112,7 +112,7 @@ class Progress:
     positions: int
 
 
-def encode_backlog(target: Target, keeper: DenseKeeper) -> Generator[Progress]:
+def encode_backlog(target: Target, keeper: DenseWorker) -> Generator[EncodedPart]:
     """Encode all that the newest generation lacks, then let it serve.
 
     Reads beside what the target's cache holds where it can, else in place of it.
@@ -121,30 +121,30 @@ def encode_backlog(target: Target, keeper: DenseKeeper) -> Generator[Progress]:
         StoreError: the index cannot be read.
         ModelError: the target cannot evaluate a text.
     """
-    progress = Progress(0, 0, 0)
-    documents = yield from _waited(keeper.request(DenseBook.backlog), progress)
+    progress = EncodedPart(0, 0, 0)
+    documents = yield from _waited(keeper.request(DenseRecorder.backlog), progress)
     pace = _Pace()
     for done, document in enumerate(documents):
-        progress = Progress(done, len(documents), progress.positions)
+        progress = EncodedPart(done, len(documents), progress.positions)
         wanting = yield from _waited(
-            keeper.request(partial(DenseBook.wanting, document=document)), progress
+            keeper.request(partial(DenseRecorder.wanting, document=document)), progress
         )
         for given in _encode(target, keeper, wanting, pace):
-            progress = Progress(done, len(documents), progress.positions + given)
+            progress = EncodedPart(done, len(documents), progress.positions + given)
             yield progress
-    progress = Progress(len(documents), len(documents), progress.positions)
-    yield from _waited(keeper.request(DenseBook.promote), progress)
+    progress = EncodedPart(len(documents), len(documents), progress.positions)
+    yield from _waited(keeper.request(DenseRecorder.promote), progress)
     yield progress
 
 
-def _waited(answer: Future[T], progress: Progress) -> Generator[Progress, None, T]:
+def _waited(answer: Future[T], progress: EncodedPart) -> Generator[EncodedPart, None, T]:
     """What the keeper answers, waiting for no longer than a pass at a time."""
     while wait([answer], SLICE).not_done:
         yield progress
     return answer.result()
 
 
-def _encode(target: Target, keeper: DenseKeeper, wanting: Wanting, pace: _Pace) -> Generator[int]:
+def _encode(target: Target, keeper: DenseWorker, wanting: Wanting, pace: _Pace) -> Generator[int]:
     """Evaluate one document; yields how many wanted states each pass gave."""
     wanted = wanting.positions
     while len(wanted):

@@ -19,7 +19,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ForwardOutput:
     """What one forward pass gave for each of its rows. Views: valid until the target's next call.
 
     Attributes:
@@ -81,11 +81,11 @@ class Target(Protocol):
         ...
 
     @property
-    def tail(self) -> Rows:
+    def tail(self) -> ForwardOutput:
         """The row of the last prefilled token (one row); valid until the next call."""
         ...
 
-    def verify(self, tree: DraftTree) -> Rows:
+    def verify(self, tree: DraftTree) -> ForwardOutput:
         """Evaluate every row of `tree` after the cached tokens in one forward pass.
 
         Row 0 is the root, at position len(self.tokens). The cache holds the tree until `commit`.

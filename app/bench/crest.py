@@ -42,12 +42,12 @@ from time import perf_counter
 
 import numpy as np
 
-from app.bench.baselines.recorded_replay import Combined, Recorded, Tally, replay
+from app.bench.baselines.recorded_replay import Combined, Recorded, ReplayCounts, replay
 from app.bench.baselines.rest import LONGEST as REST_LONGEST
 from app.bench.baselines.rest import Rest, RestStore, write_rest
 from datastores.crest.build import LONGEST as OWN_LONGEST
 from datastores.crest.build import Built, Counted, count, paper_within, select
-from datastores.crest.counting import Document
+from datastores.crest.counting import TokenDocument
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import SHORT, CrestStore
 from engines.draft_tree import CHATS
@@ -60,14 +60,14 @@ CREST_BYTES = 256 * 2**20
 """More than the chats of years fill."""
 
 
-class Past:
+class ReplayHistory:
     """The chats so far."""
 
     def __init__(self, store: CrestStore, reader: CrestReader) -> None:
         self._store = store
         self._reader = reader
-        self._documents: list[Document] = []
-        self._new: list[Document] = []
+        self._documents: list[TokenDocument] = []
+        self._new: list[TokenDocument] = []
 
     def drafters(self) -> list[Drafter]:
         """Fresh drafters of every kind that can be replayed."""
@@ -79,7 +79,7 @@ class Past:
             ids = np.array(text, dtype=np.uint32)
             number = len(self._documents) + len(self._new)
             identity = hashlib.sha256(number.to_bytes(8, "little")).digest()
-            self._new.append(Document(identity, ids, CHATS.bit_length() - 1))
+            self._new.append(TokenDocument(identity, ids, CHATS.bit_length() - 1))
 
     def update(self) -> None:
         """Take in what was noted, which is little."""
@@ -96,12 +96,12 @@ class Past:
 
 
 @contextmanager
-def empty_past() -> Iterator[Past]:
+def empty_past() -> Iterator[ReplayHistory]:
     """A past without chats, on the disk until the end of the block."""
     with TemporaryDirectory(prefix="specchat-bench-") as folder:
         path = Path(folder) / "crest.db"
         with closing(CrestStore.open(path, CREST_BYTES)) as store, closing(CrestReader(path)) as it:
-            yield Past(store, it)
+            yield ReplayHistory(store, it)
 
 
 LONGEST = 5
@@ -145,7 +145,7 @@ class Case:
     seconds: float = 0.0
 
 
-def cases(folder: Path, history: Sequence[Document], sizes: Sequence[int]) -> Iterator[Case]:
+def cases(folder: Path, history: Sequence[TokenDocument], sizes: Sequence[int]) -> Iterator[Case]:
     """Build every store in `folder`, one after the other; each is yielded as it stands.
 
     Every n of the paper's figures is tried at the second to fourth of `sizes`.
@@ -181,7 +181,7 @@ def _papers(builder: Builder, size: int, *, figures: bool) -> Iterator[Case]:
             yield replace(single, way=LONGEST_MATCH)
 
 
-def _rest(folder: Path, history: Sequence[Document], share: int) -> Case:
+def _rest(folder: Path, history: Sequence[TokenDocument], share: int) -> Case:
     """REST, as large as its files are with four bytes for each id, and with two if they suffice."""
     sizes, seconds = [], 0.0
     small = max((int(max(one.tokens)) for one in history if len(one.tokens)), default=0) < 65535
@@ -201,7 +201,7 @@ class Builder:
     """Makes CREST stores of what was counted once."""
 
     def __init__(
-        self, folder: Path, counted: Counted, history: Sequence[Document], seconds: float
+        self, folder: Path, counted: Counted, history: Sequence[TokenDocument], seconds: float
     ) -> None:
         """Build in `folder`; `seconds` were spent on counting."""
         self._folder = folder
@@ -239,7 +239,7 @@ TIMED = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CrestRow:
     """One case at one budget, as reported.
 
     Attributes:
@@ -288,7 +288,7 @@ def make_drafter(case: Case) -> Drafter:
 
 def run(
     cases: Iterable[Case], recordings: Sequence[Recorded], jobs: int
-) -> Iterator[tuple[Case, dict[int, Tally]]]:
+) -> Iterator[tuple[Case, dict[int, ReplayCounts]]]:
     """Replay every case, `jobs` at a time while the next stores are built; in the order given."""
     # Not forked: the parent has threads that sort.
     context = multiprocessing.get_context("spawn")
@@ -298,12 +298,14 @@ def run(
             yield case, future.result()
 
 
-def rows(case: Case, tallies: dict[int, Tally], recordings: Sequence[Recorded]) -> list[Row]:
+def rows(
+    case: Case, tallies: dict[int, ReplayCounts], recordings: Sequence[Recorded]
+) -> list[CrestRow]:
     """The case's rows, one for each budget and each way to count its bytes."""
     median, late = lookup_times(case, recordings)
     drafting = ", longest match" if case.way == LONGEST_MATCH else ""
     return [
-        Row(
+        CrestRow(
             case.method,
             ", ".join(filter(None, (case.selection + drafting, counted))),
             budget,
@@ -345,7 +347,7 @@ def lookup_times(case: Case, recordings: Sequence[Recorded]) -> tuple[float, flo
     return float(np.median(seconds)) * 1e6, float(np.percentile(seconds, 99)) * 1e6
 
 
-def report(rows: Sequence[Row], history_tokens: int, recordings: Sequence[Recorded]) -> object:
+def report(rows: Sequence[CrestRow], history_tokens: int, recordings: Sequence[Recorded]) -> object:
     """The object of `--json`."""
     return {
         "history_tokens": history_tokens,
@@ -363,6 +365,6 @@ def _keep(recordings: Sequence[Recorded]) -> None:
     _recordings = recordings
 
 
-def _replayed(case: Case) -> dict[int, Tally]:
+def _replayed(case: Case) -> dict[int, ReplayCounts]:
     tallies, _ = replay(make_drafter(case), _recordings, BUDGETS)
     return tallies

@@ -55,7 +55,7 @@ PLAIN = "none"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TimedAnswer:
     """One generated answer.
 
     Attributes:
@@ -71,7 +71,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Row:
+class DecodeRow:
     """One set of drafters: its answers by chat, in the order of the workload.
 
     Attributes:
@@ -83,15 +83,15 @@ class Row:
     engine: Engine
     history: str = ""
     shape: str = ""
-    chats: list[list[Answer]] = field(default_factory=list)
+    chats: list[list[TimedAnswer]] = field(default_factory=list)
 
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[TimedAnswer]:
         """All answers in one list."""
         return [answer for chat in self.chats for answer in chat]
 
 
 def run(
-    rows: Sequence[Row],
+    rows: Sequence[DecodeRow],
     workload: Sequence[Workload],
     sampling: Sampling,
 ) -> Iterator[int]:
@@ -111,10 +111,10 @@ def run(
 
 
 def answer_chat(
-    engine: Engine, chat: Workload, plain: Sequence[Answer], sampling: Sampling
-) -> list[Answer]:
+    engine: Engine, chat: Workload, plain: Sequence[TimedAnswer], sampling: Sampling
+) -> list[TimedAnswer]:
     """Answer every question of a chat; earlier answers come from `plain`, or are its own."""
-    answers: list[Answer] = []
+    answers: list[TimedAnswer] = []
     messages: list[Message] = []
     for turn, question in enumerate(chat.questions):
         messages.append(Message("user", question))
@@ -124,7 +124,7 @@ def answer_chat(
     return answers
 
 
-def answer_question(engine: Engine, messages: Sequence[Message], sampling: Sampling) -> Answer:
+def answer_question(engine: Engine, messages: Sequence[Message], sampling: Sampling) -> TimedAnswer:
     """One answer, with all its steps."""
     statistics = Statistics()
     steps: list[Step] = []
@@ -133,7 +133,7 @@ def answer_question(engine: Engine, messages: Sequence[Message], sampling: Sampl
         if isinstance(event, Wrote):
             steps.append(event.step)
             pieces.extend(piece.text for piece in event.pieces)
-    return Answer(
+    return TimedAnswer(
         prompt=tuple(engine.target.tokens[: statistics.prompt_tokens]),
         tokens=tuple(token for step in steps for token in step.tokens),
         chain=sum(max(step.tree.depths()) for step in steps if not step.prefill),
@@ -142,7 +142,7 @@ def answer_question(engine: Engine, messages: Sequence[Message], sampling: Sampl
     )
 
 
-def summarise(row: Row, plain: Row, sampling: Sampling) -> dict[str, object]:
+def summarise(row: DecodeRow, plain: DecodeRow, sampling: Sampling) -> dict[str, object]:
     """The row's figures, in the shape of `bench decode --json`."""
     answers = row.answers()
     pairs = list(zip(answers, plain.answers(), strict=True))
@@ -176,7 +176,7 @@ def summarise(row: Row, plain: Row, sampling: Sampling) -> dict[str, object]:
     }
 
 
-def mean_acceptance_rate(answers: Sequence[Answer]) -> float:
+def mean_acceptance_rate(answers: Sequence[TimedAnswer]) -> float:
     """The papers' MAR: accepted ÷ drafted chain length for each prompt, averaged over prompts.
 
     A draft is as long as its longest path: that several begin alike or side by side costs rows, not
@@ -186,7 +186,7 @@ def mean_acceptance_rate(answers: Sequence[Answer]) -> float:
     return mean(rates) if rates else 0.0
 
 
-def speedup(row: Row, plain: Row) -> float:
+def speedup(row: DecodeRow, plain: DecodeRow) -> float:
     """Median over chats of plain seconds per token ÷ this row's, prefill excluded."""
     ratios = [
         _seconds_per_token(base) / _seconds_per_token(own)
@@ -196,7 +196,7 @@ def speedup(row: Row, plain: Row) -> float:
     return median(ratios) if ratios else 1.0
 
 
-def fork_gap(engine: Engine, sampling: Sampling, answer: Answer, plain: Answer) -> float:
+def fork_gap(engine: Engine, sampling: Sampling, answer: TimedAnswer, plain: TimedAnswer) -> float:
     """By how little the draw is decided where the answer forked from plain; 0 if it did not.
 
     Measured after the fact: the common beginning is read again and the draw's two best compared.
@@ -211,9 +211,9 @@ def fork_gap(engine: Engine, sampling: Sampling, answer: Answer, plain: Answer) 
     return draw_gap(sampling, engine.target.tail.logits[0], len(context), context)
 
 
-def _calls(answers: Sequence[Answer]) -> int:
+def _calls(answers: Sequence[TimedAnswer]) -> int:
     return sum(answer.statistics.call_tokens for answer in answers)
 
 
-def _seconds_per_token(answers: Sequence[Answer]) -> float:
+def _seconds_per_token(answers: Sequence[TimedAnswer]) -> float:
     return sum(answer.statistics.decode_seconds for answer in answers) / _calls(answers)

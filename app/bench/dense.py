@@ -55,7 +55,7 @@ LOYALTY = 0.9
 """Share of a cluster's keys that lead to the cluster's own token."""
 
 
-class Block(NamedTuple):
+class StateBlock(NamedTuple):
     """Keys float32 [n, dimensions] and the tokens they led to."""
 
     keys: Floats
@@ -63,7 +63,7 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class BenchMaterial:
     """Keys to index, and others to ask for.
 
     Attributes:
@@ -81,8 +81,8 @@ class Material:
     dimensions: int
     norm: str
     explained: float
-    blocks: Callable[[], Iterator[Block]]
-    queries: Block
+    blocks: Callable[[], Iterator[StateBlock]]
+    queries: StateBlock
 
 
 class States(NamedTuple):
@@ -93,28 +93,28 @@ class States(NamedTuple):
     vocabulary: int
 
 
-def clustered(size: int, dimensions: int = 64) -> Material:
+def clustered(size: int, dimensions: int = 64) -> BenchMaterial:
     """Synthetic unit keys in clusters; tokens by Zipf's law, most of a cluster with the same."""
     generator = np.random.default_rng(size)
     count = max(1, size // CLUSTER)
     centres = generator.standard_normal((count, dimensions), np.float32)
     owned = _zipf(generator, count)
 
-    def block(length: int, number: int) -> Block:
+    def block(length: int, number: int) -> StateBlock:
         generator = np.random.default_rng([size, number])
         cluster = generator.integers(0, count, length)
         noise = generator.standard_normal((length, dimensions), np.float32)
         keys = centres[cluster] + np.float32(SPREAD) * noise
         keys /= np.linalg.norm(keys, axis=1, keepdims=True)
         loyal = generator.random(length) < LOYALTY
-        return Block(keys, np.where(loyal, owned[cluster], _zipf(generator, length)))
+        return StateBlock(keys, np.where(loyal, owned[cluster], _zipf(generator, length)))
 
-    def blocks() -> Iterator[Block]:
+    def blocks() -> Iterator[StateBlock]:
         for number, start in enumerate(range(0, size, BLOCK), start=1):
             yield block(min(BLOCK, size - start), number)
 
     queries = block(QUERIES, 0)
-    return Material("synthetic", size, VOCABULARY, dimensions, "both", 1.0, blocks, queries)
+    return BenchMaterial("synthetic", size, VOCABULARY, dimensions, "both", 1.0, blocks, queries)
 
 
 def gather(engine: Engine, workload: Iterable[Workload], sampling: Sampling) -> States:
@@ -137,7 +137,7 @@ def gather(engine: Engine, workload: Iterable[Workload], sampling: Sampling) -> 
     return States(states[shuffled], tokens[shuffled], engine.target.vocabulary_size)
 
 
-def project(states: States, dimensions: int, norm: str) -> Material:
+def project(states: States, dimensions: int, norm: str) -> BenchMaterial:
     """Keys of `states`; the projection is fitted to all but the queries."""
     z, unit = norm in ("z", "both"), norm in ("unit", "both")
     moments = Moments(states.states.shape[1])
@@ -145,12 +145,12 @@ def project(states: States, dimensions: int, norm: str) -> Material:
     projection = fit(moments, dimensions, z=z, unit=unit)
     keys, size = projection.keys(states.states), len(states.states) - QUERIES
 
-    def blocks() -> Iterator[Block]:
+    def blocks() -> Iterator[StateBlock]:
         for start in range(0, size, BLOCK):
             stop = min(start + BLOCK, size)
-            yield Block(keys[start:stop], states.tokens[start:stop])
+            yield StateBlock(keys[start:stop], states.tokens[start:stop])
 
-    return Material(
+    return BenchMaterial(
         "model",
         size,
         states.vocabulary,
@@ -158,7 +158,7 @@ def project(states: States, dimensions: int, norm: str) -> Material:
         norm,
         explained(projection, moments, z=z),
         blocks,
-        Block(keys[size:], states.tokens[size:]),
+        StateBlock(keys[size:], states.tokens[size:]),
     )
 
 
@@ -256,13 +256,13 @@ class Partitioned:
         return codes
 
 
-def _cells(material: Material) -> int:
+def _cells(material: BenchMaterial) -> int:
     """Cells of an inverted file: four times the square root of the keys, as faiss advises, or as
     many as a block can train."""
     return max(1, min(4 * int(material.size**0.5), min(material.size, BLOCK) // TRAINED))
 
 
-KINDS: dict[str, Callable[[Material], Kind]] = {
+KINDS: dict[str, Callable[[BenchMaterial], Kind]] = {
     "flat": lambda m: Faiss(m.dimensions, "Flat"),
     "sq": lambda m: Faiss(m.dimensions, "SQ8"),
     "pq": lambda m: Faiss(m.dimensions, f"PQ{m.dimensions // 2}x8"),
@@ -301,7 +301,7 @@ class Truth:
     tokens: NDArray[np.int64]
 
 
-def measure(material: Material, truth: Truth, name: str) -> dict[str, object]:
+def measure(material: BenchMaterial, truth: Truth, name: str) -> dict[str, object]:
     """One row of `bench dense --json`: a kind of index over some material."""
     kind = KINDS[name](material)
     seconds = _build(kind, material)
@@ -327,7 +327,7 @@ def measure(material: Material, truth: Truth, name: str) -> dict[str, object]:
     }
 
 
-def ground_truth(material: Material) -> Truth:
+def ground_truth(material: BenchMaterial) -> Truth:
     """Compare every query with every key."""
     queries = material.queries
     nearest, filtered, tokens = _Best(len(queries.keys)), _Best(len(queries.keys)), []
@@ -364,7 +364,7 @@ class _Best:
         return [places[scores > -np.inf] for places, scores in pairs]
 
 
-def stored_bytes(material: Material) -> float:
+def stored_bytes(material: BenchMaterial) -> float:
     """Bytes a token takes on disk in specchat's own store, tokens and indexes included."""
     block = next(material.blocks())
     count = min(len(block.keys), STORED)
@@ -388,7 +388,7 @@ def stored_bytes(material: Material) -> float:
         return path.stat().st_size / keyed
 
 
-def _build(kind: Kind, material: Material) -> float:
+def _build(kind: Kind, material: BenchMaterial) -> float:
     """Train and fill; seconds it took, without the making of the material."""
     seconds, first = 0.0, 0
     for block in material.blocks():
@@ -401,7 +401,7 @@ def _build(kind: Kind, material: Material) -> float:
     return seconds
 
 
-def _search(kind: Kind, queries: Block) -> tuple[list[Places], list[float]]:
+def _search(kind: Kind, queries: StateBlock) -> tuple[list[Places], list[float]]:
     """What each query finds, and the time of the first ones."""
     k = NEAREST if kind.partitioned else FETCHED
     found, times = [], []
@@ -412,7 +412,7 @@ def _search(kind: Kind, queries: Block) -> tuple[list[Places], list[float]]:
     return found, times[:TIMED]
 
 
-def _reciprocal_rank(kind: Kind, block: Block) -> float:
+def _reciprocal_rank(kind: Kind, block: StateBlock) -> float:
     """Mean of 1 ÷ the rank at which a key finds itself; 0 beyond `FETCHED`."""
     ranks = []
     for place in range(min(len(block.keys), TIMED)):

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.bench.baselines.fixed_shape import Shape, Shaped
+from app.bench.baselines.fixed_shape import DraftShape, Shaped
 from app.bench.baselines.rest import CONTINUATION, Rest, RestStore, write_rest
 from app.config import DRAFTERS
 from app.engine.engine import Engine, equip
 from app.engine.stores import Stores, make_drafters, open_stores
 from app.indexing.corpus_index import crest_path
 from app.locations import Locations
-from datastores.crest.counting import Document
+from datastores.crest.counting import TokenDocument
 from datastores.crest.store import CrestStore
 from datastores.errors import InputError
 from engines import draft_tree
@@ -59,7 +59,7 @@ class Bench:
         self._path = student or Path(str(files("assets") / "student-f16.gguf"))
 
     def equipped(
-        self, names: Sequence[str], stores: BenchStores, shape: Shape | None = None
+        self, names: Sequence[str], stores: BenchStores, shape: DraftShape | None = None
     ) -> Engine:
         """The model with fresh drafters, whose drafts have a shape, or as the budget decides.
 
@@ -90,7 +90,7 @@ class Bench:
             )
         return model.target
 
-    def _made(self, name: str, stores: BenchStores, shape: Shape | None) -> list[Drafter]:
+    def _made(self, name: str, stores: BenchStores, shape: DraftShape | None) -> list[Drafter]:
         if name == STUDENT:
             from engines.drafters.student import StudentDrafter
 
@@ -103,7 +103,7 @@ class Bench:
         return make_drafters([name], stores.stores, remember=False)
 
 
-def widest(draft_tokens: int | None, shapes: Sequence[Shape] = ()) -> int:
+def widest(draft_tokens: int | None, shapes: Sequence[DraftShape] = ()) -> int:
     """Rows the model has to take for drafts of so many tokens, or of these shapes."""
     return MOST_ROWS if shapes else min((draft_tokens or 0) + 1, MOST_ROWS)
 
@@ -114,7 +114,7 @@ def differing(names: Sequence[str]) -> bool:
 
 
 if TYPE_CHECKING:
-    from datastores.dense.worker import DenseKeeper
+    from datastores.dense.worker import DenseWorker
 
 BUDGET = 256 * 2**20
 """Bytes for CREST: more than a benchmark fills."""
@@ -134,7 +134,7 @@ class BenchStores:
     stores: Stores
     crest: CrestStore | None
     rest: RestStore | None = None
-    documents: list[Document] = field(default_factory=list)
+    documents: list[TokenDocument] = field(default_factory=list)
 
     def learn(self, tokens: Sequence[int]) -> None:
         """A chat of `tokens` becomes history. (Its states were recorded while it was answered.)"""
@@ -161,11 +161,11 @@ class BenchStores:
         if self.stores.dense is not None:
             yield from _encode(target, self.stores.dense, texts)
 
-    def _document(self, tokens: Sequence[int]) -> Document:
+    def _document(self, tokens: Sequence[int]) -> TokenDocument:
         """One more document, unlike any other even if its tokens are the same."""
         ids = np.array(tokens, dtype=np.uint32)
         number = len(self.documents).to_bytes(8, "little")
-        document = Document(hashlib.sha256(number + ids.tobytes()).digest(), ids, KIND)
+        document = TokenDocument(hashlib.sha256(number + ids.tobytes()).digest(), ids, KIND)
         self.documents.append(document)
         return document
 
@@ -191,16 +191,16 @@ def bench_stores(engine: Engine, drafters: Sequence[str]) -> Iterator[BenchStore
         yield BenchStores(root, stores, crest)
 
 
-def _encode(target: Target, keeper: DenseKeeper, texts: Sequence[Sequence[int]]) -> Iterator[None]:
+def _encode(target: Target, keeper: DenseWorker, texts: Sequence[Sequence[int]]) -> Iterator[None]:
     """States of all texts into the dense index, as an idle model reads imported ones."""
-    from datastores.dense.recorder import DenseBook
+    from datastores.dense.recorder import DenseRecorder
     from engines.state_encoding import encode_backlog
 
     for number, tokens in enumerate(texts):
-        keeper.ask(partial(DenseBook.add_document, source=f"history:{number}", tokens=tokens))
+        keeper.ask(partial(DenseRecorder.add_document, source=f"history:{number}", tokens=tokens))
     for _ in encode_backlog(target, keeper):
         yield
     # The first texts decided the projection; now that all are known there may be a better one.
-    if keeper.ask(DenseBook.refit):
+    if keeper.ask(DenseRecorder.refit):
         for _ in encode_backlog(target, keeper):
             yield

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from app.bench.decode import Answer, answer_chat
+from app.bench.decode import TimedAnswer, answer_chat
 from app.bench.environment import BenchStores, bench_stores
 from app.bench.workloads import Workload
 from app.conversation.statistics import Statistics
@@ -35,9 +35,9 @@ class Trial:
     """
 
     new: bool
-    full: list[Answer]
-    empty: list[Answer]
-    plain: list[Answer]
+    full: list[TimedAnswer]
+    empty: list[TimedAnswer]
+    plain: list[TimedAnswer]
 
 
 @dataclass(slots=True)
@@ -73,8 +73,8 @@ def grow(
 
 
 def _answer_first(
-    growth: Growth, chat: Workload, plain: Sequence[Answer], sampling: Sampling
-) -> list[Answer]:
+    growth: Growth, chat: Workload, plain: Sequence[TimedAnswer], sampling: Sampling
+) -> list[TimedAnswer]:
     """Answer as if no chat had gone before."""
     with bench_stores(growth.empty, growth.names) as stores:
         drafters = make_drafters(growth.names, stores.stores)
@@ -102,7 +102,7 @@ def _window(trials: Sequence[Trial]) -> dict[str, object]:
     }
 
 
-def _per_call(trials: Sequence[Trial], which: Callable[[Trial], list[Answer]]) -> float:
+def _per_call(trials: Sequence[Trial], which: Callable[[Trial], list[TimedAnswer]]) -> float:
     total = Statistics()
     for trial in trials:
         for answer in which(trial):
@@ -110,7 +110,7 @@ def _per_call(trials: Sequence[Trial], which: Callable[[Trial], list[Answer]]) -
     return total.tokens_per_call
 
 
-def _ratio(trials: Sequence[Trial], which: Callable[[Trial], list[Answer]]) -> float:
+def _ratio(trials: Sequence[Trial], which: Callable[[Trial], list[TimedAnswer]]) -> float:
     """Median over chats of plain seconds ÷ these, prefill excluded."""
     ratios = [
         _seconds(trial.plain) / _seconds(which(trial)) for trial in trials if _seconds(which(trial))
@@ -118,5 +118,5 @@ def _ratio(trials: Sequence[Trial], which: Callable[[Trial], list[Answer]]) -> f
     return median(ratios) if ratios else 1.0
 
 
-def _seconds(answers: Sequence[Answer]) -> float:
+def _seconds(answers: Sequence[TimedAnswer]) -> float:
     return sum(answer.statistics.decode_seconds for answer in answers)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from app.bench.decode import answer_chat
 from app.bench.environment import BenchStores
-from app.bench.recordings import Chat
+from app.bench.recordings import RecordedChat
 from app.bench.workloads import Workload
 from app.engine.engine import Engine
 from engines.chat_message import Message
@@ -32,7 +32,7 @@ USER, ASSISTANT = "user", "assistant"
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PriorChats:
     """Chats, and the stores that are to hold them.
 
     Attributes:
@@ -42,7 +42,7 @@ class Past:
 
     name: str
     stores: BenchStores
-    chats: Sequence[Chat] = ()
+    chats: Sequence[RecordedChat] = ()
     way: str = GIVEN
 
     def fill(self, engine: Engine) -> Iterator[None]:
@@ -58,7 +58,7 @@ class Past:
         yield from self.stores.fill(engine.target, texts)
 
 
-def make_texts(engine: Engine, way: str) -> Callable[[Chat], Iterator[Text]]:
+def make_texts(engine: Engine, way: str) -> Callable[[RecordedChat], Iterator[Text]]:
     """How a chat becomes texts; `engine` drafts nothing. Chats without questions become none.
 
     What has no answer is answered greedily.
@@ -67,7 +67,7 @@ def make_texts(engine: Engine, way: str) -> Callable[[Chat], Iterator[Text]]:
     if way == SAMPLED:
         samplings = [replace(NUCLEUS, seed=seed) for seed in range(SAMPLES)]
 
-    def texts(chat: Chat) -> Iterator[Text]:
+    def texts(chat: RecordedChat) -> Iterator[Text]:
         questions = tuple(said.text for said in chat.messages if said.role == USER)
         if way == GIVEN and any(said.role == ASSISTANT for said in chat.messages):
             yield recorded(engine, chat)
@@ -79,7 +79,7 @@ def make_texts(engine: Engine, way: str) -> Callable[[Chat], Iterator[Text]]:
     return texts
 
 
-def recorded(engine: Engine, chat: Chat) -> Text:
+def recorded(engine: Engine, chat: RecordedChat) -> Text:
     """A chat as it stands, up to the token that ends its last message."""
     tokens = engine.render([Message(said.role, said.text) for said in chat.messages])
     ends = [place for place, token in enumerate(tokens) if token in engine.vocabulary.stops]

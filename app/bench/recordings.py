@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from app.bench.baselines.recorded_replay import Recorded
-from datastores.crest.counting import Document
+from datastores.crest.counting import TokenDocument
 from datastores.errors import InputError
 
 ENDS = ("</s>", "<|eot_id|>", "<|im_end|>", "<|endoftext|>", "<end_of_turn>", "<eos>")
@@ -116,7 +116,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Chat:
+class RecordedChat:
     """One recorded chat; `number` is the end of its id, else its line's."""
 
     number: int
@@ -128,7 +128,7 @@ class Chat:
         return " ".join(self.messages[0].text.split())
 
 
-def read_chats(path: Path) -> Iterator[Chat]:
+def read_chats(path: Path) -> Iterator[RecordedChat]:
     """The chats of a file, which may be compressed (`.xz`).
 
     Raises:
@@ -144,7 +144,7 @@ def read_chats(path: Path) -> Iterator[Chat]:
         raise InputError(f"cannot read {path}: {error}") from error
 
 
-def replayed_chats(paths: Sequence[Path], first: int) -> list[Chat]:
+def replayed_chats(paths: Sequence[Path], first: int) -> list[RecordedChat]:
     """The chats to replay: of each file those numbered from `first` on, or all if none is."""
     chosen = []
     for path in paths:
@@ -153,7 +153,7 @@ def replayed_chats(paths: Sequence[Path], first: int) -> list[Chat]:
     return chosen
 
 
-def history_texts(paths: Sequence[Path], replayed: Sequence[Chat]) -> Iterator[Said]:
+def history_texts(paths: Sequence[Path], replayed: Sequence[RecordedChat]) -> Iterator[Said]:
     """Every message of the history's chats, each text once, but for what is replayed."""
     questions = {chat.question for chat in replayed}
     seen: set[bytes] = set()
@@ -168,7 +168,7 @@ def history_texts(paths: Sequence[Path], replayed: Sequence[Chat]) -> Iterator[S
                     yield said
 
 
-def recordings(chats: Sequence[Chat], encode: Encode, end: int) -> list[Recorded]:
+def recordings(chats: Sequence[RecordedChat], encode: Encode, end: int) -> list[Recorded]:
     """Every answer of `chats` with what stood before it; a template's few tokens are left out.
 
     Args:
@@ -188,16 +188,16 @@ def recordings(chats: Sequence[Chat], encode: Encode, end: int) -> list[Recorded
     return found
 
 
-def documents(texts: Sequence[Said], encode: Encode, end: int, kind: int) -> list[Document]:
+def documents(texts: Sequence[Said], encode: Encode, end: int, kind: int) -> list[TokenDocument]:
     """Every message as a document of its own."""
     made = []
     for said, ids in zip(texts, encode([one.text for one in texts]), strict=True):
         tokens = np.array([*ids, end] if said.role == "assistant" else ids, dtype=np.uint32)
-        made.append(Document(hashlib.sha256(tokens.tobytes()).digest(), tokens, kind))
+        made.append(TokenDocument(hashlib.sha256(tokens.tobytes()).digest(), tokens, kind))
     return made
 
 
-def _chat(path: Path, number: int, line: str) -> Chat:
+def _chat(path: Path, number: int, line: str) -> RecordedChat:
     try:
         record = json.loads(line)
         messages = tuple(Said(one["role"], one["content"]) for one in record["messages"])
@@ -209,4 +209,4 @@ def _chat(path: Path, number: int, line: str) -> Chat:
             f"{path}, line {number + 1}, is no chat: see `specchat bench crest --help`"
         )
     ending = re.search(r"(\d+)$", str(record.get("id", "")))
-    return Chat(int(ending[1]) if ending else number, messages)
+    return RecordedChat(int(ending[1]) if ending else number, messages)

@@ -22,11 +22,11 @@ from statistics import fmean
 
 import numpy as np
 
-from app.bench.baselines.recorded_replay import Combined, Recorded, Tally, replay
-from app.bench.crest import Past
-from app.bench.workloads import Conversation
+from app.bench.baselines.recorded_replay import Combined, Recorded, ReplayCounts, replay
+from app.bench.crest import ReplayHistory
+from app.bench.workloads import PastConversation
 from app.indexing.corpus_index import pieces_of
-from datastores.chats.records import ASSISTANT, Message
+from datastores.chats.records import ASSISTANT, StoredMessage
 from engines.budget.selection import choose, prune
 from engines.draft_tree import DraftTree
 from engines.drafters.protocol import Context, Drafter
@@ -38,7 +38,7 @@ BUDGETS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 23, 31)
 MOST = BUDGETS[-1]
 ALL = "all"
 
-Tallies = Mapping[int, Tally]
+Tallies = Mapping[int, ReplayCounts]
 """What one drafter reached, by budget."""
 
 
@@ -54,7 +54,7 @@ class Replayed:
         budgets = self.chats[0] if self.chats else ()
         return {budget: _sum([chat[budget] for chat in self.chats]) for budget in budgets}
 
-    def speedup(self, tally: Tally, table: Sequence[float]) -> float:
+    def speedup(self, tally: ReplayCounts, table: Sequence[float]) -> float:
         """Seconds of plain decoding ÷ seconds with `tally`'s calls, the drafter's own included.
 
         Args:
@@ -105,7 +105,7 @@ class Paying:
 
 
 def recordings(
-    messages: Sequence[Message], said: Mapping[int, list[int]], context: int
+    messages: Sequence[StoredMessage], said: Mapping[int, list[int]], context: int
 ) -> list[Recorded]:
     """Every answer among `messages`, with what stood before it.
 
@@ -129,7 +129,7 @@ def recordings(
     return answers
 
 
-def tokens_of(message: Message, vocabulary: Vocabulary) -> list[int]:
+def tokens_of(message: StoredMessage, vocabulary: Vocabulary) -> list[int]:
     """The token ids of a message; an answer ends with the token that ends it.
 
     Stored ids are used where this tokenizer made them.
@@ -149,7 +149,7 @@ class Replay:
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, context: int, past: Past, table: Sequence[float]
+        self, vocabulary: Vocabulary, context: int, past: ReplayHistory, table: Sequence[float]
     ) -> None:
         """Replay with `vocabulary`; `past` takes the chats as they become history.
 
@@ -165,13 +165,13 @@ class Replay:
         self._past = past
         self._table = table
 
-    def remember(self, conversations: Sequence[Conversation]) -> None:
+    def remember(self, conversations: Sequence[PastConversation]) -> None:
         """Chats that are history from the start."""
         for conversation in conversations:
             self._past.note(self._said(conversation).values())
         self._past.settle()
 
-    def run(self, conversation: Conversation) -> int:
+    def run(self, conversation: PastConversation) -> int:
         """Replay one chat, which then is history; returns the tokens of its answers."""
         said = self._said(conversation)
         answers = recordings(conversation.messages, said, self._context)
@@ -192,14 +192,14 @@ class Replay:
         self.drafters[drafter.name].chats.append(tallies)
         self.drafters[drafter.name].seconds += seconds
 
-    def _said(self, conversation: Conversation) -> dict[int, list[int]]:
+    def _said(self, conversation: PastConversation) -> dict[int, list[int]]:
         return {
             message.id: tokens_of(message, self._vocabulary) for message in conversation.messages
         }
 
 
-def _sum(tallies: Sequence[Tally]) -> Tally:
-    return Tally(
+def _sum(tallies: Sequence[ReplayCounts]) -> ReplayCounts:
+    return ReplayCounts(
         sum(tally.calls for tally in tallies),
         sum(tally.tokens for tally in tallies),
         sum(tally.drafted for tally in tallies),

@@ -19,7 +19,7 @@ from math import ceil, floor, log10
 from typing import Any
 
 from app.bench.crest import BUDGETS
-from app.bench.crest import Row as CrestRow
+from app.bench.crest import CrestRow as CrestRow
 
 Row = Mapping[str, object]
 

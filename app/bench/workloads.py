@@ -26,9 +26,9 @@ from app.conversation.restore import Exported, read_export
 from app.importing.extract import documents
 from app.importing.readers import chat_exports, make_readers
 from app.importing.readers.pdf_html import Worker
-from app.importing.source_file import Material
+from app.importing.source_file import SourceFile
 from datastores.chats.history import HistoryReader
-from datastores.chats.records import Message as StoredMessage
+from datastores.chats.records import StoredMessage as StoredMessage
 from datastores.errors import InputError
 from datastores.library.documents import CHATS, Document, Part
 
@@ -76,21 +76,21 @@ def _chat(line: str, path: Path, number: int) -> Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class PastConversation:
     """One chat: its title and all its messages, parents before children."""
 
     title: str
     messages: Sequence[StoredMessage]
 
 
-def from_history(history: HistoryReader) -> Iterator[Conversation]:
+def from_history(history: HistoryReader) -> Iterator[PastConversation]:
     """Every chat that is not private, the oldest first."""
     for chat in sorted(history.chats(), key=lambda chat: chat.id):
         if not chat.private:
-            yield Conversation(chat.title, history.tree(chat.id))
+            yield PastConversation(chat.title, history.tree(chat.id))
 
 
-def from_files(paths: Sequence[Path]) -> Iterator[Conversation]:
+def from_files(paths: Sequence[Path]) -> Iterator[PastConversation]:
     """The chats of exports, in the order of the files; any that `specchat import` understands.
 
     Raises:
@@ -106,9 +106,9 @@ def from_files(paths: Sequence[Path]) -> Iterator[Conversation]:
                 raise InputError(f"{path} holds no chats that can be replayed")
 
 
-def _from_file(path: Path, worker: Worker) -> Iterator[Conversation]:
+def _from_file(path: Path, worker: Worker) -> Iterator[PastConversation]:
     try:
-        material = Material(path.name, path.stat().st_size, lambda: path.open("rb"))
+        material = SourceFile(path.name, path.stat().st_size, lambda: path.open("rb"))
         is_own = chat_exports.SPECCHAT.claims(material)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
@@ -116,13 +116,13 @@ def _from_file(path: Path, worker: Worker) -> Iterator[Conversation]:
         # Not through the reader for imports, which has no use for token ids.
         for exported in read_export(path):
             if isinstance(exported, Exported) and not exported.chat.private:
-                yield Conversation(exported.chat.title, exported.messages)
+                yield PastConversation(exported.chat.title, exported.messages)
         return
     for outcome in documents(material, make_readers(worker)):
         if isinstance(outcome, Document):
             parts = [part for part in outcome.parts if part.kind == CHATS]
             if parts:
-                yield Conversation(outcome.title, _messages(parts))
+                yield PastConversation(outcome.title, _messages(parts))
 
 
 def _messages(parts: Sequence[Part]) -> list[StoredMessage]:

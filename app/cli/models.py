@@ -24,7 +24,7 @@ from app.locations import Locations, elsewhere, locate
 from app.models import description, download
 from app.models.description import FoundModel, describe
 from app.models.discovery import path_of, survey
-from app.models.gguf_files import Skipped
+from app.models.gguf_files import SkippedModel
 from app.models.hub import Offer, look_up
 from app.models.known_folders import EMBEDDED
 from app.models.memory import available, short_of
@@ -86,7 +86,7 @@ def listing(found: Sequence[FoundModel], in_use: Path | None) -> str:
     return table(rows, COLUMNS)
 
 
-def remarks(found: Sequence[FoundModel], skipped: Sequence[Skipped]) -> list[str]:
+def remarks(found: Sequence[FoundModel], skipped: Sequence[SkippedModel]) -> list[str]:
     """Why something that is there is not in the table."""
     return [
         *(f"not usable: {model.name} ({model.problem})" for model in found if model.problem),

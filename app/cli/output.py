@@ -15,7 +15,7 @@ INTERVAL = 0.1
 CLEAR = "\r\x1b[K"
 
 
-class Status:
+class StatusLine:
     """The line, on stderr, if that is a terminal; otherwise nothing is written."""
 
     def __init__(self) -> None:

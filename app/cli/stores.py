@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 
 import click
 
-from app.cli.output import Status, amount
+from app.cli.output import StatusLine, amount
 from app.config import Options, load_config
 from app.indexing.corpus_index import Projecting, opened
 from app.locations import Locations
@@ -46,7 +46,7 @@ def open_library(locations: Locations) -> Iterator[Library]:
         yield library
 
 
-def project(options: Options, locations: Locations, status: Status) -> int | None:
+def project(options: Options, locations: Locations, status: StatusLine) -> int | None:
     """Make every text ready for drafting with the chosen model's tokenizer.
 
     Returns the number of tokens that were new, or None where another process is at it.

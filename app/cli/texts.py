@@ -19,13 +19,13 @@ from time import localtime, strftime
 import click
 
 from app.cli import stores
-from app.cli.output import Status, amount, duration
+from app.cli.output import StatusLine, amount, duration
 from app.cli.stores import open_library, project
 from app.config import Options
-from app.importing.events import Event, Finished, Progress, Report, Searching
+from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, ImportReport
 from app.importing.find_files import stored
 from app.importing.session import import_into
-from app.indexing.source_list import Listed, listed
+from app.indexing.source_list import ListedSource, listed
 from app.locations import Locations, locate
 from app.runtime.deletion import forget_source
 from app.sanitise import one_line
@@ -51,7 +51,7 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool) -> None:
     brings what is new. Ctrl-C stops, and the same command goes on from there.
     """
     locations = locate(options.data_dir)
-    status = Status()
+    status = StatusLine()
     try:
         report = _imported(paths, locations, status, as_json)
         tokens = _projected(options, locations, status)
@@ -65,9 +65,11 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool) -> None:
         click.echo(f"{amount(tokens, 'token')} ready to be drafted from")
 
 
-def _imported(paths: Sequence[Path], locations: Locations, status: Status, as_json: bool) -> Report:
+def _imported(
+    paths: Sequence[Path], locations: Locations, status: StatusLine, as_json: bool
+) -> ImportReport:
     """Import, and tell what was done unless that is to be one object at the end."""
-    report = Report()
+    report = ImportReport()
     try:
         with (
             # What is drafted from afterwards is the history's texts as well.
@@ -77,7 +79,7 @@ def _imported(paths: Sequence[Path], locations: Locations, status: Status, as_js
         ):
             for event in events:
                 status.show(_line(event))
-                if isinstance(event, Finished):
+                if isinstance(event, ImportFinished):
                     status.clear()
                     report = event.report
                     if not as_json:
@@ -90,7 +92,7 @@ def _imported(paths: Sequence[Path], locations: Locations, status: Status, as_js
     return report
 
 
-def _projected(options: Options, locations: Locations, status: Status) -> int | None:
+def _projected(options: Options, locations: Locations, status: StatusLine) -> int | None:
     """The tokens new to the chosen model's tokenizer; None where they are not known yet."""
     try:
         tokens = project(options, locations, status)
@@ -102,7 +104,7 @@ def _projected(options: Options, locations: Locations, status: Status) -> int | 
     return tokens
 
 
-def summary(report: Report) -> Iterator[str]:
+def summary(report: ImportReport) -> Iterator[str]:
     """The report for people, line by line."""
     characters = amount(report.characters, "character")
     if report.documents:
@@ -120,9 +122,9 @@ def summary(report: Report) -> Iterator[str]:
 
 
 def _line(event: Event) -> str:
-    if isinstance(event, Searching):
+    if isinstance(event, FindingFiles):
         return f"found {event.files:,} files"
-    if not isinstance(event, Progress):
+    if not isinstance(event, ImportProgress):
         return ""
     left = event.seconds_left
     parts = [
@@ -135,7 +137,7 @@ def _line(event: Event) -> str:
     return " · ".join(parts)
 
 
-def _report_json(report: Report, tokens: int | None) -> str:
+def _report_json(report: ImportReport, tokens: int | None) -> str:
     return json.dumps({**asdict(report), "tokens": tokens})
 
 
@@ -156,7 +158,7 @@ def sources(options: Options, as_json: bool) -> None:
         click.echo(line(one))
 
 
-def line(one: Listed) -> str:
+def line(one: ListedSource) -> str:
     """One source for people: its path first, since that is its name."""
     figures = [
         amount(one.source.documents, "document"),
@@ -168,7 +170,7 @@ def line(one: Listed) -> str:
     return f"{one_line(one.source.path, LINE)}  ({', '.join(figures)})"
 
 
-def _source_json(one: Listed) -> dict[str, object]:
+def _source_json(one: ListedSource) -> dict[str, object]:
     imported = one.note.at if one.note else None
     return {**asdict(one.source), "whole": one.whole, "imported": imported}
 
@@ -185,7 +187,7 @@ def forget(options: Options, source: str) -> None:
     gone = _forgotten(source, locations)
     click.echo(f"forgot {one_line(gone.path, LINE)}: {amount(gone.documents, 'document')}")
     try:
-        project(options, locations, Status())
+        project(options, locations, StatusLine())
     except ModelError as error:
         click.echo(f"the rest is not drafted from yet: {one_line(str(error), LINE)}", err=True)
 

@@ -16,7 +16,7 @@ from typing import Any
 from app.conversation.attribution import KEPT_AS, Provenance
 from app.conversation.events import Event, Finished, Wrote
 from app.conversation.generation import FINISH_INTERRUPTED, generate
-from app.conversation.privacy import Seclusion
+from app.conversation.privacy import ChatIsolation
 from app.conversation.statistics import Statistics
 from app.conversation.titles import first_title, title
 from app.engine.engine import Engine
@@ -35,7 +35,7 @@ class Assistant:
     def __init__(self, engine: Engine, history: History) -> None:
         self.engine = engine
         self.history = history
-        self._seclusion = Seclusion(engine, history.name)
+        self._seclusion = ChatIsolation(engine, history.name)
         self._stop = Flag()
 
     def answer(self, chat: int, parent: int | None, text: str) -> Generator[Event]:
@@ -146,7 +146,7 @@ class Assistant:
         seed = chosen.get("seed", sampling.seed if self.engine.seeded else NEW_SEED)
         return replace(sampling, seed=randbits(32) if seed == NEW_SEED else seed)
 
-    def _messages(self, system: str, thread: Sequence[records.Message]) -> list[Message]:
+    def _messages(self, system: str, thread: Sequence[records.StoredMessage]) -> list[Message]:
         """The thread for the model; kept token ids only where its own tokenizer made them."""
         tokenizer = self.engine.vocabulary.fingerprint
         messages = [Message(records.SYSTEM, system)] if system else []

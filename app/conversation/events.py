@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.conversation.statistics import Statistics
-from engines.budget.status import Outlook
+from engines.budget.status import BudgetStatus
 from engines.step import Step
 
 
@@ -38,7 +38,7 @@ class Wrote:
 
     pieces: tuple[Piece, ...]
     step: Step
-    outlook: Outlook
+    outlook: BudgetStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from datastores.chats.history import HistoryReader
-from datastores.chats.records import INTERRUPTED, STREAMING, USER, Chat, Message
+from datastores.chats.records import INTERRUPTED, STREAMING, USER, Chat, StoredMessage
 from datastores.errors import InputError
 from datastores.storage.files import swap_in
 
@@ -78,7 +78,7 @@ def as_json(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
     yield "\n]}\n"
 
 
-def chat_record(chat: Chat, messages: Sequence[Message]) -> dict[str, Any]:
+def chat_record(chat: Chat, messages: Sequence[StoredMessage]) -> dict[str, Any]:
     """One chat as it stands in the JSON. An answer still being written counts as interrupted."""
     ids = {message.id: number for number, message in enumerate(messages, start=1)}
     return {
@@ -94,7 +94,7 @@ def chat_record(chat: Chat, messages: Sequence[Message]) -> dict[str, Any]:
     }
 
 
-def _message_record(message: Message, ids: Mapping[int, int]) -> dict[str, Any]:
+def _message_record(message: StoredMessage, ids: Mapping[int, int]) -> dict[str, Any]:
     return {
         "id": ids[message.id],
         "parent": None if message.parent is None else ids[message.parent],
@@ -121,7 +121,7 @@ def as_markdown(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
             yield f"{_closed(message.content)}\n\n"
 
 
-def _heading(message: Message, versions: Sequence[int]) -> str:
+def _heading(message: StoredMessage, versions: Sequence[int]) -> str:
     """Who speaks, and what a reader should know about it."""
     notes = []
     if versions:

@@ -23,7 +23,7 @@ from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from datastores.errors import ContextOverflowError
 from engines.chat_message import Message
-from engines.decode import Ending, decode
+from engines.decode import StopCriteria, decode
 from engines.draft_tree import credited
 from engines.sampler import Sampling, make_sampler
 from engines.step import Step
@@ -57,7 +57,7 @@ def generate(
         statistics.prompt_tokens = len(prompt)
         finish = yield from _read(engine, prompt, stop)
         if not finish:
-            ending = Ending(engine.vocabulary.stops, limit)
+            ending = StopCriteria(engine.vocabulary.stops, limit)
             finish = yield from _write(engine, sampling, ending, statistics, started, stop)
         statistics.seconds = perf_counter() - started
         yield Finished(finish, statistics, sampling.seed)
@@ -102,13 +102,13 @@ def _read(engine: Engine, prompt: Sequence[int], stop: Flag) -> Generator[Event,
 def _write(
     engine: Engine,
     sampling: Sampling,
-    ending: Ending,
+    ending: StopCriteria,
     statistics: Statistics,
     started: float,
     stop: Flag,
 ) -> Generator[Event, None, str]:
     """Decode, with text; returns why the answer ended."""
-    text = Text(engine)
+    text = TextStream(engine)
     steps = decode(
         engine.target,
         engine.drafters,
@@ -132,7 +132,7 @@ def _write(
     return FINISH_INTERRUPTED
 
 
-class Text:
+class TextStream:
     """Turns tokens into text as they come; a character split across tokens waits for its end."""
 
     def __init__(self, engine: Engine) -> None:

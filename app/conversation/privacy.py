@@ -21,7 +21,7 @@ TEXT = "text:"
 """Begins the names of imported texts there."""
 
 
-class Seclusion:
+class ChatIsolation:
     """Chooses the engine for a chat: the shared one, or for a chat apart one that forgets."""
 
     def __init__(self, engine: Engine, history: str) -> None:

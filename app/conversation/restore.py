@@ -21,7 +21,7 @@ from app.conversation.export import VERSION
 from app.importing.json_stream import items
 from app.sampling_settings import refined
 from datastores.chats.history import History
-from datastores.chats.records import ASSISTANT, INTERRUPTED, SYSTEM, USER, Chat, Message
+from datastores.chats.records import ASSISTANT, INTERRUPTED, SYSTEM, USER, Chat, StoredMessage
 from datastores.chats.restore import holds, put_back
 from datastores.errors import InputError
 from engines.sampler import Sampling
@@ -40,7 +40,7 @@ class Exported:
     """A chat with all its messages, parents before children; ids are those of the file."""
 
     chat: Chat
-    messages: list[Message]
+    messages: list[StoredMessage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _exported(record: Any) -> Exported | Flawed:
     return Exported(chat, messages)
 
 
-def _require_tree(chat: Chat, messages: Sequence[Message]) -> None:
+def _require_tree(chat: Chat, messages: Sequence[StoredMessage]) -> None:
     places: set[int | None] = {None}
     for message in messages:
         if message.parent not in places or message.id in places:
@@ -124,13 +124,13 @@ def _chat(record: Any) -> Chat:
     )
 
 
-def _message(record: Any) -> Message:
+def _message(record: Any) -> StoredMessage:
     role, tokens = _field(record, "role", str), _field(record, "tokens", list)
     if role not in (SYSTEM, USER, ASSISTANT):
         raise InputError(f"nobody is called {role!r}")
     if not all(type(token) is int and 0 <= token <= MOST_TOKEN for token in tokens):
         raise InputError("tokens must be whole numbers below 2^32")
-    return Message(
+    return StoredMessage(
         id=_field(record, "id", int),
         chat=0,
         parent=_id(record, "parent"),
@@ -165,7 +165,7 @@ def _field(record: Any, name: str, kind: type[Kind]) -> Kind:
 
 
 @dataclass(slots=True)
-class Report:
+class RestoreReport:
     """What became of the chats of a file.
 
     Attributes:
@@ -178,7 +178,7 @@ class Report:
     flaws: list[str] = field(default_factory=list)
 
 
-def restore(path: Path, history: History) -> Report:
+def restore(path: Path, history: History) -> RestoreReport:
     """Put the chats of the file back.
 
     Raises:
@@ -186,7 +186,7 @@ def restore(path: Path, history: History) -> Report:
             some chats were read is a flaw.
         StoreError: the history cannot be written.
     """
-    report = Report()
+    report = RestoreReport()
     try:
         for number, found in enumerate(read_export(path), start=1):
             if isinstance(found, Flawed):
@@ -197,9 +197,9 @@ def restore(path: Path, history: History) -> Report:
                 put_back(history, found.chat, found.messages)
                 report.restored += 1
     except InputError as error:
-        if report == Report():
+        if report == RestoreReport():
             raise
         report.flaws.append(f"the rest: {error}")
-    if report == Report():
+    if report == RestoreReport():
         raise InputError(f"{path} holds no chats")
     return report

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 
 from app.conversation.events import Event, Finished, Wrote
 from app.conversation.statistics import Statistics
-from engines.budget.status import Outlook
+from engines.budget.status import BudgetStatus
 from engines.draft_tree import NAMES, credited
 from engines.step import Step
 
@@ -25,7 +25,7 @@ TREND_BUCKETS = 10
 
 
 @dataclass(slots=True)
-class Pace:
+class Throughput:
     """Tokens, the time they took, and the time plain decoding would have taken for them."""
 
     tokens: int = 0
@@ -91,13 +91,13 @@ class Figures:
     answers: int = 0
     writing: bool = False
     answer: Statistics = field(default_factory=Statistics)
-    pace: Pace = field(default_factory=Pace)
-    session: Pace = field(default_factory=Pace)
+    pace: Throughput = field(default_factory=Throughput)
+    session: Throughput = field(default_factory=Throughput)
     tallies: dict[str, Tally] = field(default_factory=dict)
     draft_seconds: float = 0.0
-    outlook: Outlook | None = None
+    outlook: BudgetStatus | None = None
     remembered: int | None = None
-    _recent: Pace = field(default_factory=Pace)
+    _recent: Throughput = field(default_factory=Throughput)
     _steps: deque[tuple[int, float, float]] = field(default_factory=deque)
     _buckets: deque[Bucket] = field(default_factory=lambda: deque(maxlen=TREND_BUCKETS))
 
@@ -121,7 +121,7 @@ class Figures:
             setattr(self, entry.name, getattr(fresh, entry.name))
 
     @property
-    def now(self) -> Pace:
+    def now(self) -> Throughput:
         """The pace of the last seconds while an answer grows, else of the whole answer."""
         return self._recent if self.writing else self.pace
 
@@ -157,12 +157,12 @@ class Figures:
     def _begin(self) -> None:
         self.writing = True
         self.answers += 1
-        self.answer, self.pace, self.tallies = Statistics(), Pace(), {}
+        self.answer, self.pace, self.tallies = Statistics(), Throughput(), {}
         self.draft_seconds = 0.0
-        self._recent = Pace()
+        self._recent = Throughput()
         self._steps.clear()
 
-    def _count(self, step: Step, outlook: Outlook, moment: float) -> None:
+    def _count(self, step: Step, outlook: BudgetStatus, moment: float) -> None:
         tokens, seconds = len(step.tokens), step.timings.total
         plain_seconds = plain_time(step, outlook)
         for pace in (self.pace, self.session, self._recent):
@@ -192,7 +192,7 @@ class Figures:
         return self.tallies.setdefault(NAMES[credited(sources)], Tally())
 
 
-def plain_time(step: Step, outlook: Outlook) -> float:
+def plain_time(step: Step, outlook: BudgetStatus) -> float:
     """Seconds that plain decoding would have taken for the tokens of `step`.
 
     A step without a draft was plain decoding: it is its own measurement, but for the time spent on

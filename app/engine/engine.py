@@ -13,17 +13,17 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from app.config import DRAFTERS, Config, CrestConfig, Options, load_config
-from app.engine.learned_state import Learned
-from app.engine.stores import HEAVY, Reading, Stores, make_drafters, open_stores
+from app.engine.learned_state import LearnedState
+from app.engine.stores import HEAVY, HasError, Stores, make_drafters, open_stores
 from app.locations import Locations, locate
 from app.models.discovery import path_of
 from app.models.known_folders import EMBEDDED, EMBEDDED_TEMPERATURE, embedded
 from app.models.memory import require_memory
 from app.sampling_settings import NEW_SEED
 from datastores.errors import SpecchatError
-from engines.budget.acceptance_model import Calibration
+from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.adaptive import AutoBudget, Budget
-from engines.budget.cost_model import Costs
+from engines.budget.cost_model import CostModel
 from engines.budget.fixed import FixedBudget
 from engines.chat_message import Message
 from engines.drafters.protocol import Drafter
@@ -60,12 +60,12 @@ class Engine:
     render: Callable[[Sequence[Message]], list[int]]
     drafters: list[Drafter]
     budget: Budget
-    costs: Costs
-    calibration: Calibration
+    costs: CostModel
+    calibration: AcceptanceModel
     sampling: Sampling
     seeded: bool
     max_tokens: int
-    learned: Learned
+    learned: LearnedState
     unchosen_temperature: bool = False
     crest_bytes: int = CrestConfig().max_bytes
     stores: Stores = field(default_factory=Stores)
@@ -81,7 +81,7 @@ class Engine:
     def troubles(self) -> list[SpecchatError]:
         """What was damaged when it was opened, and is made or learnt anew, and whose store failed
         since; for people."""
-        failing = [drafter.trouble for drafter in self.drafters if isinstance(drafter, Reading)]
+        failing = [drafter.trouble for drafter in self.drafters if isinstance(drafter, HasError)]
         found = (self.learned.trouble, *self.stores.troubles, *failing)
         return [one for one in found if one is not None]
 
@@ -129,8 +129,8 @@ def load(
     if deepen:
         path = deepened(path, deepen, locations.cache)
     model = _opened(path, options, config, locations.cache / "models.json", rows)
-    costs, calibration = Costs(), Calibration()
-    learned = Learned(locations.costs, f"{model.target.fingerprint}/{model.build}")
+    costs, calibration = CostModel(), AcceptanceModel()
+    learned = LearnedState(locations.costs, f"{model.target.fingerprint}/{model.build}")
     learned.restore(costs, calibration)
     names = _light(options.drafters) if light else options.drafters
     stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
@@ -183,7 +183,7 @@ def equip(
     stores: Stores | None = None,
 ) -> Engine:
     """The same loaded model with fresh drafters over `stores`; costs are shared."""
-    calibration = Calibration()
+    calibration = AcceptanceModel()
     stores = stores or Stores()
     made = make_drafters(drafters, stores)
     return replace(
@@ -195,7 +195,7 @@ def equip(
     )
 
 
-def make_budget(draft_tokens: int | None, costs: Costs, calibration: Calibration) -> Budget:
+def make_budget(draft_tokens: int | None, costs: CostModel, calibration: AcceptanceModel) -> Budget:
     """The budget for `--draft-tokens`: measured (None) or a fixed length."""
     if draft_tokens is None:
         return AutoBudget(costs, calibration)

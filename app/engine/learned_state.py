@@ -13,15 +13,15 @@ from typing import Any
 
 from datastores.errors import SpecchatError, StoreError
 from datastores.storage.files import swap_in
-from engines.budget.acceptance_model import Calibration
-from engines.budget.cost_model import Costs
+from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.cost_model import CostModel
 
 _UNUSABLE = (AttributeError, KeyError, TypeError, ValueError, RecursionError, OSError)
 """What is raised by a file that cannot be read, and by values of another shape where they are taken
 over."""
 
 
-class Learned:
+class LearnedState:
     """One file of the cache, for one key (model fingerprint, build, threads).
 
     Attributes:
@@ -33,13 +33,13 @@ class Learned:
         self._path = path
         self._key = key
 
-    def restore(self, costs: Costs, calibration: Calibration) -> None:
+    def restore(self, costs: CostModel, calibration: AcceptanceModel) -> None:
         """Go on from what an earlier session learned, if it did; all of it or nothing."""
         try:
             kept = _read(self._path).get(self._key)
             if kept is not None:
                 # On trial first: what is damaged half-way must leave no trace.
-                for one, other in ((Costs(), Calibration()), (costs, calibration)):
+                for one, other in ((CostModel(), AcceptanceModel()), (costs, calibration)):
                     one.restore(kept["costs"])
                     other.restore(kept["calibration"])
         except _UNUSABLE:
@@ -47,7 +47,7 @@ class Learned:
                 f"{self._path} is damaged: speeds and what drafts are worth are learnt anew"
             )
 
-    def save(self, costs: Costs, calibration: Calibration) -> None:
+    def save(self, costs: CostModel, calibration: AcceptanceModel) -> None:
         """Keep what was learned; other keys in the file stay.
 
         Two processes may save at once: the file is swapped in whole, and the later one wins.
@@ -70,20 +70,20 @@ class Learned:
             ) from error
 
 
-def costs_of(path: Path, fingerprint: str) -> Costs:
+def costs_of(path: Path, fingerprint: str) -> CostModel:
     """What passes of a model cost on this machine, whatever build and threads it last ran with.
 
     Unmeasured where it never ran here.
     """
-    costs = Costs()
+    costs = CostModel()
     try:
         keys = list(_read(path))
     except _UNUSABLE:
         return costs
     for key in keys:
         if key.startswith(f"{fingerprint}/"):
-            costs = Costs()
-            Learned(path, key).restore(costs, Calibration())
+            costs = CostModel()
+            LearnedState(path, key).restore(costs, AcceptanceModel())
     return costs
 
 

@@ -26,7 +26,7 @@ from engines.drafters.token_recycling import TokenRecycling
 from engines.target import Target, Vocabulary
 
 if TYPE_CHECKING:
-    from datastores.dense.worker import DenseKeeper
+    from datastores.dense.worker import DenseWorker
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Stores:
     """
 
     crest: CrestReader | None = None
-    dense: DenseKeeper | None = None
+    dense: DenseWorker | None = None
     troubles: list[SpecchatError] = field(default_factory=list)
 
     @contextmanager
@@ -97,7 +97,7 @@ def _open_crest(stores: Stores, path: Path, crest_bytes: int) -> None:
 def _open_dense(stores: Stores, locations: Locations, target: Target) -> None:
     """Open the index of the model's states; what it needs is loaded here and nowhere before."""
     from datastores.dense.store import DenseStore
-    from datastores.dense.worker import DenseKeeper
+    from datastores.dense.worker import DenseWorker
 
     folder = locations.states
     make_folder(folder)
@@ -109,7 +109,7 @@ def _open_dense(stores: Stores, locations: Locations, target: Target) -> None:
             f" {store.store.set_aside.name}, and may be deleted"
         )
         stores.troubles.append(StoreError(told))
-    stores.dense = DenseKeeper(store, target.vocabulary_size)
+    stores.dense = DenseWorker(store, target.vocabulary_size)
 
 
 @runtime_checkable
@@ -120,7 +120,7 @@ class Recording(Protocol):
 
 
 @runtime_checkable
-class Reading(Protocol):
+class HasError(Protocol):
     """A drafter whose store may fail while it is drafted from; `trouble` tells why, if it does."""
 
     trouble: SpecchatError | None

@@ -24,12 +24,12 @@ from app.importing.source_file import (
     ARCHIVE_RATIO,
     TEXT_BYTES,
     Flaw,
-    Material,
+    SourceFile,
     mebibytes,
 )
 from datastores.errors import InputError
 
-Members = Iterator[Material | Flaw]
+Members = Iterator[SourceFile | Flaw]
 
 _PACKED = (".epub", "")
 """What may be a ZIP by another name and holds texts; office documents and programs are ZIPs too, of
@@ -40,7 +40,7 @@ _BOMB = f"archive bomb: unpacks to over {ARCHIVE_RATIO} times its size"
 _BROKEN = "damaged or truncated archive"
 
 
-def opener(material: Material) -> Callable[[Material], Members] | None:
+def opener(material: SourceFile) -> Callable[[SourceFile], Members] | None:
     """What lists the members of `material`; None where it is no archive."""
     packed = material.suffix in _PACKED and material.head.startswith(b"PK\x03\x04")
     if packed or material.suffix == ".zip":
@@ -48,7 +48,7 @@ def opener(material: Material) -> Callable[[Material], Members] | None:
     return tar_members if material.filename.endswith(_TAR_SUFFIXES) else None
 
 
-def zip_members(archive: Material) -> Members:
+def zip_members(archive: SourceFile) -> Members:
     """The files in a ZIP, in its own order; of an export only the conversations.
 
     Raises:
@@ -67,7 +67,7 @@ def zip_members(archive: Material) -> Members:
                 yield _zip_member(archive, opened, info)
 
 
-def tar_members(archive: Material) -> Members:
+def tar_members(archive: SourceFile) -> Members:
     """The files in a tar, packed or not, in its own order: it can only be read forwards.
 
     Raises:
@@ -102,16 +102,18 @@ def _guard(members: int, unpacked: int, packed: int) -> None:
 
 
 def _zip_member(
-    archive: Material, opened: zipfile.ZipFile, info: zipfile.ZipInfo
-) -> Material | Flaw:
+    archive: SourceFile, opened: zipfile.ZipFile, info: zipfile.ZipInfo
+) -> SourceFile | Flaw:
     reason = _unfit(info.filename, info.file_size)
     if reason:
         return _flaw(archive, info.filename, reason)
     name = _within(archive, info.filename)
-    return Material(name, info.file_size, lambda: cast(BinaryIO, opened.open(info)))
+    return SourceFile(name, info.file_size, lambda: cast(BinaryIO, opened.open(info)))
 
 
-def _tar_member(archive: Material, tar: tarfile.TarFile, info: tarfile.TarInfo) -> Material | Flaw:
+def _tar_member(
+    archive: SourceFile, tar: tarfile.TarFile, info: tarfile.TarInfo
+) -> SourceFile | Flaw:
     reason = _unfit(info.name, info.size) if info.isfile() else "not a regular file"
     if not reason and info.size > TEXT_BYTES:
         reason = f"larger than {mebibytes(TEXT_BYTES)}"
@@ -120,7 +122,7 @@ def _tar_member(archive: Material, tar: tarfile.TarFile, info: tarfile.TarInfo) 
         return _flaw(archive, info.name, reason)
     # Read now: by the time a reader opens it, the stream may stand elsewhere.
     content = file.read()
-    return Material(_within(archive, info.name), info.size, lambda: io.BytesIO(content))
+    return SourceFile(_within(archive, info.name), info.size, lambda: io.BytesIO(content))
 
 
 def _unfit(name: str, size: int) -> str:
@@ -135,9 +137,9 @@ def _is_conversations(name: str) -> bool:
     return bool(CONVERSATIONS.fullmatch(PurePosixPath(name).name))
 
 
-def _within(archive: Material, name: str) -> str:
+def _within(archive: SourceFile, name: str) -> str:
     return f"{archive.name}/{stored(name)}"
 
 
-def _flaw(archive: Material, name: str, reason: str) -> Flaw:
+def _flaw(archive: SourceFile, name: str, reason: str) -> Flaw:
     return Flaw(_within(archive, name), reason)

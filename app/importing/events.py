@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Searching:
+class FindingFiles:
     """Folders are being walked: `files` found so far."""
 
     files: int
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedFile:
     """Something was not imported, or not all of it."""
 
     name: str
@@ -22,7 +22,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ImportProgress:
     """How far reading has come.
 
     Attributes:
@@ -54,7 +54,7 @@ class Progress:
 
 
 @dataclass(slots=True)
-class Report:
+class ImportReport:
     """What an import did.
 
     Attributes:
@@ -78,10 +78,10 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class ImportFinished:
     """The import came to its end."""
 
-    report: Report
+    report: ImportReport
 
 
-Event = Searching | Skipped | Progress | Finished
+Event = FindingFiles | SkippedFile | ImportProgress | ImportFinished

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 
 from app.importing.archives import named_damage, opener
 from app.importing.find_files import unreadable
-from app.importing.source_file import Flaw, Material, Outcome, Reader, mebibytes
+from app.importing.source_file import Flaw, Outcome, Reader, SourceFile, mebibytes
 from datastores.chats.history import storable
 from datastores.errors import InputError
 from datastores.library.documents import Document, Part
 from datastores.redaction import redact
 
 
-def documents(material: Material, readers: Sequence[Reader]) -> Iterator[Outcome]:
+def documents(material: SourceFile, readers: Sequence[Reader]) -> Iterator[Outcome]:
     """All documents in a file, and what is wrong with the rest; never raises for its content.
 
     Yields something of every file: nothing is passed over in silence.
@@ -29,7 +29,7 @@ def documents(material: Material, readers: Sequence[Reader]) -> Iterator[Outcome
         yield Flaw(material.name, "nothing in it")
 
 
-def too_large(material: Material, readers: Sequence[Reader]) -> bool:
+def too_large(material: SourceFile, readers: Sequence[Reader]) -> bool:
     """Whether it would be refused for its size alone, without a look at more than its head.
 
     Raises:
@@ -52,7 +52,7 @@ def prepared(document: Document) -> tuple[Document, int]:
     return Document(title, tuple(parts)), hits
 
 
-def _outcomes(material: Material, readers: Sequence[Reader]) -> Iterator[Outcome]:
+def _outcomes(material: SourceFile, readers: Sequence[Reader]) -> Iterator[Outcome]:
     try:
         with named_damage():
             members = opener(material)
@@ -67,7 +67,7 @@ def _outcomes(material: Material, readers: Sequence[Reader]) -> Iterator[Outcome
         yield Flaw(material.name, unreadable(error))
 
 
-def _member(member: Material, readers: Sequence[Reader]) -> Iterator[Outcome]:
+def _member(member: SourceFile, readers: Sequence[Reader]) -> Iterator[Outcome]:
     """A file within an archive: its damage costs only itself."""
     try:
         with named_damage():
@@ -79,7 +79,7 @@ def _member(member: Material, readers: Sequence[Reader]) -> Iterator[Outcome]:
         yield Flaw(member.name, str(error))
 
 
-def _read(material: Material, readers: Sequence[Reader]) -> Iterator[Outcome]:
+def _read(material: SourceFile, readers: Sequence[Reader]) -> Iterator[Outcome]:
     reader = _reader(material, readers)
     if reader.limit is not None and material.size > reader.limit:
         raise InputError(f"larger than {mebibytes(reader.limit)}")
@@ -90,7 +90,7 @@ def _read(material: Material, readers: Sequence[Reader]) -> Iterator[Outcome]:
             yield outcome
 
 
-def _reader(material: Material, readers: Sequence[Reader]) -> Reader:
+def _reader(material: SourceFile, readers: Sequence[Reader]) -> Reader:
     return next(reader for reader in readers if reader.claims(material))
 
 

@@ -22,7 +22,7 @@ from pathspec import GitIgnoreSpec, Pattern
 from pathspec.pattern import RegexMatchResult
 
 from app.importing.charset import decode
-from app.importing.source_file import MIB, Flaw, Material
+from app.importing.source_file import MIB, Flaw, SourceFile
 from datastores.errors import InputError
 
 
@@ -152,7 +152,7 @@ class Found:
 
     source: str
     file: str
-    material: Material
+    material: SourceFile
 
 
 def source_of(path: Path) -> str:
@@ -221,7 +221,7 @@ def _file(source: str, path: Path, name: str) -> Found | Flaw:
         return Flaw(name, "not a regular file")
     if not status.st_size:
         return Flaw(name, "empty")
-    return Found(source, name, Material(name, status.st_size, lambda: path.open("rb")))
+    return Found(source, name, SourceFile(name, status.st_size, lambda: path.open("rb")))
 
 
 def _reason(entry: os.DirEntry[str], rules: Rules, own: frozenset[Path]) -> str:

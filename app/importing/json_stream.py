@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import ijson
 from ijson.common import JSONError
 
-from app.importing.source_file import ENTRY_BYTES, NESTING, Flaw, Material, mebibytes
+from app.importing.source_file import ENTRY_BYTES, NESTING, Flaw, SourceFile, mebibytes
 from datastores.errors import InputError
 
 _TOO_LARGE = "an entry larger than {}"
@@ -28,7 +28,7 @@ LINES = (".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class JsonShape:
     """What the beginning of some JSON looks like.
 
     Attributes:
@@ -49,11 +49,11 @@ class Record:
 
 
 @lru_cache(maxsize=2)
-def shape(head: bytes) -> Shape:
+def shape(head: bytes) -> JsonShape:
     """The shape of what begins with `head`, a part of some JSON or of anything else."""
     head = head.removeprefix(BOM_UTF8)
     if first := _first_line(head):
-        return Shape(False, frozenset(first))
+        return JsonShape(False, frozenset(first))
     array, keys, depth = False, set(), 0
     try:
         for event, value in ijson.basic_parse(io.BytesIO(head)):
@@ -67,10 +67,10 @@ def shape(head: bytes) -> Shape:
     except JSONError:
         # The head ends in the middle, or is no JSON: what was seen until there is the answer.
         pass
-    return Shape(array, frozenset(keys))
+    return JsonShape(array, frozenset(keys))
 
 
-def records(material: Material, prefix: str | None = None) -> Iterator[Record | Flaw]:
+def records(material: SourceFile, prefix: str | None = None) -> Iterator[Record | Flaw]:
     """The records of `material`, one at a time.
 
     `prefix` is where they stand, as ijson writes it (`chats.item`); by default the elements of an
@@ -170,7 +170,7 @@ def _first_line(head: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _lines(material: Material) -> Iterator[Record | Flaw]:
+def _lines(material: SourceFile) -> Iterator[Record | Flaw]:
     with material.open() as stream:
         for number, line in enumerate(_bounded_lines(stream), start=1):
             try:

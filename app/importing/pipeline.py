@@ -16,12 +16,19 @@ from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 
-from app.importing.events import Event, Finished, Progress, Report, Searching, Skipped
+from app.importing.events import (
+    Event,
+    FindingFiles,
+    ImportFinished,
+    ImportProgress,
+    ImportReport,
+    SkippedFile,
+)
 from app.importing.extract import documents, prepared, too_large
 from app.importing.find_files import Found, unreadable, walk
 from app.importing.readers import make_readers
 from app.importing.readers.pdf_html import Worker
-from app.importing.source_file import Flaw, Material, Reader, Tracked
+from app.importing.source_file import Flaw, Reader, SourceFile, Tracked
 from datastores.errors import InputError
 from datastores.library.documents import Document, Done, Put
 from datastores.library.library import Library
@@ -34,7 +41,7 @@ GROUP_SECONDS = 0.5
 class Intake:
     """Takes the documents of one file after the other."""
 
-    def __init__(self, library: Library, report: Report) -> None:
+    def __init__(self, library: Library, report: ImportReport) -> None:
         self._library = library
         self._report = report
         self._group: list[Put | Done] = []
@@ -85,15 +92,15 @@ _NAMED_REASONS = 3
 def import_paths(
     paths: Sequence[Path], library: Library, own: Iterable[Path] = ()
 ) -> Generator[Event]:
-    """Import `paths`, files or folders; ends with `Finished`.
+    """Import `paths`, files or folders; ends with `ImportFinished`.
 
     `own` are specchat's directories, which are left out.
 
     Raises:
         StoreError: the library cannot be written.
-        InputError: after `Finished`: nothing was imported, and nothing was there from before.
+        InputError: after `ImportFinished`: nothing was imported, and nothing was there from before.
     """
-    report = Report()
+    report = ImportReport()
     found: list[Found] = []
     for item in _walked(paths, frozenset(path.resolve() for path in own)):
         if isinstance(item, Flaw):
@@ -101,10 +108,10 @@ def import_paths(
             continue
         found.append(item)
         if len(found) % SEARCHING_EVERY == 0:
-            yield Searching(len(found))
+            yield FindingFiles(len(found))
     with closing(Worker()) as worker:
         yield from _read(found, make_readers(worker), library, report)
-    yield Finished(report)
+    yield ImportFinished(report)
     if not report.documents and not report.unchanged:
         raise InputError(f"nothing was imported: {_reasons(report)}")
 
@@ -115,7 +122,7 @@ def _walked(paths: Sequence[Path], own: frozenset[Path]) -> Iterator[Found | Fla
 
 
 def _read(
-    found: Sequence[Found], readers: Sequence[Reader], library: Library, report: Report
+    found: Sequence[Found], readers: Sequence[Reader], library: Library, report: ImportReport
 ) -> Iterator[Event]:
     intake = Intake(library, report)
     started, size = perf_counter(), 0
@@ -125,7 +132,7 @@ def _read(
         for flaw in _file(item, tracked.material, readers, library, intake):
             if flaw is not None:
                 yield _skip(report, flaw)
-            yield Progress(
+            yield ImportProgress(
                 name=item.file,
                 files=number,
                 total_files=len(found),
@@ -140,7 +147,7 @@ def _read(
 
 
 def _file(
-    item: Found, material: Material, readers: Sequence[Reader], library: Library, intake: Intake
+    item: Found, material: SourceFile, readers: Sequence[Reader], library: Library, intake: Intake
 ) -> Iterator[Flaw | None]:
     """Read one file, unless it was; yields flaws, and None where there is only progress to tell."""
     yield None
@@ -166,7 +173,7 @@ def _file(
         intake.finish(item.source, item.file, digest, count)
 
 
-def _digest(material: Material) -> str:
+def _digest(material: SourceFile) -> str:
     """Of the whole file, and of how it is read."""
     with material.open() as stream:
         content = hashlib.file_digest(stream, "sha256")  # type: ignore[arg-type]
@@ -174,12 +181,12 @@ def _digest(material: Material) -> str:
     return content.hexdigest()
 
 
-def _skip(report: Report, flaw: Flaw) -> Skipped:
+def _skip(report: ImportReport, flaw: Flaw) -> SkippedFile:
     report.skipped.setdefault(flaw.reason, []).append(flaw.name)
-    return Skipped(flaw.name, flaw.reason)
+    return SkippedFile(flaw.name, flaw.reason)
 
 
-def _reasons(report: Report) -> str:
+def _reasons(report: ImportReport) -> str:
     """The commonest reasons, with their numbers."""
     counts = sorted(report.counts.items(), key=lambda item: -item[1])
     named = [f"{reason} ({count})" for reason, count in counts[:_NAMED_REASONS]]

@@ -21,7 +21,14 @@ from time import monotonic
 from typing import Any
 
 from app.child_process import AsyncChild, tell
-from app.importing.events import Event, Finished, Progress, Report, Searching, Skipped
+from app.importing.events import (
+    Event,
+    FindingFiles,
+    ImportFinished,
+    ImportProgress,
+    ImportReport,
+    SkippedFile,
+)
 from app.importing.session import import_into
 from app.locations import Locations
 from datastores.errors import InputError, SpecchatError, StoreError
@@ -62,14 +69,14 @@ async def import_beside(
 
 def _event(kind: str, **fields: Any) -> Event:
     match kind:
-        case "Searching":
-            return Searching(**fields)
-        case "Skipped":
-            return Skipped(**fields)
-        case "Progress":
-            return Progress(**fields)
+        case "FindingFiles":
+            return FindingFiles(**fields)
+        case "SkippedFile":
+            return SkippedFile(**fields)
+        case "ImportProgress":
+            return ImportProgress(**fields)
         case _:
-            return Finished(Report(**fields["report"]))
+            return ImportFinished(ImportReport(**fields["report"]))
 
 
 NICE = 10
@@ -98,7 +105,11 @@ def _tell_all(locations: Locations, paths: Sequence[Path]) -> None:
     due = 0.0
     try:
         for event in _events(locations, paths):
-            if batch and isinstance(event, Progress) and isinstance(batch[-1], Progress):
+            if (
+                batch
+                and isinstance(event, ImportProgress)
+                and isinstance(batch[-1], ImportProgress)
+            ):
                 batch.pop()
             batch.append(event)
             if monotonic() >= due:
@@ -112,7 +123,7 @@ def _events(locations: Locations, paths: Sequence[Path]) -> Iterator[Event]:
     locations.create()
     with closing(Library.open(locations.library)) as library:
         if library.store.set_aside is not None:
-            yield Skipped(str(library.store.set_aside), SET_ASIDE)
+            yield SkippedFile(str(library.store.set_aside), SET_ASIDE)
         yield from import_into(library, locations, paths)
 
 

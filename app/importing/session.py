@@ -19,7 +19,7 @@ from time import time
 
 from filelock import FileLock
 
-from app.importing.events import Event, Finished
+from app.importing.events import Event, ImportFinished
 from app.importing.find_files import source_of
 from app.importing.pipeline import import_paths
 from app.locations import Locations
@@ -89,7 +89,7 @@ def import_into(library: Library, locations: Locations, paths: Sequence[Path]) -
     sources = [source_of(path) for path in paths if path.expanduser().exists()]
     note_imports(locations.imported, sources, whole=False)
     for event in import_paths(paths, library, own):
-        if isinstance(event, Finished):
+        if isinstance(event, ImportFinished):
             _note_the_end(library, locations, sources)
         yield event
 

@@ -1,6 +1,6 @@
 """What readers are given and what they give back.
 
-A `Material` is one file, or one member of an archive, not yet read. A reader turns it into
+A `SourceFile` is one file, or one member of an archive, not yet read. A reader turns it into
 documents, and into flaws where a part of it cannot be used while the rest can.
 
 How large things may be that are read into memory, and how long reading may take.
@@ -59,7 +59,7 @@ HEAD_BYTES = 2**16
 
 
 @dataclass(frozen=True)
-class Material:
+class SourceFile:
     """Bytes with a name.
 
     Attributes:
@@ -113,7 +113,7 @@ class Tracked:
         material: the same, to be given to readers.
     """
 
-    def __init__(self, material: Material) -> None:
+    def __init__(self, material: SourceFile) -> None:
         self.material = replace(material, open=self._opened)
         self._open = material.open
         self._stream: BinaryIO | None = None
@@ -133,7 +133,7 @@ class Flaw:
     """Something that was not imported, and why; reasons are few, so that they can be counted.
 
     Attributes:
-        name: what it is called, as in `Material.name`, with a place within it where that helps.
+        name: what it is called, as in `SourceFile.name`, with a place within it where that helps.
         reason: half a sentence.
     """
 
@@ -157,6 +157,6 @@ class Reader:
     """
 
     format: str
-    claims: Callable[[Material], bool]
-    read: Callable[[Material], Iterator[Outcome]]
+    claims: Callable[[SourceFile], bool]
+    read: Callable[[SourceFile], Iterator[Outcome]]
     limit: int | None = None

@@ -23,14 +23,14 @@ import numpy as np
 from app.locations import Locations, make_folder
 from datastores.chats.history import History
 from datastores.corpus import Corpus, Passage
-from datastores.crest.counting import Document
+from datastores.crest.counting import TokenDocument
 from datastores.crest.store import RECENT_TOKENS, CrestStore
 from datastores.errors import StoreError
 from datastores.library.documents import CHATS, CODE, NOTES, SHELL
 from datastores.library.library import Library
 from datastores.storage.processes import WorkLock
 from datastores.storage.sqlite import Store
-from datastores.token_cache import Stretch, TokenCache, Tokenised
+from datastores.token_cache import TokenCache, TokenizedText, TokenSpan
 from engines import draft_tree
 from engines.target import Vocabulary
 
@@ -51,13 +51,13 @@ def identity_of(key: bytes, number: int) -> bytes:
     return hashlib.sha256(number.to_bytes(4, "little") + key).digest()
 
 
-def documents(text: Tokenised) -> Iterator[Document]:
+def documents(text: TokenizedText) -> Iterator[TokenDocument]:
     """The passages of a text, as CREST wants them."""
     for number, stretch in enumerate(text.stretches):
-        yield Document(identity_of(text.key, number), stretch.tokens, stretch.kind)
+        yield TokenDocument(identity_of(text.key, number), stretch.tokens, stretch.kind)
 
 
-def tokenised(key: bytes, passages: Sequence[Passage], vocabulary: Vocabulary) -> Tokenised:
+def tokenised(key: bytes, passages: Sequence[Passage], vocabulary: Vocabulary) -> TokenizedText:
     """The token ids of `passages`; those that were kept, where this tokenizer made them."""
     stretches = []
     for passage in passages:
@@ -66,8 +66,8 @@ def tokenised(key: bytes, passages: Sequence[Passage], vocabulary: Vocabulary) -
         else:
             pieces = (vocabulary.encode(piece) for piece in pieces_of(passage.text))
             tokens = [token for piece in pieces for token in piece]
-        stretches.append(Stretch(KINDS[passage.kind], np.array(tokens, dtype=np.uint32)))
-    return Tokenised(key, tuple(stretches))
+        stretches.append(TokenSpan(KINDS[passage.kind], np.array(tokens, dtype=np.uint32)))
+    return TokenizedText(key, tuple(stretches))
 
 
 def pieces_of(text: str, size: int = PIECE) -> Iterator[str]:
@@ -111,7 +111,7 @@ class Projecting:
     building: bool = False
 
 
-class Projection:
+class CorpusIndex:
     """The stores of one tokenizer, and what they are made from. For one thread.
 
     Attributes:
@@ -169,7 +169,7 @@ class Projection:
 
     def _tokenise(self, keys: Sequence[bytes]) -> Iterator[Projecting]:
         """Tokenise the texts under `keys` in slices, each of which is written as a whole."""
-        batch: list[Tokenised] = []
+        batch: list[TokenizedText] = []
         characters = tokens = 0
         for number, key in enumerate(keys, start=1):
             passages = self.corpus.read(key)
@@ -193,7 +193,7 @@ class Projection:
         if at_once or not self._crest.update(list(self._few(missing))):
             self._crest.rebuild(self._documents(self._cache.keys()))
 
-    def _few(self, keys: Sequence[bytes]) -> Iterator[Document]:
+    def _few(self, keys: Sequence[bytes]) -> Iterator[TokenDocument]:
         """The documents of the texts under `keys`, or enough of them to be too many."""
         tokens = 0
         for document in self._documents(keys):
@@ -202,7 +202,7 @@ class Projection:
             if tokens > RECENT_TOKENS:
                 return
 
-    def _documents(self, keys: Sequence[bytes]) -> Iterator[Document]:
+    def _documents(self, keys: Sequence[bytes]) -> Iterator[TokenDocument]:
         for text in self._cache.read(keys):
             yield from documents(text)
 
@@ -232,7 +232,9 @@ def token_counts(locations: Locations, tokenizer: str) -> dict[bytes, int]:
 
 
 @contextmanager
-def opened(locations: Locations, vocabulary: Vocabulary, budget_bytes: int) -> Iterator[Projection]:
+def opened(
+    locations: Locations, vocabulary: Vocabulary, budget_bytes: int
+) -> Iterator[CorpusIndex]:
     """The projection for one tokenizer, over connections of its own.
 
     Raises:
@@ -241,7 +243,7 @@ def opened(locations: Locations, vocabulary: Vocabulary, budget_bytes: int) -> I
     folder = locations.projections / vocabulary.fingerprint
     make_folder(folder)
     with _corpus(locations) as corpus, _stores(folder, budget_bytes) as (cache, crest):
-        yield Projection(corpus, cache, crest, vocabulary, WorkLock(folder / LOCK))
+        yield CorpusIndex(corpus, cache, crest, vocabulary, WorkLock(folder / LOCK))
 
 
 def forget_everywhere(locations: Locations, budget_bytes: int) -> None:

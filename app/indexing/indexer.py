@@ -14,7 +14,7 @@ from pathlib import Path
 from subprocess import Popen
 
 from app.child_process import Child, send_off
-from app.indexing.corpus_index import Projecting, Projection, opened, told_of_damage
+from app.indexing.corpus_index import CorpusIndex, Projecting, opened, told_of_damage
 from app.locations import Locations
 from datastores.errors import SpecchatError, StoreError
 from engines.target import Vocabulary
@@ -81,7 +81,7 @@ class Indexer:
         except SpecchatError as error:
             self._say(None, error)
 
-    def _watch(self, projection: Projection) -> None:
+    def _watch(self, projection: CorpusIndex) -> None:
         corpus = projection.corpus
         message, imports = corpus.last_message(), corpus.imports()
         due = True
@@ -96,7 +96,7 @@ class Indexer:
             due = due or not fits
             self._closing.wait(PATIENCE if refused and fits else INTERVAL)
 
-    def _work_off(self, projection: Projection) -> bool:
+    def _work_off(self, projection: CorpusIndex) -> bool:
         """Let a process do all that is due; false where it has to be begun again later."""
         if not projection.lock.take():
             return False
@@ -159,7 +159,7 @@ def work_of(locations: Locations, model: Path, budget_bytes: int) -> tuple[str, 
     return ("app.indexing.worker", *map(str, (model, *places, budget_bytes)))
 
 
-def _learnt(projection: Projection, message: int) -> tuple[int, bool]:
+def _learnt(projection: CorpusIndex, message: int) -> tuple[int, bool]:
     """Learn what was said after `message`: from where to ask next, and whether all of it fitted."""
     keys, after = projection.corpus.said_since(message)
     if not keys:

@@ -17,7 +17,7 @@ CHARACTERS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedSource:
     """A source.
 
     Attributes:
@@ -36,7 +36,7 @@ class Listed:
         return self.source.whole and (self.note is None or self.note.whole)
 
 
-def listed(locations: Locations, tokenizer: str = "") -> list[Listed]:
+def listed(locations: Locations, tokenizer: str = "") -> list[ListedSource]:
     """All sources by their paths, with the tokens of the tokenizer with this fingerprint.
 
     Raises:
@@ -54,7 +54,7 @@ def listed(locations: Locations, tokenizer: str = "") -> list[Listed]:
 
 def _listed(
     source: Source, texts: list[bytes], counts: dict[bytes, int], note: Note | None
-) -> Listed:
+) -> ListedSource:
     counted = all(text in counts for text in texts)
     tokens = sum(counts[text] for text in texts) if counted else source.characters // CHARACTERS
-    return Listed(source, tokens, counted, note)
+    return ListedSource(source, tokens, counted, note)

@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from app.child_process import tell
-from app.indexing.corpus_index import Projection, opened
+from app.indexing.corpus_index import CorpusIndex, opened
 from app.indexing.indexer import GAVE_WAY
 from app.locations import Locations
 from datastores.errors import SpecchatError
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 @contextmanager
-def _giving_way(projection: Projection) -> Iterator[None]:
+def _giving_way(projection: CorpusIndex) -> Iterator[None]:
     """End the process, in here, as soon as somebody cannot wait for it."""
     before, done = projection.wanted(), Event()
 

@@ -25,7 +25,7 @@ from app.interface.imports.tasks import Learnt
 from app.interface.screen import ChatScreen
 from app.interface.themes import DARK, THEMES, own_variables
 from app.locations import Locations, locate
-from app.runtime.idle_queue import Idled
+from app.runtime.idle_queue import IdleChanged
 from app.runtime.model_thread import OpenModel
 from app.runtime.session import open_model
 from app.sanitise import one_line
@@ -33,7 +33,7 @@ from datastores.chats.history import History
 from datastores.errors import InputError, SpecchatError
 
 if TYPE_CHECKING:
-    from app.runtime.idle_encoding import Reading
+    from app.runtime.idle_encoding import EncodingProgress
 
 HERE = Path(__file__).parent
 THEME = "{palette} and “Change the colours” offer those there are"
@@ -128,9 +128,9 @@ class Specchat(App[None], inherit_bindings=False):
         """Show what the indexer tells, on whichever thread."""
         self.chat_screen.post_message(Learnt(progress, trouble))
 
-    def idled(self, reading: Reading | None, trouble: SpecchatError | None) -> None:
+    def idled(self, reading: EncodingProgress | None, trouble: SpecchatError | None) -> None:
         """Show what the idle model tells, on whichever thread."""
-        self.chat_screen.post_message(Idled(reading, trouble))
+        self.chat_screen.post_message(IdleChanged(reading, trouble))
 
     def leave(self) -> bool:
         """After `run`: let the model go; whether it could be."""

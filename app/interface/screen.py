@@ -13,20 +13,20 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from app.conversation.session_statistics import Figures
-from app.interface.chat.chat_actions import Keeping, Texts
+from app.interface.chat.chat_actions import ChatActions, Texts
 from app.interface.chat.chat_list import Chats
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import Copying
 from app.interface.commands.actions import deeds
 from app.interface.commands.table import COMMANDS
-from app.interface.dialogs.chat_settings import Tuner
-from app.interface.dialogs.search import Finder
+from app.interface.dialogs.chat_settings import ChatSettings
+from app.interface.dialogs.search import ChatSearch
 from app.interface.imports.tasks import Forgetting, Importing, Learnt
 from app.interface.messages import ChatChosen, ChatKept, ChatsChanged, ChatsLeft, FiguresChanged
 from app.interface.models.switch import Models
 from app.interface.panel.panel import Panel
 from app.locations import Locations
-from app.runtime.idle_queue import Idled, note, remembered
+from app.runtime.idle_queue import IdleChanged, note, remembered
 from app.runtime.model_thread import OpenModel
 from datastores.chats.history import History
 from datastores.chats.search import Hit
@@ -51,8 +51,8 @@ class ChatScreen(Screen[None]):
         self._history = history
         self._figures = Figures()
         self.conversation = Conversation(history, open_model, self._figures)
-        self.keeping = Keeping(self.conversation, history, locations)
-        self.tuner = Tuner(self.conversation, history, locations)
+        self.keeping = ChatActions(self.conversation, history, locations)
+        self.tuner = ChatSettings(self.conversation, history, locations)
         self.models = Models(self.conversation, self._figures, locations)
         self.copying = Copying(self.conversation)
         self.importing = Importing(self.conversation, locations)
@@ -109,8 +109,8 @@ class ChatScreen(Screen[None]):
     def _learnt(self, event: Learnt) -> None:
         self.importing.learnt(event)
 
-    @on(Idled)
-    def _idled(self, event: Idled) -> None:
+    @on(IdleChanged)
+    def _idled(self, event: IdleChanged) -> None:
         self.conversation.bar.idle = note(event.reading)
         if event.trouble is not None:
             self.conversation.complain(event.trouble)
@@ -148,7 +148,7 @@ class ChatScreen(Screen[None]):
 
     def search(self) -> None:
         """Find a chat by words in it, and open it there."""
-        self.app.push_screen(Finder(self._history), self._open_hit)
+        self.app.push_screen(ChatSearch(self._history), self._open_hit)
 
     def _open_hit(self, hit: Hit | None) -> None:
         if hit is not None:

@@ -15,7 +15,7 @@ MODEL = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceLabel:
     """One source of words.
 
     Attributes:
@@ -41,8 +41,8 @@ class Source:
         return self.dark if dark else self.light
 
 
-SOURCES: dict[int, Source] = {
-    PROMPT: Source(
+SOURCES: dict[int, SourceLabel] = {
+    PROMPT: SourceLabel(
         NAMES[PROMPT],
         "this chat",
         "words that stood in this chat before",
@@ -52,7 +52,7 @@ SOURCES: dict[int, Source] = {
         "#6cb6ff",
         "#0b62b8",
     ),
-    CHATS: Source(
+    CHATS: SourceLabel(
         NAMES[CHATS],
         "past chats",
         "words the model wrote for you in other chats",
@@ -62,7 +62,7 @@ SOURCES: dict[int, Source] = {
         "#f0a45d",
         "#b35900",
     ),
-    NOTES: Source(
+    NOTES: SourceLabel(
         NAMES[NOTES],
         "notes",
         "words from notes and documents you imported",
@@ -72,7 +72,7 @@ SOURCES: dict[int, Source] = {
         "#e3cf65",
         "#7d6a00",
     ),
-    CODE: Source(
+    CODE: SourceLabel(
         NAMES[CODE],
         "code",
         "words from source code you imported",
@@ -82,7 +82,7 @@ SOURCES: dict[int, Source] = {
         "#c79bf2",
         "#7a3fb5",
     ),
-    DENSE: Source(
+    DENSE: SourceLabel(
         NAMES[DENSE],
         "similar moments",
         "what the model wrote when it was in a similar state before",
@@ -92,7 +92,7 @@ SOURCES: dict[int, Source] = {
         "#ef7d7d",
         "#b3261e",
     ),
-    STUDENT: Source(
+    STUDENT: SourceLabel(
         NAMES[STUDENT],
         "small model",
         "words a small model, trained on this one's answers, guessed",
@@ -102,7 +102,7 @@ SOURCES: dict[int, Source] = {
         "#6fd19c",
         "#11723d",
     ),
-    RECYCLE: Source(
+    RECYCLE: SourceLabel(
         NAMES[RECYCLE],
         "habits",
         "words this model often puts next, as seen in its earlier calculations",
@@ -115,7 +115,9 @@ SOURCES: dict[int, Source] = {
 }
 """Every source by its bit, in the order in which credit is given."""
 
-OWN = Source(MODEL, "the model alone", "words nobody drafted", "·", "", "·", "#7d8590", "#6a737d")
+OWN = SourceLabel(
+    MODEL, "the model alone", "words nobody drafted", "·", "", "·", "#7d8590", "#6a737d"
+)
 """The rest: words the model had to write by itself."""
 
-BY_NAME: dict[str, Source] = {source.name: source for source in SOURCES.values()}
+BY_NAME: dict[str, SourceLabel] = {source.name: source for source in SOURCES.values()}

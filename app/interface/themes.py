@@ -11,10 +11,10 @@ from rich.style import Style
 from textual.theme import Theme
 from textual.widget import Widget
 
-from app.interface.panel.drawing import Ink
+from app.interface.panel.drawing import PanelStyles
 
 KINDS = ("dim", "faint", "accent", "warning")
-"""Those of an `Ink`, in its order."""
+"""Those of an `PanelStyles`, in its order."""
 
 
 def inks(owner: str) -> set[str]:
@@ -22,11 +22,11 @@ def inks(owner: str) -> set[str]:
     return {f"{owner}--{kind}" for kind in KINDS}
 
 
-def ink_of(widget: Widget, owner: str, text: Style | None = None, hint: str = "") -> Ink:
+def ink_of(widget: Widget, owner: str, text: Style | None = None, hint: str = "") -> PanelStyles:
     """What `widget`, which has the component classes of `owner`, is drawn with now."""
     dim, faint, accent, warning = (colour_of(widget, f"{owner}--{kind}") for kind in KINDS)
     dark = widget.app.current_theme.dark
-    return Ink(text or Style(), dim, faint, accent, warning, dark, hint)
+    return PanelStyles(text or Style(), dim, faint, accent, warning, dark, hint)
 
 
 def colour_of(widget: Widget, component: str) -> Style:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from app.models.gguf_files import Candidate, quantisation
+from app.models.gguf_files import ModelCandidate, quantisation
 from datastores.errors import ModelError
 from engines.llama.gguf import Metadata, read_metadata
 
@@ -99,7 +99,7 @@ class FoundModel:
     problem: str = ""
 
 
-def describe(candidate: Candidate) -> FoundModel:
+def describe(candidate: ModelCandidate) -> FoundModel:
     """Look into a candidate's files."""
     named = quantisation(candidate.name.rpartition(":")[2])
     known = FoundModel(candidate.name, candidate.place, candidate.files[0], 0, named)

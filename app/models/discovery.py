@@ -11,7 +11,7 @@ from pathlib import Path
 
 from app.locations import Elsewhere, Locations, elsewhere
 from app.models import known_folders
-from app.models.gguf_files import SUFFIX, Candidate, Skipped
+from app.models.gguf_files import SUFFIX, ModelCandidate, SkippedModel
 from datastores.errors import ModelError
 
 NEAR = 3
@@ -28,17 +28,17 @@ class Survey:
         skipped: what could not be looked at.
     """
 
-    candidates: list[Candidate]
-    skipped: list[Skipped]
+    candidates: list[ModelCandidate]
+    skipped: list[SkippedModel]
 
 
 def survey(locations: Locations, others: Elsewhere | None = None) -> Survey:
     """Look through all places. A file found twice, by whatever links, counts once."""
-    candidates: dict[str, Candidate] = {}
-    skipped: list[Skipped] = []
+    candidates: dict[str, ModelCandidate] = {}
+    skipped: list[SkippedModel] = []
     files: set[tuple[int, int]] = set()
     for found in _everything(locations, others or elsewhere()):
-        if isinstance(found, Skipped):
+        if isinstance(found, SkippedModel):
             skipped.append(found)
             continue
         mark = _identity(found)
@@ -67,7 +67,7 @@ def path_of(choice: str, locations: Locations, others: Elsewhere | None = None) 
     return find(choice, locations, others).files[0]
 
 
-def find(name: str, locations: Locations, others: Elsewhere | None = None) -> Candidate:
+def find(name: str, locations: Locations, others: Elsewhere | None = None) -> ModelCandidate:
     """The model of that name; without what follows the colon where that leaves no doubt.
 
     Raises:
@@ -91,7 +91,7 @@ def find(name: str, locations: Locations, others: Elsewhere | None = None) -> Ca
     )
 
 
-def _everything(locations: Locations, others: Elsewhere) -> Iterator[Candidate | Skipped]:
+def _everything(locations: Locations, others: Elsewhere) -> Iterator[ModelCandidate | SkippedModel]:
     """All places in the order in which they have a claim to a plain name."""
     yield from known_folders.own_models(locations.models)
     yield from known_folders.hugging_face_models(others.hugging_face)
@@ -101,7 +101,7 @@ def _everything(locations: Locations, others: Elsewhere) -> Iterator[Candidate |
         yield from known_folders.ollama_models(folder)
 
 
-def _identity(candidate: Candidate) -> tuple[int, int] | None:
+def _identity(candidate: ModelCandidate) -> tuple[int, int] | None:
     """What the file is the same by, whatever leads to it; None where there is no file."""
     try:
         status = candidate.files[0].stat()
@@ -110,7 +110,7 @@ def _identity(candidate: Candidate) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _unique(candidate: Candidate, taken: Mapping[str, object]) -> str:
+def _unique(candidate: ModelCandidate, taken: Mapping[str, object]) -> str:
     """The candidate's name; with its place, and then a number, where the name is taken."""
     if candidate.name not in taken:
         return candidate.name

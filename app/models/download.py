@@ -48,7 +48,7 @@ PATIENCE = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class DownloadProgress:
     """Bytes that are here, out of those of all files."""
 
     done: int
@@ -62,7 +62,7 @@ class Pulled:
     path: Path
 
 
-def pull(offer: Offer, cache: Path) -> Generator[Progress | Pulled, None, None]:
+def pull(offer: Offer, cache: Path) -> Generator[DownloadProgress | Pulled, None, None]:
     """Fetch a model's files, going on from what is there; ends with `Pulled`.
 
     Closed or interrupted, it keeps what has come.
@@ -79,7 +79,7 @@ def pull(offer: Offer, cache: Path) -> Generator[Progress | Pulled, None, None]:
     with named_failures(offer.repository), _writing(cache):
         for file in offer.files:
             for have in _fetch(offer, file, folder / "blobs", cache / ".locks" / folder.name):
-                yield Progress(done + have, offer.size)
+                yield DownloadProgress(done + have, offer.size)
             done += file.size
             # The blob is there: this makes the link to it, in the library's own way.
             paths.append(

@@ -98,7 +98,7 @@ DEEPEST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ModelCandidate:
     """What seems to be a model; its file was not looked into.
 
     Attributes:
@@ -115,21 +115,21 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedModel:
     """What could not be looked at, and why."""
 
     path: Path
     reason: str
 
 
-def in_folder(folder: Path, place: str) -> Iterator[Candidate | Skipped]:
+def in_folder(folder: Path, place: str) -> Iterator[ModelCandidate | SkippedModel]:
     """The models below `folder`, named by the folders they lie in: `folders:QUANTISATION`.
 
     Those at the top are named by their files.
     """
     together: dict[Path, list[Path]] = {}
     for found in gguf_files(folder):
-        if isinstance(found, Skipped):
+        if isinstance(found, SkippedModel):
             yield found
         else:
             together.setdefault(found.parent, []).append(found)
@@ -140,28 +140,28 @@ def in_folder(folder: Path, place: str) -> Iterator[Candidate | Skipped]:
             yield from candidates(parent, files, place, parent.relative_to(folder).as_posix())
 
 
-def candidates(root: Path, files: list[Path], place: str, name: str) -> Iterator[Candidate]:
+def candidates(root: Path, files: list[Path], place: str, name: str) -> Iterator[ModelCandidate]:
     """The models among `files` below `root`, as `name:tag`; by their stems without a name."""
     found = bundles(file.relative_to(root).as_posix() for file in files)
     for bundle, tag in zip(found, tags(found), strict=True):
         paths = tuple(root / file for file in bundle.files)
-        yield Candidate(f"{name}:{tag}" if name else bundle.stem, place, paths, bundle.missing)
+        yield ModelCandidate(f"{name}:{tag}" if name else bundle.stem, place, paths, bundle.missing)
 
 
 def parts(path: Path) -> tuple[Path, ...]:
     """All files of the model that `path` belongs to; `path` alone where it has no other parts."""
     beside = listing(path.parent)
-    names = [] if isinstance(beside, Skipped) else [file.name for file in beside]
+    names = [] if isinstance(beside, SkippedModel) else [file.name for file in beside]
     together = (bundle.files for bundle in bundles(names) if path.name in bundle.files)
     return tuple(path.parent / name for name in next(together, (path.name,)))
 
 
-def gguf_files(folder: Path) -> Iterator[Path | Skipped]:
+def gguf_files(folder: Path) -> Iterator[Path | SkippedModel]:
     """Every GGUF file below `folder`, by name; links are followed, each folder is entered once."""
     yield from _walk(folder, DEEPEST, set())
 
 
-def listing(folder: Path) -> list[Path] | Skipped:
+def listing(folder: Path) -> list[Path] | SkippedModel:
     """What lies in `folder`, by name; nothing where there is no such folder."""
     try:
         with os.scandir(folder) as entries:
@@ -169,12 +169,12 @@ def listing(folder: Path) -> list[Path] | Skipped:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        return Skipped(folder, error.strerror or str(error))
+        return SkippedModel(folder, error.strerror or str(error))
 
 
-def _walk(folder: Path, depth: int, entered: set[tuple[int, int]]) -> Iterator[Path | Skipped]:
+def _walk(folder: Path, depth: int, entered: set[tuple[int, int]]) -> Iterator[Path | SkippedModel]:
     entries = listing(folder)
-    if isinstance(entries, Skipped):
+    if isinstance(entries, SkippedModel):
         yield entries
         return
     if not entries or not depth or not _enter(folder, entered):

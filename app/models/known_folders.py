@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-from app.models.gguf_files import Candidate, Skipped, gguf_files, in_folder, listing
+from app.models.gguf_files import ModelCandidate, SkippedModel, gguf_files, in_folder, listing
 from app.models.gguf_files import candidates as bundled
 
 HUGGING_FACE = "Hugging Face"
@@ -31,10 +31,10 @@ _COMMIT = 40
 """Characters of a commit's name."""
 
 
-def hugging_face_models(cache: Path) -> Iterator[Candidate | Skipped]:
+def hugging_face_models(cache: Path) -> Iterator[ModelCandidate | SkippedModel]:
     """The models in `cache`, as `ORG/REPO:QUANTISATION`."""
     repositories = listing(cache)
-    if isinstance(repositories, Skipped):
+    if isinstance(repositories, SkippedModel):
         yield repositories
         return
     for folder in repositories:
@@ -42,10 +42,10 @@ def hugging_face_models(cache: Path) -> Iterator[Candidate | Skipped]:
             yield from _repository(folder)
 
 
-def _repository(folder: Path) -> Iterator[Candidate | Skipped]:
+def _repository(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
     """The newest snapshot's models; an older one's where the newest has no file of that name."""
     snapshots = listing(folder / "snapshots")
-    if isinstance(snapshots, Skipped):
+    if isinstance(snapshots, SkippedModel):
         yield snapshots
         return
     newest = _head(folder)
@@ -54,7 +54,7 @@ def _repository(folder: Path) -> Iterator[Candidate | Skipped]:
     for snapshot in sorted(snapshots, key=lambda path: path.name != newest):
         files = []
         for found in gguf_files(snapshot):
-            if isinstance(found, Skipped):
+            if isinstance(found, SkippedModel):
                 yield found
             elif (relative := str(found.relative_to(snapshot))) not in seen:
                 seen.add(relative)
@@ -74,7 +74,7 @@ def _head(folder: Path) -> str:
 LM_STUDIO = "LM Studio"
 
 
-def lm_studio_models(folder: Path) -> Iterator[Candidate | Skipped]:
+def lm_studio_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
     """The models in `folder`."""
     return in_folder(folder, LM_STUDIO)
 
@@ -89,25 +89,25 @@ _DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
 _DEFAULTS = ("registry.ollama.ai", "library")
 
 
-def ollama_models(folder: Path) -> Iterator[Candidate | Skipped]:
+def ollama_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
     """The models in `folder`, by the names Ollama gives them."""
     manifests = folder / "manifests"
     for manifest in _manifests(manifests, DEPTH):
-        if isinstance(manifest, Skipped):
+        if isinstance(manifest, SkippedModel):
             yield manifest
             continue
         digest = _model_digest(manifest)
-        if isinstance(digest, Skipped):
+        if isinstance(digest, SkippedModel):
             yield digest
         elif digest:
             name = _name(manifest.relative_to(manifests).parts)
-            yield Candidate(name, OLLAMA, (folder / "blobs" / f"sha256-{digest}",))
+            yield ModelCandidate(name, OLLAMA, (folder / "blobs" / f"sha256-{digest}",))
 
 
-def _manifests(folder: Path, depth: int) -> Iterator[Path | Skipped]:
+def _manifests(folder: Path, depth: int) -> Iterator[Path | SkippedModel]:
     """What lies exactly `depth` levels below `folder`, which is what keeps a loop finite."""
     entries = listing(folder)
-    if isinstance(entries, Skipped):
+    if isinstance(entries, SkippedModel):
         yield entries
     elif depth == 1:
         yield from (path for path in entries if os.path.isfile(path) and path.name[0] != ".")
@@ -116,20 +116,20 @@ def _manifests(folder: Path, depth: int) -> Iterator[Path | Skipped]:
             yield from _manifests(path, depth - 1)
 
 
-def _model_digest(manifest: Path) -> str | Skipped:
+def _model_digest(manifest: Path) -> str | SkippedModel:
     """The model's SHA-256 in hexadecimal digits; empty where the manifest names no model."""
     try:
         with manifest.open("rb") as file:
             content = json.loads(file.read(LARGEST_MANIFEST))
     except OSError as error:
-        return Skipped(manifest, error.strerror or str(error))
+        return SkippedModel(manifest, error.strerror or str(error))
     except (ValueError, RecursionError):
-        return Skipped(manifest, "not a manifest")
+        return SkippedModel(manifest, "not a manifest")
     layers = content.get("layers") if isinstance(content, dict) else None
     for layer in layers if isinstance(layers, list) else []:
         if isinstance(layer, dict) and layer.get("mediaType") == MODEL_LAYER:
             match = _DIGEST.fullmatch(str(layer.get("digest")))
-            return match[1] if match else Skipped(manifest, "it names no blob")
+            return match[1] if match else SkippedModel(manifest, "it names no blob")
     return ""
 
 
@@ -155,7 +155,7 @@ def embedded() -> Path:
     return Path(str(files("assets") / _FILE))
 
 
-def own_models(folder: Path) -> Iterator[Candidate | Skipped]:
+def own_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
     """The embedded model, then those in `folder`."""
-    yield Candidate(EMBEDDED, SPECCHAT, (embedded(),))
+    yield ModelCandidate(EMBEDDED, SPECCHAT, (embedded(),))
     yield from in_folder(folder, SPECCHAT)

@@ -19,7 +19,7 @@ from app.config import load_config, write_setting
 from app.locations import Elsewhere, Locations
 from app.models.description import FoundModel, describe
 from app.models.discovery import find, survey
-from app.models.gguf_files import A_FILE, Candidate, parts
+from app.models.gguf_files import A_FILE, ModelCandidate, parts
 from app.models.known_folders import EMBEDDED
 from app.models.memory import available, given_back, need_of, short_of
 from datastores.errors import InputError, ModelError
@@ -42,7 +42,7 @@ def choose(choice: str, locations: Locations, others: Elsewhere | None = None) -
     path = Path(choice).expanduser()
     if choice != EMBEDDED and os.path.isfile(path):
         files = parts(path.absolute())
-        candidate = Candidate(str(files[0]), A_FILE, files)
+        candidate = ModelCandidate(str(files[0]), A_FILE, files)
     else:
         candidate = find(choice, locations, others)
     model = describe(candidate)
@@ -73,7 +73,7 @@ def first_launch_offer(
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedModel:
     """A model, and how it stands to this machine now.
 
     Attributes:
@@ -100,7 +100,7 @@ class Catalogue:
         whole: whether these are all.
     """
 
-    models: tuple[Listed, ...]
+    models: tuple[ListedModel, ...]
     room: int
     whole: bool = True
 
@@ -121,29 +121,29 @@ def catalogue(
     room = available() + (given_back(in_use, context) if in_use is not None else 0)
     found = with_file(in_use, survey(locations, others).candidates)
     found.sort(key=lambda candidate: in_use not in candidate.files)
-    listed: list[Listed] = []
+    listed: list[ListedModel] = []
     for number, candidate in enumerate(found, start=1):
         listed.append(_listed(describe(candidate), in_use, context))
         listed.sort(key=_rank)
         yield Catalogue(tuple(listed), room, number == len(found))
 
 
-def with_file(path: Path | None, found: Sequence[Candidate]) -> list[Candidate]:
+def with_file(path: Path | None, found: Sequence[ModelCandidate]) -> list[ModelCandidate]:
     """`found`, and the file at `path`, if it is none of them."""
     if path is None or any(path in candidate.files for candidate in found):
         return list(found)
-    return [*found, Candidate(str(path), A_FILE, parts(path))]
+    return [*found, ModelCandidate(str(path), A_FILE, parts(path))]
 
 
-def _listed(model: FoundModel, in_use: Path | None, context: int) -> Listed:
+def _listed(model: FoundModel, in_use: Path | None, context: int) -> ListedModel:
     if model.problem:
-        return Listed(model)
+        return ListedModel(model)
     try:
         need, length = need_of(model.path, context)
     except ModelError as error:  # taken away meanwhile
-        return Listed(replace(model, problem=str(error)))
-    return Listed(model, need.total(length), model.path == in_use)
+        return ListedModel(replace(model, problem=str(error)))
+    return ListedModel(model, need.total(length), model.path == in_use)
 
 
-def _rank(listed: Listed) -> tuple[bool, bool, str]:
+def _rank(listed: ListedModel) -> tuple[bool, bool, str]:
     return not listed.in_use, bool(listed.model.problem), listed.model.name.casefold()

@@ -11,15 +11,15 @@ from threading import Event
 from time import monotonic
 
 from app.machine import on_battery
-from app.runtime.idle_encoding import Reading
+from app.runtime.idle_encoding import EncodingProgress
 from datastores.errors import SpecchatError
 
 LOOK = 10.0
 """Seconds between two looks at the battery."""
 
-Begin = Callable[[bool], Generator[Reading | None]]
+Begin = Callable[[bool], Generator[EncodingProgress | None]]
 """Begins what there is to do; told whether texts may have come or gone."""
-Tell = Callable[[Reading | None, SpecchatError | None], object]
+Tell = Callable[[EncodingProgress | None, SpecchatError | None], object]
 
 
 class IdleWork:
@@ -36,8 +36,8 @@ class IdleWork:
         self._tell = tell
         self._texts = Event()
         self._texts.set()
-        self._going: Generator[Reading | None] | None = None
-        self._told: Reading | SpecchatError | None = None
+        self._going: Generator[EncodingProgress | None] | None = None
+        self._told: EncodingProgress | SpecchatError | None = None
         self._looked = -LOOK
         self._spared = False
 
@@ -78,7 +78,7 @@ class IdleWork:
             self._looked, self._spared = monotonic(), on_battery()
         return self._spared
 
-    def _say(self, reading: Reading | None) -> None:
+    def _say(self, reading: EncodingProgress | None) -> None:
         """Tell what can be seen to have changed: a hundredth, or the end."""
         reading = reading if reading is not None and reading.noticed else None
         if _step(reading) != _step(self._told):
@@ -91,7 +91,7 @@ class IdleWork:
             self._tell(None, error)
 
 
-def _step(told: Reading | SpecchatError | None) -> object:
-    if isinstance(told, Reading):
+def _step(told: EncodingProgress | SpecchatError | None) -> object:
+    if isinstance(told, EncodingProgress):
         return told.imports, told.renewing, 100 * told.done // max(1, told.total)
     return None

@@ -22,8 +22,8 @@ from app.locations import Locations
 from datastores.chats.history import History
 from datastores.chats.records import Chat
 from datastores.corpus import is_message
-from datastores.dense.recorder import DenseBook
-from datastores.dense.worker import DenseKeeper
+from datastores.dense.recorder import DenseRecorder
+from datastores.dense.worker import DenseWorker
 from datastores.library.library import Library
 from datastores.redaction import redact
 from datastores.token_cache import TokenCache
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class EncodingProgress:
     """How far reading has come, in tokens.
 
     Attributes:
@@ -67,7 +67,7 @@ class _Text:
 
 def read_when_idle(
     engine: Engine, locations: Locations, history: History, *, texts: bool
-) -> Generator[Reading | None]:
+) -> Generator[EncodingProgress | None]:
     """Read all that the dense index of `engine` lacks, in slices of some hundredths of a second.
 
     Yields None while there is nothing to tell. Left at any yield, it is taken up by the next call.
@@ -85,19 +85,19 @@ def read_when_idle(
         return
     unread: list[_Text] = []
     if texts:
-        yield from _answered(keeper.request(DenseBook.reconcile))
+        yield from _answered(keeper.request(DenseRecorder.reconcile))
         yield from _read_chats(engine, keeper, history)
         compare = partial(_compare, locations=locations, tokenizer=engine.vocabulary.fingerprint)
         unread = yield from _answered(keeper.request(compare))
-    yield from _answered(keeper.request(DenseBook.refit))
+    yield from _answered(keeper.request(DenseRecorder.refit))
     yield from _read(engine, keeper, locations, unread)
 
 
 def _read(
-    engine: Engine, keeper: DenseKeeper, locations: Locations, unread: list[_Text]
-) -> Generator[Reading | None]:
+    engine: Engine, keeper: DenseWorker, locations: Locations, unread: list[_Text]
+) -> Generator[EncodingProgress | None]:
     """Encode what is in the index, then `unread` texts by portions."""
-    status = yield from _answered(keeper.request(DenseBook.status))
+    status = yield from _answered(keeper.request(DenseRecorder.status))
     total = status.positions + sum(text.tokens for text in unread)
     done = status.keys if status.rebuilt is None else status.rebuilt
     noticed, imports = total - done >= WORTH_SAYING, bool(unread)
@@ -106,7 +106,7 @@ def _read(
     while True:
         for progress in encode_backlog(engine.target, keeper):
             now = done + progress.positions
-            yield Reading(min(now, total), total, imports, renewing, noticed)
+            yield EncodingProgress(min(now, total), total, imports, renewing, noticed)
         done = now
         portion = list(_portion(unread)) if held < MOST_POSITIONS else []
         if not portion:
@@ -130,17 +130,19 @@ def _portion(unread: Sequence[_Text]) -> Iterator[_Text]:
             return
 
 
-def _read_chats(engine: Engine, keeper: DenseKeeper, history: History) -> Generator[Reading | None]:
+def _read_chats(
+    engine: Engine, keeper: DenseWorker, history: History
+) -> Generator[EncodingProgress | None]:
     """Put chats into the index that it knows nothing of, and take out those that are gone."""
     known = yield from _answered(keeper.request(lambda book: book.sources(CHAT)))
     chats = [chat for chat in history.chats() if not chat.private]
     offered = {source_of(history.name, chat.id): chat for chat in chats}
     for source in known - offered.keys():
-        yield from _answered(keeper.request(partial(DenseBook.forget, source=source)))
+        yield from _answered(keeper.request(partial(DenseRecorder.forget, source=source)))
     for source in offered.keys() - known:
         tokens = _tokens_of(engine, history, offered[source])
         if tokens:
-            add = partial(DenseBook.add_document, source=source, tokens=tokens)
+            add = partial(DenseRecorder.add_document, source=source, tokens=tokens)
             yield from _answered(keeper.request(add))
 
 
@@ -157,7 +159,7 @@ def _tokens_of(engine: Engine, history: History, chat: Chat) -> list[int]:
     return engine.render(messages)
 
 
-def _compare(book: DenseBook, locations: Locations, tokenizer: str) -> list[_Text]:
+def _compare(book: DenseRecorder, locations: Locations, tokenizer: str) -> list[_Text]:
     """Forget texts that left the library; those that are tokenised and not in the index yet."""
     path = locations.projections / tokenizer / TOKENS
     if not path.exists():
@@ -176,7 +178,7 @@ def _compare(book: DenseBook, locations: Locations, tokenizer: str) -> list[_Tex
     ]
 
 
-def _add(book: DenseBook, locations: Locations, tokenizer: str, texts: Sequence[_Text]) -> None:
+def _add(book: DenseRecorder, locations: Locations, tokenizer: str, texts: Sequence[_Text]) -> None:
     """Put texts into the index, but for what was forgotten meanwhile."""
     with (
         closing(TokenCache.open(locations.projections / tokenizer / TOKENS)) as cache,

@@ -20,14 +20,14 @@ from datastores.errors import SpecchatError
 if TYPE_CHECKING:
     from app.engine.engine import Engine
     from app.runtime.idle import IdleWork
-    from app.runtime.idle_encoding import Reading
+    from app.runtime.idle_encoding import EncodingProgress
 
 
 @dataclass
-class Idled(Message):
+class IdleChanged(Message):
     """Idle work goes on, has nothing more to tell (None), or failed."""
 
-    reading: Reading | None
+    reading: EncodingProgress | None
     trouble: SpecchatError | None
 
 
@@ -88,7 +88,7 @@ def _report(done: Future[None]) -> None:
         threading.excepthook(threading.ExceptHookArgs((type(error), error, traceback, None)))
 
 
-def note(reading: Reading | None) -> str:
+def note(reading: EncodingProgress | None) -> str:
     """What the line at the top says; empty while nothing is worth saying."""
     if reading is None:
         return ""

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from app.conversation.events import Event
-from app.interface.chat.event_stream import Outbox
+from app.interface.chat.event_stream import EventQueue
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Question
 from app.runtime.idle_queue import Idling
-from datastores.chats.records import Message
+from datastores.chats.records import StoredMessage
 from datastores.errors import ModelError, SpecchatError
 
 if TYPE_CHECKING:
@@ -89,10 +89,10 @@ class Turn:
     answer: Answer
     begin: Callable[[Answers], Iterator[Event]]
     before: int | None = None
-    edited: Message | None = None
+    edited: StoredMessage | None = None
 
 
-class Talk:
+class ModelThread:
     """Loads a model, asks it, stops it, puts another in its place.
 
     Attributes:
@@ -100,7 +100,7 @@ class Talk:
         model: None while none is loaded.
     """
 
-    def __init__(self, open_model: OpenModel, outbox: Outbox) -> None:
+    def __init__(self, open_model: OpenModel, outbox: EventQueue) -> None:
         self.turn: Turn | None = None
         self.model: Model | None = None
         self._open_model = open_model

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
     from app.indexing.indexer import Indexer
     from app.runtime.idle import IdleWork
-    from app.runtime.idle_encoding import Reading
+    from app.runtime.idle_encoding import EncodingProgress
 
-Learnt = Callable[[Projecting | None, SpecchatError | None], object]
-Idled = Callable[["Reading | None", SpecchatError | None], object]
+IndexerChanged = Callable[[Projecting | None, SpecchatError | None], object]
+Idled = Callable[["EncodingProgress | None", SpecchatError | None], object]
 
 EMBEDDED = (
     "The model built in is a small helper for the command line and knows little else."
@@ -35,7 +35,7 @@ def open_model(
     options: Options,
     locations: Locations,
     history: History,
-    learnt: Learnt,
+    learnt: IndexerChanged,
     idled: Idled = lambda reading, trouble: None,
 ) -> Model:
     """Load the model the person chose.
@@ -70,7 +70,7 @@ def _idle_work(engine: Engine, locations: Locations, history: History, idled: Id
 
     told = _tell(engine, idled, frozenset())
 
-    def idle(texts: bool) -> Generator[Reading | None]:
+    def idle(texts: bool) -> Generator[EncodingProgress | None]:
         nonlocal told
         told = _tell(engine, idled, told)
         engine.keep()
@@ -79,7 +79,9 @@ def _idle_work(engine: Engine, locations: Locations, history: History, idled: Id
     return IdleWork(idle, idled)
 
 
-def _indexer(engine: Engine, locations: Locations, learnt: Learnt, work: IdleWork) -> Indexer:
+def _indexer(
+    engine: Engine, locations: Locations, learnt: IndexerChanged, work: IdleWork
+) -> Indexer:
     """The indexer, at work; where it has brought something to an end, the idle model wakes."""
     from app.indexing.indexer import Indexer
 

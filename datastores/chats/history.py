@@ -31,7 +31,7 @@ from datastores.chats.records import (
     STREAMING,
     WHOLE,
     Chat,
-    Message,
+    StoredMessage,
     chat_of,
     message_of,
 )
@@ -134,23 +134,23 @@ class HistoryReader:
             raise InputError("there is no chat to continue yet: ask without -c first")
         return chat_of(rows[0])
 
-    def message(self, message: int) -> Message:
+    def message(self, message: int) -> StoredMessage:
         """One message by its id."""
         rows = self._messages("SELECT * FROM messages WHERE id = ?", (message,))
         if not rows:
             raise no_message(message)
         return rows[0]
 
-    def thread(self, chat: int) -> list[Message]:
+    def thread(self, chat: int) -> list[StoredMessage]:
         """The path from the root to the active leaf, oldest first; empty in an empty chat."""
         active = self.chat(chat).active
         return [] if active is None else self.path(active)
 
-    def path(self, message: int) -> list[Message]:
+    def path(self, message: int) -> list[StoredMessage]:
         """The path from the root to `message`, oldest first."""
         return self._messages(PATH, (message,))
 
-    def siblings(self, message: int) -> list[Message]:
+    def siblings(self, message: int) -> list[StoredMessage]:
         """All versions at this place, this one included, oldest first."""
         return self._messages(SIBLINGS, (message,))
 
@@ -168,14 +168,14 @@ class HistoryReader:
             raise no_message(message)
         return int(rows[0]["leaf"])
 
-    def tree(self, chat: int) -> list[Message]:
+    def tree(self, chat: int) -> list[StoredMessage]:
         """Every message of a chat, all versions, in the order in which they were begun."""
         self.chat(chat)
         return self._messages("SELECT * FROM messages WHERE chat = ? ORDER BY id", (chat,))
 
     def _messages(
         self, sql: str, parameters: Sequence[object] | Mapping[str, object]
-    ) -> list[Message]:
+    ) -> list[StoredMessage]:
         chosen = f"SELECT {MESSAGE_COLUMNS} FROM ({sql})"
         return [message_of(row) for row in self.store.rows(chosen, parameters)]
 
@@ -276,7 +276,7 @@ class History(HistoryReader):
         tokenizer: str = "",
         finish: str = WHOLE,
         statistics: Mapping[str, object] | None = None,
-    ) -> Message:
+    ) -> StoredMessage:
         """Append a message under `parent` (None: at the root) and make it the active leaf.
 
         `finish=STREAMING` begins an answer that `extend_message` goes on writing.

@@ -51,7 +51,7 @@ class Chat:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class StoredMessage:
     """One message; never overwritten once finished: edits and new answers are its siblings.
 
     Attributes:
@@ -96,9 +96,9 @@ def chat_of(row: dict[str, Any]) -> Chat:
     )
 
 
-def message_of(row: dict[str, Any]) -> Message:
+def message_of(row: dict[str, Any]) -> StoredMessage:
     """A row of `MESSAGE_COLUMNS`."""
-    return Message(
+    return StoredMessage(
         **{
             **row,
             "tokens": unpack(row["tokens"]),

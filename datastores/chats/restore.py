@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from datastores.chats.history import History, HistoryReader, storable
-from datastores.chats.records import Chat, Message
+from datastores.chats.records import Chat, StoredMessage
 from datastores.tokens import pack
 
 
-def put_back(history: History, chat: Chat, messages: Sequence[Message]) -> Chat:
+def put_back(history: History, chat: Chat, messages: Sequence[StoredMessage]) -> Chat:
     """Insert `chat` with `messages`, all or nothing; returns it as it now stands.
 
     Args:
@@ -37,7 +37,7 @@ def put_back(history: History, chat: Chat, messages: Sequence[Message]) -> Chat:
     return history.chat(number)
 
 
-def holds(history: HistoryReader, chat: Chat, messages: Sequence[Message]) -> bool:
+def holds(history: HistoryReader, chat: Chat, messages: Sequence[StoredMessage]) -> bool:
     """Whether the history has this chat already, with each of its messages."""
     rows = history.store.rows("SELECT id FROM chats WHERE created = ?", (chat.created,))
     wanted = {_said(message) for message in messages}
@@ -54,5 +54,5 @@ def _columns(values: dict[str, object], **changed: object) -> dict[str, object]:
     }
 
 
-def _said(message: Message) -> tuple[str, str, float]:
+def _said(message: StoredMessage) -> tuple[str, str, float]:
     return message.role, message.content, message.created

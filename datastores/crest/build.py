@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.crest.counting import Document, Level, Text, count_strings
+from datastores.crest.counting import Level, TokenDocument, TokenText, count_strings
 from datastores.crest.counting import join as join_documents
 from datastores.crest.format import (
     KEY_BYTES,
@@ -73,7 +73,7 @@ FILLED = 0.92
 class Counted:
     """What every selection starts from."""
 
-    text: Text
+    text: TokenText
     levels: list[Level]
 
 
@@ -96,7 +96,7 @@ class Built:
     pages: Iterator[tuple[int, bytes]]
 
 
-def count(documents: Iterable[Document], budget: int, longest: int = LONGEST) -> Counted:
+def count(documents: Iterable[TokenDocument], budget: int, longest: int = LONGEST) -> Counted:
     """Count all strings that a store of `budget` bytes may want."""
     text = join_documents(documents)
     least = least_count(len(text.tokens), budget)
@@ -112,7 +112,7 @@ def least_count(tokens: int, budget: int) -> int:
     return 2 if tokens <= MANY else 3
 
 
-def build(documents: Iterable[Document], budget: int, longest: int = LONGEST) -> Built:
+def build(documents: Iterable[TokenDocument], budget: int, longest: int = LONGEST) -> Built:
     """The n-grams and nodes that are worth most, in at most `budget` bytes of file."""
     return select(count(documents, budget, longest), budget, longest)
 

@@ -26,7 +26,7 @@ KINDS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class TokenDocument:
     """One document, projected onto one tokenizer.
 
     Attributes:
@@ -51,7 +51,7 @@ FAR = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TokenText:
     """The documents as one array.
 
     Attributes:
@@ -90,7 +90,7 @@ class Level:
         return len(self.counts)
 
 
-def join(documents: Iterable[Document]) -> Text:
+def join(documents: Iterable[TokenDocument]) -> TokenText:
     """All documents in one array, in order; empty ones leave no trace."""
     tokens, remaining, kinds = [], [], []
     for document in documents:
@@ -99,7 +99,7 @@ def join(documents: Iterable[Document]) -> Text:
         remaining.append(np.minimum(np.arange(len(ids), 0, -1), FAR).astype(np.uint8))
         kinds.append(np.full(len(ids), document.kind, dtype=np.uint8))
     empty = [np.empty(0, np.uint8)]
-    return Text(
+    return TokenText(
         np.concatenate([*tokens, np.empty(0, np.uint32)]),
         np.concatenate(remaining + empty),
         np.concatenate(kinds + empty),
@@ -107,7 +107,7 @@ def join(documents: Iterable[Document]) -> Text:
 
 
 def count_strings(
-    text: Text, depth: int, least: int = 1, *, tagged: int = 0, threads: int = 4
+    text: TokenText, depth: int, least: int = 1, *, tagged: int = 0, threads: int = 4
 ) -> list[Level]:
     """The levels 1 to `depth` of strings that occur at least `least` times.
 
@@ -133,7 +133,7 @@ def count_strings(
 
 
 def _split(
-    text: Text,
+    text: TokenText,
     positions: Ints,
     groups: Ints,
     length: int,
@@ -178,7 +178,7 @@ def _blocks(groups: Ints) -> Iterator[slice]:
 
 
 def _split_block(
-    text: Text, positions: Ints, groups: Ints, length: int, least: int, group_at: Ints
+    text: TokenText, positions: Ints, groups: Ints, length: int, least: int, group_at: Ints
 ) -> tuple[Level, Ints, Ints]:
     keys = groups.astype(np.uint64) << np.uint64(32)
     keys |= text.tokens[positions + (length - 1)]

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.crest.counting import Level, Text
+from datastores.crest.counting import Level, TokenText
 from datastores.crest.selection import Nodes, occurrences
 
 MASK = (1 << 64) - 1
@@ -52,7 +52,7 @@ Wide = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CrestEntry:
     """The tree of one n-gram, in level order; row 0 is the n-gram itself.
 
     Attributes:
@@ -110,7 +110,7 @@ COUNTS = tuple(2.0 ** (level / 2) for level in range(32))
 CHANCES = tuple(2.0 ** (-level / 2) for level in range(16))
 
 
-def decode(data: bytes, ids: Sequence[int]) -> Entry:
+def decode(data: bytes, ids: Sequence[int]) -> CrestEntry:
     """The tree in `data`; `ids` gives the token id of each rank. IndexError if it is damaged."""
     head = data[0]
     tokens, chances = [0], [1.0]
@@ -135,7 +135,7 @@ def decode(data: bytes, ids: Sequence[int]) -> Entry:
         chances.append(CHANCES[node >> 4])
         children.append((last, last + number))
         last += number
-    return Entry(COUNTS[head & 31], head >> 5, tokens, chances, children)
+    return CrestEntry(COUNTS[head & 31], head >> 5, tokens, chances, children)
 
 
 def find(page: bytes, mark: int) -> bytes:
@@ -222,7 +222,11 @@ def rank_tokens(columns: Sequence[Columns]) -> NDArray[np.uint32]:
 
 
 def encode(
-    text: Text, levels: Sequence[Level], nodes: Nodes, columns: Columns, ids: NDArray[np.uint32]
+    text: TokenText,
+    levels: Sequence[Level],
+    nodes: Nodes,
+    columns: Columns,
+    ids: NDArray[np.uint32],
 ) -> Entries:
     """The entries of the n-grams of one length."""
     by_id = np.argsort(ids)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from datastores.crest.format import Entry, decode, find, hashes, place
+from datastores.crest.format import CrestEntry, decode, find, hashes, place
 from datastores.crest.store import RECENT, unpack_ids
 from datastores.storage.integrity import damaged, named_errors
 from datastores.storage.sqlite import identity
@@ -45,7 +45,7 @@ class CrestReader:
     def __init__(self, path: Path) -> None:
         """Open the store that `CrestStore.open` made at `path`."""
         self.path = path
-        self._cache: dict[int, tuple[Entry, ...]] = {}
+        self._cache: dict[int, tuple[CrestEntry, ...]] = {}
         self._tiers: dict[int, Tier] = {}
         self._longest = 0
         self._lookups = 0
@@ -69,7 +69,7 @@ class CrestReader:
         self.refresh()
         return sum(tier.entries for tier in self._tiers.values())
 
-    def lookup(self, context: Sequence[int]) -> list[Entry]:
+    def lookup(self, context: Sequence[int]) -> list[CrestEntry]:
         """The trees of the n-grams that end `context`, the longest n first.
 
         For one n there are up to two: the recent tier's comes before the settled one's.
@@ -140,7 +140,7 @@ class CrestReader:
                 f"SELECT number, entries FROM pages WHERE number IN ({marks})", numbers
             )
         )
-        found: dict[int, list[Entry]] = {key: [] for key in keys}
+        found: dict[int, list[CrestEntry]] = {key: [] for key in keys}
         for number, (key, tier, _, mark, _) in zip(numbers, wanted, strict=True):
             data = find(pages[number], mark) if number in pages else b""
             if data:

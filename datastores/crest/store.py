@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from datastores.crest.build import Built, build, count, select
-from datastores.crest.counting import Document
+from datastores.crest.counting import TokenDocument
 from datastores.storage.erasure import erase
 from datastores.storage.sqlite import Store
 from datastores.tokens import unpack
@@ -109,7 +109,7 @@ class CrestStore:
         files = (path, path.with_name(path.name + "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
-    def update(self, documents: Sequence[Document]) -> bool:
+    def update(self, documents: Sequence[TokenDocument]) -> bool:
         """Add `documents` to the recent tier, all or none of them; known ones change nothing.
 
         Returns whether there was room. Where there was not, `rebuild` is due.
@@ -124,7 +124,7 @@ class CrestStore:
                 self._refresh(db)
         return True
 
-    def rebuild(self, documents: Iterable[Document]) -> None:
+    def rebuild(self, documents: Iterable[TokenDocument]) -> None:
         """Make the settled tier from `documents`, which must be all there are.
 
         The old tier serves until the new one stands. A recent document that is not among
@@ -188,7 +188,7 @@ class CrestStore:
         """Bytes for the settled tier's pages beside everything else in the file."""
         return self.budget_bytes - self.budget_bytes // RECENT_SHARE - SHORT * documents
 
-    def _roomy(self, recent: Sequence[Document]) -> bool:
+    def _roomy(self, recent: Sequence[TokenDocument]) -> bool:
         """Whether the recent tier may consist of `recent`."""
         few = sum(len(document.tokens) for document in recent) <= RECENT_TOKENS
         return few and 2 * _held(recent) <= self.budget_bytes // RECENT_SHARE
@@ -207,7 +207,7 @@ class CrestStore:
         self.store.rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _noting(documents: Iterable[Document], shorts: set[bytes]) -> Iterator[Document]:
+def _noting(documents: Iterable[TokenDocument], shorts: set[bytes]) -> Iterator[TokenDocument]:
     """`documents` without repetitions; notes what is kept of their identities as they pass."""
     for document in documents:
         short = document.identity[:SHORT]
@@ -216,18 +216,18 @@ def _noting(documents: Iterable[Document], shorts: set[bytes]) -> Iterator[Docum
             yield document
 
 
-def _fresh(db: Database) -> Iterator[Document]:
+def _fresh(db: Database) -> Iterator[TokenDocument]:
     rows = db.conn.execute("SELECT identity, kind, tokens FROM fresh ORDER BY identity")
     for identity, kind, tokens in rows:
-        yield Document(identity, unpack(tokens), kind)
+        yield TokenDocument(identity, unpack(tokens), kind)
 
 
-def _held(recent: Sequence[Document]) -> int:
+def _held(recent: Sequence[TokenDocument]) -> int:
     """Bytes of the file that recent documents take themselves."""
     return sum(4 * len(document.tokens) + DOCUMENT_BYTES for document in recent)
 
 
-def _keep(db: Database, documents: Iterable[Document]) -> None:
+def _keep(db: Database, documents: Iterable[TokenDocument]) -> None:
     db.conn.executemany(
         "INSERT OR IGNORE INTO fresh VALUES (?, ?, ?)",
         [

@@ -34,7 +34,7 @@ ROOM = 256
 """Gaps kept behind the last token: windows may be read past the end."""
 
 
-class Stream:
+class TokenArena:
     """Tokens of many documents, appended to and looked up by document and position.
 
     Attributes:
@@ -117,7 +117,7 @@ _AROUND = np.arange(-BACK, ROOM - BACK)
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class Matches:
     """The nearest past states that led to the same token, nearest first (n of them).
 
     Attributes:
@@ -151,7 +151,7 @@ class DenseMemory:
     def __init__(self, vocabulary: int) -> None:
         self._vocabulary = vocabulary
         self._lock = Lock()
-        self._stream = Stream()
+        self._stream = TokenArena()
         self._loaded: _Loaded | None = None
         self._present = 0
 
@@ -166,7 +166,7 @@ class DenseMemory:
 
     def recall(
         self, state: Floats, token: int, before: Sequence[int], k: int, length: int
-    ) -> Recall | None:
+    ) -> Matches | None:
         """The `k` nearest keys of states that led to `token`, with `length` tokens that followed.
 
         Args:
@@ -194,7 +194,7 @@ class DenseMemory:
         """
         with self._lock:
             self._loaded = None
-        stream = Stream()
+        stream = TokenArena()
         for document, tokens in store.streams():
             stream.extend(document, 0, tokens)
         loaded = self._fill(store, generation, stream) if generation else None
@@ -235,7 +235,7 @@ class DenseMemory:
         with self._lock:
             self._stream.forget(document)
 
-    def _fill(self, store: DenseStore, generation: Generation, stream: Stream) -> _Loaded:
+    def _fill(self, store: DenseStore, generation: Generation, stream: TokenArena) -> _Loaded:
         projection = generation.projection
         index = self._empty(store.counts(generation)[1], projection, stream)
         # Some may be of documents that another process has written since the streams were read.
@@ -245,7 +245,7 @@ class DenseMemory:
             self._add(index, stream, places, batch.codes)
         return _Loaded(projection, index)
 
-    def _empty(self, count: int, projection: Projection, stream: Stream) -> Index:
+    def _empty(self, count: int, projection: Projection, stream: TokenArena) -> Index:
         """What takes in `count` keys of `stream`."""
         if count <= FEW:
             return FewIndex(projection.dimensions, projection.scale)
@@ -254,14 +254,14 @@ class DenseMemory:
         index.reserve(np.bincount(known, minlength=self._vocabulary))
         return index
 
-    def _read(self, found: Neighbours, token: int, before: Sequence[int], length: int) -> Recall:
+    def _read(self, found: Neighbours, token: int, before: Sequence[int], length: int) -> Matches:
         """What stands around the places found, but for those that were forgotten and those whose
         stream does not go on."""
         places = found.positions
         around = self._stream.tokens[places[:, None] + _AROUND[: BACK + 1 + length]].tolist()
         owned = self._stream.owned(self._present, places.tolist())
         back = list(before[-BACK:])
-        recall = Recall([], [], [], [])
+        recall = Matches([], [], [], [])
         for similarity, present, words in zip(found.similarities, owned, around, strict=True):
             if words[BACK] == token and words[BACK + 1] != GAP:
                 recall.similarities.append(similarity)
@@ -270,7 +270,9 @@ class DenseMemory:
                 recall.continuations.append(words[BACK + 1 :])
         return recall
 
-    def _add(self, index: Index, stream: Stream, places: NDArray[np.int64], codes: Codes) -> None:
+    def _add(
+        self, index: Index, stream: TokenArena, places: NDArray[np.int64], codes: Codes
+    ) -> None:
         """Add keys whose place is known and whose token this vocabulary has."""
         tokens = stream.tokens[places]
         held = (places >= 0) & (tokens >= 0) & (tokens < self._vocabulary)

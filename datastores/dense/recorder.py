@@ -33,11 +33,11 @@ from datastores.dense.memory import DenseMemory
 from datastores.dense.projection import Floats, Projection, explained, fit
 from datastores.dense.rows import Written
 from datastores.dense.store import DenseStore
-from datastores.dense.write_buffer import Answers, Fresh, Seen, Unwritten
+from datastores.dense.write_buffer import AnswerDocuments, Fresh, RemoteChanges, WriteBuffer
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class DenseStatus:
     """How far a dense index is.
 
     Attributes:
@@ -129,7 +129,7 @@ class Fitting:
         return None
 
 
-class DenseBook:
+class DenseRecorder:
     """The index of one model, kept in `store` and, for drafting, in `memory`.
 
     Methods raise StoreError where the disk fails; nothing is lost by that, and the next `flush`
@@ -140,9 +140,9 @@ class DenseBook:
         self._store = store
         self._memory = memory
         self._fitting = Fitting(store)
-        self._seen = Seen(store)
-        self._answers = Answers(store)
-        self._unwritten = Unwritten()
+        self._seen = RemoteChanges(store)
+        self._answers = AnswerDocuments(store)
+        self._unwritten = WriteBuffer()
         self._memory.load(store, self._seen.serving)
 
     @property
@@ -151,7 +151,7 @@ class DenseBook:
         return self._unwritten.ready(self._seen.generations)
 
     def begin(self, source: str, tokens: Sequence[int]) -> None:
-        """An answer starts after `tokens`, in a chat known as `source`; see `Answers.begin`."""
+        """An answer starts after `tokens`, in a chat known as `source`."""
         self.leave()
         said = self._answers.begin(source, tokens)
         self._memory.begin(said.document)
@@ -245,14 +245,14 @@ class DenseBook:
         for document in self._store.forget(source):
             self._memory.forget(document)
 
-    def status(self) -> Status:
+    def status(self) -> DenseStatus:
         """How far the index is."""
         self.flush()
         serving = self._seen.serving
         positions, keys = self._store.counts(serving)
         rebuilt = self._store.counts(self._seen.newest)[1] if self._seen.rebuilding else None
         part = serving.explained if serving else 0.0
-        return Status(self._fitting.states, positions, keys, rebuilt, part)
+        return DenseStatus(self._fitting.states, positions, keys, rebuilt, part)
 
     def close(self) -> None:
         """Write what is left, and close the file."""

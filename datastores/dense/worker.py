@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from datastores.dense.memory import DenseMemory
 from datastores.dense.projection import Floats
-from datastores.dense.recorder import DenseBook
+from datastores.dense.recorder import DenseRecorder
 from datastores.dense.store import DenseStore
 from datastores.errors import SpecchatError, StoreError
 
@@ -50,11 +50,11 @@ class _Said(NamedTuple):
 class _Job(NamedTuple):
     """Something to do, and who waits for it."""
 
-    work: Callable[[DenseBook], object]
+    work: Callable[[DenseRecorder], object]
     answer: Future[Any] | None = None
 
 
-class DenseKeeper:
+class DenseWorker:
     """Keeps one model's dense index on a thread of its own.
 
     Attributes:
@@ -86,7 +86,7 @@ class DenseKeeper:
         self._submit(_Job(lambda book: book.begin(source, words)))
 
     def observe(self, position: int, tokens: Sequence[int], states: Floats) -> None:
-        """Tokens of the answer and the states that produced them; see `DenseBook.observe`."""
+        """Tokens of the answer and the states that produced them; see `DenseRecorder.observe`."""
         if not self._ended:
             self._inbox.append(_Said(position, tokens, states))
         if self._asleep:
@@ -94,13 +94,13 @@ class DenseKeeper:
 
     def leave(self) -> None:
         """Nothing is recorded until the next `begin`."""
-        self._submit(_Job(DenseBook.leave))
+        self._submit(_Job(DenseRecorder.leave))
 
     def encoded(self, document: int, positions: NDArray[np.int64], states: Floats) -> None:
-        """States of the backlog; see `DenseBook.encoded`."""
+        """States of the backlog; see `DenseRecorder.encoded`."""
         self._submit(_Job(lambda book: book.encoded(document, positions, states)))
 
-    def ask(self, work: Callable[[DenseBook], T]) -> T:
+    def ask(self, work: Callable[[DenseRecorder], T]) -> T:
         """Have `work` done on the thread and wait for what it returns or raises.
 
         Raises:
@@ -108,7 +108,7 @@ class DenseKeeper:
         """
         return self.request(work).result()
 
-    def request(self, work: Callable[[DenseBook], T]) -> Future[T]:
+    def request(self, work: Callable[[DenseRecorder], T]) -> Future[T]:
         """As `ask`, for those who must not wait: what it will return or raise."""
         answer: Future[T] = Future()
         self._submit(_Job(work, answer))
@@ -130,7 +130,7 @@ class DenseKeeper:
 
     def _run(self) -> None:
         try:
-            book = DenseBook(self._store, self.memory)
+            book = DenseRecorder(self._store, self.memory)
             try:
                 self._serve(book)
             finally:
@@ -140,7 +140,7 @@ class DenseKeeper:
         finally:
             self._end()
 
-    def _serve(self, book: DenseBook) -> None:
+    def _serve(self, book: DenseRecorder) -> None:
         """Work off the inbox again and again, and write every `INTERVAL`, until closed."""
         worked = written = monotonic()
         while not self._closing or self._inbox:
@@ -162,7 +162,7 @@ class DenseKeeper:
         self._asleep = False
         self._wake.clear()
 
-    def _work_off(self, book: DenseBook) -> None:
+    def _work_off(self, book: DenseRecorder) -> None:
         """Do what lies in the inbox, in order; parts of one answer together."""
         said: list[_Said] = []
         for _ in range(len(self._inbox)):
@@ -175,16 +175,16 @@ class DenseKeeper:
                 self._do(item, book)
         self._record(said, book)
 
-    def _record(self, said: Sequence[_Said], book: DenseBook) -> None:
+    def _record(self, said: Sequence[_Said], book: DenseRecorder) -> None:
         if said:
             tokens = [token for part in said for token in part.tokens]
             states = np.concatenate([part.states for part in said])
             self._do(_Job(lambda book: book.observe(said[0].position, tokens, states)), book)
 
-    def _write(self, book: DenseBook) -> None:
-        self._do(_Job(DenseBook.flush), book)
+    def _write(self, book: DenseRecorder) -> None:
+        self._do(_Job(DenseRecorder.flush), book)
 
-    def _do(self, job: _Job, book: DenseBook) -> None:
+    def _do(self, job: _Job, book: DenseRecorder) -> None:
         try:
             result = job.work(book)
         except SpecchatError as error:

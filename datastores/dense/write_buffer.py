@@ -32,7 +32,7 @@ from datastores.dense.store import DenseStore
 from datastores.tokens import common_prefix
 
 
-class Seen:
+class RemoteChanges:
     """Generations and documents as far as noticed. Methods raise StoreError where the disk fails.
 
     Attributes:
@@ -87,7 +87,7 @@ class Fresh(NamedTuple):
     states: Floats
 
 
-class Unwritten:
+class WriteBuffer:
     """Tokens and states on their way to the disk.
 
     Attributes:
@@ -152,7 +152,7 @@ class _Document:
     tokens: list[int]
 
 
-class Answers:
+class AnswerDocuments:
     """The documents that answers are written into, one at a time."""
 
     def __init__(self, store: DenseStore) -> None:

@@ -109,7 +109,7 @@ SUREST = 0.999
 """Products are taken as no closer to certainty than this."""
 
 
-class Following:
+class PathCalibration:
     """Estimates P of the paths of a draft whose rows' q are known."""
 
     def __init__(self) -> None:
@@ -218,12 +218,12 @@ class Waiting:
     walked: list[int]
 
 
-class Calibration:
+class AcceptanceModel:
     """Estimates q for merged drafts and learns from what came."""
 
     def __init__(self) -> None:
         self._learner = AdaGrad(_prior(), rate=RATE, confidence=1.0, forget=FORGET, least=LEAST)
-        self._following = Following()
+        self._following = PathCalibration()
         self._waiting: list[Waiting] = []
         self._gradient = [0.0] * FEATURES
         self._labels = 0

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
 
-from engines.budget.acceptance_model import Calibration
-from engines.budget.cost_model import WIDTHS, Costs
-from engines.budget.loss_limit import Gate, Purse
+from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.cost_model import WIDTHS, CostModel
+from engines.budget.loss_limit import DrafterBackoff, LossLimiter
 from engines.budget.selection import (
     affordable,
     choose,
@@ -32,7 +32,7 @@ from engines.budget.selection import (
     record,
     source_bits,
 )
-from engines.budget.status import Outlook
+from engines.budget.status import BudgetStatus
 from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Context, Drafter
 from engines.step import Proposal, Step
@@ -77,7 +77,7 @@ class Budget(Protocol):
 
     def observe(self, step: Step) -> None: ...
 
-    def outlook(self, length: int) -> Outlook:
+    def outlook(self, length: int) -> BudgetStatus:
         """How drafting fares at context length `length`."""
         ...
 
@@ -96,11 +96,11 @@ class Plan:
 class AutoBudget:
     """Verifies as many draft tokens as pay on this machine, at this point of this text."""
 
-    def __init__(self, costs: Costs, calibration: Calibration) -> None:
+    def __init__(self, costs: CostModel, calibration: AcceptanceModel) -> None:
         self._costs = costs
         self._calibration = calibration
-        self._gates = defaultdict[str, Gate](Gate)
-        self._purse = Purse()
+        self._gates = defaultdict[str, DrafterBackoff](DrafterBackoff)
+        self._purse = LossLimiter()
         self._reach = float(MOST_ROWS)
         self._tokens = 0.0
         self._seconds = 0.0
@@ -157,10 +157,10 @@ class AutoBudget:
         self._decoded += step.timings.total
         self._since_draft = 0 if step.drafted else self._since_draft + 1
 
-    def outlook(self, length: int) -> Outlook:
+    def outlook(self, length: int) -> BudgetStatus:
         """How drafting fares at context length `length`."""
         paused = self._since_draft >= RECENT and bool(self._gates)
-        return Outlook(
+        return BudgetStatus(
             self._costs.plain(length),
             self._costs.measured(length),
             paused,

@@ -38,7 +38,7 @@ def prior_ratio(rows: int) -> float:
     return float(1.0 + 0.65 * (rows - 1) ** 0.7)
 
 
-class Costs:
+class CostModel:
     """V(n, L) of one model on one machine."""
 
     def __init__(self) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engines.budget.acceptance_model import Calibration
+from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.adaptive import Draft
-from engines.budget.cost_model import Costs
+from engines.budget.cost_model import CostModel
 from engines.budget.selection import consult, in_order, merge, prune, record
-from engines.budget.status import Outlook
+from engines.budget.status import BudgetStatus
 from engines.draft_tree import root_only
 from engines.drafters.protocol import Context, Drafter
 from engines.step import Step
@@ -18,7 +18,7 @@ from engines.target import Target
 class FixedBudget:
     """Verifies the `count` likeliest draft tokens at every step, whatever they cost; 0 is plain."""
 
-    def __init__(self, count: int, costs: Costs, calibration: Calibration) -> None:
+    def __init__(self, count: int, costs: CostModel, calibration: AcceptanceModel) -> None:
         self._count = count
         self._costs = costs
         self._calibration = calibration
@@ -52,9 +52,9 @@ class FixedBudget:
         self._calibration.learn(step.tokens)
         record(self._costs, step)
 
-    def outlook(self, length: int) -> Outlook:
+    def outlook(self, length: int) -> BudgetStatus:
         """Never paused: the length is forced."""
-        return Outlook(
+        return BudgetStatus(
             self._costs.plain(length),
             self._costs.measured(length),
             False,

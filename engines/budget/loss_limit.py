@@ -33,7 +33,7 @@ SPIKE = 4.0
 
 
 @dataclass(slots=True)
-class Gate:
+class DrafterBackoff:
     """Open while a drafter adds more than λ times its own time; else asked now and then.
 
     Attributes:
@@ -87,7 +87,7 @@ MOST = 20.0
 """Passes held at most: what may be lost again when a text turns."""
 
 
-class Purse:
+class LossLimiter:
     """The passes that may be lost just now."""
 
     def __init__(self) -> None:

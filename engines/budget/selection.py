@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from math import ceil, log, log1p
 from time import perf_counter
 
-from engines.budget.cost_model import Costs
-from engines.budget.loss_limit import Purse
+from engines.budget.cost_model import CostModel
+from engines.budget.loss_limit import LossLimiter
 from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Context, Drafter
 from engines.step import Proposal, Step
@@ -151,7 +151,9 @@ def choose(
     return chosen, loss
 
 
-def affordable(chosen: int, gains: Sequence[float], table: Sequence[float], purse: Purse) -> int:
+def affordable(
+    chosen: int, gains: Sequence[float], table: Sequence[float], purse: LossLimiter
+) -> int:
     """The most rows, up to `chosen`, whose loss the purse covers.
 
     A pass wins back what it costs with as many accepted tokens; along a chain the P of the last of
@@ -204,7 +206,7 @@ def prune(tree: DraftTree, rows: Sequence[int]) -> DraftTree:
     return kept
 
 
-def record(costs: Costs, step: Step) -> None:
+def record(costs: CostModel, step: Step) -> None:
     """Learn the cost of a cycle, the drafters' own time aside."""
     if not step.prefill:
         seconds = step.timings.total - step.timings.draft

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class BudgetStatus:
     """The budget's view of drafting at the present context length.
 
     Attributes:

@@ -155,7 +155,7 @@ class Tokenizer(Protocol):
     def encode_on(self, text: str) -> list[int]: ...
 
 
-class Splicer:
+class PromptBuilder:
     """Collects one prompt, left to right."""
 
     def __init__(self, vocabulary: Tokenizer) -> None:

@@ -46,7 +46,7 @@ PADDING_METHODS = frozenset({"center", "expandtabs", "ljust", "rjust", "zfill"})
 FORMATS = frozenset({"format", "format_map"})
 
 
-class Ration:
+class RenderQuota:
     """What is left for the rendering under way."""
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"+", "-", "*", "**", "%"})
 
     def __init__(self) -> None:
-        self.ration = Ration()
+        self.ration = RenderQuota()
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,

@@ -16,8 +16,8 @@ from engines.chat_message import Message
 from engines.chat_template.prompt_builder import (
     Framer,
     Literal,
+    PromptBuilder,
     Segment,
-    Splicer,
     Tokenizer,
     reopen_answers,
 )
@@ -62,7 +62,7 @@ class ChatTemplate:
             ModelError: the template refuses this conversation.
         """
         segments = self._segments(messages)
-        splicer = Splicer(self._vocabulary)
+        splicer = PromptBuilder(self._vocabulary)
         if segments is None:
             splicer.literal(self._plain(messages))
         else:
@@ -98,7 +98,7 @@ class ChatTemplate:
         return self._any_case.sub(lambda found: _spaced(found[0]), content)
 
 
-def _splice(splicer: Splicer, segment: Segment, following: Segment) -> None:
+def _splice(splicer: PromptBuilder, segment: Segment, following: Segment) -> None:
     if isinstance(segment, Literal):
         splicer.literal(segment.text)
     elif segment.tokens:

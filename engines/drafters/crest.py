@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from datastores.crest.format import Entry
+from datastores.crest.format import CrestEntry
 from datastores.crest.reader import CrestReader
 from datastores.errors import SpecchatError, StoreError
 from engines.draft_tree import DraftTree
-from engines.drafters.ngram_ranking import Recall, rank
+from engines.drafters.ngram_ranking import ContextNgrams, rank
 from engines.drafters.protocol import Context
 from engines.step import Step
 
@@ -33,7 +33,7 @@ class Crest:
         """Read from `reader`; without `recalls`, hear the store alone."""
         self.trouble: SpecchatError | None = None
         self._reader = reader
-        self._recall = Recall() if recalls else None
+        self._recall = ContextNgrams() if recalls else None
 
     def begin(self, context: Context) -> None:
         """Count the context's own n-grams, and see what the store has learnt."""
@@ -55,7 +55,7 @@ class Crest:
     def observe(self, step: Step) -> None:
         """Nothing to learn: the context is counted when asked, the store learns from answers."""
 
-    def _heard(self, tokens: Sequence[int]) -> list[Entry]:
+    def _heard(self, tokens: Sequence[int]) -> list[CrestEntry]:
         """What the store says: nothing once it has failed, for that must not end an answer."""
         if self.trouble is None:
             try:

@@ -29,8 +29,8 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from math import exp
 
-from datastores.dense.memory import BACK, DenseMemory, Recall
-from datastores.dense.worker import DenseKeeper
+from datastores.dense.memory import BACK, DenseMemory, Matches
+from datastores.dense.worker import DenseWorker
 from engines.draft_tree import DENSE, DraftTree, root_only
 from engines.drafters.protocol import Context
 from engines.step import Step
@@ -141,7 +141,7 @@ class DenseDrafter:
     learns_from = 0
 
     def __init__(
-        self, memory: DenseMemory, keeper: DenseKeeper | None = None, *, records: bool = True
+        self, memory: DenseMemory, keeper: DenseWorker | None = None, *, records: bool = True
     ) -> None:
         """Draft from `memory`, which `keeper`, if there is one, keeps; record through it."""
         self.source: str | None = ""
@@ -178,7 +178,7 @@ class DenseDrafter:
             self._keeper.observe(step.position, step.tokens, step.hidden)
 
 
-def _weights(recall: Recall) -> list[float]:
+def _weights(recall: Matches) -> list[float]:
     """How much each neighbour resembles the present, in (0, e]."""
     neighbours = zip(recall.similarities, recall.matches, recall.present, strict=True)
     return [

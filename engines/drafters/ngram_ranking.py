@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from math import log1p
 
-from datastores.crest.format import Entry
+from datastores.crest.format import CrestEntry
 from datastores.tokens import common_prefix
 from engines.draft_tree import PROMPT, DraftTree, root_only
 
@@ -39,7 +39,7 @@ FLOOR = 0.06
 TRIFLE = 0.5
 """Share of what a row needs below which one n-gram alone does not bring up a token."""
 
-Place = tuple[Entry, int, float]
+Place = tuple[CrestEntry, int, float]
 """A node in one n-gram's tree: the tree, the node's row there, how often it occurred."""
 
 
@@ -63,7 +63,10 @@ class Candidate:
 
 
 def rank(
-    entries: Sequence[Entry], context: Sequence[int], limit: int, recall: Recall | None = None
+    entries: Sequence[CrestEntry],
+    context: Sequence[int],
+    limit: int,
+    recall: ContextNgrams | None = None,
 ) -> DraftTree:
     """The `limit` most probable rows that may follow `context`, whose last token is the root.
 
@@ -98,7 +101,7 @@ def rank(
 def blend(
     places: Sequence[Place],
     suffix: tuple[int, ...],
-    recall: Recall | None = None,
+    recall: ContextNgrams | None = None,
     least: float = 0.0,
 ) -> dict[int, Candidate]:
     """What may follow a path that ends with `suffix` and stands at `places` in the trees.
@@ -139,7 +142,7 @@ def blend(
 
 
 def _recalled(
-    found: dict[int, Candidate], suffix: tuple[int, ...], recall: Recall, least: float
+    found: dict[int, Candidate], suffix: tuple[int, ...], recall: ContextNgrams, least: float
 ) -> float:
     """Add what the context knows; returns what it leaves over."""
     left = 1.0
@@ -173,7 +176,7 @@ Followers = dict[int, int]
 """Token that followed → how often."""
 
 
-class Recall:
+class ContextNgrams:
     """Counts of what followed every n-gram of one context.
 
     Attributes:

@@ -36,7 +36,7 @@ from datastores.errors import ContextOverflowError, ModelError
 from datastores.tokens import common_prefix
 from engines.draft_tree import DraftTree
 from engines.fingerprint import fingerprint
-from engines.target import Floats, Rows
+from engines.target import Floats, ForwardOutput
 
 
 class BufferLayer(CacheLayerMixin):
@@ -214,7 +214,7 @@ class TransformersTarget:
         self._vocabulary_size = int(config.vocab_size)
         self._tokens: list[int] = []
         self._tree: DraftTree | None = None
-        self._tail: Rows | None = None
+        self._tail: ForwardOutput | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -250,7 +250,7 @@ class TransformersTarget:
         return self._tokens
 
     @property
-    def tail(self) -> Rows:
+    def tail(self) -> ForwardOutput:
         """The row of the last prefilled token.
 
         Raises:
@@ -276,7 +276,7 @@ class TransformersTarget:
             self._tokens.extend(chunk)
             yield len(self._tokens)
 
-    def verify(self, tree: DraftTree) -> Rows:
+    def verify(self, tree: DraftTree) -> ForwardOutput:
         """See `Target.verify`.
 
         Raises:
@@ -310,7 +310,7 @@ class TransformersTarget:
         self._tree = None
         self._tail = None
 
-    def _forward(self, tree: DraftTree, keep: int) -> Rows:
+    def _forward(self, tree: DraftTree, keep: int) -> ForwardOutput:
         """Evaluate the rows of `tree` after the cached tokens; the last `keep` rows' outcome."""
         positions, mask = self._attention(tree, len(self._tokens))
         with torch.inference_mode():
@@ -323,7 +323,7 @@ class TransformersTarget:
                 output_hidden_states=True,
                 logits_to_keep=keep,
             )
-        return Rows(_array(out.logits[0]), _array(out.hidden_states[-1][0, -keep:]))
+        return ForwardOutput(_array(out.logits[0]), _array(out.hidden_states[-1][0, -keep:]))
 
 
 def load(

@@ -35,7 +35,7 @@ ROWS, ROWS_ON_DEVICE = 32, 64
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ContextLimits:
     """What a context can do.
 
     Attributes:
@@ -56,7 +56,7 @@ def widest_tree(on_device: bool) -> int:
     return ROWS_ON_DEVICE if on_device else ROWS
 
 
-def usable_rows(context: Context, rows: int) -> int:
+def usable_rows(context: LlamaContext, rows: int) -> int:
     """How many rows of a tree can be taken back again; 1 where drafting is impossible.
 
     Evaluates two tokens, which also pages in the weights and warms up the threads.
@@ -213,7 +213,7 @@ class Weights:
             room = count + 1
 
 
-class Context:
+class LlamaContext:
     """A llama.cpp context: KV cache and compute buffers. Keeps its weights alive.
 
     Attributes:

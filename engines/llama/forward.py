@@ -30,9 +30,9 @@ import numpy as np
 from datastores.errors import ModelError
 from engines.draft_tree import DraftTree
 from engines.llama import native
-from engines.llama.context import MICRO_BATCH, Batch, Context, Shape
-from engines.llama.threads import Governor
-from engines.target import Floats, Rows
+from engines.llama.context import MICRO_BATCH, Batch, ContextLimits, LlamaContext
+from engines.llama.threads import ThreadTuner
+from engines.target import Floats, ForwardOutput
 
 SMALLEST, LARGEST = 16, 512
 TOO_SLOW, TOO_FAST = 0.3, 0.04
@@ -42,7 +42,7 @@ OPERATIONS_PER_SECOND = 3e10
 """What one processor core makes of a prompt, for the first guess only."""
 
 
-class Pace:
+class PrefillChunkSize:
     """The present chunk size, in tokens; a power of two."""
 
     def __init__(self, parameters: int, threads: int, on_device: bool) -> None:
@@ -63,7 +63,7 @@ class Pace:
 
 
 class Views:
-    """Makes `Rows` over one context's output buffers, and makes them anew only when those move.
+    """Makes `ForwardOutput` over one context's output buffers, anew only when those move.
 
     `owner` is held by every view, so that the memory outlives it.
     """
@@ -73,9 +73,9 @@ class Views:
         self._vocabulary = vocabulary
         self._width = width
         self._owner = owner
-        self._known: dict[int, tuple[int, int, Rows]] = {}
+        self._known: dict[int, tuple[int, int, ForwardOutput]] = {}
 
-    def first(self, rows: int) -> Rows:
+    def first(self, rows: int) -> ForwardOutput:
         """The first `rows` rows of the last decode. Waits for a device to finish."""
         logits = native.get_logits(self._context)
         hidden = native.get_embeddings(self._context)
@@ -83,7 +83,7 @@ class Views:
         # The hidden states lie behind the logits, so they move with the width of a decode.
         if known is not None and known[0] == logits and known[1] == hidden:
             return known[2]
-        view = Rows(
+        view = ForwardOutput(
             self._view(logits, rows, self._vocabulary), self._view(hidden, rows, self._width)
         )
         self._known[rows] = (logits, hidden, view)
@@ -102,7 +102,7 @@ SHORT = 16
 """Up to this many tokens, one pass with every row output beats one more pass for the last token."""
 
 
-class Passes:
+class ForwardPass:
     """Runs `llama_decode`.
 
     A pass raises ModelError where llama.cpp cannot evaluate it; what it has left in the cache then
@@ -112,7 +112,13 @@ class Passes:
         ending: most tokens of a prompt that are worth having every row output.
     """
 
-    def __init__(self, context: Context, shape: Shape, pace: Pace, governor: Governor) -> None:
+    def __init__(
+        self,
+        context: LlamaContext,
+        shape: ContextLimits,
+        pace: PrefillChunkSize,
+        governor: ThreadTuner,
+    ) -> None:
         self._context = context.handle
         self._on_device = context.weights.on_device
         self._padded = shape.padded_rows
@@ -137,7 +143,7 @@ class Passes:
         """Cells that a chain of `rows` tokens fills: more in exact mode, which pads it."""
         return self._padded or rows
 
-    def chain(self, tokens: Sequence[int], start: int) -> Rows:
+    def chain(self, tokens: Sequence[int], start: int) -> ForwardOutput:
         """Evaluate a chain from position `start` on."""
         rows, batch = len(tokens), self._chain
         width = self._padded or rows
@@ -149,7 +155,7 @@ class Passes:
         self._decode(batch, width)
         return self._views.first(rows)
 
-    def tree(self, tree: DraftTree, start: int, carried: Sequence[Sequence[int]]) -> Rows:
+    def tree(self, tree: DraftTree, start: int, carried: Sequence[Sequence[int]]) -> ForwardOutput:
         """Evaluate a tree whose root is at position `start`; `carried` are each row's sequences."""
         batch, rows = self._tree, len(tree)
         batch.token[:rows] = tree.tokens
@@ -171,7 +177,7 @@ class Passes:
             native.set_embeddings(self._context, True)
         self._pace.observe(len(tokens), perf_counter() - began)
 
-    def run(self, batch: Batch, rows: int) -> Rows:
+    def run(self, batch: Batch, rows: int) -> ForwardOutput:
         """Evaluate the first `rows` rows of a batch of the caller's."""
         self._decode(batch, rows)
         return self._views.first(rows)

@@ -23,8 +23,8 @@ import numpy as np
 
 from datastores.errors import ModelError
 from engines.llama import native
-from engines.llama.context import Batch, Context
-from engines.llama.forward import Passes
+from engines.llama.context import Batch, LlamaContext
+from engines.llama.forward import ForwardPass
 from engines.llama.native import ALL, END
 from engines.llama.threads import WIDEST
 from engines.target import Floats
@@ -46,7 +46,7 @@ def lay_out(parents: Sequence[int]) -> list[list[int]]:
     return carried
 
 
-class Branches:
+class KvSequences:
     """The sequences of one context. Sequence s holds the first `_held[s]` tokens of the context."""
 
     def __init__(self, memory: Any, sequences: int, chains_only: bool) -> None:
@@ -88,14 +88,14 @@ class Branches:
             native.seq_cp(self._memory, winner, 0, start + shared[0], end)
 
 
-class Aside:
+class ScratchSequence:
     """A text that stands in the context beside what its target holds.
 
     Args:
         free: cells that the target leaves.
     """
 
-    def __init__(self, context: Context, passes: Passes, free: Callable[[], int]) -> None:
+    def __init__(self, context: LlamaContext, passes: ForwardPass, free: Callable[[], int]) -> None:
         # Wider passes would be a little faster, but teach the governor nothing.
         self.max_rows = min(context.rows, WIDEST)
         self._memory = context.memory

@@ -26,12 +26,19 @@ from engines.chat_message import Message
 from engines.chat_template.template import ChatTemplate
 from engines.draft_tree import chain
 from engines.fingerprint import fingerprint
-from engines.llama.context import Context, Shape, Weights, open_fitting, usable_rows, widest_tree
-from engines.llama.forward import Pace
+from engines.llama.context import (
+    ContextLimits,
+    LlamaContext,
+    Weights,
+    open_fitting,
+    usable_rows,
+    widest_tree,
+)
+from engines.llama.forward import PrefillChunkSize
 from engines.llama.gguf import check_header
 from engines.llama.probe import probe_once
 from engines.llama.target import LlamaTarget
-from engines.llama.threads import Governor, default_threads
+from engines.llama.threads import ThreadTuner, default_threads
 from engines.llama.vocabulary import LlamaVocabulary
 from engines.target import Floats
 
@@ -40,13 +47,15 @@ PADDING = 256
 SEED = 20
 
 
-def exact_shape(context: Context, shape: Shape, pace: Pace) -> Shape:
+def exact_shape(
+    context: LlamaContext, shape: ContextLimits, pace: PrefillChunkSize
+) -> ContextLimits:
     """`shape` with the narrowest stable width.
 
     Raises:
         ModelError: at no width are the logits bitwise stable, or the memory cannot step back.
     """
-    fixed = Governor(1, learning=False)
+    fixed = ThreadTuner(1, learning=False)
     if shape.max_rows >= WIDTHS[0]:
         for width in WIDTHS:
             padded = replace(shape, chains_only=True, padded_rows=width, max_rows=width)
@@ -178,13 +187,13 @@ def _make_target(
             f" specchat needs {SHORTEST_CONTEXT}: raise the context length or choose another file"
         )
     # In exact mode the last decodes of a full context still have their whole width.
-    context = Context(weights, length + exact * max(WIDTHS), rows=rows, threads=threads)
-    shape = Shape(length, usable_rows(context, rows), chains_only=weights.keeps_states)
-    pace = Pace(weights.parameters, threads, weights.on_device)
+    context = LlamaContext(weights, length + exact * max(WIDTHS), rows=rows, threads=threads)
+    shape = ContextLimits(length, usable_rows(context, rows), chains_only=weights.keeps_states)
+    pace = PrefillChunkSize(weights.parameters, threads, weights.on_device)
     if exact:
         shape = exact_shape(context, shape, pace)
     # Exact mode was tried with this many threads, and partitions may show in the last bits.
-    governor = Governor(threads, learning=not (weights.on_device or exact))
+    governor = ThreadTuner(threads, learning=not (weights.on_device or exact))
     return LlamaTarget(context, shape, pace, governor, fingerprint(weights.path))
 
 

@@ -136,10 +136,10 @@ def _limit(size: int) -> None:
 
 def _try(path: Path) -> None:
     from engines.chat_template.template import ChatTemplate
-    from engines.llama.context import Context, Weights, usable_rows
+    from engines.llama.context import LlamaContext, Weights, usable_rows
     from engines.llama.vocabulary import LlamaVocabulary
 
     weights = Weights(path, gpu_layers=0)
     vocabulary = LlamaVocabulary(weights.vocabulary, weights)
     ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary)
-    usable_rows(Context(weights, CELLS, rows=2, threads=1), rows=2)
+    usable_rows(LlamaContext(weights, CELLS, rows=2, threads=1), rows=2)

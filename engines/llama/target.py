@@ -13,11 +13,11 @@ from typing import TypeVar, TypeVarTuple
 from datastores.errors import ContextOverflowError, ModelError
 from datastores.tokens import common_prefix
 from engines.draft_tree import DraftTree
-from engines.llama.context import Context, Shape
-from engines.llama.forward import Pace, Passes
-from engines.llama.kv_sequences import Aside, Branches, lay_out
-from engines.llama.threads import Governor
-from engines.target import Rows
+from engines.llama.context import ContextLimits, LlamaContext
+from engines.llama.forward import ForwardPass, PrefillChunkSize
+from engines.llama.kv_sequences import KvSequences, ScratchSequence, lay_out
+from engines.llama.threads import ThreadTuner
+from engines.target import ForwardOutput
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -32,7 +32,12 @@ class LlamaTarget:
     """
 
     def __init__(
-        self, context: Context, shape: Shape, pace: Pace, governor: Governor, fingerprint: str
+        self,
+        context: LlamaContext,
+        shape: ContextLimits,
+        pace: PrefillChunkSize,
+        governor: ThreadTuner,
+        fingerprint: str,
     ) -> None:
         self.fingerprint = fingerprint
         self.vocabulary_size = context.weights.vocabulary_size
@@ -45,10 +50,10 @@ class LlamaTarget:
         self._settled = True
         self._verified: DraftTree | None = None
         self._carried: list[list[int]] = []
-        self._tail: Rows | None = None
-        self._passes = Passes(context, shape, pace, governor)
-        self._branches = Branches(context.memory, shape.max_rows, shape.chains_only)
-        self.aside = Aside(context, self._passes, self._free) if context.spare else None
+        self._tail: ForwardOutput | None = None
+        self._passes = ForwardPass(context, shape, pace, governor)
+        self._branches = KvSequences(context.memory, shape.max_rows, shape.chains_only)
+        self.aside = ScratchSequence(context, self._passes, self._free) if context.spare else None
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -56,7 +61,7 @@ class LlamaTarget:
         return self._tokens
 
     @property
-    def tail(self) -> Rows:
+    def tail(self) -> ForwardOutput:
         """The row of the last prefilled token (one row); valid until the next call."""
         if self._tail is None:
             raise RuntimeError("there is a tail only right after a finished prefill")
@@ -91,7 +96,7 @@ class LlamaTarget:
         self._tail = self._read_last(tokens[len(self._tokens) :])
         yield len(self._tokens)
 
-    def verify(self, tree: DraftTree) -> Rows:
+    def verify(self, tree: DraftTree) -> ForwardOutput:
         """Evaluate every row of `tree` in one forward pass; see `Target.verify`.
 
         Raises:
@@ -138,11 +143,11 @@ class LlamaTarget:
         """Cells left beside the recorded tokens."""
         return self.context_length - len(self._tokens)
 
-    def _read_last(self, tokens: Sequence[int]) -> Rows:
+    def _read_last(self, tokens: Sequence[int]) -> ForwardOutput:
         """Append the last few `tokens`, with outputs, and return the last one's row."""
         rows = self._evaluate(self._passes.chain, tokens, len(self._tokens))
         self._append(tokens)
-        return Rows(rows.logits[-1:], rows.hidden[-1:])
+        return ForwardOutput(rows.logits[-1:], rows.hidden[-1:])
 
     def _evaluate(self, run: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
         """One forward pass. On failure the cache holds what it held before."""

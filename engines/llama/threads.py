@@ -100,7 +100,7 @@ class Mean:
 
 
 @dataclass(slots=True)
-class Arm:
+class ThreadCount:
     """One count of threads, and when it is to be tried again.
 
     Attributes:
@@ -120,14 +120,14 @@ class Arm:
             self.means[rows] = Mean(seconds)
 
 
-class Governor:
+class ThreadTuner:
     """Learns the number of threads that gives the shortest passes; at most `most`."""
 
     def __init__(self, most: int, *, learning: bool = True) -> None:
         """Begin with `most` threads; stay there unless `learning`."""
         powers = (2**power for power in range(most.bit_length()))
         counts = sorted({most, *powers}) if learning else [most]
-        self._arms = [Arm(threads) for threads in counts]
+        self._arms = [ThreadCount(threads) for threads in counts]
         self._present = self._next = len(counts) - 1
         self._passes = 0
         self._spare = 0.0
@@ -158,7 +158,7 @@ class Governor:
             self._spare -= max(0.0, seconds - usual.seconds)
         return self.threads
 
-    def _judge(self, tried: Arm, ratio: float, present: Arm) -> None:
+    def _judge(self, tried: ThreadCount, ratio: float, present: ThreadCount) -> None:
         """A try took `ratio` of the usual time: take over and let the other prove itself soon, or
         wait longer."""
         if ratio < BETTER:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.engine.engine import Engine, make_budget
-from app.engine.learned_state import Learned
+from app.engine.learned_state import LearnedState
 from app.engine.stores import make_drafters
-from engines.budget.acceptance_model import Calibration
-from engines.budget.cost_model import Costs
+from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.cost_model import CostModel
 from engines.chat_message import Message
 from engines.sampler import Sampling
 from tests.engines.scripted import VOCABULARY, ScriptedTarget
@@ -55,7 +55,7 @@ def scripted_engine(
     sampling: Sampling | None = None,
 ) -> Engine:
     """A ready engine; `folder` takes what it learns."""
-    costs, calibration = Costs(), Calibration()
+    costs, calibration = CostModel(), AcceptanceModel()
     return Engine(
         name="scripted",
         path=folder / "scripted.gguf",
@@ -69,5 +69,5 @@ def scripted_engine(
         sampling=sampling or Sampling(temperature=0.8, seed=3),
         seeded=True,
         max_tokens=max_tokens,
-        learned=Learned(folder / "costs.json", "scripted"),
+        learned=LearnedState(folder / "costs.json", "scripted"),
     )

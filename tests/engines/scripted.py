@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from engines.draft_tree import DraftTree
-from engines.target import Floats, Rows
+from engines.target import Floats, ForwardOutput
 
 VOCABULARY = 64
 WIDTH = 8
@@ -46,7 +46,7 @@ class ScriptedTarget:
         self.sharpness = sharpness
         self.tokens: list[int] = []
         self.calls = 0
-        self._tail: Rows | None = None
+        self._tail: ForwardOutput | None = None
         self._tree: DraftTree | None = None
 
     def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
@@ -60,12 +60,12 @@ class ScriptedTarget:
         yield len(tokens)
 
     @property
-    def tail(self) -> Rows:
+    def tail(self) -> ForwardOutput:
         """The last prefilled row."""
         assert self._tail is not None
         return self._tail
 
-    def verify(self, tree: DraftTree) -> Rows:
+    def verify(self, tree: DraftTree) -> ForwardOutput:
         """Logits for each row, each after its own path."""
         assert self._tree is None, "verify before commit"
         assert len(self.tokens) + len(tree) <= self.context_length
@@ -95,8 +95,8 @@ class ScriptedTarget:
         """Cut."""
         del self.tokens[length:]
 
-    def _rows(self, suffixes: list[tuple[int, ...]]) -> Rows:
+    def _rows(self, suffixes: list[tuple[int, ...]]) -> ForwardOutput:
         logits: Floats = np.array(
             [logits_after(suffix, self.sharpness) for suffix in suffixes], np.float32
         )
-        return Rows(logits, logits[:, :WIDTH].copy())
+        return ForwardOutput(logits, logits[:, :WIDTH].copy())

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engines.budget.acceptance_model import Calibration
+from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.adaptive import AutoBudget, Budget
-from engines.budget.cost_model import Costs
+from engines.budget.cost_model import CostModel
 from engines.budget.fixed import FixedBudget
-from engines.decode import Ending, decode
+from engines.decode import StopCriteria, decode
 from engines.draft_tree import STUDENT, DraftTree, root_only
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Context, Drafter
@@ -23,7 +23,7 @@ from engines.step import Step
 from tests.engines.scripted import VOCABULARY, ScriptedTarget
 
 NEVER = frozenset({-1})
-LONG = Ending(NEVER, 80)
+LONG = StopCriteria(NEVER, 80)
 
 
 class RandomDrafter:
@@ -58,7 +58,7 @@ def run(
     drafters: Sequence[Drafter],
     budget: Budget,
     sampling: Sampling,
-    ending: Ending = LONG,
+    ending: StopCriteria = LONG,
     target: ScriptedTarget | None = None,
 ) -> list[Step]:
     target = target or ScriptedTarget()
@@ -73,7 +73,7 @@ def tokens(steps: Sequence[Step]) -> list[int]:
 
 
 def fixed(count: int) -> FixedBudget:
-    return FixedBudget(count, Costs(), Calibration())
+    return FixedBudget(count, CostModel(), AcceptanceModel())
 
 
 def every_drafter() -> list[Drafter]:
@@ -110,7 +110,7 @@ def test_any_random_tree_is_lossless(
     prompt: list[int], seed: int, temperature: float, penalty: float, count: int, limit: int
 ) -> None:
     sampling = Sampling(temperature, seed=seed, repeat_penalty=penalty)
-    ending = Ending(frozenset({9}), limit)
+    ending = StopCriteria(frozenset({9}), limit)
     plain = run(prompt, [], fixed(0), sampling, ending)
     drafted = run(prompt, [RandomDrafter(seed), PromptLookup()], fixed(count), sampling, ending)
     assert tokens(drafted) == tokens(plain)
@@ -119,9 +119,9 @@ def test_any_random_tree_is_lossless(
 
 def test_the_auto_budget_is_lossless_too() -> None:
     sampling = Sampling(temperature=0.0)
-    plain = run([4, 5], [], fixed(0), sampling, Ending(NEVER, 300))
-    budget = AutoBudget(Costs(), Calibration())
-    drafted = run([4, 5], every_drafter(), budget, sampling, Ending(NEVER, 300))
+    plain = run([4, 5], [], fixed(0), sampling, StopCriteria(NEVER, 300))
+    budget = AutoBudget(CostModel(), AcceptanceModel())
+    drafted = run([4, 5], every_drafter(), budget, sampling, StopCriteria(NEVER, 300))
     assert tokens(drafted) == tokens(plain)
 
 
@@ -143,7 +143,9 @@ def test_a_stop_token_ends_the_answer_and_is_included() -> None:
     plain = tokens(run([1, 2, 3], [], fixed(0), Sampling(0.0)))
     stop = plain[30]
     first = plain.index(stop)
-    steps = run([1, 2, 3], every_drafter(), fixed(9), Sampling(0.0), Ending(frozenset({stop}), 80))
+    steps = run(
+        [1, 2, 3], every_drafter(), fixed(9), Sampling(0.0), StopCriteria(frozenset({stop}), 80)
+    )
     assert tokens(steps) == plain[: first + 1]
     assert steps[-1].finish == "stop"
 
@@ -167,7 +169,7 @@ def test_the_likeliest_tokens_are_kept_for_an_observer_at_every_position() -> No
     for _ in target.prefill([1, 2, 3]):
         pass
     draw = make_sampler(Sampling(0.0))
-    steps = list(decode(target, every_drafter(), fixed(8), draw, Ending(NEVER, 80), keep=3))
+    steps = list(decode(target, every_drafter(), fixed(8), draw, StopCriteria(NEVER, 80), keep=3))
     assert any(step.accepted for step in steps)
     for step in steps:
         assert tuple(top[0] for top in step.top_tokens) == step.tokens
@@ -179,7 +181,7 @@ def test_closing_the_generator_leaves_a_cache_that_can_go_on() -> None:
     for _ in target.prefill([1, 2, 3]):
         pass
     draw = make_sampler(Sampling(0.0))
-    stream = decode(target, every_drafter(), fixed(8), draw, Ending(NEVER, 80))
+    stream = decode(target, every_drafter(), fixed(8), draw, StopCriteria(NEVER, 80))
     seen = [token for _ in range(5) for token in next(stream).tokens]
     stream.close()
     assert target.tokens == [1, 2, 3, *seen[:-1]]

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from engines.budget.acceptance_model import Calibration
-from engines.budget.cost_model import Costs
+from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.cost_model import CostModel
 from engines.budget.fixed import FixedBudget
 from engines.chat_message import Message
-from engines.decode import Ending, decode
+from engines.decode import StopCriteria, decode
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
@@ -45,9 +45,13 @@ def answer(target: Target, prompt: list[int], stops: frozenset[int], draft: int)
     for _ in target.prefill(prompt):
         pass
     drafters: list[Drafter] = [PromptLookup(), TokenRecycling()]
-    budget = FixedBudget(draft, Costs(), Calibration())
+    budget = FixedBudget(draft, CostModel(), AcceptanceModel())
     steps = decode(
-        target, drafters, budget, make_sampler(Sampling(temperature=0.0)), Ending(stops, LENGTH)
+        target,
+        drafters,
+        budget,
+        make_sampler(Sampling(temperature=0.0)),
+        StopCriteria(stops, LENGTH),
     )
     return [token for step in steps for token in step.tokens]
 

@@ -19,7 +19,7 @@ CHOICE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class DraftShape:
     """Leaves of the tree and tokens on the way to each, at most."""
 
     drafts: int
@@ -37,7 +37,7 @@ class Shape:
 class Shaped:
     """A drafter whose drafts have a shape."""
 
-    def __init__(self, drafter: Drafter, shape: Shape) -> None:
+    def __init__(self, drafter: Drafter, shape: DraftShape) -> None:
         self.name = drafter.name
         self.learns_from = drafter.learns_from
         self._drafter = drafter
@@ -56,7 +56,7 @@ class Shaped:
         self._drafter.observe(step)
 
 
-def cut(tree: DraftTree, shape: Shape) -> DraftTree:
+def cut(tree: DraftTree, shape: DraftShape) -> DraftTree:
     """Rows of `tree` in order of their paths' probability, as long as they fit into `shape`."""
     paths = tree.probabilities.copy()
     for row in range(1, len(tree)):

@@ -18,7 +18,7 @@ from time import perf_counter
 
 import numpy as np
 
-from engines.budget.acceptance_model import Calibration
+from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.selection import in_order, merge, prune
 from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Context, Drafter
@@ -37,7 +37,7 @@ class Recorded:
 
 
 @dataclass(slots=True)
-class Tally:
+class ReplayCounts:
     """What one drafter reached at one budget.
 
     Attributes:
@@ -76,9 +76,9 @@ class Draft:
 
 def replay(
     drafter: Drafter, recordings: Sequence[Recorded], budgets: Sequence[int]
-) -> tuple[dict[int, Tally], list[float]]:
+) -> tuple[dict[int, ReplayCounts], list[float]]:
     """Tallies by budget, and the seconds of every proposal."""
-    tallies = {budget: Tally() for budget in budgets}
+    tallies = {budget: ReplayCounts() for budget in budgets}
     seconds: list[float] = []
     for recorded in recordings:
         drafts = list(_drafts(drafter, recorded, max(budgets), seconds))
@@ -117,7 +117,7 @@ def _taken(tree: DraftTree, tokens: Sequence[int]) -> tuple[int, ...]:
     return tuple(taken)
 
 
-def _walk(drafts: Sequence[Draft], budget: int, tally: Tally) -> None:
+def _walk(drafts: Sequence[Draft], budget: int, tally: ReplayCounts) -> None:
     position = chain = accepted = 0
     while position < len(drafts):
         draft = drafts[position]
@@ -183,7 +183,7 @@ class Combined:
 
     def __init__(self, drafters: Sequence[Drafter]) -> None:
         self._drafters = drafters
-        self._calibration = Calibration()
+        self._calibration = AcceptanceModel()
 
     def begin(self, context: Context) -> None:
         """A new answer starts; what was calibrated stays."""

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.crest.counting import Document
+from datastores.crest.counting import TokenDocument
 from datastores.errors import InputError
 from engines.draft_tree import CHATS, DraftTree, root_only
 from engines.drafters.protocol import Context
@@ -88,7 +88,7 @@ class RestStore:
         return low
 
 
-def write_rest(folder: Path, documents: Iterable[Document], width: int = 4) -> None:
+def write_rest(folder: Path, documents: Iterable[TokenDocument], width: int = 4) -> None:
     """Make a store in `folder`, which must exist and be empty, with 4 or 2 bytes for each id.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from app.bench.baselines.fixed_shape import Shape
+from app.bench.baselines.fixed_shape import DraftShape
 from app.cli.main import LazyGroup
 
 
@@ -32,7 +32,7 @@ def bench() -> None:
 Command = Callable[..., Any]
 
 
-class DraftShape(click.ParamType[Shape]):
+class DraftShapeParam(click.ParamType[DraftShape]):
     """So many drafts, each so many tokens long: 3x20."""
 
     name = "shape"
@@ -42,13 +42,13 @@ class DraftShape(click.ParamType[Shape]):
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Shape:
-        if isinstance(value, Shape):
+    ) -> DraftShape:
+        if isinstance(value, DraftShape):
             return value
         drafts, _, length = str(value).partition("x")
         if not (drafts.isdecimal() and length.isdecimal() and int(drafts) and int(length)):
             self.fail(f"{value!r} is no shape such as 3x20", param, ctx)
-        return Shape(int(drafts), int(length))
+        return DraftShape(int(drafts), int(length))
 
 
 def workload_options(default: str) -> Callable[[Command], Command]:

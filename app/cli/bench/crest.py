@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from app.bench.baselines.recorded_replay import Recorded
-from app.bench.crest import Case, Row, cases, report, rows, run
+from app.bench.crest import Case, CrestRow, cases, report, rows, run
 from app.bench.recordings import (
     Encoder,
     documents,
@@ -24,7 +24,7 @@ from app.bench.report import crest_svg, crest_table
 from app.config import Options, load_config
 from app.engine.engine import model_path
 from app.locations import locate
-from datastores.crest.counting import Document
+from datastores.crest.counting import TokenDocument
 from datastores.crest.store import LEAST_BYTES
 from datastores.errors import InputError
 from engines.draft_tree import CHATS
@@ -118,10 +118,10 @@ def _encoder(options: Options, tokenizer: Path | None, threads: int) -> Encoder:
 
 
 def _compared(
-    past: list[Document], answers: list[Recorded], sizes: tuple[int, ...], jobs: int
-) -> list[Row]:
+    past: list[TokenDocument], answers: list[Recorded], sizes: tuple[int, ...], jobs: int
+) -> list[CrestRow]:
     """All rows; what is done by the time of Ctrl-C, if it comes."""
-    found: list[Row] = []
+    found: list[CrestRow] = []
     with TemporaryDirectory(prefix="specchat-bench-") as folder:
         try:
             built = _told(cases(Path(folder), past, sizes))

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import click
 
-from app.bench.baselines.fixed_shape import Shape
-from app.bench.decode import PLAIN, Row, run, summarise, verify_ms
+from app.bench.baselines.fixed_shape import DraftShape
+from app.bench.decode import PLAIN, DecodeRow, run, summarise, verify_ms
 from app.bench.environment import KNOWN, Bench, bench_stores, differing, widest
-from app.bench.prior_chats import GIVEN, WAYS, Past
+from app.bench.prior_chats import GIVEN, WAYS, PriorChats
 from app.bench.recordings import read_chats
 from app.bench.report import table
 from app.bench.workloads import Workload, read_workload
-from app.cli.bench.commands import DraftShape, workload_options
+from app.cli.bench.commands import DraftShapeParam, workload_options
 from app.cli.global_options import DrafterNames
 from app.config import Options
 from app.engine.engine import Engine, equip, load
@@ -68,7 +68,7 @@ Sets = Mapping[str, tuple[str, ...]]
     "--shape",
     "shapes",
     multiple=True,
-    type=DraftShape(),
+    type=DraftShapeParam(),
     help="N drafts of M tokens at every call, likely or not; may be given again.",
 )
 @click.option(
@@ -84,7 +84,7 @@ def decode(
     as_json: bool,
     history: tuple[Path, ...],
     ways: tuple[str, ...],
-    shapes: tuple[Shape, ...],
+    shapes: tuple[DraftShape, ...],
     student: Path | None,
 ) -> None:
     """Compare sets of drafters on the same chats.
@@ -101,7 +101,7 @@ def decode(
     rows = widest(options.draft_tokens, shapes)
     engine = load(replace(options, drafters=()), deepen=deepen, rows=rows)
     costs = verify_ms(engine.target)
-    plain = Row(PLAIN, equip(engine, (), 0))
+    plain = DecodeRow(PLAIN, equip(engine, (), 0))
     compared = [plain]
     with ExitStack() as opened:
         pasts = list(_pasts(opened, plain.engine, named, history, ways))
@@ -120,13 +120,13 @@ def _named(sets: tuple[str, ...]) -> Sets:
 
 def _pasts(
     opened: ExitStack, plain: Engine, named: Sets, files: Sequence[Path], ways: Sequence[str]
-) -> Iterator[Past]:
+) -> Iterator[PriorChats]:
     """Stores filled from each of the files, in each of the ways; else empty ones."""
     needed = sorted({name for names in named.values() for name in names})
     histories = [(file.name, tuple(read_chats(file))) for file in files] or [("", ())]
     for (name, chats), way in product(histories, ways or (GIVEN,)):
         stores = opened.enter_context(bench_stores(plain, needed))
-        past = Past(f"{name}, {way}" if name and ways else name, stores, chats, way)
+        past = PriorChats(f"{name}, {way}" if name and ways else name, stores, chats, way)
         label = past.name or "stores"
         with click.progressbar(past.fill(plain), label=label, file=sys.stderr) as bar:
             for _ in bar:
@@ -135,17 +135,17 @@ def _pasts(
 
 
 def _rows(
-    bench: Bench, named: Sets, pasts: Sequence[Past], shapes: Sequence[Shape]
-) -> Iterator[Row]:
+    bench: Bench, named: Sets, pasts: Sequence[PriorChats], shapes: Sequence[DraftShape]
+) -> Iterator[DecodeRow]:
     """Every set in every shape, with every history that makes a difference to it."""
     for (label, names), shape in product(named.items(), shapes or (None,)):
         for past in pasts if differing(names) else pasts[:1]:
             engine = bench.equipped(names, past.stores, shape)
             name = past.name if differing(names) else ""
-            yield Row(label, engine, name, str(shape) if shape else "")
+            yield DecodeRow(label, engine, name, str(shape) if shape else "")
 
 
-def _answer(rows: Sequence[Row], chats: Sequence[Workload]) -> None:
+def _answer(rows: Sequence[DecodeRow], chats: Sequence[Workload]) -> None:
     try:
         with click.progressbar(length=len(chats), label="chats", file=sys.stderr) as bar:
             for _ in run(rows, chats, rows[0].engine.sampling):

@@ -15,7 +15,7 @@ from app.bench.workloads import read_workload
 from app.config import Options
 
 if TYPE_CHECKING:
-    from app.bench.dense import Material
+    from app.bench.dense import BenchMaterial
 
 KINDS = ("flat", "sq", "pq", "ivf", "hnsw", "partitioned")
 NORMS = ("none", "z", "unit", "both")
@@ -119,7 +119,7 @@ def _rows(
 
 
 def _each_kind(
-    materials: Iterable[Material], kinds: tuple[str, ...]
+    materials: Iterable[BenchMaterial], kinds: tuple[str, ...]
 ) -> Iterator[dict[str, object]]:
     from app.bench.dense import ground_truth, measure
 

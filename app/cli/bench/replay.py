@@ -13,7 +13,7 @@ import click
 from app.bench.crest import empty_past
 from app.bench.decode import WIDTHS
 from app.bench.replay import ALL, MOST, Replay, Replayed
-from app.bench.workloads import Conversation, from_files, from_history
+from app.bench.workloads import PastConversation, from_files, from_history
 from app.cli.stores import open_history
 from app.config import Options, load_config
 from app.engine.engine import model_path
@@ -21,7 +21,7 @@ from app.engine.learned_state import costs_of
 from app.locations import Locations, locate
 from app.machine import machine
 from datastores.errors import InputError
-from engines.budget.cost_model import Costs
+from engines.budget.cost_model import CostModel
 from engines.fingerprint import fingerprint
 
 WORTH = 1.05
@@ -63,7 +63,7 @@ def replay(options: Options, files: tuple[Path, ...], limit: int, as_json: bool)
         click.echo(_line(drafters, costs))
 
 
-def _conversations(files: Sequence[Path], locations: Locations) -> list[Conversation]:
+def _conversations(files: Sequence[Path], locations: Locations) -> list[PastConversation]:
     if files:
         return list(from_files(files))
     with open_history(locations) as history:
@@ -74,7 +74,11 @@ def _conversations(files: Sequence[Path], locations: Locations) -> list[Conversa
 
 
 def _replay(
-    conversations: Sequence[Conversation], limit: int, model: Path, context: int, costs: Costs
+    conversations: Sequence[PastConversation],
+    limit: int,
+    model: Path,
+    context: int,
+    costs: CostModel,
 ) -> tuple[dict[str, Replayed], list[int]]:
     """Replay the last `limit` chats; what each drafter reached, and the tokens of each chat."""
     from engines.llama.vocabulary import load_vocabulary
@@ -92,7 +96,7 @@ def _replay(
     return run.drafters, tokens
 
 
-def _line(drafters: dict[str, Replayed], costs: Costs) -> str:
+def _line(drafters: dict[str, Replayed], costs: CostModel) -> str:
     """The answer to "how much would it help me?"."""
     table = costs.table(0)
     together = drafters[ALL]
@@ -111,12 +115,12 @@ def _line(drafters: dict[str, Replayed], costs: Costs) -> str:
     )
 
 
-def _is_measured(costs: Costs) -> bool:
+def _is_measured(costs: CostModel) -> bool:
     return bool(costs.state()["plain"])
 
 
 def _report(
-    drafters: dict[str, Replayed], tokens: Sequence[int], costs: Costs, model: Path
+    drafters: dict[str, Replayed], tokens: Sequence[int], costs: CostModel, model: Path
 ) -> dict[str, Any]:
     table = costs.table(0)
     return {

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.importing.json_stream import Record, records, shape
-from app.importing.source_file import Flaw, Material, Outcome, Reader
+from app.importing.source_file import Flaw, Outcome, Reader, SourceFile
 from datastores.errors import InputError
 from datastores.library.documents import CHATS, Document, Part
 
@@ -63,7 +63,7 @@ _TEXTS = ("text", "input_text", "output_text")
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ExportedTurn:
     """One message."""
 
     role: str
@@ -71,17 +71,17 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ExportedConversation:
     """One chat, before it is known whether anything is in it."""
 
     title: str
-    turns: Sequence[Turn]
+    turns: Sequence[ExportedTurn]
 
 
 def chat_reader(
     name: str,
     key: str,
-    convert: Callable[[Mapping[str, Any]], Conversation],
+    convert: Callable[[Mapping[str, Any]], ExportedConversation],
     prefix: str | None = None,
 ) -> Reader:
     """A reader of JSON whose first object has `key`.
@@ -90,17 +90,17 @@ def chat_reader(
     `records`.
     """
 
-    def claims(material: Material) -> bool:
+    def claims(material: SourceFile) -> bool:
         return looks_like_json(material) and key in shape(material.head).keys
 
-    def read(material: Material) -> Iterator[Outcome]:
+    def read(material: SourceFile) -> Iterator[Outcome]:
         for record in records(material, prefix):
             yield record if isinstance(record, Flaw) else _document(material, record, convert)
 
     return Reader(name, claims, read)
 
 
-def looks_like_json(material: Material) -> bool:
+def looks_like_json(material: SourceFile) -> bool:
     """Whether it begins as an object or an array does."""
     return material.head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
 
@@ -130,9 +130,9 @@ def content_text(content: object) -> str:
 
 
 def _document(
-    material: Material,
+    material: SourceFile,
     record: Record,
-    convert: Callable[[Mapping[str, Any]], Conversation],
+    convert: Callable[[Mapping[str, Any]], ExportedConversation],
 ) -> Outcome:
     place = f"{material.name}, chat {record.number}"
     try:
@@ -151,11 +151,11 @@ _CITATIONS = re.compile("\ue200[^\ue201]*\ue201|【[^】]*†[^】]*】")
 """Marks of sources, which the site shows as links: `\ue200cite…\ue201` and `【12†source】`."""
 
 
-def _convert(record: Mapping[str, Any]) -> Conversation:
+def _convert(record: Mapping[str, Any]) -> ExportedConversation:
     nodes = mapping(record.get("mapping"))
     messages = (mapping(node.get("message")) for node in _path(nodes, record.get("current_node")))
     turns = [_turn(message) for message in messages if _visible(message)]
-    return Conversation(string(record.get("title")), turns)
+    return ExportedConversation(string(record.get("title")), turns)
 
 
 def _path(nodes: Mapping[str, Any], current: object) -> list[Mapping[str, Any]]:
@@ -189,9 +189,9 @@ def _role(message: Mapping[str, Any]) -> str:
     return string(mapping(message.get("author")).get("role"))
 
 
-def _turn(message: Mapping[str, Any]) -> Turn:
+def _turn(message: Mapping[str, Any]) -> ExportedTurn:
     text = "\n\n".join(_parts(mapping(message.get("content"))))
-    return Turn(ROLES[_role(message)], _CITATIONS.sub("", text))
+    return ExportedTurn(ROLES[_role(message)], _CITATIONS.sub("", text))
 
 
 def _parts(content: Mapping[str, Any]) -> Iterator[str]:
@@ -205,64 +205,66 @@ def _parts(content: Mapping[str, Any]) -> Iterator[str]:
 CHATGPT = chat_reader("ChatGPT export", "mapping", _convert)
 
 
-def _convert_claude(record: Mapping[str, Any]) -> Conversation:
-    return Conversation(string(record.get("name")), tuple(_claude_turns(record)))
+def _convert_claude(record: Mapping[str, Any]) -> ExportedConversation:
+    return ExportedConversation(string(record.get("name")), tuple(_claude_turns(record)))
 
 
-def _claude_turns(record: Mapping[str, Any]) -> Iterator[Turn]:
+def _claude_turns(record: Mapping[str, Any]) -> Iterator[ExportedTurn]:
     for message in map(mapping, sequence(record.get("chat_messages"))):
         role = ROLES.get(string(message.get("sender")))
         blocks = sequence(message.get("content"))
         others = any(mapping(block).get("type") != "text" for block in blocks)
         text = content_text(blocks) or ("" if others else string(message.get("text")))
         if role and text:
-            yield Turn(role, text)
+            yield ExportedTurn(role, text)
 
 
 CLAUDE = chat_reader("Claude export", "chat_messages", _convert_claude)
 
 
-def _convert_messages(record: Mapping[str, Any]) -> Conversation:
+def _convert_messages(record: Mapping[str, Any]) -> ExportedConversation:
     title = string(record.get("title")) or string(record.get("id"))
-    return Conversation(title, tuple(_message_turns(record)))
+    return ExportedConversation(title, tuple(_message_turns(record)))
 
 
-def _message_turns(record: Mapping[str, Any]) -> Iterator[Turn]:
+def _message_turns(record: Mapping[str, Any]) -> Iterator[ExportedTurn]:
     for message in map(mapping, sequence(record.get("messages"))):
         role = ROLES.get(string(message.get("role")).lower())
         if role:
-            yield Turn(role, content_text(message.get("content")))
+            yield ExportedTurn(role, content_text(message.get("content")))
 
 
 MESSAGES = chat_reader("messages", "messages", _convert_messages)
 
 
-def _convert_sharegpt(record: Mapping[str, Any]) -> Conversation:
-    return Conversation(string(record.get("id")), tuple(_sharegpt_turns(record)))
+def _convert_sharegpt(record: Mapping[str, Any]) -> ExportedConversation:
+    return ExportedConversation(string(record.get("id")), tuple(_sharegpt_turns(record)))
 
 
-def _sharegpt_turns(record: Mapping[str, Any]) -> Iterator[Turn]:
+def _sharegpt_turns(record: Mapping[str, Any]) -> Iterator[ExportedTurn]:
     for message in map(mapping, sequence(record.get("conversations"))):
         speaker = string(message.get("from")) or string(message.get("role"))
         role = ROLES.get(speaker.lower())
         if role:
-            yield Turn(role, string(message.get("value")) or content_text(message.get("content")))
+            yield ExportedTurn(
+                role, string(message.get("value")) or content_text(message.get("content"))
+            )
 
 
 SHAREGPT = chat_reader("ShareGPT", "conversations", _convert_sharegpt)
 
 
-def _convert_own(record: Mapping[str, Any]) -> Conversation:
+def _convert_own(record: Mapping[str, Any]) -> ExportedConversation:
     if record.get("private"):
         raise InputError("a private chat")
-    return Conversation(string(record.get("title")), tuple(_own_turns(record)))
+    return ExportedConversation(string(record.get("title")), tuple(_own_turns(record)))
 
 
-def _own_turns(record: Mapping[str, Any]) -> Iterator[Turn]:
+def _own_turns(record: Mapping[str, Any]) -> Iterator[ExportedTurn]:
     for message in map(mapping, sequence(record.get("messages"))):
         role = ROLES.get(string(message.get("role")))
         if role:
-            yield Turn(role, content_text(message.get("content")))
+            yield ExportedTurn(role, content_text(message.get("content")))
 
 
 SPECCHAT = chat_reader("specchat export", "specchat", _convert_own, prefix="chats.item")

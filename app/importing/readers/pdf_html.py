@@ -22,9 +22,9 @@ from app.importing.source_file import (
     CHILD_SECONDS,
     PDF_BYTES,
     TEXT_BYTES,
-    Material,
     Outcome,
     Reader,
+    SourceFile,
 )
 from datastores.errors import InputError
 from datastores.library.documents import NOTES, Document, Part
@@ -94,14 +94,14 @@ def _ask(process: subprocess.Popen[bytes], form: str, content: bytes) -> tuple[b
 def make_pdf_reader(worker: Worker) -> Reader:
     """A reader that lets `worker` do it."""
 
-    def read(material: Material) -> Iterator[Outcome]:
+    def read(material: SourceFile) -> Iterator[Outcome]:
         text = worker.extract("pdf", material.read(PDF_BYTES))
         yield Document(material.name, (Part(NOTES, text),))
 
     return Reader("PDF", _claims_pdf, read, PDF_BYTES)
 
 
-def _claims_pdf(material: Material) -> bool:
+def _claims_pdf(material: SourceFile) -> bool:
     return material.head.startswith(b"%PDF-") or material.suffix == ".pdf"
 
 
@@ -111,13 +111,13 @@ _START = re.compile(rb"\s*(?:<!--[^>]*-->\s*)*<(?:!doctype\s+html|html[\s>])", r
 def make_html_reader(worker: Worker) -> Reader:
     """A reader that lets `worker` do it."""
 
-    def read(material: Material) -> Iterator[Outcome]:
+    def read(material: SourceFile) -> Iterator[Outcome]:
         text = worker.extract("html", material.read(TEXT_BYTES))
         yield Document(material.name, (Part(NOTES, text),))
 
     return Reader("HTML", _claims_html, read, TEXT_BYTES)
 
 
-def _claims_html(material: Material) -> bool:
+def _claims_html(material: SourceFile) -> bool:
     named = material.suffix in (".html", ".htm", ".xhtml")
     return named or _START.match(material.head.removeprefix(b"\xef\xbb\xbf")) is not None

@@ -26,7 +26,7 @@ from app.importing.charset import decode
 from app.importing.find_files import CONVERSATIONS
 from app.importing.json_stream import LINES, require_shallow
 from app.importing.readers.chat_exports import mapping, sequence, string
-from app.importing.source_file import DATA_BYTES, TEXT_BYTES, Flaw, Material, Outcome, Reader
+from app.importing.source_file import DATA_BYTES, TEXT_BYTES, Flaw, Outcome, Reader, SourceFile
 from datastores.errors import InputError
 from datastores.library.documents import CODE, NOTES, Document, Part
 
@@ -34,11 +34,11 @@ _PROSE = frozenset({"text", "markdown", "rst", "org", "tex", "todotxt"})
 """Aliases of what Pygments also knows but people call notes."""
 
 
-def _claims_anything(material: Material) -> bool:
+def _claims_anything(material: SourceFile) -> bool:
     return True
 
 
-def _read_text(material: Material) -> Iterator[Outcome]:
+def _read_text(material: SourceFile) -> Iterator[Outcome]:
     text, mixed = decode(material.read(TEXT_BYTES))
     if mixed:
         yield Flaw(material.name, "in several encodings: imported, some characters may be wrong")
@@ -72,11 +72,11 @@ def _source_names() -> tuple[frozenset[str], tuple[str, ...]]:
 TEXT = Reader("text", _claims_anything, _read_text, TEXT_BYTES)
 
 
-def _claims_json(material: Material) -> bool:
+def _claims_json(material: SourceFile) -> bool:
     return material.suffix in (".json", *LINES)
 
 
-def _read_json(material: Material) -> Iterator[Outcome]:
+def _read_json(material: SourceFile) -> Iterator[Outcome]:
     if CONVERSATIONS.fullmatch(material.filename):
         raise InputError("no export of chats in a known form, or a damaged one")
     content = material.read(DATA_BYTES)
@@ -90,11 +90,11 @@ JSON = Reader("JSON", _claims_json, _read_json, DATA_BYTES)
 _KINDS = {"code": CODE, "markdown": NOTES, "raw": NOTES, "heading": NOTES}
 
 
-def _claims_notebook(material: Material) -> bool:
+def _claims_notebook(material: SourceFile) -> bool:
     return material.suffix == ".ipynb"
 
 
-def _read_notebook(material: Material) -> Iterator[Outcome]:
+def _read_notebook(material: SourceFile) -> Iterator[Outcome]:
     cells = [
         (_KINDS[kind], source)
         for kind, source in _cells(_parsed(material.read(TEXT_BYTES)))

@@ -23,7 +23,7 @@ from app.indexing.corpus_index import told_of_damage
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import NEW_CHAT
 from app.interface.commands.keymap import keys_of
-from app.interface.dialogs.confirm import AskLine, AskWhether
+from app.interface.dialogs.confirm import AskLine, Confirm
 from app.interface.imports.import_screen import Imports
 from app.interface.imports.sources_screen import Sources
 from app.interface.imports.tasks import Forgetting, Importing
@@ -82,7 +82,7 @@ EMPTY = "this chat is still empty: ask something first"
 BUSY = "an answer is still being written: {answer.stop} stops it; then try again"
 
 
-class Keeping:
+class ChatActions:
     """Does what the person wants done with a chat.
 
     Attributes:
@@ -152,7 +152,7 @@ class Keeping:
                 self._conversation.run_worker(self._delete_for_good(chat))
 
         question = f"Delete “{named(chat, 60)}” for good?"
-        self._conversation.app.push_screen(AskWhether(question), confirmed)
+        self._conversation.app.push_screen(Confirm(question), confirmed)
 
     async def _make_private(self, chat: Chat) -> None:
         def work(engine: Engine | None) -> None:

@@ -18,7 +18,7 @@ from textual.app import ComposeResult
 from textual.containers import Center, Vertical
 
 from app.conversation.session_statistics import Figures
-from app.interface.chat.event_stream import Feed
+from app.interface.chat.event_stream import EventStream
 from app.interface.chat.prompt import Prompt
 from app.interface.chat.thread import (
     Thread,
@@ -36,14 +36,14 @@ from app.interface.chat.thread import (
     until,
 )
 from app.interface.chat.topbar import NEW_CHAT, NEW_PRIVATE_CHAT, TopBar
-from app.interface.chat.unsent import Desk
+from app.interface.chat.unsent import UnsentText
 from app.interface.commands.keymap import keys_of
 from app.interface.messages import Arrived, ChatsChanged, FiguresChanged, Scrolled, Submitted
 from app.interface.panel.panel import Panel
 from app.interface.text_inputs import types
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.transcript import Transcript
-from app.runtime.model_thread import OpenModel, Talk, Turn
+from app.runtime.model_thread import ModelThread, OpenModel, Turn
 from app.sampling_settings import Tuning
 from app.sanitise import one_line
 from datastores.chats.history import History
@@ -51,7 +51,7 @@ from datastores.chats.records import Chat
 from datastores.errors import SpecchatError
 
 
-class Reading(Vertical):
+class ChatView(Vertical):
     """One open chat.
 
     Attributes:
@@ -64,7 +64,7 @@ class Reading(Vertical):
 
     BLANK = True  # draws nothing itself
 
-    talk: Talk
+    talk: ModelThread
 
     def __init__(self, history: History, figures: Figures) -> None:
         super().__init__(id="conversation")
@@ -75,7 +75,7 @@ class Reading(Vertical):
         self._history = history
         self._figures = figures
         self._thread = Thread()
-        self._desk = Desk()
+        self._desk = UnsentText()
 
     def compose(self) -> ComposeResult:
         yield TopBar()
@@ -166,13 +166,13 @@ BUSY = "an answer is still being written: {answer.stop} stops it; then send agai
 STOPS = "{answer.stop} stops"
 
 
-class Conversation(Reading):
+class Conversation(ChatView):
     """The open chat, and the answer being written, be it in this chat or in another."""
 
     def __init__(self, history: History, open_model: OpenModel, figures: Figures) -> None:
         super().__init__(history, figures)
-        self._feed = Feed(self, figures, lambda: self.post_message(Arrived()))
-        self.talk = Talk(open_model, self._feed.outbox)
+        self._feed = EventStream(self, figures, lambda: self.post_message(Arrived()))
+        self.talk = ModelThread(open_model, self._feed.outbox)
 
     def stop(self) -> None:
         """Stop the answer at hand; where there is none, go back to the prompt."""

@@ -37,7 +37,7 @@ LONGEST = 1 / 3
 """Seconds between two batches, at least and at most."""
 
 
-class Outbox:
+class EventQueue:
     """Events on their way. `put` may be called from any thread, `take` from one."""
 
     def __init__(self, wake: Callable[[], object]) -> None:
@@ -85,7 +85,7 @@ NOTICEABLE_TOKENS = 256
 """Prompts shorter than this are read before one could say so."""
 
 
-class Live:
+class EventApplier:
     """Applies batches of events.
 
     Attributes:
@@ -150,7 +150,7 @@ class Screen(Protocol):
         ...
 
 
-class Feed:
+class EventStream:
     """Feeds one answer at a time.
 
     Attributes:
@@ -159,9 +159,9 @@ class Feed:
 
     def __init__(self, screen: Screen, figures: Figures, wake: Callable[[], object]) -> None:
         """`wake` is called on the answering thread when `arrived` has to be."""
-        self.outbox = Outbox(wake)
+        self.outbox = EventQueue(wake)
         self._screen = screen
-        self._live = Live(figures, screen.redraw_figures)
+        self._live = EventApplier(figures, screen.redraw_figures)
         self._pacer = Pacer()
         self._answer: Answer | None = None
         self._waiting = False

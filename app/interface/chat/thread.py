@@ -16,10 +16,10 @@ from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Entry, Greeting, Question
 from app.runtime.model_thread import Turn
 from datastores.chats.history import History
-from datastores.chats.records import ASSISTANT, STREAMING, USER, Message
+from datastores.chats.records import ASSISTANT, STREAMING, USER, StoredMessage
 
 
-def asking(chat: int, thread: Sequence[Message], text: str) -> Turn:
+def asking(chat: int, thread: Sequence[StoredMessage], text: str) -> Turn:
     """A new question at the end of `thread`."""
     parent = parent_of_next(thread)
     return Turn(
@@ -33,7 +33,7 @@ def asking(chat: int, thread: Sequence[Message], text: str) -> Turn:
     )
 
 
-def editing(thread: Sequence[Message], question: Message, text: str) -> Turn:
+def editing(thread: Sequence[StoredMessage], question: StoredMessage, text: str) -> Turn:
     """One more version of `question`."""
     return Turn(
         question.chat,
@@ -47,7 +47,7 @@ def editing(thread: Sequence[Message], question: Message, text: str) -> Turn:
     )
 
 
-def regenerating(thread: Sequence[Message]) -> Turn | None:
+def regenerating(thread: Sequence[StoredMessage]) -> Turn | None:
     """One more answer in place of the last one; None where there is none."""
     if len(thread) < 2 or thread[-1].role != ASSISTANT:
         return None
@@ -63,7 +63,9 @@ def regenerating(thread: Sequence[Message]) -> Turn | None:
     )
 
 
-def question_before(thread: Sequence[Message], message: Message | None) -> Message | None:
+def question_before(
+    thread: Sequence[StoredMessage], message: StoredMessage | None
+) -> StoredMessage | None:
     """The question before `message`, or the last one; None where nothing was asked."""
     questions = [asked for asked in thread if asked.role == USER]
     ids = [asked.id for asked in questions]
@@ -72,7 +74,7 @@ def question_before(thread: Sequence[Message], message: Message | None) -> Messa
 
 
 def other_version(
-    thread: Sequence[Message], versions: Mapping[int, tuple[int, ...]], step: int
+    thread: Sequence[StoredMessage], versions: Mapping[int, tuple[int, ...]], step: int
 ) -> int | None:
     """The version `step` places on of the lowest message that has one there; None without any.
 
@@ -87,7 +89,7 @@ def other_version(
     return None
 
 
-def _last(thread: Sequence[Message]) -> int | None:
+def _last(thread: Sequence[StoredMessage]) -> int | None:
     return thread[-1].id if thread else None
 
 
@@ -118,7 +120,7 @@ def greeting(hint: str, keys: Keys, *, private: bool = False) -> Greeting:
 class Thread:
     """The messages being read, oldest first, and all versions of those that have others."""
 
-    messages: list[Message] = field(default_factory=list)
+    messages: list[StoredMessage] = field(default_factory=list)
     versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def place(self, message: int) -> str:
@@ -162,13 +164,13 @@ def entries(thread: Thread, turn: Turn | None) -> list[Entry]:
     return shown
 
 
-def until(messages: Sequence[Message], last: int | None) -> list[Message]:
+def until(messages: Sequence[StoredMessage], last: int | None) -> list[StoredMessage]:
     """The messages up to the one with id `last`; none where it is None."""
     ids = [message.id for message in messages]
     return list(messages[: ids.index(last) + 1]) if last in ids else []
 
 
-def parent_of_next(messages: Sequence[Message]) -> int | None:
+def parent_of_next(messages: Sequence[StoredMessage]) -> int | None:
     """The message a new question follows: the last answer. A question without one is asked anew."""
     if not messages:
         return None
@@ -176,7 +178,7 @@ def parent_of_next(messages: Sequence[Message]) -> int | None:
     return last.parent if last.role == USER else last.id
 
 
-def asked(messages: Sequence[Message]) -> list[str]:
+def asked(messages: Sequence[StoredMessage]) -> list[str]:
     """What the person said, oldest first."""
     return [message.content for message in messages if message.role == USER]
 
@@ -188,7 +190,7 @@ def settle(thread: Thread, turn: Turn) -> None:
         entry.message, entry.version = message.id, thread.place(message.id)
 
 
-def _entry(message: Message, thread: Thread) -> Entry | None:
+def _entry(message: StoredMessage, thread: Thread) -> Entry | None:
     entry: Question | Answer
     if message.role == USER:
         entry = Question(message.content, message.id)

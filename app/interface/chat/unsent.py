@@ -12,18 +12,18 @@ from __future__ import annotations
 from app.interface.chat.prompt import Prompt
 from app.interface.commands.keymap import keys_of
 from app.runtime.model_thread import Turn
-from datastores.chats.records import Message
+from datastores.chats.records import StoredMessage
 
 
-class Desk:
+class UnsentText:
     """The texts, and which of them stands in the prompt."""
 
     def __init__(self) -> None:
-        self._edit = Edit()
+        self._edit = QuestionEdit()
         self._unsent: dict[int | None, str] = {}
 
     @property
-    def edited(self) -> Message | None:
+    def edited(self) -> StoredMessage | None:
         """The question that is being changed; None while none is."""
         return self._edit.question
 
@@ -34,7 +34,7 @@ class Desk:
         prompt.write(self._unsent.pop(opened, ""))
         prompt.focus()
 
-    def edit(self, prompt: Prompt, question: Message) -> None:
+    def edit(self, prompt: Prompt, question: StoredMessage) -> None:
         """Have `question` changed."""
         self._edit.enter(prompt, question, question.content)
 
@@ -62,7 +62,7 @@ class Desk:
 EDITING = "editing what you asked · {answer.stop} leaves it as it was"
 
 
-class Edit:
+class QuestionEdit:
     """An edit, or none.
 
     Attributes:
@@ -70,10 +70,10 @@ class Edit:
     """
 
     def __init__(self) -> None:
-        self.question: Message | None = None
+        self.question: StoredMessage | None = None
         self._put_by = ""
 
-    def enter(self, prompt: Prompt, question: Message, text: str) -> None:
+    def enter(self, prompt: Prompt, question: StoredMessage, text: str) -> None:
         """Put `text` into the prompt, to become another version of `question`."""
         self.leave(prompt)
         self.question, self._put_by = question, prompt.text

@@ -10,12 +10,12 @@ from app.interface.chat.prompt import Prompt
 from app.interface.commands.help import Help
 from app.interface.commands.keymap import Scope
 from app.interface.dialogs.chat_settings import Form
-from app.interface.dialogs.confirm import AskLine, AskWhether
+from app.interface.dialogs.confirm import AskLine, Confirm
 from app.interface.dialogs.presets import PresetList
-from app.interface.dialogs.search import Finder
+from app.interface.dialogs.search import ChatSearch
 from app.interface.imports.import_screen import Imports
 from app.interface.imports.sources_screen import Sources
-from app.interface.models.picker import Picker
+from app.interface.models.picker import ModelPicker
 from app.interface.screen import ChatScreen
 
 ALWAYS: list[BindingType] = [
@@ -32,14 +32,14 @@ SCOPES = (
     EVERYWHERE,
     Scope("In the prompt", Prompt.BINDINGS, TextArea.BINDINGS, EVERYWHERE),
     Scope("In the list of chats", Chats.BINDINGS, None, EVERYWHERE),
-    Scope("While searching", Finder.BINDINGS, Input.BINDINGS, _ALWAYS),
-    Scope("Among the models", Picker.BINDINGS, Input.BINDINGS, _ALWAYS),
+    Scope("While searching", ChatSearch.BINDINGS, Input.BINDINGS, _ALWAYS),
+    Scope("Among the models", ModelPicker.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("While importing", Imports.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Among the imported texts", Sources.BINDINGS, None, _ALWAYS),
     Scope("In the settings of a chat", Form.BINDINGS, WRITING, _ALWAYS),
     Scope("Among the presets", PresetList.BINDINGS, None, _ALWAYS),
     Scope("Where a line is asked for", AskLine.BINDINGS, Input.BINDINGS, _ALWAYS),
-    Scope("Where yes or no is asked for", AskWhether.BINDINGS, None, _ALWAYS),
+    Scope("Where yes or no is asked for", Confirm.BINDINGS, None, _ALWAYS),
     Scope("In the help", Help.BINDINGS, None, _ALWAYS),
 )
 """In the order in which they are listed."""

@@ -28,7 +28,7 @@ from textual.widgets import Input, Static
 from app.config import load_config
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keys_of
-from app.interface.dialogs.confirm import AskLine, AskWhether
+from app.interface.dialogs.confirm import AskLine, Confirm
 from app.interface.dialogs.presets import PresetList
 from app.interface.messages import ChatsChanged
 from app.interface.text_inputs import Line, Writing
@@ -91,7 +91,7 @@ class Field(Horizontal):
         beside.set_class(bool(self.trouble), "-wrong")
 
 
-class Tuner:
+class ChatSettings:
     """Tunes one chat at a time."""
 
     def __init__(self, conversation: Conversation, history: History, locations: Locations) -> None:
@@ -242,7 +242,7 @@ class Form(ModalScreen[Tuning | None]):
         if not any(line.trouble for line in self._fields) and self._typed() == self._tuning:
             self.dismiss(None)
         else:
-            self.app.push_screen(AskWhether("Close without keeping the changes?"), self._leave)
+            self.app.push_screen(Confirm("Close without keeping the changes?"), self._leave)
 
     def _leave(self, sure: bool | None) -> None:
         if sure:
@@ -269,7 +269,7 @@ class Form(ModalScreen[Tuning | None]):
         if " ".join(name.split()) in [preset.name for preset in self._presets.all()]:
             question = f"Replace the preset “{one_line(name, 40)}”?"
             self.app.push_screen(
-                AskWhether(question), lambda sure: self._save(name, tuning) if sure else None
+                Confirm(question), lambda sure: self._save(name, tuning) if sure else None
             )
         else:
             self._save(name, tuning)

@@ -42,7 +42,7 @@ class AskLine(ModalScreen[str | None]):
         self.dismiss(event.value)
 
 
-class AskWhether(ModalScreen[bool | None]):
+class Confirm(ModalScreen[bool | None]):
     """Asks whether to do what cannot be undone; only `y` does it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

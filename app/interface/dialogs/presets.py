@@ -19,7 +19,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 
 from app.interface.commands.keymap import keys_of
-from app.interface.dialogs.confirm import AskWhether
+from app.interface.dialogs.confirm import Confirm
 from app.interface.themes import colour_of
 from app.sanitise import one_line
 from datastores.chats.history import History
@@ -89,7 +89,7 @@ class PresetList(ModalScreen[Preset | None]):
                 self._delete(preset)
 
         question = f"Delete the preset “{one_line(preset.name, 40)}”?"
-        self.app.push_screen(AskWhether(question), confirmed)
+        self.app.push_screen(Confirm(question), confirmed)
 
     @work
     async def _delete(self, preset: Preset) -> None:

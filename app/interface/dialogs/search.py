@@ -71,7 +71,7 @@ KEYS = "{finder.up} {finder.down} choose · Enter opens · {finder.close} closes
 NOTHING = "nothing found"
 
 
-class Finder(ModalScreen[Hit | None]):
+class ChatSearch(ModalScreen[Hit | None]):
     """A box to type into, and what was found; closes with the hit to open, or None.
 
     Attributes:

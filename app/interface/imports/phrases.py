@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from app.importing.events import Progress, Report
+from app.importing.events import ImportProgress, ImportReport
 from app.indexing.corpus_index import Projecting
 from app.indexing.source_list import CHARACTERS
-from app.interface.panel.drawing import Ink, bar
+from app.interface.panel.drawing import PanelStyles, bar
 from app.interface.panel.phrases import percent
 from app.models.description import size, time_left
 from app.sanitise import one_line
@@ -46,7 +46,7 @@ def note(state: ImportState) -> str:
     return _learning(state.learning) if state.learning else ""
 
 
-def lines(state: ImportState, width: int, ink: Ink) -> list[Text]:
+def lines(state: ImportState, width: int, ink: PanelStyles) -> list[Text]:
     """How the import stands, for its screen; only the bar depends on the width."""
     if not state.line:
         return [Text(WELCOME, ink.dim)]
@@ -60,7 +60,7 @@ def lines(state: ImportState, width: int, ink: Ink) -> list[Text]:
     return told
 
 
-def skipped(report: Report) -> Iterator[str]:
+def skipped(report: ImportReport) -> Iterator[str]:
     """Everything that was skipped, below its reason; the commonest reason first."""
     for reason, names in _by_number(report):
         yield f"skipped {len(names):,}: {one_line(reason, NAME)}"
@@ -87,7 +87,7 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def share(read: Progress) -> float:
+def share(read: ImportProgress) -> float:
     """How much of an import is done, from 0 to 1."""
     return read.bytes / read.total_bytes if read.total_bytes else 0.0
 
@@ -99,7 +99,7 @@ def at_home(path: str) -> str:
     return one_line("~" + path.removeprefix(home) if inside else path, NAME)
 
 
-def _running(state: ImportState, width: int, ink: Ink) -> Iterator[Text]:
+def _running(state: ImportState, width: int, ink: PanelStyles) -> Iterator[Text]:
     yield Text.assemble("importing ", (one_line(state.line, NAME), "bold"))
     read = state.progress
     if read is None:
@@ -118,12 +118,12 @@ def _running(state: ImportState, width: int, ink: Ink) -> Iterator[Text]:
     yield Text(f"reading {one_line(read.name, NAME)}", ink.dim)
 
 
-def _counts(report: Report, ink: Ink) -> Iterator[Text]:
+def _counts(report: ImportReport, ink: PanelStyles) -> Iterator[Text]:
     for reason, names in _by_number(report)[:REASONS]:
         yield Text(f"skipped {len(names):,}: {one_line(reason, NAME)}", ink.dim)
 
 
-def _end(state: ImportState, ink: Ink) -> Text:
+def _end(state: ImportState, ink: PanelStyles) -> Text:
     if state.failure:
         return Text(one_line(state.failure, LONGEST), ink.warning)
     return Text(ended(state), ink.text if state.whole else ink.warning)
@@ -146,5 +146,5 @@ def _learning(at: Projecting) -> str:
     return f"learning imports: {percent(at.done / at.total)}"
 
 
-def _by_number(report: Report) -> list[tuple[str, list[str]]]:
+def _by_number(report: ImportReport) -> list[tuple[str, list[str]]]:
     return sorted(report.skipped.items(), key=lambda item: -len(item[1]))

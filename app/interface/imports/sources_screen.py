@@ -19,10 +19,10 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 
-from app.indexing.source_list import Listed
+from app.indexing.source_list import ListedSource
 from app.interface.chat.chat_list import age
 from app.interface.commands.keymap import keys_of
-from app.interface.dialogs.confirm import AskWhether
+from app.interface.dialogs.confirm import Confirm
 from app.interface.imports.phrases import SEPARATOR, at_home, counted
 from app.interface.imports.tasks import Forgetting, Importing
 from app.interface.themes import colour_of
@@ -63,7 +63,7 @@ class Sources(ModalScreen[str | None]):
         super().__init__()
         self._importing = importing
         self._forgetting = forgetting
-        self._sources: list[Listed] = []
+        self._sources: list[ListedSource] = []
 
     def compose(self) -> ComposeResult:
         listed = OptionList(markup=False)
@@ -107,7 +107,7 @@ class Sources(ModalScreen[str | None]):
         self.listed.add_options([self._drawn(source) for source in self._sources])
         self.listed.highlighted = min(at, len(self._sources) - 1) if self._sources else None
 
-    def _drawn(self, listed: Listed) -> Text:
+    def _drawn(self, listed: ListedSource) -> Text:
         """The path and when it was imported; below, what is in it."""
         dim, warning = (colour_of(self, f"sources--{kind}") for kind in ("dim", "warning"))
         width = max(20, self.listed.scrollable_content_region.width - 2)
@@ -125,7 +125,7 @@ class Sources(ModalScreen[str | None]):
         return line if listed.whole else line.append(f"{SEPARATOR}{HALF}", warning)
 
     @property
-    def _marked(self) -> Listed | None:
+    def _marked(self) -> ListedSource | None:
         place = self.listed.highlighted
         return None if place is None else self._sources[place]
 
@@ -148,13 +148,13 @@ class Sources(ModalScreen[str | None]):
             if sure:
                 self._forgetting.begin(source.path)
 
-        self.app.push_screen(AskWhether(question), confirmed)
+        self.app.push_screen(Confirm(question), confirmed)
 
     async def action_list(self, action: str) -> None:
         await self.listed.run_action(action)
 
 
-def _figures(listed: Listed) -> list[str]:
+def _figures(listed: ListedSource) -> list[str]:
     about = "" if listed.counted else "about "
     return [
         counted(listed.source.documents, "document"),

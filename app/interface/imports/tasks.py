@@ -22,11 +22,18 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 from textual.worker import Worker
 
-from app.importing.events import Event, Finished, Progress, Report, Searching, Skipped
+from app.importing.events import (
+    Event,
+    FindingFiles,
+    ImportFinished,
+    ImportProgress,
+    ImportReport,
+    SkippedFile,
+)
 from app.importing.path_completion import paths_of
 from app.importing.process import import_beside
 from app.indexing.corpus_index import Projecting
-from app.indexing.source_list import Listed, listed
+from app.indexing.source_list import ListedSource, listed
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import TopBar
 from app.interface.imports.phrases import at_home, ended, note
@@ -64,8 +71,8 @@ class ImportState:
     line: str = ""
     running: bool = False
     found: int = 0
-    progress: Progress | None = None
-    report: Report = field(default_factory=Report)
+    progress: ImportProgress | None = None
+    report: ImportReport = field(default_factory=ImportReport)
     whole: bool = False
     failure: str = ""
     learning: Projecting | None = None
@@ -75,13 +82,13 @@ class ImportState:
     def take(self, event: Event) -> None:
         """Follow the import."""
         match event:
-            case Searching(files):
+            case FindingFiles(files):
                 self.found = files
-            case Progress():
+            case ImportProgress():
                 self.progress = event
-            case Skipped(name, reason):
+            case SkippedFile(name, reason):
                 self.report.skipped.setdefault(reason, []).append(name)
-            case Finished(report):
+            case ImportFinished(report):
                 # The library's own damage was told of before the import began to count.
                 skipped = {**self.report.skipped, **report.skipped}
                 self.report, self.whole = replace(report, skipped=skipped), True
@@ -188,7 +195,7 @@ class Forgetting:
         """Whether a source is being forgotten."""
         return bool(self.path)
 
-    def listed(self) -> list[Listed]:
+    def listed(self) -> list[ListedSource]:
         """All sources, with the tokens of the model that answers. Reads stores: for a thread.
 
         Raises:

@@ -33,7 +33,7 @@ from app.interface.themes import ink_of, inks
 from app.locations import Locations
 from app.models.description import FoundModel
 from app.models.download import Fetch
-from app.models.selection import Catalogue, Listed, catalogue
+from app.models.selection import Catalogue, ListedModel, catalogue
 from app.sanitise import one_line
 from datastores.errors import SpecchatError
 
@@ -100,7 +100,7 @@ ALONE = (
 NOTHING = "Nothing here is called so. ORG/REPO fetches a model from Hugging Face."
 
 
-class Picker(ModalScreen[FoundModel | None]):
+class ModelPicker(ModalScreen[FoundModel | None]):
     """A box to type into, and the models there are; closes with the one to open, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -172,7 +172,9 @@ class Picker(ModalScreen[FoundModel | None]):
 
     def _tell(self, typed: str) -> None:
         """Say below the list what is not in it."""
-        others = [row for row in self.listed.rows if not (isinstance(row, Listed) and row.in_use)]
+        others = [
+            row for row in self.listed.rows if not (isinstance(row, ListedModel) and row.in_use)
+        ]
         note = ""
         if self._looking:
             note = LOOKING

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from rich.style import Style
 from rich.text import Text
 
-from app.interface.panel.drawing import Ink, bar
+from app.interface.panel.drawing import PanelStyles, bar
 from app.models import description
 from app.models.description import FoundModel
 from app.models.download import Fetch
 from app.models.hub import DEFAULT, names_model
 from app.models.known_folders import EMBEDDED
-from app.models.selection import Catalogue, Listed
+from app.models.selection import Catalogue, ListedModel
 from app.sanitise import one_line
 
 BAR = 24
@@ -40,7 +40,7 @@ class Wanted:
     instead: bool = False
 
 
-Row = Listed | Fetch | Wanted
+Row = ListedModel | Fetch | Wanted
 
 
 def rows(found: Catalogue | None, fetch: Fetch | None, typed: str) -> list[Row]:
@@ -71,7 +71,7 @@ def place_of(chosen: Row | None, listed: Sequence[Row]) -> int | None:
 
 def _mark(row: Row) -> object:
     """What `row` is known by."""
-    if isinstance(row, Listed):
+    if isinstance(row, ListedModel):
         return row.model.path
     return row.path or "the download" if isinstance(row, Fetch) else row
 
@@ -91,21 +91,21 @@ def verb(row: Row, room: int) -> str:
     return "opens it" if row.fits(room) else "tries to open it"
 
 
-def drawn(row: Row, room: int, width: int, ink: Ink) -> Text:
+def drawn(row: Row, room: int, width: int, ink: PanelStyles) -> Text:
     """`row` in lines of `width` columns."""
     if isinstance(row, Wanted):
         return _wanted(row, ink)
     return _fetch(row, width, ink) if isinstance(row, Fetch) else _model(row, room, width, ink)
 
 
-def _fits(listed: Listed, words: Sequence[str]) -> bool:
+def _fits(listed: ListedModel, words: Sequence[str]) -> bool:
     """Whether every word occurs somewhere in what is told of the model."""
     model = listed.model
     told = f"{model.name} {model.quantisation} {model.place} {model.architecture}".casefold()
     return all(word in told for word in words)
 
 
-def _model(listed: Listed, room: int, width: int, ink: Ink) -> Text:
+def _model(listed: ListedModel, room: int, width: int, ink: PanelStyles) -> Text:
     model = listed.model
     if model.problem:
         head = _head(model.name, "cannot be used", ink.dim, width, ink)
@@ -136,7 +136,7 @@ def _joined(*facts: str | None) -> str:
     return SEPARATOR.join(one_line(fact) for fact in facts if fact is not None)
 
 
-def _fetch(fetch: Fetch, width: int, ink: Ink) -> Text:
+def _fetch(fetch: Fetch, width: int, ink: PanelStyles) -> Text:
     share = f" at {fetch.share:.0%}" if fetch.total else ""
     if fetch.failure and not fetch.running:
         head = _head(fetch.name, f"failed{share}", ink.warning, width, ink)
@@ -162,7 +162,7 @@ def _progress(fetch: Fetch) -> str:
     return _joined(come, f"{description.size(fetch.rate)}/s", description.time_left(left))
 
 
-def _wanted(row: Wanted, ink: Ink) -> Text:
+def _wanted(row: Wanted, ink: PanelStyles) -> Text:
     text = Text.assemble("Fetch ", (row.name, Style(bold=True)), " from Hugging Face")
     kind = "" if ":" in row.name else f"its {DEFAULT}, "
     end = "; the other download stops" if row.instead else ""
@@ -170,7 +170,7 @@ def _wanted(row: Wanted, ink: Ink) -> Text:
 
 
 def _head(
-    name: str, remark: str, style: Style, width: int, ink: Ink, *, bold: bool = False
+    name: str, remark: str, style: Style, width: int, ink: PanelStyles, *, bold: bool = False
 ) -> Text:
     """The first line: the name and, at its end, a remark."""
     line = Text.assemble((one_line(name), ink.text + Style(bold=bold)))

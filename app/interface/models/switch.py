@@ -15,7 +15,7 @@ from app.conversation.session_statistics import Figures
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keys_of
 from app.interface.models.download import Fetching
-from app.interface.models.picker import Picker
+from app.interface.models.picker import ModelPicker
 from app.locations import Locations
 from app.models.description import FoundModel
 from app.models.known_folders import embedded
@@ -79,7 +79,7 @@ class Models:
         """Let the person choose."""
         model = self._conversation.talk.model
         in_use = model.path if model is not None else None
-        picker = Picker(self._locations, in_use, self._fetching)
+        picker = ModelPicker(self._locations, in_use, self._fetching)
         self._conversation.app.push_screen(picker, self._chosen)
 
     async def leave(self) -> None:

@@ -11,8 +11,8 @@ from app.conversation.session_statistics import Figures
 from app.interface.panel import phrases
 from app.interface.panel.details import detail
 from app.interface.panel.drawing import (
-    Ink,
-    Part,
+    BarPart,
+    PanelStyles,
     lead,
     missed,
     parts,
@@ -21,7 +21,7 @@ from app.interface.panel.drawing import (
     stacked_bar,
     trend,
 )
-from engines.budget.status import Outlook
+from engines.budget.status import BudgetStatus
 
 ROOMY = 30
 """Rows from which the lead is written in large digits."""
@@ -30,7 +30,9 @@ LABEL = 7
 """Columns of the words beside the bars of speed."""
 
 
-def column(figures: Figures, width: int, height: int, ink: Ink, *, detailed: bool) -> list[Text]:
+def column(
+    figures: Figures, width: int, height: int, ink: PanelStyles, *, detailed: bool
+) -> list[Text]:
     """Lines of at most `width` columns."""
     if figures.outlook is None:
         return [Text(line, style=ink.dim) for line in phrases.wrapped(phrases.PROMISE, width)]
@@ -48,7 +50,7 @@ def column(figures: Figures, width: int, height: int, ink: Ink, *, detailed: boo
     return [*lines, Text(), *_session(figures, ink), Text(), Text(ink.hint, style=ink.dim)]
 
 
-def _lead(figures: Figures, height: int, ink: Ink) -> list[Text]:
+def _lead(figures: Figures, height: int, ink: PanelStyles) -> list[Text]:
     """The ratio; in large digits where there is room and something to be proud of."""
     pace = figures.now
     if height < ROOMY or not phrases.is_faster(pace) or figures.outlook is None:
@@ -64,7 +66,7 @@ def _lead(figures: Figures, height: int, ink: Ink) -> list[Text]:
     return lines
 
 
-def _speeds(figures: Figures, width: int, ink: Ink) -> list[Text]:
+def _speeds(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
     columns = width - LABEL - len(" ~1,234 tok/s")
     lines = []
     for plain, label in ((False, "now" if figures.writing else "last"), (True, "plain")):
@@ -76,12 +78,12 @@ def _speeds(figures: Figures, width: int, ink: Ink) -> list[Text]:
     return lines
 
 
-def _words(figures: Figures, width: int, ink: Ink) -> list[Text]:
+def _words(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
     lines = [_title("words from", ink), stacked_bar(figures, width, ink)]
     return lines + [_row(part, width, ink) for part in parts(figures.shares)]
 
 
-def _row(part: Part, width: int, ink: Ink) -> Text:
+def _row(part: BarPart, width: int, ink: PanelStyles) -> Text:
     """A source and its share, to the edges."""
     letter = (part.source.letter, ink.of(part.source) + Style(bold=True))
     line = Text.assemble(letter, (f" {part.source.label}", ink.text))
@@ -90,13 +92,13 @@ def _row(part: Part, width: int, ink: Ink) -> Text:
     return line + Text(share, style=ink.dim)
 
 
-def _missed(outlook: Outlook, width: int, ink: Ink) -> list[Text]:
+def _missed(outlook: BudgetStatus, width: int, ink: PanelStyles) -> list[Text]:
     """What drafts would have given while they are paused."""
     rows = [_row(part, width, ink) for part in missed(outlook)[:3]]
     return [Text("they would have given", style=ink.dim), *rows] if rows else []
 
 
-def _drafts(figures: Figures, width: int, ink: Ink) -> list[Text]:
+def _drafts(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
     assert figures.outlook is not None
     lines = [_title("drafts", ink)]
     if figures.outlook.paused:
@@ -111,10 +113,10 @@ def _drafts(figures: Figures, width: int, ink: Ink) -> list[Text]:
     return lines
 
 
-def _session(figures: Figures, ink: Ink) -> list[Text]:
+def _session(figures: Figures, ink: PanelStyles) -> list[Text]:
     tokens = f"{figures.session.tokens:,} tokens · {phrases.saved(figures)}"
     return [_title("this session", ink), Text(tokens, style=ink.text)]
 
 
-def _title(text: str, ink: Ink) -> Text:
+def _title(text: str, ink: PanelStyles) -> Text:
     return Text(text, style=ink.dim + Style(bold=True))

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from app.conversation.session_statistics import Figures, Tally
 from app.interface.panel import phrases
-from app.interface.panel.drawing import Ink
+from app.interface.panel.drawing import PanelStyles
 from app.interface.sources import BY_NAME
 
 COLUMNS = ("words", "kept", "would")
@@ -24,12 +24,12 @@ WIDTH = 6
 """Columns of each of them."""
 
 
-def detail(figures: Figures, width: int, ink: Ink) -> list[Text]:
+def detail(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
     """Lines of at most `width` columns."""
     return [*_table(figures, width, ink), Text(), *_raw(figures, width, ink)]
 
 
-def beside(figures: Figures, width: int, ink: Ink) -> list[Text]:
+def beside(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
     """The same in two columns, for screens that are not high."""
     half = (width - GAP) // 2
     lines = []
@@ -41,7 +41,7 @@ def beside(figures: Figures, width: int, ink: Ink) -> list[Text]:
     return lines
 
 
-def _table(figures: Figures, width: int, ink: Ink) -> list[Text]:
+def _table(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
     """A row for each source that has proposed something in this answer."""
     assert figures.outlook is not None
     would = figures.outlook.would_accept
@@ -65,7 +65,7 @@ def _kept(figures: Figures, name: str) -> float | None:
     return tally.accepted / tally.verified if tally.verified else None
 
 
-def _raw(figures: Figures, width: int, ink: Ink) -> list[Text]:
+def _raw(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
     """Counts and times of the answer, label and value to the edges."""
     answer, calls = figures.answer, figures.answer.target_calls
     rows = [("tokens", f"{answer.tokens:,}"), ("calls of the model", f"{calls:,}")]
@@ -83,7 +83,7 @@ def _raw(figures: Figures, width: int, ink: Ink) -> list[Text]:
     return [title, *(_row(name, value, width, ink) for name, value in rows)]
 
 
-def _row(name: str, value: str, width: int, ink: Ink) -> Text:
+def _row(name: str, value: str, width: int, ink: PanelStyles) -> Text:
     line = Text.assemble((name, ink.dim))
     line.pad_right(max(1, width - line.cell_len - len(value)))
     return line + Text(value, style=ink.text)

@@ -15,12 +15,12 @@ from rich.text import Text
 
 from app.conversation.session_statistics import Figures
 from app.interface.panel import phrases
-from app.interface.sources import BY_NAME, OWN, Source
-from engines.budget.status import Outlook
+from app.interface.sources import BY_NAME, OWN, SourceLabel
+from engines.budget.status import BudgetStatus
 
 
 @dataclass(frozen=True, slots=True)
-class Ink:
+class PanelStyles:
     """Styles on a `dark` background or a light one, and the `hint` that stands at the end."""
 
     text: Style
@@ -31,41 +31,41 @@ class Ink:
     dark: bool
     hint: str = ""
 
-    def of(self, source: Source) -> Style:
+    def of(self, source: SourceLabel) -> Style:
         """The colour of a source."""
         return Style(color=source.color(dark=self.dark))
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BarPart:
     """A source and its share of the answer."""
 
-    source: Source
+    source: SourceLabel
     share: float
 
 
-def parts(shares: Mapping[str, float]) -> list[Part]:
+def parts(shares: Mapping[str, float]) -> list[BarPart]:
     """The sources, largest first, and at the end what the model wrote alone."""
-    known = [Part(BY_NAME[name], share) for name, share in shares.items()]
+    known = [BarPart(BY_NAME[name], share) for name, share in shares.items()]
     known.sort(key=lambda part: -part.share)
-    return [*known, Part(OWN, max(0.0, 1 - sum(shares.values())))]
+    return [*known, BarPart(OWN, max(0.0, 1 - sum(shares.values())))]
 
 
-def missed(outlook: Outlook) -> list[Part]:
+def missed(outlook: BudgetStatus) -> list[BarPart]:
     """While drafting is paused: the sources whose drafts would have been accepted, best first."""
     shares = outlook.would_accept.items() if outlook.paused else ()
-    would = [Part(BY_NAME[name], share) for name, share in shares if share > 0]
+    would = [BarPart(BY_NAME[name], share) for name, share in shares if share > 0]
     return sorted(would, key=lambda part: -part.share)
 
 
-def lead(figures: Figures, ink: Ink) -> Text:
+def lead(figures: Figures, ink: PanelStyles) -> Text:
     """`2.3× faster`."""
     assert figures.outlook is not None
     style = ink.accent if phrases.is_faster(figures.now) else ink.text
     return Text(phrases.ratio(figures.now, figures.outlook), style=style + Style(bold=True))
 
 
-def speed_bar(figures: Figures, plain: bool, width: int, ink: Ink) -> Text:
+def speed_bar(figures: Figures, plain: bool, width: int, ink: PanelStyles) -> Text:
     """One of the two bars, `width` columns wide, on the scale that both share."""
     pace = figures.now
     fastest = max(pace.speed, pace.plain_speed) or 1.0
@@ -75,7 +75,7 @@ def speed_bar(figures: Figures, plain: bool, width: int, ink: Ink) -> Text:
     return text
 
 
-def speed(figures: Figures, plain: bool, ink: Ink) -> Text:
+def speed(figures: Figures, plain: bool, ink: PanelStyles) -> Text:
     """`41 tok/s`, `~18 tok/s`."""
     assert figures.outlook is not None
     pace = figures.now
@@ -84,14 +84,14 @@ def speed(figures: Figures, plain: bool, ink: Ink) -> Text:
     return Text(phrases.mark(figures.outlook) + phrases.speed(pace.plain_speed), style=ink.text)
 
 
-def share_bar(part: Part, columns: int, ink: Ink) -> Text:
+def share_bar(part: BarPart, columns: int, ink: PanelStyles) -> Text:
     """`P▓▓▓▓`: letter and texture in the colour of the source."""
     source, style = part.source, ink.of(part.source)
     letter = (source.letter, style + Style(bold=True))
     return Text.assemble(letter, (source.texture * (columns - 1), style))
 
 
-def stacked_bar(figures: Figures, width: int, ink: Ink) -> Text:
+def stacked_bar(figures: Figures, width: int, ink: PanelStyles) -> Text:
     """All sources in one bar."""
     shown = [part for part in parts(figures.shares) if part.share > 0]
     columns = widths([part.share for part in shown], width)
@@ -102,7 +102,7 @@ def stacked_bar(figures: Figures, width: int, ink: Ink) -> Text:
     return joined
 
 
-def trend(figures: Figures, ink: Ink) -> Text:
+def trend(figures: Figures, ink: PanelStyles) -> Text:
     """Tokens a call over the last minutes; one token a call is the floor."""
     line = Text()
     for level in sparkline(figures.trend(), floor=1.0):

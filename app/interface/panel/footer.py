@@ -8,8 +8,8 @@ from rich.text import Text
 from app.conversation.session_statistics import Figures
 from app.interface.panel import phrases
 from app.interface.panel.drawing import (
-    Ink,
-    Part,
+    BarPart,
+    PanelStyles,
     lead,
     missed,
     parts,
@@ -32,7 +32,7 @@ SPEED = len("1,234 tok/s  ")
 """Columns of a speed."""
 
 
-def footer(figures: Figures, width: int, ink: Ink) -> list[Text]:
+def footer(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
     """Three lines of at most `width` columns."""
     if figures.outlook is None:
         lines = [Text(line, style=ink.dim) for line in phrases.wrapped(phrases.PROMISE, width)]
@@ -43,7 +43,7 @@ def footer(figures: Figures, width: int, ink: Ink) -> list[Text]:
     return lines
 
 
-def _speeds(figures: Figures, width: int, ink: Ink) -> Text:
+def _speeds(figures: Figures, width: int, ink: PanelStyles) -> Text:
     line = Text.assemble(lead(figures, ink))
     line.pad_right(max(1, LABEL - line.cell_len))
     labels = ("now " if figures.writing else "last ", "plain ")
@@ -59,7 +59,7 @@ def _speeds(figures: Figures, width: int, ink: Ink) -> Text:
     return line
 
 
-def _words(figures: Figures, width: int, ink: Ink) -> Text:
+def _words(figures: Figures, width: int, ink: PanelStyles) -> Text:
     line = _label("words from", ink)
     missing = _missed(figures, ink)
     width -= LABEL + missing.cell_len
@@ -73,7 +73,7 @@ def _words(figures: Figures, width: int, ink: Ink) -> Text:
     return line.append_text(missing)
 
 
-def _missed(figures: Figures, ink: Ink) -> Text:
+def _missed(figures: Figures, ink: PanelStyles) -> Text:
     """What drafts would have given while they are paused: `  drafts would give T 31%  H 12%`."""
     assert figures.outlook is not None
     line = Text()
@@ -84,22 +84,22 @@ def _missed(figures: Figures, ink: Ink) -> Text:
     return line
 
 
-def _fitting(all_parts: list[Part], width: int) -> list[Part]:
+def _fitting(all_parts: list[BarPart], width: int) -> list[BarPart]:
     """The largest sources that fit beside their bars; the model alone last, if it fits too."""
     *sources, own = [part for part in all_parts if part.share > 0 or not part.source.name]
-    shown: list[Part] = []
+    shown: list[BarPart] = []
     for part in (*sources, own):
         if sum(map(_least, (*shown, part))) <= width - FULL // 4 or not shown:
             shown.append(part)
     return shown
 
 
-def _least(part: Part) -> int:
+def _least(part: BarPart) -> int:
     """Columns that a source takes with the shortest bar."""
     return len(f"X {part.source.label} {phrases.percent(part.share)}  ")
 
 
-def _drafts(figures: Figures, width: int, ink: Ink) -> Text:
+def _drafts(figures: Figures, width: int, ink: PanelStyles) -> Text:
     assert figures.outlook is not None
     line = _label("drafts", ink)
     if figures.outlook.paused:
@@ -115,5 +115,5 @@ def _drafts(figures: Figures, width: int, ink: Ink) -> Text:
     return line
 
 
-def _label(text: str, ink: Ink) -> Text:
+def _label(text: str, ink: PanelStyles) -> Text:
     return Text.assemble((text.ljust(LABEL), ink.dim))

@@ -28,12 +28,12 @@ from app.conversation.session_statistics import Figures
 from app.interface.commands.keymap import keys_of
 from app.interface.panel.column import column
 from app.interface.panel.details import beside
-from app.interface.panel.drawing import Ink
+from app.interface.panel.drawing import PanelStyles
 from app.interface.panel.footer import footer
 from app.interface.themes import ink_of, inks
 
 
-class Sheet(Widget):
+class LineCanvas(Widget):
     """Lines of text within the widget's padding."""
 
     def __init__(self, *, classes: str | None = None) -> None:
@@ -83,7 +83,7 @@ class Sheet(Widget):
         return lines[row] if 0 <= row < len(lines) else None
 
 
-class Panel(Sheet):
+class Panel(LineCanvas):
     """Shows `figures`; call `redraw` when they have changed."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = inks("panel")
@@ -128,6 +128,6 @@ class Panel(Sheet):
             lines += [Text(), *beside(self.figures, width, ink)]
         return lines
 
-    def _ink(self) -> Ink:
+    def _ink(self) -> PanelStyles:
         hint = keys_of(self).fill("{panel} more")
         return ink_of(self, "panel", Style(color=self.rich_style.color), hint)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import textwrap
 
-from app.conversation.session_statistics import Figures, Pace
-from engines.budget.status import Outlook
+from app.conversation.session_statistics import Figures, Throughput
+from engines.budget.status import BudgetStatus
 
 NOTICEABLE = 0.02
 """Differences of speed below this are called none."""
@@ -29,17 +29,17 @@ PROMISE = (
 )
 
 
-def is_telling(pace: Pace) -> bool:
+def is_telling(pace: Throughput) -> bool:
     """Whether enough was measured to name a speed."""
     return pace.tokens >= FEWEST_TOKENS and pace.ratio > 0
 
 
-def is_faster(pace: Pace) -> bool:
+def is_faster(pace: Throughput) -> bool:
     """Whether drafting made a difference worth naming."""
     return is_telling(pace) and pace.ratio >= 1 + NOTICEABLE
 
 
-def ratio(pace: Pace, outlook: Outlook) -> str:
+def ratio(pace: Throughput, outlook: BudgetStatus) -> str:
     """The lead: how many times as fast as plain decoding."""
     if not is_telling(pace):
         return "measuring…"
@@ -56,7 +56,7 @@ def times(value: float) -> str:
     return f"{value:.2f}×" if value < 1.1 else f"{value:.1f}×"
 
 
-def mark(outlook: Outlook) -> str:
+def mark(outlook: BudgetStatus) -> str:
     """What stands before figures that rest on an estimate."""
     return "" if outlook.plain_measured else "~"
 
@@ -81,7 +81,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def pause(outlook: Outlook) -> str:
+def pause(outlook: BudgetStatus) -> str:
     """Why nothing is drafted."""
     if not outlook.loss:
         return "drafting paused: it lost time lately; tries again by itself"

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from app.conversation.attribution import pieces_of
 from app.conversation.events import Piece
-from app.interface.transcript.markdown import Flow, tinted
+from app.interface.transcript.markdown import MarkdownStream, tinted
 from app.interface.transcript.rows import Frame, Row, rows_of
 from app.interface.transcript.styles import Line
 from app.sanitise import clean
@@ -113,7 +113,7 @@ class Answer:
         self._pieces: list[Piece] = []
         self._stored = text, runs
         self._frame: Frame | None = None
-        self._flow: Flow | None = None
+        self._flow: MarkdownStream | None = None
         self._flowed = ""
         self._rows: list[Row] = []
 
@@ -195,7 +195,7 @@ class Answer:
     def _flowing(self, text: str, frame: Frame) -> list[Row]:
         """The answer as Markdown; blocks that stand keep their rows."""
         if self._flow is None or not text.startswith(self._flowed):
-            self._flow, self._flowed, self._rows = Flow(frame.look, frame.width), "", []
+            self._flow, self._flowed, self._rows = MarkdownStream(frame.look, frame.width), "", []
         settled = self._flow.settled
         if text != self._flowed:
             self._flow.append_fragment(text[len(self._flowed) :])

@@ -1,10 +1,10 @@
 """Markdown to lines of the screen: what a model writes, parsed and streamed block by block.
 
-Owns parsing and streaming (`Flow`); how each element looks stands in `elements.py`. Knows no
-widgets. The text is cleaned, but hostile in its structure: HTML is shown as the text it is, links
-are written out and lead nowhere, nesting without end is shown as source, and a block that grows
-without end is continued in a new one, so that a fragment costs the same however long the answer
-is.
+Owns parsing and streaming (`MarkdownStream`); how each element looks stands in `elements.py`. Knows
+no widgets. The text is cleaned, but hostile in its structure: HTML is shown as the text it is,
+links are written out and lead nowhere, nesting without end is shown as source, and a block that
+grows without end is continued in a new one, so that a fragment costs the same however long the
+answer is.
 
 Textual's own Markdown widget mounts several widgets for each block and lays the whole screen out
 again at each fragment: ten times the processor time that this takes.
@@ -40,10 +40,10 @@ from rich.text import Text
 
 from app.conversation.events import Piece
 from app.interface.sources import SOURCES
-from app.interface.transcript.styles import Line, Look
+from app.interface.transcript.styles import Line, Styles
 
 
-def tinted(pieces: Sequence[Piece], skipped: int, look: Look) -> Text:
+def tinted(pieces: Sequence[Piece], skipped: int, look: Styles) -> Text:
     """The text of `pieces` after the first `skipped` characters, tinted."""
     text = Text(overflow="fold", tab_size=4)
     for source, run in _runs(pieces, skipped):
@@ -73,7 +73,7 @@ NARROWEST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class LiteralText:
     """Source text, shown as it is."""
 
     source: str
@@ -91,7 +91,7 @@ class Heading(markdown.Heading):
         heading.look = _look(markdown)
         return heading
 
-    look: Look
+    look: Styles
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.stylize(self.look["heading"])
@@ -107,7 +107,7 @@ class Code(markdown.CodeBlock):
         code.look = _look(markdown)
         return code
 
-    look: Look
+    look: Styles
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         syntax = Syntax(
@@ -171,7 +171,7 @@ class Elements(markdown.Markdown):
         "table_open": TableElement,
     }
 
-    def __init__(self, tokens: Sequence[Token], look: Look) -> None:
+    def __init__(self, tokens: Sequence[Token], look: Styles) -> None:
         # Not Rich's own initialiser: it would set up a parser of its own for every block.
         self.look = look
         self.parsed = list(tokens)
@@ -183,7 +183,7 @@ class Elements(markdown.Markdown):
         self.inline_code_theme = ""
 
 
-def _look(owner: markdown.Markdown) -> Look:
+def _look(owner: markdown.Markdown) -> Styles:
     assert isinstance(owner, Elements)
     return owner.look
 
@@ -204,7 +204,7 @@ class Block:
     continued: bool = False
 
 
-class Flow:
+class MarkdownStream:
     """A growing Markdown text as lines. All blocks but the last are laid out once.
 
     Attributes:
@@ -212,7 +212,7 @@ class Flow:
         settled: how many of them will not change any more.
     """
 
-    def __init__(self, look: Look, width: int) -> None:
+    def __init__(self, look: Styles, width: int) -> None:
         self.lines: list[Line] = []
         self._look = look
         self._width = width
@@ -291,9 +291,9 @@ def _cut(block: Block) -> tuple[str, str]:
     return block.source[: found.end()], prefix + block.source[found.end() :]
 
 
-def _renderable(block: Block, look: Look) -> Elements | Literal:
+def _renderable(block: Block, look: Styles) -> Elements | LiteralText:
     if any(token.level >= DEEPEST for token in block.tokens):
-        return Literal(block.source)
+        return LiteralText(block.source)
     return Elements(block.tokens, look)
 
 

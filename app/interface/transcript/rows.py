@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from app.interface.transcript.styles import Line, Look
+from app.interface.transcript.styles import Line, Styles
 
 GUTTER = 2
 """Columns of the gutter, in which the bar beside a question stands."""
@@ -32,7 +32,7 @@ class Frame:
         tinted: whether answers show the source of each word.
     """
 
-    look: Look
+    look: Styles
     available: int
     tinted: bool = False
 

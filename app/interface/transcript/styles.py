@@ -18,7 +18,7 @@ from rich.syntax import ANSISyntaxTheme
 from rich.theme import Theme
 from textual.color import Color
 
-from app.interface.sources import SOURCES, Source
+from app.interface.sources import SOURCES, SourceLabel
 
 Line = list[Segment]
 """One line of the screen, without its line break."""
@@ -48,7 +48,7 @@ KINDS = frozenset(
 
 
 @dataclass(frozen=True)
-class Look:
+class Styles:
     """Styles by kind, on a `background` that is dark or light."""
 
     styles: dict[str, Style]
@@ -87,7 +87,7 @@ class Look:
             legacy_windows=False,
         )
 
-    def _tint(self, source: Source) -> tuple[Style, Style]:
+    def _tint(self, source: SourceLabel) -> tuple[Style, Style]:
         color = Color.parse(source.color(dark=self.dark))
         ground = self.background.blend(color, TINT).rich_color
         return Style(color=color.rich_color, bgcolor=ground, bold=True), Style(bgcolor=ground)
@@ -123,6 +123,6 @@ class Look:
         }
 
 
-def make_look(style_of: Callable[[str], Style], background: Color, *, dark: bool) -> Look:
+def make_look(style_of: Callable[[str], Style], background: Color, *, dark: bool) -> Styles:
     """The look, given the style of each component class."""
-    return Look({kind: style_of(f"transcript--{kind}") for kind in KINDS}, background, dark)
+    return Styles({kind: style_of(f"transcript--{kind}") for kind in KINDS}, background, dark)

@@ -24,13 +24,13 @@ from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Entry, Question
 from app.interface.transcript.rows import Frame, Row
 from app.interface.transcript.styles import KINDS
-from app.interface.transcript.window import Page
+from app.interface.transcript.window import LineView
 
 AHEAD = 1
 """Screens laid out beyond the one in view."""
 
 
-class Scrolling(Page):
+class Scrolling(LineView):
     """Entries, as they are scrolled through, from the oldest to the one that grows."""
 
     def __init__(self, *, id: str | None = None) -> None:

@@ -31,12 +31,12 @@ from app.interface.transcript.rows import Frame, Row
 from app.interface.transcript.styles import make_look
 
 
-class Page(ScrollView):
+class LineView(ScrollView):
     """Rows, one to each line of a scrolling widget."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._paper = Paper()
+        self._paper = RowWindow()
         self._frame: Frame | None = None
 
     @property
@@ -99,7 +99,7 @@ class Page(ScrollView):
         return Style(color=style.color, bold=style.bold, italic=style.italic)
 
 
-class Paper:
+class RowWindow:
     """Entries, and the rows of those laid out.
 
     Attributes:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.bench.decode import Answer, Row, fork_gap, run, speedup, summarise
+from app.bench.decode import DecodeRow, TimedAnswer, fork_gap, run, speedup, summarise
 from app.bench.report import table
 from app.bench.workloads import Workload, read_workload
 from app.conversation.statistics import Statistics
@@ -25,12 +25,12 @@ FIELDS = {
 }  # fmt: skip
 
 
-def rows(folder: Path) -> list[Row]:
+def rows(folder: Path) -> list[DecodeRow]:
     engine = scripted_engine(folder)
     return [
-        Row("none", equip(engine, (), 0)),
-        Row("prompt", equip(engine, ("prompt",), 6)),
-        Row("all", equip(engine, ("prompt", "recycle"), 6)),
+        DecodeRow("none", equip(engine, (), 0)),
+        DecodeRow("prompt", equip(engine, ("prompt",), 6)),
+        DecodeRow("all", equip(engine, ("prompt", "recycle"), 6)),
     ]
 
 
@@ -58,9 +58,9 @@ def test_every_row_answers_the_same_chats_with_the_same_tokens(tmp_path: Path) -
     assert calls < most
 
 
-def answer(tokens: tuple[int, ...], seconds: float = 1.0) -> Answer:
+def answer(tokens: tuple[int, ...], seconds: float = 1.0) -> TimedAnswer:
     statistics = Statistics(call_tokens=len(tokens), decode_seconds=seconds)
-    return Answer((1, 2, 3), tokens, 0, statistics, "")
+    return TimedAnswer((1, 2, 3), tokens, 0, statistics, "")
 
 
 def test_a_fork_is_reported_with_the_gap_it_had(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_a_fork_is_reported_with_the_gap_it_had(tmp_path: Path) -> None:
 
 def test_speedup_is_the_median_of_paired_ratios(tmp_path: Path) -> None:
     engine = scripted_engine(tmp_path)
-    plain = Row("none", engine, chats=[[answer((1, 2), took)] for took in (2.0, 4.0, 9.0)])
-    fast = Row("all", engine, chats=[[answer((1, 2), took)] for took in (1.0, 1.0, 9.0)])
+    plain = DecodeRow("none", engine, chats=[[answer((1, 2), took)] for took in (2.0, 4.0, 9.0)])
+    fast = DecodeRow("all", engine, chats=[[answer((1, 2), took)] for took in (1.0, 1.0, 9.0)])
     assert speedup(fast, plain) == 2.0
 
 

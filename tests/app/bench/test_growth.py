@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.bench.decode import Answer
+from app.bench.decode import TimedAnswer
 from app.bench.environment import bench_stores
 from app.bench.growth import WINDOW, Growth, Trial, grow, summarise
 from app.bench.report import growth_svg
@@ -29,7 +29,7 @@ def grown(folder: Path, workload: list[Workload]) -> Growth:
     return growth
 
 
-def per_call(answers: list[Answer]) -> float:
+def per_call(answers: list[TimedAnswer]) -> float:
     total = Statistics()
     for answer in answers:
         total.add(answer.statistics)
@@ -55,9 +55,9 @@ def test_empty_stores_stay_empty(tmp_path: Path) -> None:
 
 
 def trial(new: bool) -> Trial:
-    def answers(calls: int, seconds: float) -> list[Answer]:
+    def answers(calls: int, seconds: float) -> list[TimedAnswer]:
         counted = Statistics(target_calls=calls, call_tokens=60, decode_seconds=seconds)
-        return [Answer((), (), 0, counted, "")]
+        return [TimedAnswer((), (), 0, counted, "")]
 
     return Trial(new, full=answers(10, 1.0), empty=answers(20, 2.0), plain=answers(60, 4.0))
 

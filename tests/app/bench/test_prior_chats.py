@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from app.bench.baselines.fixed_shape import Shape
-from app.bench.decode import Row, run, summarise
+from app.bench.baselines.fixed_shape import DraftShape
+from app.bench.decode import DecodeRow, run, summarise
 from app.bench.environment import (
     KNOWN,
     MOST_ROWS,
@@ -19,18 +19,18 @@ from app.bench.environment import (
     differing,
     widest,
 )
-from app.bench.prior_chats import GIVEN, GREEDY, SAMPLED, SAMPLES, Past, make_texts, recorded
-from app.bench.recordings import Chat, Said
+from app.bench.prior_chats import GIVEN, GREEDY, SAMPLED, SAMPLES, PriorChats, make_texts, recorded
+from app.bench.recordings import RecordedChat, Said
 from app.bench.workloads import Workload
 from app.engine.engine import Engine, equip
-from datastores.dense.recorder import FIRST, DenseBook
+from datastores.dense.recorder import FIRST, DenseRecorder
 from datastores.errors import InputError, StoreError
 from engines.sampler import Sampling
 from tests.app.scripted import STOP, scripted_engine
 from tests.engines.tiny import Words, write_llama
 
 QUESTIONS = ("one", "two", "three", "four", "five", "six")
-CHATS = tuple(Chat(number, (Said("user", text),)) for number, text in enumerate(QUESTIONS))
+CHATS = tuple(RecordedChat(number, (Said("user", text),)) for number, text in enumerate(QUESTIONS))
 GREEDILY = Sampling(0.0)
 
 
@@ -43,7 +43,7 @@ def engine(tmp_path: Path) -> Engine:
 def stores(engine: Engine) -> Iterator[BenchStores]:
     """Stores of every kind, filled."""
     with bench_stores(engine, KNOWN) as opened:
-        for _ in Past("past", opened, CHATS, GREEDY).fill(engine):
+        for _ in PriorChats("past", opened, CHATS, GREEDY).fill(engine):
             pass
         yield opened
 
@@ -60,12 +60,12 @@ def test_open_questions_are_answered_by_the_model(engine: Engine) -> None:
 
 
 def test_given_answers_are_taken_as_they_stand_or_left(engine: Engine) -> None:
-    chat = Chat(0, (Said("user", "one"), Said("assistant", "Yes.")))
+    chat = RecordedChat(0, (Said("user", "one"), Said("assistant", "Yes.")))
     (given,) = make_texts(engine, GIVEN)(chat)
     answer = engine.vocabulary.encode("Yes.")
     assert given[5 : 5 + len(answer)] == answer
     assert list(make_texts(engine, GREEDY)(chat)) == list(make_texts(engine, GREEDY)(CHATS[0]))
-    assert not list(make_texts(engine, GREEDY)(Chat(0, chat.messages[1:])))
+    assert not list(make_texts(engine, GREEDY)(RecordedChat(0, chat.messages[1:])))
 
 
 def test_a_given_answer_ends_with_the_token_that_ends_it(engine: Engine) -> None:
@@ -83,7 +83,7 @@ def test_every_store_has_every_text(engine: Engine, stores: BenchStores) -> None
     assert stores.rest is not None
     assert len(stores.rest) == tokens + len(texts)
     assert stores.stores.dense is not None
-    status = stores.stores.dense.ask(DenseBook.status)
+    status = stores.stores.dense.ask(DenseRecorder.status)
     assert status.keys == status.positions == tokens - len(texts) > FIRST
 
 
@@ -92,9 +92,9 @@ def test_what_was_said_before_is_drafted_by_whoever_looks_back(
 ) -> None:
     """Each by itself finds the answers to the same questions, and nothing is learnt on the way."""
     bench = Bench(engine, 8, None)
-    rows = [Row("none", equip(engine, (), 0))]
-    rows += [Row(name, bench.equipped([name], stores)) for name in ("crest", "dense", "rest")]
-    rows.append(Row("3x5", bench.equipped(["dense"], stores, Shape(3, 5)), shape="3x5"))
+    rows = [DecodeRow("none", equip(engine, (), 0))]
+    rows += [DecodeRow(name, bench.equipped([name], stores)) for name in ("crest", "dense", "rest")]
+    rows.append(DecodeRow("3x5", bench.equipped(["dense"], stores, DraftShape(3, 5)), shape="3x5"))
     workload = [Workload(text, (text,)) for text in QUESTIONS]
     assert list(run(rows, workload, GREEDILY))[-1] == len(QUESTIONS)
     summaries: list[dict[str, Any]] = [summarise(row, rows[0], GREEDILY) for row in rows]
@@ -104,7 +104,7 @@ def test_what_was_said_before_is_drafted_by_whoever_looks_back(
         assert summary["shape"] == row.shape
     assert 2.0 < summaries[-1]["draft_length"] <= 5.0
     assert stores.stores.dense is not None
-    assert len(stores.documents) == len(stores.stores.dense.ask(DenseBook.backlog)) + len(CHATS)
+    assert len(stores.documents) == len(stores.stores.dense.ask(DenseRecorder.backlog)) + len(CHATS)
 
 
 def test_a_draft_model_must_share_the_tokenizer(engine: Engine, tmp_path: Path) -> None:
@@ -141,9 +141,9 @@ def test_only_some_drafters_look_back() -> None:
 
 @pytest.mark.parametrize(
     ("tokens", "shapes", "rows"),
-    [(None, (), 1), (8, (), 9), (500, (), MOST_ROWS), (None, (Shape(2, 2),), MOST_ROWS)],
+    [(None, (), 1), (8, (), 9), (500, (), MOST_ROWS), (None, (DraftShape(2, 2),), MOST_ROWS)],
 )
 def test_the_model_takes_trees_as_wide_as_the_drafts(
-    tokens: int | None, shapes: tuple[Shape, ...], rows: int
+    tokens: int | None, shapes: tuple[DraftShape, ...], rows: int
 ) -> None:
     assert widest(tokens, shapes) == rows

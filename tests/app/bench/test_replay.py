@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from app.bench.baselines.recorded_replay import Tally
+from app.bench.baselines.recorded_replay import ReplayCounts
 from app.bench.crest import empty_past
 from app.bench.replay import ALL, BUDGETS, MOST, Replay, Replayed, recordings, tokens_of
-from app.bench.workloads import Conversation, from_files, from_history
+from app.bench.workloads import PastConversation, from_files, from_history
 from app.cli.main import run
 from app.conversation.export import as_json
-from app.engine.learned_state import Learned
+from app.engine.learned_state import LearnedState
 from app.locations import locate
 from app.models.known_folders import embedded
 from datastores.chats.history import History
-from datastores.chats.records import ASSISTANT, USER, Message
+from datastores.chats.records import ASSISTANT, USER, StoredMessage
 from datastores.errors import InputError
-from engines.budget.acceptance_model import Calibration
-from engines.budget.cost_model import Costs
+from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.cost_model import CostModel
 from engines.fingerprint import fingerprint
 from tests.app.characters import Characters
 
@@ -31,13 +31,13 @@ FLAT = [0.0, *[0.01] * 64]
 STEEP = [0.0, *[0.01 * rows for rows in range(1, 65)]]
 
 
-def _chat(*texts: str, tokens: tuple[int, ...] = (), tokenizer: str = "") -> Conversation:
+def _chat(*texts: str, tokens: tuple[int, ...] = (), tokenizer: str = "") -> PastConversation:
     """Questions and answers by turns; `tokens` are kept of the answers."""
     messages = []
     for number, text in enumerate(texts, start=1):
         answer = not number % 2
         messages.append(
-            Message(
+            StoredMessage(
                 id=number,
                 chat=0,
                 parent=number - 1 or None,
@@ -51,10 +51,10 @@ def _chat(*texts: str, tokens: tuple[int, ...] = (), tokenizer: str = "") -> Con
                 created=0.0,
             )
         )
-    return Conversation("t", messages)
+    return PastConversation("t", messages)
 
 
-def _recorded(chat: Conversation, context: int = 8192) -> list[tuple[str, str]]:
+def _recorded(chat: PastConversation, context: int = 8192) -> list[tuple[str, str]]:
     said = {message.id: tokens_of(message, VOCABULARY) for message in chat.messages}
 
     def text(tokens: tuple[int, ...]) -> str:
@@ -66,8 +66,8 @@ def _recorded(chat: Conversation, context: int = 8192) -> list[tuple[str, str]]:
 
 def test_every_answer_follows_its_own_branch() -> None:
     chat = _chat("a?", "first", "b?", "second")
-    other = Message(9, 0, 1, ASSISTANT, "again", (), "", "", "stop", {}, 0.0)
-    branched = Conversation("t", [*chat.messages, other])
+    other = StoredMessage(9, 0, 1, ASSISTANT, "again", (), "", "", "stop", {}, 0.0)
+    branched = PastConversation("t", [*chat.messages, other])
     assert _recorded(branched) == [("a?", "first"), ("a?firstb?", "second"), ("a?", "again")]
     assert _recorded(branched, context=3)[1] == ("tb?", "second")
 
@@ -84,7 +84,9 @@ def test_stored_tokens_count_where_this_tokenizer_made_them() -> None:
     assert _recorded(_chat("a?", "text", tokens=stored, tokenizer="other")) == [("a?", "text")]
 
 
-def _run(chats: list[Conversation], table: list[float], remembered: int = 0) -> dict[str, Replayed]:
+def _run(
+    chats: list[PastConversation], table: list[float], remembered: int = 0
+) -> dict[str, Replayed]:
     with empty_past() as past:
         replay = Replay(VOCABULARY, 8192, past, table)
         replay.remember(chats[:remembered])
@@ -117,13 +119,13 @@ def test_together_they_draft_what_pays_here_and_no_more() -> None:
 
 
 def test_the_speedup_is_that_of_whole_cycles() -> None:
-    replayed = Replayed([{1: Tally(10, 15, 10), 3: Tally(5, 15, 15)}], [0.001, 0.003])
+    replayed = Replayed([{1: ReplayCounts(10, 15, 10), 3: ReplayCounts(5, 15, 15)}], [0.001, 0.003])
     table = [0.0, 0.01, 0.014, 0.016, 0.018]
     total = replayed.total()
     assert replayed.speedup(total[1], table) == pytest.approx(1.5 * 0.010 / (0.014 + 0.002))
     assert replayed.speedup(total[3], table) == pytest.approx(3.0 * 0.010 / (0.018 + 0.002))
     assert replayed.best(table) == 3
-    assert replayed.speedup(Tally(), table) == 1.0
+    assert replayed.speedup(ReplayCounts(), table) == 1.0
 
 
 def _tell(history: History, texts: list[tuple[str, str]], *, private: bool = False) -> None:
@@ -182,12 +184,12 @@ def test_a_person_reads_one_line(told: list[str], capsys: pytest.CaptureFixture[
 def test_a_script_reads_one_object(
     told: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    costs = Costs()
+    costs = CostModel()
     for _ in range(9):
         costs.observe(1, 100, 0.02)
         costs.observe(8, 100, 0.021)
-    kept = Learned(locate(tmp_path / "data").costs, f"{fingerprint(embedded())}/some build")
-    kept.save(costs, Calibration())
+    kept = LearnedState(locate(tmp_path / "data").costs, f"{fingerprint(embedded())}/some build")
+    kept.save(costs, AcceptanceModel())
     assert run([*told, "--limit", "3", "--json"]) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(report) == {
@@ -211,9 +213,9 @@ def test_what_is_done_is_printed_after_an_interrupt(
     told: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     once = Replay.run
-    seen: list[Conversation] = []
+    seen: list[PastConversation] = []
 
-    def interrupted(self: Replay, conversation: Conversation) -> int:
+    def interrupted(self: Replay, conversation: PastConversation) -> int:
         seen.append(conversation)
         if len(seen) == 3:
             raise KeyboardInterrupt

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from app.conversation.export import as_json, as_markdown
 from app.conversation.restore import restore
 from app.importing.readers import chat_exports
-from app.importing.source_file import Material
+from app.importing.source_file import SourceFile
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, STREAMING, SYSTEM, USER
 from datastores.errors import InputError
@@ -262,7 +262,7 @@ def test_the_importing_reader_reads_the_export_without_what_is_private(
     history.add_message(secret, None, USER, "psst")
     path = tmp_path / "export.json"
     path.write_text(_exported(history))
-    material = Material(path.name, path.stat().st_size, lambda: path.open("rb"))
+    material = SourceFile(path.name, path.stat().st_size, lambda: path.open("rb"))
     assert chat_exports.SPECCHAT.claims(material)
     read = list(chat_exports.SPECCHAT.read(material))
     [document] = [outcome for outcome in read if isinstance(outcome, Document)]

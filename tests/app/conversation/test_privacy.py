@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.conversation.privacy import Seclusion
+from app.conversation.privacy import ChatIsolation
 from datastores.chats.history import History
 from engines.step import Step
 from tests.app.scripted import scripted_engine
@@ -23,7 +23,7 @@ def test_a_chat_apart_has_drafters_of_its_own_and_no_observers(
     engine.observers.append(lambda step: pytest.fail(f"observed {step}"))
     history = History.open(tmp_path / "history.db")
     chat = replace(history.create_chat(), private=private)
-    seclusion = Seclusion(engine, history.name)
+    seclusion = ChatIsolation(engine, history.name)
     apart = seclusion.engine(chat, [text])
     assert apart.observers == []
     assert not {id(drafter) for drafter in apart.drafters} & {id(one) for one in engine.drafters}
@@ -36,5 +36,5 @@ def test_other_chats_share_the_engine(tmp_path: Path) -> None:
     seen: list[Step] = []
     engine.observers.append(seen.append)
     history = History.open(tmp_path / "history.db")
-    assert Seclusion(engine, history.name).engine(history.create_chat(), ["hello"]) is engine
+    assert ChatIsolation(engine, history.name).engine(history.create_chat(), ["hello"]) is engine
     history.close()

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from app.conversation.attachments import attach
-from app.engine.learned_state import Learned
+from app.engine.learned_state import LearnedState
 from datastores.errors import InputError, StoreError
-from engines.budget.acceptance_model import Calibration
-from engines.budget.cost_model import Costs
+from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.cost_model import CostModel
 
 
-def learned_costs() -> Costs:
-    costs = Costs()
+def learned_costs() -> CostModel:
+    costs = CostModel()
     for _ in range(4):
         costs.observe(1, 10, 0.5)
         costs.observe(8, 10, 0.75)
@@ -24,14 +24,14 @@ def learned_costs() -> Costs:
 
 def test_costs_survive_and_keys_stay_apart(tmp_path: Path) -> None:
     path = tmp_path / "cache" / "costs.json"
-    Learned(path, "one").save(learned_costs(), Calibration())
-    Learned(path, "other").save(Costs(), Calibration())
-    again = Costs()
-    Learned(path, "one").restore(again, Calibration())
+    LearnedState(path, "one").save(learned_costs(), AcceptanceModel())
+    LearnedState(path, "other").save(CostModel(), AcceptanceModel())
+    again = CostModel()
+    LearnedState(path, "one").restore(again, AcceptanceModel())
     assert again.table(10)[8] == pytest.approx(0.75)
-    empty = Costs()
-    Learned(path, "other").restore(empty, Calibration())
-    assert empty.table(10) == Costs().table(10)
+    empty = CostModel()
+    LearnedState(path, "other").restore(empty, AcceptanceModel())
+    assert empty.table(10) == CostModel().table(10)
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -52,22 +52,22 @@ def test_costs_survive_and_keys_stay_apart(tmp_path: Path) -> None:
 def test_a_damaged_file_means_a_word_and_learning_again(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "costs.json"
     path.write_bytes(content)
-    costs = Costs()
-    learned = Learned(path, "one")
-    learned.restore(costs, Calibration())
-    assert costs.table(10) == Costs().table(10)
+    costs = CostModel()
+    learned = LearnedState(path, "one")
+    learned.restore(costs, AcceptanceModel())
+    assert costs.table(10) == CostModel().table(10)
     assert "\n" not in str(learned.trouble)
     assert "learnt anew" in str(learned.trouble)
-    learned.save(learned_costs(), Calibration())
-    again = Learned(path, "one")
-    again.restore(costs, Calibration())
+    learned.save(learned_costs(), AcceptanceModel())
+    again = LearnedState(path, "one")
+    again.restore(costs, AcceptanceModel())
     assert again.trouble is None
-    assert costs.table(10) != Costs().table(10)
+    assert costs.table(10) != CostModel().table(10)
 
 
 def test_nothing_kept_is_no_damage(tmp_path: Path) -> None:
-    learned = Learned(tmp_path / "costs.json", "one")
-    learned.restore(Costs(), Calibration())
+    learned = LearnedState(tmp_path / "costs.json", "one")
+    learned.restore(CostModel(), AcceptanceModel())
     assert learned.trouble is None
 
 
@@ -75,8 +75,8 @@ def test_what_cannot_be_written_is_named_and_what_was_kept_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "costs.json"
-    learned = Learned(path, "one")
-    learned.save(learned_costs(), Calibration())
+    learned = LearnedState(path, "one")
+    learned.save(learned_costs(), AcceptanceModel())
     before = path.read_bytes()
 
     def full(*_: object) -> None:
@@ -84,7 +84,7 @@ def test_what_cannot_be_written_is_named_and_what_was_kept_stays(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(StoreError, match=r"costs\.json cannot be written \(No space left"):
-        learned.save(Costs(), Calibration())
+        learned.save(CostModel(), AcceptanceModel())
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -110,21 +110,21 @@ def test_weights_that_were_never_learnt_are_not_taken_over(
     tmp_path: Path, part: str, name: str, value: float
 ) -> None:
     path = tmp_path / "costs.json"
-    Learned(path, "one").save(learned_costs(), Calibration())
+    LearnedState(path, "one").save(learned_costs(), AcceptanceModel())
     kept = json.loads(path.read_text())
     kept["one"]["calibration"][part + name][-1] = value
     path.write_text(json.dumps(kept))
-    learned, calibration = Learned(path, "one"), Calibration()
-    learned.restore(Costs(), calibration)
+    learned, calibration = LearnedState(path, "one"), AcceptanceModel()
+    learned.restore(CostModel(), calibration)
     assert "learnt anew" in str(learned.trouble)
-    assert calibration.state() == Calibration().state()
+    assert calibration.state() == AcceptanceModel().state()
 
 
 def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "costs.json"
     path.mkdir()
-    learned = Learned(path, "one")
-    learned.restore(Costs(), Calibration())
+    learned = LearnedState(path, "one")
+    learned.restore(CostModel(), AcceptanceModel())
     assert "learnt anew" in str(learned.trouble)
     with pytest.raises(StoreError, match="cannot be written"):
-        learned.save(Costs(), Calibration())
+        learned.save(CostModel(), AcceptanceModel())

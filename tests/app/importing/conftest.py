@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.importing.events import Finished, Report
+from app.importing.events import ImportFinished, ImportReport
 from app.importing.pipeline import import_paths
 from datastores.errors import InputError
 from datastores.library.library import Library
 
-Importer = Callable[..., Report]
+Importer = Callable[..., ImportReport]
 
 
 @pytest.fixture
@@ -34,11 +34,11 @@ def folder(tmp_path: Path) -> Path:
 def imported(library: Library) -> Importer:
     """Import paths and give the report; that nothing was imported is no error here."""
 
-    def run(*paths: Path) -> Report:
-        report = Report()
+    def run(*paths: Path) -> ImportReport:
+        report = ImportReport()
         with suppress(InputError):
             for event in import_paths(paths, library):
-                if isinstance(event, Finished):
+                if isinstance(event, ImportFinished):
                     report = event.report
         return report
 

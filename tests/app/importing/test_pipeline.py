@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.importing import source_file
-from app.importing.events import Event, Finished, Progress, Searching, Skipped
+from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, SkippedFile
 from app.importing.pipeline import import_paths
 from datastores.errors import InputError
 from datastores.library.documents import Done, Put
@@ -32,16 +32,16 @@ def test_events_tell_how_far_it_is(folder: Path, library: Library) -> None:
     _pages(folder, 3)
     (folder / "none.md").touch()
     events = list(import_paths([folder], library))
-    progress = [event for event in events if isinstance(event, Progress)]
+    progress = [event for event in events if isinstance(event, ImportProgress)]
     assert next(event.files for event in progress if event.name == "002.md") == 2
     assert all(event.total_files == 3 for event in progress)
     assert progress[-1].bytes < progress[-1].total_bytes == 27
     assert progress[-1].seconds_left is not None
     assert progress[0].seconds_left is None
-    assert [event for event in events if isinstance(event, Skipped)] == [
-        Skipped("none.md", "empty")
+    assert [event for event in events if isinstance(event, SkippedFile)] == [
+        SkippedFile("none.md", "empty")
     ]
-    (end,) = [event for event in events if isinstance(event, Finished)]
+    (end,) = [event for event in events if isinstance(event, ImportFinished)]
     assert events[-1] == end
     assert (end.report.documents, end.report.unchanged, end.report.characters) == (3, 0, 27)
     assert end.report.counts == {"empty": 1}
@@ -51,7 +51,7 @@ def test_large_folders_tell_that_they_are_searched(folder: Path, library: Librar
     for number in range(1001):
         (folder / str(number)).write_text("x")
     events = import_paths([folder], library)
-    assert [next(events), next(events)] == [Searching(500), Searching(1000)]
+    assert [next(events), next(events)] == [FindingFiles(500), FindingFiles(1000)]
     events.close()
 
 
@@ -127,7 +127,7 @@ def test_nothing_that_is_stored_holds_a_secret(
 
 def _until(events: Iterator[Event], files: int) -> None:
     for event in events:
-        if isinstance(event, Progress) and event.files == files:
+        if isinstance(event, ImportProgress) and event.files == files:
             return
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.importing.events import Event, Finished, Progress, Skipped
+from app.importing.events import Event, ImportFinished, ImportProgress, SkippedFile
 from app.importing.pipeline import import_paths
 from app.importing.process import SET_ASIDE, import_beside
 from app.importing.session import read_notes
@@ -29,7 +29,7 @@ async def _events(folder: Path, locations: Locations) -> list[Event]:
 
 
 def _told(events: list[Event]) -> list[Event]:
-    return [event for event in events if isinstance(event, Skipped | Finished)]
+    return [event for event in events if isinstance(event, SkippedFile | ImportFinished)]
 
 
 def _pages(folder: Path, count: int) -> None:
@@ -45,7 +45,7 @@ async def test_it_tells_the_same_and_stores_the_same(
     here = list(import_paths([folder], library))
     beside = await _events(folder, locations)
     assert _told(beside) == _told(here)
-    assert any(isinstance(event, Progress) and event.total_files == 31 for event in beside)
+    assert any(isinstance(event, ImportProgress) and event.total_files == 31 for event in beside)
     assert rows_of(locations.library) == rows_of(library.store.path)
 
 
@@ -53,7 +53,7 @@ async def test_nothing_imported_is_the_same_error(locations: Locations, folder: 
     (folder / "x").write_bytes(b"\0")
     batches = import_beside([folder], locations)
     events = await anext(batches) + await anext(batches)
-    assert [event.reason for event in events if isinstance(event, Skipped)] == ["binary"]
+    assert [event.reason for event in events if isinstance(event, SkippedFile)] == ["binary"]
     with pytest.raises(InputError, match=r"nothing was imported: binary \(1\)"):
         await anext(batches)
 
@@ -83,7 +83,7 @@ async def test_a_damaged_library_is_told_of(locations: Locations, folder: Path) 
     locations.create()
     locations.library.write_bytes(b"no database" * 1000)
     first = (await _events(folder, locations))[0]
-    assert isinstance(first, Skipped)
+    assert isinstance(first, SkippedFile)
     assert first.reason == SET_ASIDE
     with closing(Library.open(locations.library)) as opened:
         assert opened.holds(str(folder))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.importing.events import Progress
+from app.importing.events import ImportProgress
 from app.importing.session import drop_note, import_into, note_imports, read_notes
 from app.locations import Locations
 from datastores.errors import InputError
@@ -19,7 +19,7 @@ def test_an_import_is_noted_as_begun_and_then_as_whole(locations: Locations, fol
     (folder / "b.md").write_text("b")
     with closing(Library.open(locations.library)) as library:
         events = import_into(library, locations, [folder])
-        assert isinstance(next(events), Progress)
+        assert isinstance(next(events), ImportProgress)
         begun = read_notes(locations.imported)[str(folder)]
         events.close()
         assert not begun.whole

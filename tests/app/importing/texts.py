@@ -12,7 +12,7 @@ from pathlib import Path
 from app.importing.extract import documents
 from app.importing.readers import make_readers
 from app.importing.readers.pdf_html import Worker
-from app.importing.source_file import Flaw, Material
+from app.importing.source_file import Flaw, SourceFile
 from datastores.library.documents import Document
 from datastores.library.library import Library
 
@@ -29,9 +29,9 @@ def stored(library: Library) -> dict[str, list[tuple[str, str, str]]]:
     return found
 
 
-def material(name: str, content: bytes) -> Material:
+def material(name: str, content: bytes) -> SourceFile:
     """A file that stands nowhere."""
-    return Material(name, len(content), lambda: io.BytesIO(content))
+    return SourceFile(name, len(content), lambda: io.BytesIO(content))
 
 
 def read(name: str, content: bytes) -> tuple[list[Document], list[Flaw]]:

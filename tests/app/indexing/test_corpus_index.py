@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.indexing.corpus_index import (
-    Projection,
+    CorpusIndex,
     crest_path,
     forget_everywhere,
     opened,
@@ -250,7 +250,7 @@ def test_damaged_stores_are_made_again_and_nothing_of_them_kept(
 
 
 def test_the_lock_is_one_for_each_tokenizer(locations: Locations) -> None:
-    def taken(projection: Projection) -> bool:
+    def taken(projection: CorpusIndex) -> bool:
         return projection.lock.take()
 
     with opened(locations, VOCABULARY, BUDGET) as one, opened(locations, VOCABULARY, BUDGET) as two:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.child_process import Child
-from app.indexing.corpus_index import Projection, crest_path, opened
+from app.indexing.corpus_index import CorpusIndex, crest_path, opened
 from app.indexing.indexer import GAVE_WAY, Indexer, catch_up, work_of
 from app.locations import Locations
 from app.runtime.deletion import forget_source
@@ -137,12 +137,12 @@ def test_what_is_being_imported_is_indexed_when_it_is_quiet(
         seen.append(next(looks, 3))
         return seen[-1], 0
 
-    def is_due(_: Projection) -> bool:
+    def is_due(_: CorpusIndex) -> bool:
         asked.append(seen[-1])
         return False
 
     monkeypatch.setattr(Corpus, "imports", imports)
-    monkeypatch.setattr(Projection, "is_due", is_due)
+    monkeypatch.setattr(CorpusIndex, "is_due", is_due)
     indexer.start()
     _wait_until(lambda: len(seen) > 8)
     assert asked == [3]

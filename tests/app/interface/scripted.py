@@ -19,11 +19,11 @@ from app.conversation.statistics import Statistics
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
 from datastores.errors import SpecchatError
-from engines.budget.status import Outlook
+from engines.budget.status import BudgetStatus
 from engines.draft_tree import DraftTree, credited, root_only
 from engines.step import Step, Timings
 
-OUTLOOK = Outlook(0.05, True, False, 0.0, {"chats": 0.44, "prompt": 0.2, "recycle": 0.1})
+OUTLOOK = BudgetStatus(0.05, True, False, 0.0, {"chats": 0.44, "prompt": 0.2, "recycle": 0.1})
 """Plain decoding writes 20 tokens per second."""
 
 Said = tuple[str, int]
@@ -46,7 +46,7 @@ class Script:
     cycle: float = 0.06
     wait: float = 0.0
     rejected: int = 1
-    outlook: Outlook = OUTLOOK
+    outlook: BudgetStatus = OUTLOOK
     prefill: Sequence[tuple[int, int]] = ((12, 12),)
     dropped: int = 0
     finish: str = "stop"

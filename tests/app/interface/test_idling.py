@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from app.runtime.idle import IdleWork
-from app.runtime.idle_encoding import Reading
+from app.runtime.idle_encoding import EncodingProgress
 from app.runtime.idle_queue import Idling, note
 
 PATIENCE = 30.0
@@ -28,7 +28,7 @@ class Endless:
         self.many = threading.Event()
         self.work = IdleWork(self._begin, lambda reading, trouble: None)
 
-    def _begin(self, _texts: bool) -> Generator[Reading | None]:
+    def _begin(self, _texts: bool) -> Generator[EncodingProgress | None]:
         while True:
             self.slices += 1
             if self.slices % 50 == 0:
@@ -86,10 +86,10 @@ def test_another_models_work_takes_the_place() -> None:
     ("reading", "words"),
     [
         (None, ""),
-        (Reading(12, 100, True, False, True), "reading imports 12%"),
-        (Reading(12, 100, False, False, True), "reading 12%"),
-        (Reading(12, 100, True, True, True), "rereading 12%"),
+        (EncodingProgress(12, 100, True, False, True), "reading imports 12%"),
+        (EncodingProgress(12, 100, False, False, True), "reading 12%"),
+        (EncodingProgress(12, 100, True, True, True), "rereading 12%"),
     ],
 )
-def test_what_the_line_at_the_top_says(reading: Reading | None, words: str) -> None:
+def test_what_the_line_at_the_top_says(reading: EncodingProgress | None, words: str) -> None:
     assert note(reading) == words

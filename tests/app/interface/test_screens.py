@@ -12,7 +12,7 @@ from textual.widgets import OptionList
 
 from app.interface.chat import chat_list, event_stream
 from datastores.chats.history import History
-from engines.budget.status import Outlook
+from engines.budget.status import BudgetStatus
 from engines.draft_tree import CHATS, CODE, DENSE, NOTES, PROMPT, RECYCLE, STUDENT
 from tests.app.interface.conftest import (
     ANSWER,
@@ -113,7 +113,7 @@ def test_every_source_tinted(stage: Make, snap_compare: Compare, size: tuple[int
 
 @pytest.mark.parametrize("size", SIZES)
 def test_drafting_paused(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
-    paused = Outlook(0.06, False, True, 0.09, {"prompt": 0.31, "recycle": 0.12})
+    paused = BudgetStatus(0.06, False, True, 0.09, {"prompt": 0.31, "recycle": 0.12})
     made = stage(Script(passes_of(ANSWER, [0], 1), outlook=paused))
     assert snap_compare(made.app, terminal_size=size, run_before=before(made, "f2"))
 

@@ -10,7 +10,7 @@ from app.locations import Elsewhere, Locations
 from app.models import selection as module
 from app.models.known_folders import embedded
 from app.models.memory import given_back, need_of
-from app.models.selection import Catalogue, Listed, catalogue
+from app.models.selection import Catalogue, ListedModel, catalogue
 from datastores.errors import InputError, ModelError
 from tests.app.models.gguf_files import write_gguf
 
@@ -89,7 +89,7 @@ def test_what_does_not_fit_is_listed_with_what_it_needs(
 def test_the_one_in_use_fits_whatever_is_free(locations: Locations) -> None:
     (listed,) = _whole(locations, embedded()).models
     assert listed.fits(0)
-    assert not Listed(listed.model, listed.needed).fits(0)
+    assert not ListedModel(listed.model, listed.needed).fits(0)
 
 
 def test_one_that_is_taken_away_meanwhile_is_said(

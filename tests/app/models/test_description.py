@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from app.models.description import describe
-from app.models.gguf_files import Candidate
+from app.models.gguf_files import ModelCandidate
 from tests.app.models.gguf_files import CONTEXT, WIDTH, write_gguf
 
 
-def _candidate(*files: Path, name: str = "model", missing: int = 0) -> Candidate:
-    return Candidate(name, "specchat", files, missing)
+def _candidate(*files: Path, name: str = "model", missing: int = 0) -> ModelCandidate:
+    return ModelCandidate(name, "specchat", files, missing)
 
 
 def test_a_model_is_described_by_its_header(tmp_path: Path) -> None:

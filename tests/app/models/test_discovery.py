@@ -13,7 +13,7 @@ import pytest
 
 from app.locations import Elsewhere, Locations, elsewhere
 from app.models.discovery import find, path_of, survey
-from app.models.gguf_files import DEEPEST, Skipped, gguf_files, parts
+from app.models.gguf_files import DEEPEST, SkippedModel, gguf_files, parts
 from app.models.known_folders import embedded
 from datastores.errors import ModelError
 
@@ -180,7 +180,7 @@ def test_a_folder_that_may_not_be_read_is_said(
 
     # Not by the mode of the folder, which holds nobody back who runs tests as root.
     monkeypatch.setattr("os.scandir", refuse)
-    assert list(gguf_files(tmp_path)) == [model, Skipped(tmp_path / "b", "Permission denied")]
+    assert list(gguf_files(tmp_path)) == [model, SkippedModel(tmp_path / "b", "Permission denied")]
 
 
 def test_looking_changes_nothing(locations: Locations, others: Elsewhere, home: Path) -> None:

@@ -21,7 +21,7 @@ from huggingface_hub import constants
 from app.locations import Elsewhere, Locations
 from app.models import download
 from app.models.discovery import survey
-from app.models.download import CHUNK, Progress, Pulled, pull
+from app.models.download import CHUNK, DownloadProgress, Pulled, pull
 from app.models.hub import look_up
 from datastores.errors import InputError, ModelError
 from tests.app.models.hub import (
@@ -36,10 +36,10 @@ from tests.app.models.hub import (
 )
 
 
-def _pull(cache: Path, wanted: str = WANTED) -> tuple[Path, list[Progress]]:
+def _pull(cache: Path, wanted: str = WANTED) -> tuple[Path, list[DownloadProgress]]:
     *steps, end = pull(look_up(wanted), cache)
     assert isinstance(end, Pulled)
-    return end.path, [step for step in steps if isinstance(step, Progress)]
+    return end.path, [step for step in steps if isinstance(step, DownloadProgress)]
 
 
 def test_a_model_arrives_where_every_program_finds_it(
@@ -64,7 +64,7 @@ def test_what_is_here_is_not_fetched_again(hub: Hub, others: Elsewhere) -> None:
     path, _ = _pull(others.hugging_face)
     assert len(hub.fetches()) == 1
     again, steps = _pull(others.hugging_face)
-    assert (again, steps) == (path, [Progress(len(CONTENT), len(CONTENT))])
+    assert (again, steps) == (path, [DownloadProgress(len(CONTENT), len(CONTENT))])
     assert len(hub.fetches()) == 1
 
 
@@ -72,7 +72,7 @@ def test_all_parts_arrive_and_count_together(hub: Hub, others: Elsewhere) -> Non
     path, steps = _pull(others.hugging_face, f"{REPOSITORY}:q8_0")
     assert (path.name, path.read_bytes()) == ("model-Q8_0-00001-of-00002.gguf", b"first")
     assert path.with_name("model-Q8_0-00002-of-00002.gguf").read_bytes() == b"second"
-    assert steps == [Progress(5, 11), Progress(11, 11)]
+    assert steps == [DownloadProgress(5, 11), DownloadProgress(11, 11)]
 
 
 def test_a_broken_connection_goes_on_where_it_broke(hub: Hub, others: Elsewhere) -> None:

@@ -18,10 +18,10 @@ from app.runtime import deletion
 from app.runtime.deletion import delete_chat, forget_gone, forget_source, make_private
 from datastores.chats.history import History
 from datastores.chats.records import USER
-from datastores.dense.recorder import DenseBook
+from datastores.dense.recorder import DenseRecorder
 from datastores.dense.rows import Written
 from datastores.dense.store import DenseStore
-from datastores.dense.worker import DenseKeeper
+from datastores.dense.worker import DenseWorker
 from datastores.errors import InputError, StoreError
 from datastores.library.documents import NOTES, Document, Part, Put
 from datastores.library.library import Library
@@ -114,7 +114,7 @@ def test_a_loaded_engine_forgets_as_well(
     [learnt] = engine.drafters
     asked: list[object] = []
     with closing(DenseStore.open(tmp_path / "one.db", "one", 4)) as store:
-        keeper = DenseKeeper(store, 64)
+        keeper = DenseWorker(store, 64)
         keeper.begin(source_of(history.name, 1), [1, 2, 3])
         engine.stores.dense = keeper
         delete_chat(history, locations, 1, engine)
@@ -132,12 +132,12 @@ def test_a_loaded_engine_forgets_a_source(history: History, locations: Locations
     with closing(Library.open(locations.library)) as library:
         for path, text in (("/gone", SENTENCE), ("/kept", "abc")):
             library.write([Put(path, "f", 0, Document("t", (Part(NOTES, text),)))])
-        keeper = DenseKeeper(DenseStore.open(locations.states / "one.db", "one", 4), 64)
+        keeper = DenseWorker(DenseStore.open(locations.states / "one.db", "one", 4), 64)
         engine.stores.dense = keeper
         for digest in library.digests():
             (part,) = library.read(digest)
             tokens = VOCABULARIES[0].encode(part.text)
-            add = partial(DenseBook.add_document, source=source_of_text(digest), tokens=tokens)
+            add = partial(DenseRecorder.add_document, source=source_of_text(digest), tokens=tokens)
             keeper.ask(add)
         forget_source(library, history, locations, "/gone", engine)
         [kept] = library.digests()

@@ -8,10 +8,10 @@ import pytest
 
 from app.runtime import idle
 from app.runtime.idle import IdleWork
-from app.runtime.idle_encoding import Reading
+from app.runtime.idle_encoding import EncodingProgress
 from datastores.errors import SpecchatError, StoreError
 
-Told = list[tuple[Reading | None, SpecchatError | None]]
+Told = list[tuple[EncodingProgress | None, SpecchatError | None]]
 
 
 class Book:
@@ -25,13 +25,13 @@ class Book:
         self.told: Told = []
         self.work = IdleWork(self._begin, lambda *told: self.told.append(told))
 
-    def _begin(self, texts: bool) -> Generator[Reading | None]:
+    def _begin(self, texts: bool) -> Generator[EncodingProgress | None]:
         self.begun.append(texts)
         if self.fails is not None:
             raise self.fails
         yield None
         for page in range(self.pages):
-            yield Reading(page, 1000, True, False, self.noticed)
+            yield EncodingProgress(page, 1000, True, False, self.noticed)
 
 
 @pytest.fixture(autouse=True)

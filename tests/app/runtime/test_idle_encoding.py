@@ -14,12 +14,12 @@ from app.indexing.corpus_index import opened
 from app.locations import Locations
 from app.runtime import idle_encoding
 from app.runtime.deletion import forget_source
-from app.runtime.idle_encoding import Reading, read_when_idle
+from app.runtime.idle_encoding import EncodingProgress, read_when_idle
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
-from datastores.dense.recorder import DenseBook, Status
+from datastores.dense.recorder import DenseRecorder, DenseStatus
 from datastores.dense.store import DenseStore
-from datastores.dense.worker import DenseKeeper
+from datastores.dense.worker import DenseWorker
 from datastores.library.documents import NOTES, Document, Part, Put
 from datastores.library.library import Library
 from tests.app.scripted import scripted_engine
@@ -38,7 +38,7 @@ def locations(locations: Locations) -> Locations:
 def engine(tmp_path: Path, locations: Locations) -> Iterator[Engine]:
     made = scripted_engine(tmp_path)
     store = DenseStore.open(locations.states / "scripted.db", "scripted", WIDTH)
-    made.stores.dense = DenseKeeper(store, VOCABULARY)
+    made.stores.dense = DenseWorker(store, VOCABULARY)
     yield made
     made.stores.close()
     assert made.stores.dense.trouble is None
@@ -57,13 +57,13 @@ def _import(engine: Engine, locations: Locations, texts: dict[str, str]) -> None
         list(projection.run())
 
 
-def _ask(engine: Engine) -> DenseKeeper:
+def _ask(engine: Engine) -> DenseWorker:
     assert engine.stores.dense is not None
     return engine.stores.dense
 
 
-def _status(engine: Engine) -> Status:
-    return _ask(engine).ask(DenseBook.status)
+def _status(engine: Engine) -> DenseStatus:
+    return _ask(engine).ask(DenseRecorder.status)
 
 
 def _say(history: History, *texts: str, private: bool = False) -> int:
@@ -95,10 +95,12 @@ def test_imports_and_chats_are_read_to_the_end(
     assert shares[-1] > 0.9
     assert all(each.imports and each.noticed for each in told)
     again = list(read_when_idle(engine, locations, history, texts=True))
-    assert {each for each in again if each} == {Reading(*_all(status), False, False, False)}
+    assert {each for each in again if each} == {
+        EncodingProgress(*_all(status), False, False, False)
+    }
 
 
-def _all(status: Status) -> tuple[int, int]:
+def _all(status: DenseStatus) -> tuple[int, int]:
     return status.keys, status.positions
 
 

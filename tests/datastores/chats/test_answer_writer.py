@@ -13,7 +13,7 @@ import pytest
 
 from datastores.chats.answer_writer import INTERVAL, AnswerWriter
 from datastores.chats.history import History
-from datastores.chats.records import ASSISTANT, INTERRUPTED, STREAMING, USER, WHOLE, Message
+from datastores.chats.records import ASSISTANT, INTERRUPTED, STREAMING, USER, WHOLE, StoredMessage
 from datastores.errors import InputError, StoreError
 from tests.datastores.conftest import fill
 
@@ -44,7 +44,7 @@ def stream(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def _begun(history: History) -> Message:
+def _begun(history: History) -> StoredMessage:
     chat = history.create_chat().id
     question = history.add_message(chat, None, USER, "question")
     return history.add_message(chat, question.id, ASSISTANT, "", finish=STREAMING)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from datastores.chats.history import History
-from datastores.chats.records import ASSISTANT, STREAMING, USER, WHOLE, Message
+from datastores.chats.records import ASSISTANT, STREAMING, USER, WHOLE, StoredMessage
 from datastores.errors import InputError, StoreError
 from datastores.tokens import pack, unpack
 
@@ -28,7 +28,7 @@ def test_a_message_comes_back_as_it_was_given(history: History) -> None:
         statistics=figures,
     )
     assert history.message(message.id) == message
-    assert message == Message(
+    assert message == StoredMessage(
         id=message.id,
         chat=chat.id,
         parent=None,

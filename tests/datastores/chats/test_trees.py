@@ -18,12 +18,12 @@ from hypothesis.stateful import (
 )
 
 from datastores.chats.history import History
-from datastores.chats.records import STREAMING, USER, WHOLE, Chat, Message
+from datastores.chats.records import STREAMING, USER, WHOLE, Chat, StoredMessage
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _TOKENS = st.lists(st.integers(0, 2**32 - 1), max_size=5)
 
-Added = Message | MultipleResults[Message]
+Added = StoredMessage | MultipleResults[StoredMessage]
 
 
 class Trees(RuleBasedStateMachine):
@@ -37,7 +37,7 @@ class Trees(RuleBasedStateMachine):
         super().__init__()
         self.directory = tempfile.TemporaryDirectory(prefix="specchat-")
         self.history = History.open(Path(self.directory.name) / "history.db")
-        self.kept: dict[int, Message] = {}
+        self.kept: dict[int, StoredMessage] = {}
         self.active: dict[int, int | None] = {}
 
     @rule(target=chats, title=_TEXT)
@@ -51,15 +51,15 @@ class Trees(RuleBasedStateMachine):
         return self._add(chat.id, None, text, tokens, WHOLE)
 
     @rule(target=messages, parent=messages, text=_TEXT, tokens=_TOKENS)
-    def reply(self, parent: Message, text: str, tokens: list[int]) -> Added:
+    def reply(self, parent: StoredMessage, text: str, tokens: list[int]) -> Added:
         return self._add(parent.chat, parent.id, text, tokens, WHOLE)
 
     @rule(target=growing, parent=messages)
-    def start_answer(self, parent: Message) -> Added:
+    def start_answer(self, parent: StoredMessage) -> Added:
         return self._add(parent.chat, parent.id, "", [], STREAMING)
 
     @rule(message=growing, text=_TEXT, finish=st.sampled_from([STREAMING, WHOLE, "interrupted"]))
-    def grow(self, message: Message, text: str, finish: str) -> None:
+    def grow(self, message: StoredMessage, text: str, finish: str) -> None:
         if message.id not in self.kept:
             return
         self.history.extend_message(message.id, text, [7], {"tokens": 1}, finish)
@@ -67,7 +67,7 @@ class Trees(RuleBasedStateMachine):
         assert self.kept[message.id].content == text
 
     @rule(message=messages)
-    def walk(self, message: Message) -> None:
+    def walk(self, message: StoredMessage) -> None:
         if message.id not in self.kept:
             return
         leaf = self.history.leaf_below(message.id)
@@ -134,8 +134,8 @@ class Trees(RuleBasedStateMachine):
         self.kept[message.id], self.active[chat] = message, message.id
         return message
 
-    def _path(self, leaf: int | None) -> list[Message]:
-        path: list[Message] = []
+    def _path(self, leaf: int | None) -> list[StoredMessage]:
+        path: list[StoredMessage] = []
         while leaf is not None:
             path.insert(0, self.kept[leaf])
             leaf = path[0].parent

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from hypothesis import strategies as st
 
-from datastores.crest.counting import Document
-from datastores.crest.format import Entry
+from datastores.crest.counting import TokenDocument
+from datastores.crest.format import CrestEntry
 
 Path = tuple[int, ...]
 
@@ -18,11 +18,11 @@ documents = st.lists(
 """A few documents over few tokens, so that everything repeats."""
 
 
-def document(number: int, tokens: Sequence[int], kind: int = 1) -> Document:
-    return Document(number.to_bytes(8, "big"), tokens, kind)
+def document(number: int, tokens: Sequence[int], kind: int = 1) -> TokenDocument:
+    return TokenDocument(number.to_bytes(8, "big"), tokens, kind)
 
 
-def strings(given: Iterable[Document], length: int) -> Counter[Path]:
+def strings(given: Iterable[TokenDocument], length: int) -> Counter[Path]:
     """How often each string of `length` tokens occurs."""
     found: Counter[Path] = Counter()
     for one in given:
@@ -31,7 +31,7 @@ def strings(given: Iterable[Document], length: int) -> Counter[Path]:
     return found
 
 
-def tree(given: Sequence[Document], ngram: Path, reach: int, most: int) -> dict[Path, int]:
+def tree(given: Sequence[TokenDocument], ngram: Path, reach: int, most: int) -> dict[Path, int]:
     """The `most` most common paths of at most `reach` tokens after `ngram`, with their counts."""
     paths = {
         string[len(ngram) :]: count
@@ -43,7 +43,7 @@ def tree(given: Sequence[Document], ngram: Path, reach: int, most: int) -> dict[
     return {path: paths[path] for path in best[:most]}
 
 
-def unfold(entry: Entry) -> dict[Path, float]:
+def unfold(entry: CrestEntry) -> dict[Path, float]:
     """Every path of a decoded tree, with P(its last token | the rest of it)."""
     paths: dict[int, Path] = {0: ()}
     for row, (first, last) in enumerate(entry.children):

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastores.crest.build import LONGEST, Built, build, count, paper, select
-from datastores.crest.counting import Document
-from datastores.crest.format import CHANCES, Entry, decode, find, hash_columns, hashes, place
+from datastores.crest.counting import TokenDocument
+from datastores.crest.format import CHANCES, CrestEntry, decode, find, hash_columns, hashes, place
 from datastores.crest.selection import CONTINUATION, MOST_NODES
 from tests.datastores.crest.reference import Path, document, documents, strings, tree, unfold
 
@@ -25,20 +25,20 @@ def read(built: Built) -> dict[int, bytes]:
     return dict(built.pages)
 
 
-def entry(built: Built, pages: dict[int, bytes], ngram: tuple[int, ...]) -> Entry | None:
+def entry(built: Built, pages: dict[int, bytes], ngram: tuple[int, ...]) -> CrestEntry | None:
     number, mark = place(hashes(ngram, len(ngram))[-1], built.number)
     data = find(pages.get(number, b"\0"), mark)
     return decode(data, built.ids.tolist()) if data else None
 
 
-def text_like(tokens: int, seed: int = 0) -> list[Document]:
+def text_like(tokens: int, seed: int = 0) -> list[TokenDocument]:
     """Documents of 500 tokens, some words far more common than others, as in a text."""
     draws = np.random.default_rng(seed).zipf(1.3, tokens) % 5000
     return [document(at, draws[at : at + 500].tolist()) for at in range(0, tokens, 500)]
 
 
 @given(documents)
-def test_every_tree_is_that_of_brute_force(docs: list[Document]) -> None:
+def test_every_tree_is_that_of_brute_force(docs: list[TokenDocument]) -> None:
     built = build(docs, AMPLE)
     pages = read(built)
     ngrams = [found for length in range(1, LONGEST + 1) for found in strings(docs, length).items()]
@@ -53,7 +53,7 @@ def test_every_tree_is_that_of_brute_force(docs: list[Document]) -> None:
             must_agree(found, occurrences, paths)
 
 
-def must_agree(found: Entry, occurrences: int, paths: dict[Path, int]) -> None:
+def must_agree(found: CrestEntry, occurrences: int, paths: dict[Path, int]) -> None:
     """The decoded tree holds `paths` and, to the nearest half octave, their probabilities.
 
     Of more than a tree may hold it keeps those worth most, which is not to say most common.
@@ -67,7 +67,9 @@ def must_agree(found: Entry, occurrences: int, paths: dict[Path, int]) -> None:
 
 
 @given(documents, st.randoms(use_true_random=False))
-def test_the_order_of_documents_makes_no_difference(docs: list[Document], random: Random) -> None:
+def test_the_order_of_documents_makes_no_difference(
+    docs: list[TokenDocument], random: Random
+) -> None:
     shuffled = random.sample(docs, len(docs))
     for budget in (AMPLE, 24000):
         assert read(build(docs, budget)) == read(build(shuffled, budget))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastores.crest import counting
-from datastores.crest.counting import Document, Level, count_strings, join
+from datastores.crest.counting import Level, TokenDocument, count_strings, join
 from tests.datastores.crest.reference import Path, document, documents, strings
 
 DEPTH = 5
@@ -24,7 +24,7 @@ def spelled(levels: list[Level]) -> list[list[Path]]:
 
 
 @given(documents, st.integers(1, 3))
-def test_counts_are_those_of_brute_force(docs: list[Document], least: int) -> None:
+def test_counts_are_those_of_brute_force(docs: list[TokenDocument], least: int) -> None:
     levels = count_strings(join(docs), DEPTH, least, threads=1)
     for length, (level, names) in enumerate(zip(levels, spelled(levels), strict=True), 1):
         expected = {path: n for path, n in strings(docs, length).items() if n >= least}
@@ -33,7 +33,7 @@ def test_counts_are_those_of_brute_force(docs: list[Document], least: int) -> No
 
 
 @given(documents)
-def test_suffixes_are_the_strings_without_their_first_token(docs: list[Document]) -> None:
+def test_suffixes_are_the_strings_without_their_first_token(docs: list[TokenDocument]) -> None:
     levels = count_strings(join(docs), DEPTH, threads=1)
     names = spelled(levels)
     for above, level, found in zip(names, levels[1:], names[1:], strict=False):
@@ -41,7 +41,7 @@ def test_suffixes_are_the_strings_without_their_first_token(docs: list[Document]
 
 
 @given(documents)
-def test_places_are_where_the_strings_stand(docs: list[Document]) -> None:
+def test_places_are_where_the_strings_stand(docs: list[TokenDocument]) -> None:
     text = join(docs)
     levels = count_strings(text, DEPTH, threads=1)
     for length, (level, names) in enumerate(zip(levels, spelled(levels), strict=True), 1):

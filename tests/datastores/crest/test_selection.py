@@ -7,12 +7,12 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given
 
-from datastores.crest.counting import Document, count_strings, join
+from datastores.crest.counting import TokenDocument, count_strings, join
 from datastores.crest.selection import candidates, estimated_bytes, kept, worths
 from tests.datastores.crest.reference import Path, document, documents
 
 
-def node_worths(docs: list[Document], length: int) -> dict[Path, float]:
+def node_worths(docs: list[TokenDocument], length: int) -> dict[Path, float]:
     """The worth of every node in the trees of n-grams of `length` tokens, by its string."""
     levels = count_strings(join(docs), 6, threads=1)
     names: list[list[Path]] = [[()]]
@@ -27,7 +27,7 @@ def node_worths(docs: list[Document], length: int) -> dict[Path, float]:
     }
 
 
-def varied(draw: np.random.Generator, *phrases: tuple[int, ...]) -> list[Document]:
+def varied(draw: np.random.Generator, *phrases: tuple[int, ...]) -> list[TokenDocument]:
     """Phrases between random words, so that only they repeat."""
     tokens: list[int] = []
     for phrase in phrases:
@@ -51,7 +51,7 @@ def test_long_strings_take_more_evidence() -> None:
 
 
 @given(documents)
-def test_no_node_is_worth_less_than_one_below_it(docs: list[Document]) -> None:
+def test_no_node_is_worth_less_than_one_below_it(docs: list[TokenDocument]) -> None:
     for length in (1, 2, 3):
         worth = node_worths(docs, length)
         for string, value in worth.items():
@@ -59,7 +59,7 @@ def test_no_node_is_worth_less_than_one_below_it(docs: list[Document]) -> None:
 
 
 @given(documents)
-def test_a_higher_threshold_keeps_fewer_of_the_same_nodes(docs: list[Document]) -> None:
+def test_a_higher_threshold_keeps_fewer_of_the_same_nodes(docs: list[TokenDocument]) -> None:
     levels = count_strings(join(docs), 6, threads=1)
     nodes = candidates(levels, 2, worths(levels, 2), 0.0)
     sizes = [kept(nodes, least) for least in (0.0, 0.02, 0.2, 2.0)]

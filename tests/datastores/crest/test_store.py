@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from datastores.crest.build import LONGEST
-from datastores.crest.counting import Document
-from datastores.crest.format import Entry
+from datastores.crest.counting import TokenDocument
+from datastores.crest.format import CrestEntry
 from datastores.crest.reader import LOOK, CrestReader
 from datastores.crest.selection import CONTINUATION, MOST_NODES
 from datastores.crest.store import RECENT_TOKENS, CrestStore
@@ -42,14 +42,14 @@ def rows(store: CrestStore) -> list[list[tuple[object, ...]]]:
     return [store.store.db.conn.execute(f"SELECT * FROM {one}").fetchall() for one in tables]
 
 
-def words(number: int, length: int = 300) -> Document:
+def words(number: int, length: int = 300) -> TokenDocument:
     """A document of its own words, among common ones."""
     draw = random.Random(number)
     tokens = [draw.choice((1, 2, 3, 4, 5, number + 10)) for _ in range(length)]
     return document(number, tokens, kind=number % 3)
 
 
-def looked_up(path: Path, context: list[int]) -> list[Entry]:
+def looked_up(path: Path, context: list[int]) -> list[CrestEntry]:
     reader = CrestReader(path)
     try:
         return reader.lookup(context)
@@ -59,7 +59,9 @@ def looked_up(path: Path, context: list[int]) -> list[Entry]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(documents)
-def test_a_lookup_finds_the_tree_of_every_suffix(store: CrestStore, docs: list[Document]) -> None:
+def test_a_lookup_finds_the_tree_of_every_suffix(
+    store: CrestStore, docs: list[TokenDocument]
+) -> None:
     store.rebuild(docs)
     context = [0, 1, 2, 0, 1]
     trees = [set(tree(docs, tuple(context[-n:]), CONTINUATION, 10**6)) for n in (4, 3, 2, 1)]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from datastores.dense.recorder import FIRST, DenseBook
+from datastores.dense.recorder import FIRST, DenseRecorder
 from datastores.dense.store import DenseStore
-from datastores.dense.worker import DenseKeeper
+from datastores.dense.worker import DenseWorker
 from datastores.errors import StoreError
 from tests.datastores.dense.test_worker import VOCABULARY, WIDTH, find, open_store, state_of, tell
 from tests.datastores.dense.test_worker import word as word_at
@@ -20,7 +20,7 @@ SAID = FIRST + 100
 
 def fill(folder: Path) -> Path:
     """An index of two chats; its file."""
-    keeper = DenseKeeper(open_store(folder), VOCABULARY)
+    keeper = DenseWorker(open_store(folder), VOCABULARY)
     tell(keeper, SAID)
     tell(keeper, 60, source="other")
     keeper.close()
@@ -48,8 +48,8 @@ def test_a_generation_and_moments_of_another_model_are_dropped(tmp_path: Path) -
 def test_keys_of_tokens_that_are_not_there_are_left_out(tmp_path: Path, gone: int) -> None:
     path = fill(tmp_path)
     change(path, f"DELETE FROM spans WHERE document = {gone}")
-    keeper = DenseKeeper(open_store(tmp_path), VOCABULARY)
-    keys = keeper.ask(DenseBook.status).keys
+    keeper = DenseWorker(open_store(tmp_path), VOCABULARY)
+    keys = keeper.ask(DenseRecorder.status).keys
     kept = len(keeper.memory)
     position, left = (20, 55) if gone == 1 else (200, SAID - 5)
     assert kept == left
@@ -73,9 +73,9 @@ def test_what_does_not_fit_together_is_refused_in_one_line_and_made_anew(
 ) -> None:
     path = fill(tmp_path)
     change(path, statement)
-    keeper = DenseKeeper(open_store(tmp_path), VOCABULARY)
+    keeper = DenseWorker(open_store(tmp_path), VOCABULARY)
     with pytest.raises(StoreError, match="the next start sets it aside") as refused:
-        keeper.ask(DenseBook.status)
+        keeper.ask(DenseRecorder.status)
     assert str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
     assert keeper.memory.recall(state_of(20), word_at(20), [], 3, 4) is None
@@ -88,7 +88,7 @@ def test_what_does_not_fit_together_is_refused_in_one_line_and_made_anew(
 
 
 def test_a_damaged_block_of_keys_gives_way_to_what_is_written(tmp_path: Path) -> None:
-    keeper = DenseKeeper(open_store(tmp_path), VOCABULARY)
+    keeper = DenseWorker(open_store(tmp_path), VOCABULARY)
     tell(keeper, SAID)
     change(tmp_path / "dense.db", "UPDATE keys SET codes = x'00'")
     keeper.begin("chat", [word_at(position) for position in range(SAID)])

@@ -17,14 +17,14 @@ CHILD = """
 import sys
 from pathlib import Path
 from tests.datastores.dense.test_worker import VOCABULARY, open_store, said, word
-from datastores.dense.recorder import DenseBook
-from datastores.dense.worker import DenseKeeper
-keeper = DenseKeeper(open_store(Path(sys.argv[1])), VOCABULARY)
+from datastores.dense.recorder import DenseRecorder
+from datastores.dense.worker import DenseWorker
+keeper = DenseWorker(open_store(Path(sys.argv[1])), VOCABULARY)
 keeper.begin("chat", [word(position) for position in range(5)])
 for first in range(5, 100_000, 3):
     keeper.observe(first, *said(first, first + 3))
     if first % 7 == 0:
-        keeper.ask(DenseBook.flush)
+        keeper.ask(DenseRecorder.flush)
         print(first + 3, flush=True)
 """
 

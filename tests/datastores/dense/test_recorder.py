@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from datastores.dense.recorder import FIRST, GROWTH, Fitting
 from datastores.dense.rows import Written
 from datastores.dense.store import DenseStore
-from datastores.dense.write_buffer import Answers, Fresh, Seen, Unwritten
+from datastores.dense.write_buffer import AnswerDocuments, Fresh, RemoteChanges, WriteBuffer
 from datastores.errors import StoreError
 from tests.datastores.dense.test_worker import open_store, said
 
@@ -42,7 +42,7 @@ def fresh(document: int, start: int, stop: int) -> Fresh:
 def test_documents_only_grow_and_hold_what_was_said(
     store: DenseStore, turns: list[tuple[str, list[int], list[int]]]
 ) -> None:
-    answers, held = Answers(store), dict[int, list[int]]()
+    answers, held = AnswerDocuments(store), dict[int, list[int]]()
 
     def write(part: Written | None) -> int:
         assert part is not None
@@ -60,7 +60,7 @@ def test_documents_only_grow_and_hold_what_was_said(
 
 
 def test_nothing_is_recorded_in_a_document_that_is_gone(store: DenseStore) -> None:
-    answers = Answers(store)
+    answers = AnswerDocuments(store)
     document = answers.begin("chat", [1, 2]).document
     answers.retain({document})
     assert answers.observe(2, [3]) is not None
@@ -70,7 +70,7 @@ def test_nothing_is_recorded_in_a_document_that_is_gone(store: DenseStore) -> No
 
 
 def test_forgetting_another_chat_leaves_the_answer_alone(store: DenseStore) -> None:
-    answers = Answers(store)
+    answers = AnswerDocuments(store)
     answers.begin("other", [1])
     answers.begin("chat", [1])
     answers.forget("other")
@@ -82,7 +82,7 @@ def test_forgetting_another_chat_leaves_the_answer_alone(store: DenseStore) -> N
 def test_what_could_not_be_written_goes_on_waiting(
     store: DenseStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unwritten, document = Unwritten(), store.create_document("chat")
+    unwritten, document = WriteBuffer(), store.create_document("chat")
     unwritten.say(Written(document, 0, [5, 6]))
     with monkeypatch.context() as patched:
         patched.setattr(DenseStore, "write", fail)
@@ -96,7 +96,7 @@ def test_what_could_not_be_written_goes_on_waiting(
 
 
 def test_states_wait_for_a_projection(store: DenseStore) -> None:
-    unwritten, fitting = Unwritten(), Fitting(store)
+    unwritten, fitting = WriteBuffer(), Fitting(store)
     document = store.create_document("chat")
     unwritten.say(Written(document, 0, said(0, FIRST + 1)[0]))
     unwritten.add(fresh(document, 1, FIRST + 1))
@@ -169,7 +169,7 @@ def test_states_count_although_the_disk_fails(
 
 def test_a_deletion_is_noticed_until_it_is_acted_upon(tmp_path: Path, store: DenseStore) -> None:
     document = store.create_document("chat")
-    seen = Seen(store)
+    seen = RemoteChanges(store)
     assert not seen.deleted()
     with closing(open_store(tmp_path)) as elsewhere:
         elsewhere.forget("chat")
@@ -182,7 +182,7 @@ def test_a_deletion_is_noticed_until_it_is_acted_upon(tmp_path: Path, store: Den
 def test_generations_that_begin_and_end_elsewhere_are_noticed(
     tmp_path: Path, store: DenseStore
 ) -> None:
-    seen, fitting = Seen(store), Fitting(store)
+    seen, fitting = RemoteChanges(store), Fitting(store)
     assert seen.serving is seen.newest is None
     fitting.add(said(0, FIRST)[1])
     fitted = fitting.better(None)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastores.dense.index import FaissIndex, FewIndex
-from datastores.dense.memory import GAP, Stream
+from datastores.dense.memory import GAP, TokenArena
 from datastores.dense.projection import Moments, fit
 from datastores.dense.rows import KEYS, TOKENS, Encoded, Written, expand, key_blocks
 from datastores.dense.store import DenseStore
@@ -72,7 +72,7 @@ def test_blocks_hold_every_position_once(positions: list[int]) -> None:
 
 @given(st.data())
 def test_a_stream_gives_back_every_document(data: st.DataObject) -> None:
-    stream, said = Stream(), dict[int, list[int]]()
+    stream, said = TokenArena(), dict[int, list[int]]()
     for _ in range(data.draw(st.integers(1, 12))):
         document = data.draw(st.integers(1, 3))
         words = data.draw(st.lists(st.integers(0, 99), max_size=400))

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import engines.budget.acceptance_model
 import engines.budget.adaptive
 import engines.budget.selection
-from engines.budget.acceptance_model import Calibration
+from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.adaptive import AutoBudget, Budget
-from engines.budget.cost_model import Costs, prior_ratio
+from engines.budget.cost_model import CostModel, prior_ratio
 from engines.budget.fixed import FixedBudget
-from engines.budget.loss_limit import LONGEST_PAUSE, Gate
+from engines.budget.loss_limit import LONGEST_PAUSE, DrafterBackoff
 from engines.budget.selection import BASE, FEATURES, choose, in_order, merge, prune
 from engines.draft_tree import PROMPT, RECYCLE, STUDENT, DraftTree, chain, root_only
 from engines.drafters.protocol import Context
@@ -68,7 +68,7 @@ def test_estimates_are_probabilities_and_prune_keeps_a_tree(
     one: DraftTree, other: DraftTree, count: int
 ) -> None:
     merged = merge(0, [Proposal("prompt", one, 0.0), Proposal("recycle", other, 0.0)], 0.0)
-    chances = Calibration().estimate(merged)
+    chances = AcceptanceModel().estimate(merged)
     tree = merged.tree
     for row, children in enumerate(tree.children()):
         assert sum(tree.probabilities[child] for child in children.values()) <= 1.0 + 1e-9
@@ -83,7 +83,7 @@ def test_estimates_are_probabilities_and_prune_keeps_a_tree(
 
 def test_calibration_learns_whom_to_believe() -> None:
     random = np.random.default_rng(0)
-    calibration = Calibration()
+    calibration = AcceptanceModel()
     for _ in range(3000):
         truth = int(random.integers(1, 50))
         liar = chain(0, [int(random.integers(1, 50))], PROMPT, 0.9)
@@ -102,7 +102,7 @@ def test_calibration_learns_whom_to_believe() -> None:
     calibration.estimate(merged)
     assert merged.tree.probabilities[1] < 0.1
     assert merged.tree.probabilities[2] == pytest.approx(0.7, abs=0.12)
-    restored = Calibration()
+    restored = AcceptanceModel()
     restored.restore(calibration.state())
     restored.estimate(merged)
     assert merged.tree.probabilities[2] == pytest.approx(0.7, abs=0.12)
@@ -111,7 +111,7 @@ def test_calibration_learns_whom_to_believe() -> None:
 def test_a_drafter_that_was_silent_for_long_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     # As after millions of tokens.
     monkeypatch.setattr(engines.budget.acceptance_model, "FORGET", 0.0)
-    calibration = Calibration()
+    calibration = AcceptanceModel()
     for _ in range(100):
         merged = merge(0, [Proposal("prompt", chain(0, [1, 2], PROMPT, 0.9), 0.0)], 0.0)
         calibration.expect(merged, calibration.estimate(merged))
@@ -120,7 +120,7 @@ def test_a_drafter_that_was_silent_for_long_spoils_nothing(monkeypatch: pytest.M
 
 
 def test_hindsight_scores_proposals_that_were_never_verified() -> None:
-    calibration = Calibration()
+    calibration = AcceptanceModel()
     merged = merge(0, [Proposal("prompt", chain(0, [1, 2, 3], PROMPT), 0.0)], 0.0)
     calibration.expect(merged, calibration.estimate(merged))
     calibration.learn([1])
@@ -147,7 +147,7 @@ def test_choose_equals_looking_at_every_length(
 
 
 def test_costs_are_learned_and_stay_monotone() -> None:
-    costs = Costs()
+    costs = CostModel()
     assert costs.table(10)[8] == pytest.approx(costs.plain(10) * prior_ratio(8))
     for _ in range(15):
         costs.observe(1, 100, 0.010)
@@ -161,14 +161,14 @@ def test_costs_are_learned_and_stay_monotone() -> None:
     assert table[4] == table[8] == pytest.approx(0.012, rel=0.06)
     assert table[16] == pytest.approx(0.030, rel=0.06)
     assert table[1:] == sorted(table[1:])
-    again = Costs()
+    again = CostModel()
     again.restore(costs.state())
     assert again.table(100) == pytest.approx(table, rel=0.02)
     assert not again.measured(100)
 
 
 def test_a_few_samples_of_one_width_tell_of_all() -> None:
-    flat, steep = Costs(), Costs()
+    flat, steep = CostModel(), CostModel()
     for costs, seconds in ((flat, 0.0101), (steep, 0.060)):
         for _ in range(5):
             costs.observe(1, 100, 0.010)
@@ -177,7 +177,7 @@ def test_a_few_samples_of_one_width_tell_of_all() -> None:
 
 
 def test_a_width_that_was_measured_in_a_bad_moment_does_not_make_all_wider_ones_dear() -> None:
-    costs = Costs()
+    costs = CostModel()
     for _ in range(15):
         costs.observe(1, 100, 0.010)
         costs.observe(8, 100, 0.020)
@@ -191,7 +191,7 @@ def test_a_width_that_was_measured_in_a_bad_moment_does_not_make_all_wider_ones_
 
 
 def test_an_outlier_does_not_move_the_costs() -> None:
-    costs = Costs()
+    costs = CostModel()
     for _ in range(9):
         costs.observe(1, 100, 0.010)
     costs.observe(1, 100, 5.0)
@@ -199,7 +199,7 @@ def test_an_outlier_does_not_move_the_costs() -> None:
 
 
 def test_a_gate_closes_on_a_bad_drafter_and_never_for_good() -> None:
-    gate = Gate()
+    gate = DrafterBackoff()
     rate = 100.0
     opened = 0
     for _ in range(1000):
@@ -253,7 +253,7 @@ def test_the_budget_pauses_a_hopeless_drafter_and_says_so(
     # Consulting takes no time here: on a busy machine it might take long, and close the gate.
     for module in (engines.budget.adaptive, engines.budget.selection):
         monkeypatch.setattr(module, "perf_counter", lambda: 0.0)
-    budget = AutoBudget(Costs(), Calibration())
+    budget = AutoBudget(CostModel(), AcceptanceModel())
     context = Context([1] * 50, HIDDEN, 0.0)
     target = ScriptedTarget()
     budget.begin(context)
@@ -285,7 +285,7 @@ class Damaged(Hopeless):
 @pytest.mark.parametrize("token", [-1, ScriptedTarget.vocabulary_size])
 @pytest.mark.parametrize("made", [AutoBudget, partial(FixedBudget, 8)])
 def test_what_is_no_token_is_not_verified(made: Callable[..., Budget], token: int) -> None:
-    budget = made(Costs(), Calibration())
+    budget = made(CostModel(), AcceptanceModel())
     context = Context([1] * 50, HIDDEN, 0.0)
     for _ in range(3):
         tree, proposals = budget.draft([Damaged(token)], context, ScriptedTarget(), 60)

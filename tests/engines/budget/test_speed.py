@@ -12,18 +12,18 @@ import pytest
 
 from engines import decode
 from engines.budget import adaptive, selection
-from engines.budget.acceptance_model import Calibration
+from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.adaptive import AutoBudget, Budget
-from engines.budget.cost_model import Costs, prior_ratio
+from engines.budget.cost_model import CostModel, prior_ratio
 from engines.budget.fixed import FixedBudget
-from engines.decode import Ending
+from engines.decode import StopCriteria
 from engines.draft_tree import STUDENT, DraftTree, chain
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Context, Drafter
 from engines.drafters.token_recycling import TokenRecycling
 from engines.sampler import Sampling, make_sampler
 from engines.step import Step
-from engines.target import Rows
+from engines.target import ForwardOutput
 from tests.engines.scripted import ScriptedTarget
 
 PASS = 0.010
@@ -51,7 +51,7 @@ class PricedTarget(ScriptedTarget):
         self._clock = clock
         self._steepness = steepness
 
-    def verify(self, tree: DraftTree) -> Rows:
+    def verify(self, tree: DraftTree) -> ForwardOutput:
         """Verify, and let time pass."""
         self._clock.now += PASS * (1.0 + self._steepness * (prior_ratio(len(tree)) - 1.0))
         return super().verify(tree)
@@ -114,7 +114,7 @@ def seconds(
     started = clock.now
     draw = make_sampler(sampling)
     priced = [Priced(drafter, clock) for drafter in drafters]
-    ending = Ending(frozenset({-1}), length)
+    ending = StopCriteria(frozenset({-1}), length)
     for _ in decode.decode(target, priced, policy, draw, ending):
         pass
     return clock.now - started
@@ -127,7 +127,10 @@ def speedup(
     steepness: float = 1.0,
     length: int = 1500,
 ) -> float:
-    never, auto = FixedBudget(0, Costs(), Calibration()), AutoBudget(Costs(), Calibration())
+    never, auto = (
+        FixedBudget(0, CostModel(), AcceptanceModel()),
+        AutoBudget(CostModel(), AcceptanceModel()),
+    )
     plain = seconds(clock, [], never, sampling, steepness, length)
     return plain / seconds(clock, drafters, auto, sampling, steepness, length)
 

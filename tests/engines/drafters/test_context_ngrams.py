@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.drafters.ngram_ranking import LONGEST, Recall
+from engines.drafters.ngram_ranking import LONGEST, ContextNgrams
 
 TOKENS = st.lists(st.integers(0, 2), max_size=30)
 
@@ -23,7 +23,7 @@ def brute_force(tokens: list[int]) -> dict[tuple[int, ...], dict[int, int]]:
 def test_counts_equal_brute_force_from_context_to_context(
     contexts: list[tuple[list[int], list[int]]],
 ) -> None:
-    recall = Recall()
+    recall = ContextNgrams()
     for beginning, rest in contexts:
         tokens = list(beginning)
         recall.begin(tokens)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from app.bench.baselines.rest import Rest, RestStore, write_rest
-from datastores.crest.counting import Document
+from datastores.crest.counting import TokenDocument
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
 from engines.draft_tree import CHATS, CODE, PROMPT, DraftTree
@@ -19,8 +19,8 @@ from engines.drafters.crest import Crest, LongestMatch
 from engines.drafters.protocol import Context
 
 DOCUMENTS = [
-    Document(b"chatting", [1, 2, 3, 4, 5, 6] * 3 + [1, 2, 3, 9], 1),
-    Document(b"notebook", [2, 3, 9, 8] * 4, 3),
+    TokenDocument(b"chatting", [1, 2, 3, 4, 5, 6] * 3 + [1, 2, 3, 9], 1),
+    TokenDocument(b"notebook", [2, 3, 9, 8] * 4, 3),
 ]
 
 

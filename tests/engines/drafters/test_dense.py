@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from datastores.dense.memory import DenseMemory
 from datastores.dense.projection import Codes
-from datastores.dense.recorder import FIRST, DenseBook
+from datastores.dense.recorder import FIRST, DenseRecorder
 from datastores.dense.store import DenseStore
-from datastores.dense.worker import DenseKeeper
-from engines.budget.acceptance_model import Calibration
-from engines.budget.cost_model import Costs
+from datastores.dense.worker import DenseWorker
+from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.cost_model import CostModel
 from engines.budget.fixed import FixedBudget
 from engines.chat_message import Message
-from engines.decode import Ending, decode
+from engines.decode import StopCriteria, decode
 from engines.draft_tree import DENSE
 from engines.drafters.dense import DECAY, DOUBT, DenseDrafter, grow
 from engines.drafters.prompt_lookup import PromptLookup
@@ -81,8 +81,8 @@ def test_a_negative_number_ends_a_continuation() -> None:
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Iterator[DenseKeeper]:
-    opened = DenseKeeper(DenseStore.open(tmp_path / "dense.db", "scripted", WIDTH), VOCABULARY)
+def keeper(tmp_path: Path) -> Iterator[DenseWorker]:
+    opened = DenseWorker(DenseStore.open(tmp_path / "dense.db", "scripted", WIDTH), VOCABULARY)
     yield opened
     opened.close()
     assert opened.trouble is None
@@ -93,9 +93,9 @@ def answer(
 ) -> list[Step]:
     target = ScriptedTarget()
     list(target.prefill(prompt))
-    budget = FixedBudget(8, Costs(), Calibration())
+    budget = FixedBudget(8, CostModel(), AcceptanceModel())
     draw = make_sampler(Sampling(temperature=temperature, seed=5))
-    ending = Ending(frozenset(), limit)
+    ending = StopCriteria(frozenset(), limit)
     return list(decode(target, drafters, budget, draw, ending, temperature=temperature))
 
 
@@ -105,16 +105,16 @@ def tokens_of(steps: list[Step]) -> list[int]:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_what_was_said_once_is_drafted_and_changes_nothing(
-    keeper: DenseKeeper, temperature: float
+    keeper: DenseWorker, temperature: float
 ) -> None:
     plain = tokens_of(answer([], [1, 2, 3], limit=400, temperature=temperature))
     drafter = DenseDrafter(keeper.memory, keeper)
     first = answer([drafter], [1, 2, 3], limit=400, temperature=temperature)
-    keeper.ask(DenseBook.flush)
+    keeper.ask(DenseRecorder.flush)
     reader = DenseDrafter(keeper.memory)
     second = answer([reader], [1, 2, 3], limit=400, temperature=temperature)
     assert tokens_of(first) == tokens_of(second) == plain
-    assert keeper.ask(DenseBook.status).states >= 400
+    assert keeper.ask(DenseRecorder.status).states >= 400
     assert sum(step.accepted for step in second) > 200
     assert {source for step in second for source in step.sources} == {0, DENSE}
     assert all(step.tree.drafted <= 8 for step in second)
@@ -127,11 +127,11 @@ def test_an_index_that_is_not_ready_says_nothing() -> None:
     assert len(drafter.propose(context, 8)) == 1
 
 
-def test_an_answer_without_a_source_is_not_recorded(keeper: DenseKeeper) -> None:
+def test_an_answer_without_a_source_is_not_recorded(keeper: DenseWorker) -> None:
     drafter = DenseDrafter(keeper.memory, keeper)
     drafter.source = None
     answer([drafter], [1, 2, 3])
-    assert keeper.ask(DenseBook.status).states == 0
+    assert keeper.ask(DenseRecorder.status).states == 0
 
 
 def states_after(tokens: list[int]) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
@@ -163,10 +163,10 @@ def test_a_backlog_left_at_any_time_goes_on_where_it_was(tmp_path: Path, stops: 
     target = ScriptedTarget(context_length=256)
     for attempt, patience in enumerate([*stops, 10_000]):
         store = DenseStore.open(tmp_path / "dense.db", "scripted", WIDTH)
-        keeper = DenseKeeper(store, VOCABULARY)
+        keeper = DenseWorker(store, VOCABULARY)
         if not attempt:
             for text in texts():
-                keeper.ask(partial(DenseBook.add_document, source="import", tokens=text))
+                keeper.ask(partial(DenseRecorder.add_document, source="import", tokens=text))
         work = encode_backlog(target, keeper)
         for _ in zip(range(patience), work, strict=False):
             pass
@@ -181,12 +181,12 @@ def test_a_backlog_left_at_any_time_goes_on_where_it_was(tmp_path: Path, stops: 
     ]
 
 
-def test_encoded_states_are_those_of_the_tokens_before(tmp_path: Path, keeper: DenseKeeper) -> None:
+def test_encoded_states_are_those_of_the_tokens_before(tmp_path: Path, keeper: DenseWorker) -> None:
     for text in texts():
-        keeper.ask(partial(DenseBook.add_document, source="import", tokens=text))
+        keeper.ask(partial(DenseRecorder.add_document, source="import", tokens=text))
     progress = list(encode_backlog(ScriptedTarget(context_length=256), keeper))
     assert progress[-1].positions == sum(len(text) - 1 for text in texts())
-    assert keeper.ask(DenseBook.status).states >= FIRST
+    assert keeper.ask(DenseRecorder.status).states >= FIRST
     keeper.close()
     store = DenseStore.open(tmp_path / "dense.db", "scripted", WIDTH)
     projection = store.generations.all()[0].projection
@@ -196,21 +196,21 @@ def test_encoded_states_are_those_of_the_tokens_before(tmp_path: Path, keeper: D
         assert projection.encode(state).tobytes() == code
 
 
-def test_a_rebuilt_generation_serves_at_the_end(keeper: DenseKeeper) -> None:
+def test_a_rebuilt_generation_serves_at_the_end(keeper: DenseWorker) -> None:
     for text in texts():
-        keeper.ask(partial(DenseBook.add_document, source="import", tokens=text))
+        keeper.ask(partial(DenseRecorder.add_document, source="import", tokens=text))
     list(encode_backlog(ScriptedTarget(), keeper))
-    before = keeper.ask(DenseBook.status)
+    before = keeper.ask(DenseRecorder.status)
     keeper.ask(_force_refit)
-    assert keeper.ask(DenseBook.status).rebuilt == 0
+    assert keeper.ask(DenseRecorder.status).rebuilt == 0
     list(encode_backlog(ScriptedTarget(), keeper))
-    after = keeper.ask(DenseBook.status)
+    after = keeper.ask(DenseRecorder.status)
     assert (after.keys, after.rebuilt) == (before.keys, None)
     assert after.states == before.states, "seen twice, counted once"
     assert len(keeper.memory) == before.keys
 
 
-def codes_in(book: DenseBook) -> dict[int, Codes]:
+def codes_in(book: DenseRecorder) -> dict[int, Codes]:
     """Position → code, in the generation that serves."""
     batches = book._store.keys(book._store.generations.all()[0])
     return {
@@ -225,15 +225,15 @@ def test_states_of_an_answer_are_those_of_the_same_text_read(
 ) -> None:
     target = model.target
     store = DenseStore.open(tmp_path / "real.db", target.fingerprint, target.width)
-    keeper = DenseKeeper(store, target.vocabulary_size)
+    keeper = DenseWorker(store, target.vocabulary_size)
     drafters: list[Drafter] = [DenseDrafter(keeper.memory, keeper), PromptLookup()]
     prompt = model.render([Message("user", "Give me examples of git log.")])
     list(target.prefill(prompt))
-    budget = FixedBudget(3, Costs(), Calibration())
+    budget = FixedBudget(3, CostModel(), AcceptanceModel())
     draw = make_sampler(Sampling(temperature=0.9, seed=3))
-    steps = decode(target, drafters, budget, draw, Ending(frozenset(), FIRST + 20))
+    steps = decode(target, drafters, budget, draw, StopCriteria(frozenset(), FIRST + 20))
     said = tokens_of(list(steps))
-    keeper.ask(DenseBook.flush)
+    keeper.ask(DenseRecorder.flush)
     live = keeper.ask(codes_in)
     keeper.ask(_force_refit)
     list(encode_backlog(target, keeper))
@@ -246,6 +246,6 @@ def test_states_of_an_answer_are_those_of_the_same_text_read(
         assert np.abs(code.astype(int) - read[position].astype(int)).max() <= 1
 
 
-def _force_refit(book: DenseBook) -> None:
+def _force_refit(book: DenseRecorder) -> None:
     projection = book._store.generations.all()[0].projection
     book._store.generations.begin(projection, 10_000, 1.0)

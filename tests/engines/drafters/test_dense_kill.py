@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from datastores.dense.projection import Projection
-from datastores.dense.recorder import DenseBook
+from datastores.dense.recorder import DenseRecorder
 from datastores.dense.store import DenseStore
-from datastores.dense.worker import DenseKeeper
+from datastores.dense.worker import DenseWorker
 from engines.state_encoding import encode_backlog
 from tests.engines.drafters.test_dense import states_after
 from tests.engines.scripted import VOCABULARY, WIDTH, ScriptedTarget
@@ -37,11 +37,11 @@ for round in range(1000):
 """
 
 
-def opened(folder: Path) -> DenseKeeper:
-    return DenseKeeper(DenseStore.open(folder / "dense.db", "scripted", WIDTH), VOCABULARY)
+def opened(folder: Path) -> DenseWorker:
+    return DenseWorker(DenseStore.open(folder / "dense.db", "scripted", WIDTH), VOCABULARY)
 
 
-def turned(book: DenseBook) -> None:
+def turned(book: DenseRecorder) -> None:
     """Begin a generation whose keys are those of the one that serves, read backwards."""
     serving = book._store.generations.all()[0].projection
     other = Projection(
@@ -74,7 +74,7 @@ def check(folder: Path) -> None:
 def test_killed_while_it_reads_or_reads_again(tmp_path: Path, steps: int) -> None:
     keeper = opened(tmp_path)
     for text in TEXTS:
-        keeper.ask(partial(DenseBook.add_document, source="import", tokens=text))
+        keeper.ask(partial(DenseRecorder.add_document, source="import", tokens=text))
     keeper.close()
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -88,7 +88,7 @@ def test_killed_while_it_reads_or_reads_again(tmp_path: Path, steps: int) -> Non
     again = opened(tmp_path)
     for _ in encode_backlog(ScriptedTarget(), again):
         pass
-    status = again.ask(DenseBook.status)
+    status = again.ask(DenseRecorder.status)
     assert (status.keys, status.rebuilt) == (status.positions, None)
     assert len(again.memory) == status.keys == 30 * 399
     again.close()
@@ -98,7 +98,7 @@ def test_killed_while_it_reads_or_reads_again(tmp_path: Path, steps: int) -> Non
 def test_a_generation_half_built_does_not_serve_after_a_restart(tmp_path: Path) -> None:
     keeper = opened(tmp_path)
     for text in TEXTS:
-        keeper.ask(partial(DenseBook.add_document, source="import", tokens=text))
+        keeper.ask(partial(DenseRecorder.add_document, source="import", tokens=text))
     list(encode_backlog(ScriptedTarget(), keeper))
     keeper.ask(turned)
     work = encode_backlog(ScriptedTarget(), keeper)
@@ -107,7 +107,7 @@ def test_a_generation_half_built_does_not_serve_after_a_restart(tmp_path: Path) 
     work.close()
     keeper.close()
     again = opened(tmp_path)
-    status = again.ask(DenseBook.status)
+    status = again.ask(DenseRecorder.status)
     assert status.rebuilt is not None
     assert 0 < status.rebuilt < status.keys == len(again.memory)
     text = TEXTS[0]

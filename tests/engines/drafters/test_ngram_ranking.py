@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datastores.crest.format import Entry
+from datastores.crest.format import CrestEntry
 from engines.draft_tree import CHATS, PROMPT
-from engines.drafters.ngram_ranking import DISCOUNT, MISTRUST, NOVELTY, Recall, blend, rank
+from engines.drafters.ngram_ranking import DISCOUNT, MISTRUST, NOVELTY, ContextNgrams, blend, rank
 
 Paths = Mapping[tuple[int, ...], float]
 
 
-def entry(count: float, paths: Paths, kind: int = 1) -> Entry:
+def entry(count: float, paths: Paths, kind: int = 1) -> CrestEntry:
     """A tree from P(last token | the rest) of every path, in level order."""
     order = sorted(paths, key=lambda path: (len(path), path))
     rows = {(): 0} | {path: row for row, path in enumerate(order, 1)}
@@ -25,11 +25,11 @@ def entry(count: float, paths: Paths, kind: int = 1) -> Entry:
         first = below[0] if below else len(rows)
         spans.append((first, first + len(below)))
     tokens = [0, *(path[-1] for path in order)]
-    return Entry(count, kind, tokens, [1.0, *(paths[path] for path in order)], spans)
+    return CrestEntry(count, kind, tokens, [1.0, *(paths[path] for path in order)], spans)
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> list[Entry]:
+def entries(draw: st.DrawFn) -> list[CrestEntry]:
     """Trees of two levels, over few tokens so that they overlap."""
     found = []
     for _ in range(draw(st.integers(0, 4))):
@@ -42,9 +42,9 @@ def entries(draw: st.DrawFn) -> list[Entry]:
     return found
 
 
-def spoken(tokens: Sequence[int]) -> Recall:
+def spoken(tokens: Sequence[int]) -> ContextNgrams:
     """The n-grams of a context."""
-    recall = Recall()
+    recall = ContextNgrams()
     recall.begin(tokens)
     recall.extend()
     return recall
@@ -52,7 +52,7 @@ def spoken(tokens: Sequence[int]) -> Recall:
 
 @given(entries(), st.lists(st.integers(1, 6), max_size=30))
 def test_what_may_follow_adds_up_to_at_most_one(
-    given_entries: list[Entry], tokens: list[int]
+    given_entries: list[CrestEntry], tokens: list[int]
 ) -> None:
     found = blend([(one, 0, one.count) for one in given_entries], (1, 2, 3), spoken(tokens))
     chances = [candidate.chance for candidate in found.values()]
@@ -62,7 +62,7 @@ def test_what_may_follow_adds_up_to_at_most_one(
 
 @given(entries(), st.integers(0, 20))
 def test_rows_come_best_first_parents_before_children(
-    given_entries: list[Entry], limit: int
+    given_entries: list[CrestEntry], limit: int
 ) -> None:
     tree = rank(given_entries, [5], limit)
     assert tree.drafted <= limit
@@ -75,7 +75,9 @@ def test_rows_come_best_first_parents_before_children(
         assert sum(tree.probabilities[row] for row in children.values()) <= 1 + 1e-9
 
 
-def chances(*places: tuple[Entry, int, float], recall: Recall | None = None) -> dict[int, float]:
+def chances(
+    *places: tuple[CrestEntry, int, float], recall: ContextNgrams | None = None
+) -> dict[int, float]:
     found = blend(places, (1, 2, 3), recall)
     return {token: candidate.chance for token, candidate in found.items()}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engines.llama import devices, threads
-from engines.llama.forward import LARGEST, SMALLEST, Pace
+from engines.llama.forward import LARGEST, SMALLEST, PrefillChunkSize
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_threads_are_cores_within_the_quota(
 
 
 def test_chunks_shrink_on_slow_machines_and_grow_back() -> None:
-    pace = Pace(parameters=7_000_000_000, threads=4, on_device=False)
+    pace = PrefillChunkSize(parameters=7_000_000_000, threads=4, on_device=False)
     assert pace.rows == SMALLEST
     for _ in range(9):
         pace.observe(pace.rows, 0.01)

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from datastores.dense.recorder import DenseBook
+from datastores.dense.recorder import DenseRecorder
 from datastores.dense.store import DenseStore
-from datastores.dense.worker import DenseKeeper
+from datastores.dense.worker import DenseWorker
 from engines.draft_tree import chain
 from engines.llama import load
-from engines.llama.kv_sequences import Aside
+from engines.llama.kv_sequences import ScratchSequence
 from engines.llama.model import LlamaModel
 from engines.llama.target import LlamaTarget
-from engines.state_encoding import InPlace, Reader, encode_backlog, reader_of
+from engines.state_encoding import InPlace, StateEncoder, encode_backlog, reader_of
 from engines.target import Floats
 from tests.engines.conftest import EMBEDDED, THREADS
 
@@ -34,12 +34,12 @@ def target(request: pytest.FixtureRequest, model: LlamaModel) -> LlamaTarget:
     return load(EMBEDDED, threads=THREADS, exact=True, context_length=1024).target
 
 
-def aside_of(target: LlamaTarget) -> Aside:
+def aside_of(target: LlamaTarget) -> ScratchSequence:
     assert target.aside is not None
     return target.aside
 
 
-def states_of(reader: Reader, text: Sequence[int], width: int) -> Floats:
+def states_of(reader: StateEncoder, text: Sequence[int], width: int) -> Floats:
     """States of `text`, read in passes of `width` tokens at most."""
     width = min(width, reader.max_rows)
     parts = [
@@ -90,7 +90,7 @@ def test_another_text_is_begun_without_a_trace_of_the_one_before(target: LlamaTa
 
 def test_a_chat_that_leaves_too_little_makes_room(target: LlamaTarget) -> None:
     target.rewind(0)
-    assert isinstance(reader_of(target), Aside)
+    assert isinstance(reader_of(target), ScratchSequence)
     list(target.prefill([5] * (target.context_length - 4)))
     assert aside_of(target).room == 4
     states_of(reader_of(target), OTHER, 30)
@@ -100,7 +100,7 @@ def test_a_chat_that_leaves_too_little_makes_room(target: LlamaTarget) -> None:
 def encoded(folder: Path, target: LlamaTarget, between: Callable[[], object]) -> Floats:
     """The states of a text, read with `between` done between two passes in its midst."""
     store = DenseStore.open(folder / "dense.db", target.fingerprint, target.width)
-    keeper = DenseKeeper(store, target.vocabulary_size)
+    keeper = DenseWorker(store, target.vocabulary_size)
     text = np.random.default_rng(1).integers(300, 4000, 320).tolist()
     keeper.ask(lambda book: book.add_document("text", text))
     found: dict[int, Floats] = {}
@@ -116,7 +116,7 @@ def encoded(folder: Path, target: LlamaTarget, between: Callable[[], object]) ->
         for number, _ in enumerate(encode_backlog(target, keeper)):
             if number == 12:
                 between()
-    assert keeper.ask(DenseBook.status).keys == len(text) - 1
+    assert keeper.ask(DenseRecorder.status).keys == len(text) - 1
     keeper.close()
     return np.array([found[position] for position in range(1, len(text))])
 

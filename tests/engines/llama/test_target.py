@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from datastores.errors import ContextOverflowError, ModelError
 from engines.draft_tree import DraftTree, chain, root_only
 from engines.llama import native
-from engines.llama.forward import Passes
+from engines.llama.forward import ForwardPass
 from engines.llama.model import LlamaModel
 from engines.llama.target import LlamaTarget
 from engines.target import Floats
@@ -131,7 +131,7 @@ def test_only_what_follows_the_common_prefix_is_evaluated(target: LlamaTarget) -
 def test_interrupted_prefill_leaves_a_valid_shorter_cache(
     target: LlamaTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Passes, "chunk", 16)
+    monkeypatch.setattr(ForwardPass, "chunk", 16)
     reading = target.prefill(PROMPT)
     assert next(reading) == 16
     del reading

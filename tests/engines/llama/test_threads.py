@@ -6,13 +6,13 @@ import random
 from collections import Counter
 from collections.abc import Callable
 
-from engines.llama.threads import Governor
+from engines.llama.threads import ThreadTuner
 
 QUIET = {1: 0.60e-3, 2: 0.39e-3, 4: 0.27e-3}
 BUSY = {1: 0.70e-3, 2: 14e-3, 4: 120e-3}
 
 
-def spend(governor: Governor, passes: int, cost: Callable[[int], float]) -> Counter[int]:
+def spend(governor: ThreadTuner, passes: int, cost: Callable[[int], float]) -> Counter[int]:
     """How often each count was used."""
     used: Counter[int] = Counter()
     for _ in range(passes):
@@ -23,12 +23,12 @@ def spend(governor: Governor, passes: int, cost: Callable[[int], float]) -> Coun
 
 
 def test_a_quiet_machine_keeps_all_threads() -> None:
-    used = spend(Governor(4), 2000, QUIET.__getitem__)
+    used = spend(ThreadTuner(4), 2000, QUIET.__getitem__)
     assert used[4] > 1950
 
 
 def test_a_busy_machine_gets_one_and_a_quiet_one_all_again() -> None:
-    governor = Governor(4)
+    governor = ThreadTuner(4)
     spend(governor, 500, QUIET.__getitem__)
     busy = spend(governor, 500, BUSY.__getitem__)
     assert busy[1] > 450
@@ -37,23 +37,23 @@ def test_a_busy_machine_gets_one_and_a_quiet_one_all_again() -> None:
 
 
 def test_a_machine_that_is_busy_from_the_start_is_noticed_soon() -> None:
-    used = spend(Governor(4), 60, BUSY.__getitem__)
+    used = spend(ThreadTuner(4), 60, BUSY.__getitem__)
     assert used[4] < 12
     assert used[1] > 30
 
 
 def test_long_passes_and_a_fixed_count_change_nothing() -> None:
-    governor = Governor(4)
+    governor = ThreadTuner(4)
     for _ in range(100):
         governor.observe(512, 1.0)
     assert governor.threads == 4
-    fixed = Governor(3, learning=False)
+    fixed = ThreadTuner(3, learning=False)
     spend(fixed, 100, lambda _threads: 0.5)
     assert fixed.threads == 3
 
 
 def test_wide_passes_are_compared_with_wide_passes() -> None:
-    widths, governor = random.Random(1), Governor(4)
+    widths, governor = random.Random(1), ThreadTuner(4)
     plain = {1: 10.5e-3, 2: 9.0e-3, 4: 7.8e-3}
     ratios = {1: 1.0, 4: 1.2, 8: 1.4}
     used: Counter[int] = Counter()

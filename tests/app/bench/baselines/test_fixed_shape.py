@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bench.baselines.fixed_shape import Shape, Shaped, cut
+from app.bench.baselines.fixed_shape import DraftShape, Shaped, cut
 from engines.draft_tree import DraftTree, chain, root_only
 from engines.drafters.protocol import Context
 from engines.step import Step
@@ -38,24 +38,24 @@ def leaves(tree: DraftTree) -> int:
 
 @given(trees(), st.integers(1, 6), st.integers(1, 6))
 def test_a_cut_tree_has_the_shape(tree: DraftTree, drafts: int, length: int) -> None:
-    shaped = cut(tree, Shape(drafts, length))
+    shaped = cut(tree, DraftShape(drafts, length))
     assert leaves(shaped) <= drafts
     assert max(shaped.depths()) <= length
-    assert shaped.drafted <= Shape(drafts, length).rows
+    assert shaped.drafted <= DraftShape(drafts, length).rows
     assert paths(shaped) <= paths(tree)
     assert bool(shaped.drafted) == bool(tree.drafted)
 
 
 @given(trees())
 def test_what_fits_is_kept_whole(tree: DraftTree) -> None:
-    assert paths(cut(tree, Shape(leaves(tree), max(tree.depths())))) == paths(tree)
+    assert paths(cut(tree, DraftShape(leaves(tree), max(tree.depths())))) == paths(tree)
 
 
 def test_the_likeliest_drafts_are_kept() -> None:
     tree = root_only(0)
     for token, chance in ((1, 0.2), (2, 0.5), (3, 0.3)):
         tree.add(tree.add(0, token, 1, chance), 10 * token, 1, 0.9)
-    assert paths(cut(tree, Shape(2, 5))) == {(), (2,), (2, 20), (3,), (3, 30)}
+    assert paths(cut(tree, DraftShape(2, 5))) == {(), (2,), (2, 20), (3,), (3, 30)}
 
 
 class Fixed:
@@ -81,8 +81,8 @@ class Fixed:
 
 def test_a_shaped_drafter_drafts_the_shape_however_many_rows_would_pay() -> None:
     drafter = Fixed()
-    shaped = Shaped(drafter, Shape(3, 7))
+    shaped = Shaped(drafter, DraftShape(3, 7))
     assert (shaped.name, shaped.learns_from) == ("prompt", 3)
     tree = shaped.propose(Context([5], np.zeros(1, np.float32), 0.0), 1)
     assert tree.tokens[1:] == list(range(7))
-    assert drafter.asked[0] > Shape(3, 7).rows
+    assert drafter.asked[0] > DraftShape(3, 7).rows

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.bench.baselines.rest import SEPARATOR, RestStore, write_rest
-from datastores.crest.counting import Document
+from datastores.crest.counting import TokenDocument
 from datastores.errors import InputError
 from tests.datastores.crest.reference import document, documents
 
@@ -17,7 +17,7 @@ from tests.datastores.crest.reference import document, documents
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(documents, st.lists(st.integers(0, 3), min_size=1, max_size=3), st.sampled_from((2, 4)))
 def test_all_matches_are_found_with_what_follows(
-    tmp_path: Path, docs: list[Document], context: list[int], width: int
+    tmp_path: Path, docs: list[TokenDocument], context: list[int], width: int
 ) -> None:
     for file in tmp_path.iterdir():
         file.unlink()

@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from app.interface.chat import chat_list
 from app.interface.chat.chat_list import PINNED, PRIVATE, Chats
-from app.interface.dialogs.confirm import AskLine, AskWhether
+from app.interface.dialogs.confirm import AskLine, Confirm
 from datastores.chats.history import History
 from engines.draft_tree import CHATS
 from tests.app.interface.conftest import SIZES, Compare, Stage, ask, ready, shown, type_in, until
@@ -104,7 +104,7 @@ async def test_a_deleted_chat_leaves_no_byte(stage: Make, history: History) -> N
     async with made.app.run_test() as pilot:
         await ask(pilot, made, SECRET)
         await pilot.press("ctrl+o", "delete")
-        await until(pilot, lambda: isinstance(made.app.screen, AskWhether))
+        await until(pilot, lambda: isinstance(made.app.screen, Confirm))
         await pilot.press("y")
         await until(pilot, lambda: "is deleted" in "".join(notices(made)))
         assert made.conversation.chat is None
@@ -147,7 +147,7 @@ async def test_nothing_is_deleted_under_an_answer_being_written(
         await pilot.press("enter")
         await until(pilot, lambda: "three" in shown(made))
         await made.app.chat_screen.run_action("command('chat.delete')")
-        await until(pilot, lambda: isinstance(made.app.screen, AskWhether))
+        await until(pilot, lambda: isinstance(made.app.screen, Confirm))
         await pilot.press("y")
         await until(pilot, lambda: notices(made))
     assert len(history.chats()) == 1
@@ -216,7 +216,7 @@ async def test_a_new_private_chat_is_private_from_its_first_word(
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(("key", "screen"), [("r", AskLine), ("delete", AskWhether)])
+@pytest.mark.parametrize(("key", "screen"), [("r", AskLine), ("delete", Confirm)])
 def test_what_is_asked_of_a_chat(
     stage: Make,
     history: History,

@@ -7,12 +7,12 @@ from threading import Thread
 import pytest
 
 from app.conversation.events import Event, Prefilling
-from app.interface.chat.event_stream import LONGEST, SHARE, SHORTEST, Outbox, Pacer
+from app.interface.chat.event_stream import LONGEST, SHARE, SHORTEST, EventQueue, Pacer
 
 
 def test_events_arrive_in_order_and_only_the_first_wakes() -> None:
     wakes: list[int] = []
-    outbox = Outbox(lambda: wakes.append(1))
+    outbox = EventQueue(lambda: wakes.append(1))
     for done in range(3):
         outbox.put(Prefilling(done, 3))
     assert outbox.take() == [Prefilling(0, 3), Prefilling(1, 3), Prefilling(2, 3)]
@@ -22,7 +22,7 @@ def test_events_arrive_in_order_and_only_the_first_wakes() -> None:
 
 
 def test_nothing_is_lost_between_threads() -> None:
-    outbox = Outbox(lambda: None)
+    outbox = EventQueue(lambda: None)
     events = [Prefilling(done, 10_000) for done in range(10_000)]
 
     def put() -> None:

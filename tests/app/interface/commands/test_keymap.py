@@ -20,7 +20,7 @@ from app.config import load_config
 from app.interface.commands.help import Help
 from app.interface.commands.keymap import Keys
 from app.interface.commands.scopes import ALWAYS, SCOPES
-from app.interface.dialogs.search import Finder
+from app.interface.dialogs.search import ChatSearch
 from app.interface.screen import ChatScreen
 from datastores.errors import InputError
 from tests.app.interface.conftest import Stage, ask, shown, type_in, until
@@ -121,11 +121,11 @@ async def test_the_chosen_keys_work_and_the_old_ones_do_not(stage: Make) -> None
     made = stage(keys={"chat.find": "ctrl+l", "finder.close": "f12", "chat.rename": "f12"})
     async with made.app.run_test() as pilot:
         await pilot.press("ctrl+f")
-        assert not isinstance(made.app.screen, Finder)
+        assert not isinstance(made.app.screen, ChatSearch)
         await pilot.press("ctrl+l")
-        assert isinstance(made.app.screen, Finder)
+        assert isinstance(made.app.screen, ChatSearch)
         await pilot.press("escape")
-        assert isinstance(made.app.screen, Finder)
+        assert isinstance(made.app.screen, ChatSearch)
         await pilot.press("f12")
         assert isinstance(made.app.screen, ChatScreen)
 
@@ -134,7 +134,7 @@ async def test_quitting_and_the_palette_move_everywhere(stage: Make) -> None:
     made = stage(keys={"quit": "f12", "palette": "f11"})
     async with made.app.run_test() as pilot:
         await pilot.press("ctrl+p", "ctrl+q", "ctrl+f", "ctrl+q")
-        assert isinstance(made.app.screen, Finder)
+        assert isinstance(made.app.screen, ChatSearch)
         await pilot.press("escape", "f11")
         assert isinstance(made.app.screen, CommandPalette)
         await pilot.press("f12")

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
 from app.interface.dialogs.chat_settings import HINTS, Field, Form
-from app.interface.dialogs.confirm import AskLine, AskWhether
+from app.interface.dialogs.confirm import AskLine, Confirm
 from app.interface.dialogs.presets import PresetList
 from app.interface.text_inputs import Writing
 from app.sampling_settings import RANGES
@@ -149,7 +149,7 @@ async def test_changes_are_not_thrown_away_without_a_question(
         await opened(pilot, made)
         await type_into(pilot, made, "top_k", "2")
         await pilot.press("escape")
-        assert on(made, AskWhether)
+        assert on(made, Confirm)
         await pilot.press("n")
         assert field(made, "top_k").box.value == "2"
         await pilot.press("escape", "y")
@@ -195,7 +195,7 @@ async def test_a_preset_is_not_replaced_without_a_question(stage: Make, history:
     async with made.app.run_test() as pilot:
         await opened(pilot, made)
         await pilot.press("x", "ctrl+t", *"mine", "enter")
-        assert on(made, AskWhether)
+        assert on(made, Confirm)
         await pilot.press("n")
         assert Presets(history).get("mine").system == "old"
         await pilot.press("ctrl+t")

@@ -11,7 +11,7 @@ from textual.widgets import OptionList
 
 from app.interface.chat import chat_list
 from app.interface.dialogs import search
-from app.interface.dialogs.search import Finder, Searching
+from app.interface.dialogs.search import ChatSearch, Searching
 from app.interface.screen import ChatScreen
 from datastores.chats.history import History
 from datastores.chats.search import Hit
@@ -35,7 +35,7 @@ def long_chat(history: History) -> int:
 async def find(pilot: Pilot[None], made: Stage, typed: str) -> OptionList:
     await pilot.press("ctrl+f", *typed)
     found = made.app.screen
-    assert isinstance(found, Finder)
+    assert isinstance(found, ChatSearch)
     # Each letter begins a search: what the first ones find is shown in between.
     await until(pilot, lambda: found.found_for == typed)
     listed = found.query_one(OptionList)
@@ -75,7 +75,7 @@ async def test_enter_waits_for_what_was_typed_before_it(
     async with made.app.run_test() as pilot:
         await find(pilot, made, "sea")
         await pilot.press(*" life", "enter")
-        assert isinstance(made.app.screen, Finder)
+        assert isinstance(made.app.screen, ChatSearch)
         gate.set()
         await until(pilot, lambda: made.conversation.chat == chat)
 
@@ -106,7 +106,7 @@ async def test_titles_are_found_and_arrows_choose(stage: Make, history: History)
         assert listed.option_count == 3
         await pilot.press("down", "down", "up")
         screen = made.app.screen
-        assert isinstance(screen, Finder)
+        assert isinstance(screen, ChatSearch)
         wanted = screen._hits[1].chat
         await pilot.press("enter")
         await until(pilot, lambda: made.conversation.chat == wanted)
@@ -120,7 +120,7 @@ async def test_nothing_found_is_said_and_nothing_opens(stage: Make, history: His
         frame = made.app.screen.query_one("Vertical")
         await until(pilot, lambda: frame.border_subtitle == search.NOTHING)
         await pilot.press("enter")
-        assert isinstance(made.app.screen, Finder)
+        assert isinstance(made.app.screen, ChatSearch)
         await pilot.press("escape")
         assert isinstance(made.app.screen, ChatScreen)
         assert made.conversation.chat is None

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from app.importing.events import Event, Progress, Report, Skipped
+from app.importing.events import Event, ImportProgress, ImportReport, SkippedFile
 from app.locations import Locations
 from datastores.errors import SpecchatError
 
-READ = Progress(
+READ = ImportProgress(
     name="projects/garden \x1b[31mplan.md",
     files=1234,
     total_files=5210,
@@ -20,9 +20,9 @@ READ = Progress(
     characters=4_812_221,
     seconds=11.2,
 )
-SKIPPED = [Skipped(f"pictures/{number}\x1b[2J.jpg", "binary") for number in range(60)]
-SKIPPED += [Skipped("build", "ignored by .gitignore")]
-DONE = Report(5210, 12, 22_000_000, 3)
+SKIPPED = [SkippedFile(f"pictures/{number}\x1b[2J.jpg", "binary") for number in range(60)]
+SKIPPED += [SkippedFile("build", "ignored by .gitignore")]
+DONE = ImportReport(5210, 12, 22_000_000, 3)
 for _skip in SKIPPED:
     DONE.skipped.setdefault(_skip.reason, []).append(_skip.name)
 

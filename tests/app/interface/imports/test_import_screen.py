@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Log, Static
 
-from app.importing.events import Finished, Searching, Skipped
+from app.importing.events import FindingFiles, ImportFinished, SkippedFile
 from app.importing.process import SET_ASIDE
 from app.indexing.corpus_index import Projecting
 from app.interface.imports.import_screen import Imports
@@ -68,7 +68,7 @@ async def test_a_folder_is_imported_and_told_of(stage: Make, folder: Path) -> No
 
 
 async def test_a_damaged_library_is_told_of(stage: Make, scripted: Scripting) -> None:
-    scripted([Skipped("library.db.corrupt-1", SET_ASIDE), READ], [Finished(DONE)])
+    scripted([SkippedFile("library.db.corrupt-1", SET_ASIDE), READ], [ImportFinished(DONE)])
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, made)
@@ -130,7 +130,7 @@ async def test_what_is_typed_in_one_go_stands_around_what_tab_completes(
 async def test_stopped_it_says_what_is_in_and_the_same_path_goes_on(
     stage: Make, scripted: Scripting
 ) -> None:
-    script = scripted([Searching(500), READ], holds=True)
+    script = scripted([FindingFiles(500), READ], holds=True)
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
         await start(pilot, "/notes")
@@ -141,14 +141,14 @@ async def test_stopped_it_says_what_is_in_and_the_same_path_goes_on(
         assert script.closed == 1
         assert "what is in stays; Enter goes on from there (1,201 documents new)" in told(made)
         script.go_on.set()
-        script.batches = ([Finished(DONE)],)
+        script.batches = ([ImportFinished(DONE)],)
         await pilot.press("enter")
         await until(pilot, lambda: state_of(made).whole)
         assert script.asked == [[Path("/notes")]] * 2
 
 
 async def test_closed_it_goes_on_and_says_how_it_ended(stage: Make, scripted: Scripting) -> None:
-    script = scripted([READ], [Finished(DONE)], holds=True)
+    script = scripted([READ], [ImportFinished(DONE)], holds=True)
     made = stage()
     async with made.app.run_test(size=(120, 36)) as pilot:
         await ready(pilot, made)
@@ -228,7 +228,7 @@ async def test_names_of_files_cannot_reach_the_terminal_raw(
         await start(pilot, "/notes")
         await until(pilot, lambda: "garden ␛[31mplan.md" in told(made))
         assert "skipped 60: binary" in told(made)
-        script.batches = ([Finished(DONE)],)
+        script.batches = ([ImportFinished(DONE)],)
         script.holds = False
         await pilot.press("s")
         await until(pilot, lambda: not state_of(made).running)

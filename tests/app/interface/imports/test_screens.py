@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from app.importing.events import Event, Finished, Report, Searching
+from app.importing.events import Event, FindingFiles, ImportFinished, ImportReport
 from app.importing.session import note_imports
 from app.indexing.corpus_index import Projecting
 from app.interface.imports import sources_screen
@@ -25,14 +25,14 @@ Scripting = Callable[..., ScriptedImport]
 Size = tuple[int, int]
 
 sizes = pytest.mark.parametrize("size", [(80, 24), (160, 50)])
-NOTHING = Report(0, 0, 0, 0, DONE.skipped)
+NOTHING = ImportReport(0, 0, 0, 0, DONE.skipped)
 FAILURE = InputError("nothing was imported: binary (60), ignored by .gitignore (1)")
 STATES: dict[str, tuple[Sequence[Event], SpecchatError | None, Sequence[str]]] = {
-    "searching": ([Searching(1500)], None, ()),
+    "searching": ([FindingFiles(1500)], None, ()),
     "running": ([*SKIPPED, READ], None, ()),
     "stopped": ([*SKIPPED, READ], None, ("s",)),
-    "done": ([READ, Finished(DONE)], None, ()),
-    "nothing": ([READ, Finished(NOTHING)], FAILURE, ()),
+    "done": ([READ, ImportFinished(DONE)], None, ()),
+    "nothing": ([READ, ImportFinished(NOTHING)], FAILURE, ()),
 }
 
 

@@ -11,7 +11,7 @@ from textual.widgets import Input, OptionList
 
 from app.importing.session import note_imports, read_notes
 from app.indexing.corpus_index import forget_everywhere, opened
-from app.interface.dialogs.confirm import AskWhether
+from app.interface.dialogs.confirm import Confirm
 from app.interface.imports.import_screen import Imports
 from app.interface.imports.sources_screen import AT_ONCE, BUSY, Sources
 from datastores.errors import StoreError
@@ -86,7 +86,7 @@ async def test_a_source_is_forgotten_everywhere_and_the_others_stay(stage: Make)
     async with made.app.run_test(size=(80, 24)) as pilot:
         await _list(pilot, made, 2)
         await pilot.press("delete")
-        await until(pilot, lambda: isinstance(made.app.screen, AskWhether))
+        await until(pilot, lambda: isinstance(made.app.screen, Confirm))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(made.app.screen, Sources))
         assert not notices(made)

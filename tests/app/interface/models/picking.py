@@ -6,13 +6,13 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
 from app.interface.models.download import Fetching
-from app.interface.models.picker import Picker
+from app.interface.models.picker import ModelPicker
 from tests.app.interface.conftest import Stage, ready, until
 
 
-def picker(made: Stage) -> Picker:
+def picker(made: Stage) -> ModelPicker:
     screen = made.app.screen
-    assert isinstance(screen, Picker)
+    assert isinstance(screen, ModelPicker)
     return screen
 
 

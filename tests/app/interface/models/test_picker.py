@@ -17,7 +17,7 @@ from app.locations import Elsewhere, Locations
 from app.models.description import FoundModel
 from app.models.download import Fetch
 from app.models.known_folders import EMBEDDED, embedded
-from app.models.selection import Catalogue, Listed
+from app.models.selection import Catalogue, ListedModel
 from datastores.errors import InputError
 from tests.app.interface.conftest import SIZES, Compare, Stage, ready, until
 from tests.app.interface.models.picking import fetching, lines, open_picker, picker, type_name
@@ -35,18 +35,20 @@ def model(name: str, place: str, size: float, parameters: float, **told: str) ->
     )
 
 
-HELPER = Listed(
+HELPER = ListedModel(
     FoundModel(EMBEDDED, "specchat", embedded(), 14 * 10**6, "F16", "llama", 7 * 10**6, 2048),
     in_use=True,
 )
 LISTED = (
     HELPER,
-    Listed(
+    ListedModel(
         model("org/small-GGUF:Q4_K_M", "Hugging Face", 1.9e9, 3.2e9, quantisation="Q4_K_M"),
         needed=3 * 10**9,
     ),
-    Listed(model("qwen:14b", "Ollama", 8.9e9, 14.8e9, quantisation="Q4_K_M"), needed=12 * 10**9),
-    Listed(
+    ListedModel(
+        model("qwen:14b", "Ollama", 8.9e9, 14.8e9, quantisation="Q4_K_M"), needed=12 * 10**9
+    ),
+    ListedModel(
         model(
             "publisher/a-model-with-a-very-long-name-that-goes-on-GGUF:UD-Q6_K_XL",
             "LM Studio",
@@ -56,7 +58,9 @@ LISTED = (
         ),
         needed=61 * 10**9,
     ),
-    Listed(model("org/eye:F16", "LM Studio", 8e8, 4e8, problem="an image projector, not a model")),
+    ListedModel(
+        model("org/eye:F16", "LM Studio", 8e8, 4e8, problem="an image projector, not a model")
+    ),
 )
 
 
@@ -64,7 +68,7 @@ LISTED = (
 def shelf(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Sets what is found, whatever is on this machine."""
 
-    def found(*listed: Listed) -> None:
+    def found(*listed: ListedModel) -> None:
         monkeypatch.setattr(
             picker_module, "catalogue", lambda *places: iter([Catalogue(listed, ROOM)])
         )

@@ -10,14 +10,14 @@ from app.interface.models.rows import Row, Wanted, place_of, rows, verb
 from app.models import description
 from app.models.description import FoundModel
 from app.models.download import Fetch
-from app.models.selection import Catalogue, Listed
+from app.models.selection import Catalogue, ListedModel
 
 ROOM = 100
 
 
-def listed(name: str, needed: int = 1, *, in_use: bool = False, problem: str = "") -> Listed:
+def listed(name: str, needed: int = 1, *, in_use: bool = False, problem: str = "") -> ListedModel:
     model = FoundModel(name, "Ollama", Path(f"/{name}.gguf"), 1, "Q8_0", problem=problem)
-    return Listed(model, needed, in_use)
+    return ListedModel(model, needed, in_use)
 
 
 ONE, TWO = listed("org/one", in_use=True), listed("org/two")

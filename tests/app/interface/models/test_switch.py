@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from app.config import load_config
-from app.interface.models.picker import Picker
+from app.interface.models.picker import ModelPicker
 from app.interface.screen import ChatScreen
 from app.locations import Elsewhere
 from app.models.known_folders import embedded
@@ -135,7 +135,7 @@ async def test_where_neither_can_be_opened_both_reasons_are_said_and_f5_goes_on(
         assert made.conversation.prompt.text == "anyone?"
         made.refused.clear()
         await pilot.press("f5")
-        await until(pilot, lambda: isinstance(made.app.screen, Picker))
+        await until(pilot, lambda: isinstance(made.app.screen, ModelPicker))
         await type_name(pilot, made, "other")
         await until(pilot, lambda: made.app.screen.listed.chosen is not None)  # type: ignore[attr-defined]
         await pilot.press("enter")

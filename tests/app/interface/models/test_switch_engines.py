@@ -15,14 +15,14 @@ import pytest
 
 from app.config import Options
 from app.indexing.corpus_index import TOKENS
-from app.interface.chat.event_stream import Outbox
+from app.interface.chat.event_stream import EventQueue
 from app.interface.chat.thread import asking
 from app.locations import Locations
 from app.models.known_folders import embedded
-from app.runtime.model_thread import Model, Talk
+from app.runtime.model_thread import Model, ModelThread
 from app.runtime.session import open_model
 from datastores.chats.history import History
-from datastores.chats.records import Message
+from datastores.chats.records import StoredMessage
 from datastores.errors import ModelError, StoreError
 from datastores.token_cache import TokenCache
 from tests.app.models.gguf_files import write_gguf
@@ -39,8 +39,8 @@ def opened(locations: Locations, history: History, choice: str | None) -> Model:
 
 
 @pytest.fixture
-def talk(locations: Locations, history: History) -> Iterator[Talk]:
-    made = Talk(partial(opened, locations, history), Outbox(lambda: None))
+def talk(locations: Locations, history: History) -> Iterator[ModelThread]:
+    made = ModelThread(partial(opened, locations, history), EventQueue(lambda: None))
     yield made
     assert made.leave()
 
@@ -55,14 +55,14 @@ def other(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return SHARED
 
 
-async def said(talk: Talk, history: History, chat: int, text: str) -> Message:
+async def said(talk: ModelThread, history: History, chat: int, text: str) -> StoredMessage:
     """Ask and return the stored answer."""
     await talk.ask(asking(chat, history.thread(chat), text))
     return history.thread(chat)[-1]
 
 
 async def test_the_same_chat_goes_on_with_another_tokenizer(
-    talk: Talk, history: History, locations: Locations, other: Path
+    talk: ModelThread, history: History, locations: Locations, other: Path
 ) -> None:
     chat = history.create_chat().id
     first = await talk.load()
@@ -106,7 +106,7 @@ async def test_the_model_before_is_gone_when_the_next_is_loaded(
         left.append(weakref.ref(model.engine.target))
         return model
 
-    talk = Talk(watched, Outbox(lambda: None))
+    talk = ModelThread(watched, EventQueue(lambda: None))
     chat = history.create_chat().id
     await talk.load()
     await said(talk, history, chat, "hello")
@@ -119,7 +119,7 @@ async def test_the_model_before_is_gone_when_the_next_is_loaded(
 
 
 async def test_a_model_that_cannot_be_loaded_leaves_the_one_before(
-    talk: Talk, history: History, tmp_path: Path
+    talk: ModelThread, history: History, tmp_path: Path
 ) -> None:
     broken = write_gguf(tmp_path / "broken.gguf")
     chat = history.create_chat().id
@@ -135,7 +135,7 @@ async def test_a_model_that_cannot_be_loaded_leaves_the_one_before(
 
 
 async def test_one_that_does_not_fit_is_refused_with_the_figures(
-    talk: Talk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    talk: ModelThread, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     await talk.load()
     wide = write_gguf(tmp_path / "wide.gguf", attention__key_length=1 << 22)
@@ -158,7 +158,7 @@ async def test_one_that_cannot_be_closed_is_opened_again(
 
         return replace(model, close=full)
 
-    talk = Talk(unclosable, Outbox(lambda: None))
+    talk = ModelThread(unclosable, EventQueue(lambda: None))
     await talk.load()
     with pytest.raises(ModelError, match="the disk is full"):
         await talk.switch(str(write_llama(tmp_path / "tiny.gguf", Words(pieces=["a"]))))
@@ -184,7 +184,7 @@ async def test_leaving_while_a_model_is_loaded_does_not_close_it_under_the_loade
         return replace(model, close=close)
 
     monkeypatch.setattr("app.runtime.model_thread.PATIENCE", 0.01)
-    talk = Talk(slow, Outbox(lambda: None))
+    talk = ModelThread(slow, EventQueue(lambda: None))
     loading = asyncio.create_task(talk.load())
     await asyncio.sleep(0)
     asked = asyncio.create_task(said(talk, history, history.create_chat().id, "early"))

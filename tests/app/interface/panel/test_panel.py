@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.style import Style
 
-from app.conversation.session_statistics import Figures, Pace
+from app.conversation.session_statistics import Figures, Throughput
 from app.interface.panel import phrases
 from app.interface.panel.column import column
-from app.interface.panel.drawing import NOTHING, Ink, bar, sparkline, widths
+from app.interface.panel.drawing import NOTHING, PanelStyles, bar, sparkline, widths
 from app.interface.panel.footer import footer
 from app.interface.sources import BY_NAME, OWN, SOURCES
-from engines.budget.status import Outlook
+from engines.budget.status import BudgetStatus
 from engines.draft_tree import NAMES
 from tests.app.interface.conftest import SCRIPT
 from tests.app.interface.scripted import OUTLOOK, Script, events_of, passes_of
 
-INK = Ink(Style(), Style(), Style(), Style(), Style(), dark=True, hint="F2 more")
+INK = PanelStyles(Style(), Style(), Style(), Style(), Style(), dark=True, hint="F2 more")
 
 
 def figures_of(script: Script) -> Figures:
@@ -35,8 +35,8 @@ def footer_of(script: Script, width: int = 76) -> list[str]:
     return [line.plain for line in footer(figures_of(script), width, INK)]
 
 
-def pace(ratio: float, tokens: int = 100) -> Pace:
-    return Pace(tokens, 1.0, ratio)
+def pace(ratio: float, tokens: int = 100) -> Throughput:
+    return Throughput(tokens, 1.0, ratio)
 
 
 def test_before_the_first_answer_it_says_what_it_will_show() -> None:
@@ -81,7 +81,7 @@ def test_a_few_tokens_are_no_measurement() -> None:
 
 
 def test_a_pause_is_said_with_its_reason() -> None:
-    paused = Outlook(0.05, True, True, 0.09, {"prompt": 0.3})
+    paused = BudgetStatus(0.05, True, True, 0.09, {"prompt": 0.3})
     script = Script(passes_of("word " * 20, [0], 1), outlook=paused)
     _, words, drafts = footer_of(script)
     assert words.endswith("drafts would give T 30%")

@@ -7,10 +7,10 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 
-from app.interface.panel.panel import Sheet
+from app.interface.panel.panel import LineCanvas
 
 
-class Recording(Sheet):
+class Recording(LineCanvas):
     """Notes which lines it asks to be drawn again."""
 
     drawn: list[int]
@@ -23,7 +23,7 @@ class Recording(Sheet):
 
 
 class SheetApp(App[None]):
-    CSS = "Sheet { padding: 1 2; width: 20; height: 8; }"
+    CSS = "LineCanvas { padding: 1 2; width: 20; height: 8; }"
 
     def compose(self) -> ComposeResult:
         yield Recording()

@@ -11,8 +11,8 @@ from rich.style import Style
 from textual.color import Color
 
 from app.interface.transcript import markdown
-from app.interface.transcript.markdown import Flow
-from app.interface.transcript.styles import Look, make_look
+from app.interface.transcript.markdown import MarkdownStream
+from app.interface.transcript.styles import Styles, make_look
 
 WORDS = [
     *("# ", "## ", "- ", "1. ", "> ", "```", "```py\n", "~~~", "`", "*", "**", "_", "~~", "---"),
@@ -34,12 +34,12 @@ WORDS = [
 ]
 
 
-def plain_look() -> Look:
+def plain_look() -> Styles:
     return make_look(lambda _: Style(), Color.parse("black"), dark=True)
 
 
 def lines_of(*fragments: str, width: int = 40) -> list[str]:
-    flow = Flow(plain_look(), width)
+    flow = MarkdownStream(plain_look(), width)
     for fragment in fragments:
         flow.append_fragment(fragment)
     return ["".join(part.text for part in line).rstrip() for line in flow.lines]
@@ -85,7 +85,7 @@ def test_what_looks_like_markup_is_shown(text: str) -> None:
 
 
 def test_links_are_written_out_and_lead_nowhere() -> None:
-    flow = Flow(plain_look(), 80)
+    flow = MarkdownStream(plain_look(), 80)
     flow.append_fragment("[text](http://x.y) ![alt](z.png) <http://auto.link>")
     assert lines_of("[text](http://x.y)", width=80) == ["text (http://x.y)"]
     assert lines_of("![alt](z.png)", width=80) == ["[image: alt] (z.png)"]
@@ -122,7 +122,7 @@ def test_nesting_without_end_is_shown_as_it_is() -> None:
 
 
 def test_only_the_last_block_is_laid_out_again() -> None:
-    flow = Flow(plain_look(), 40)
+    flow = MarkdownStream(plain_look(), 40)
     flow.append_fragment("first\n\nsecond")
     first = flow.lines[0]
     flow.append_fragment(" and more\n\nthird")

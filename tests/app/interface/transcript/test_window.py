@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rich.segment import Segment
 
 from app.interface.transcript.rows import Frame, Row
-from app.interface.transcript.window import Paper
+from app.interface.transcript.window import RowWindow
 from tests.app.interface.transcript.test_markdown import plain_look
 
 FRAME = Frame(plain_look(), 40)
@@ -30,7 +30,7 @@ class Lines:
         return Row([Segment(f"{self.name}.{row}")])
 
 
-def texts(paper: Paper) -> list[str]:
+def texts(paper: RowWindow) -> list[str]:
     return [row.text for row in paper.rows]
 
 
@@ -40,7 +40,7 @@ heights = st.lists(st.integers(1, 5), min_size=1, max_size=12)
 @given(heights, st.data())
 def test_the_window_is_a_part_of_the_whole(sizes: list[int], data: st.DataObject) -> None:
     entries = [Lines(name, rows) for name, rows in enumerate(sizes)]
-    paper = Paper()
+    paper = RowWindow()
     paper.show(entries, data.draw(st.integers(0, len(entries))))
     for _ in range(data.draw(st.integers(0, 6))):
         count = data.draw(st.integers(0, 8))
@@ -63,7 +63,7 @@ def test_the_window_is_a_part_of_the_whole(sizes: list[int], data: st.DataObject
 
 def test_an_update_tells_which_rows_changed() -> None:
     entries = [Lines(0, 3), Lines(1, 3), Lines(2, 3)]
-    paper = Paper()
+    paper = RowWindow()
     paper.show(entries, 0)
     paper.grow_down(FRAME, 100)
     assert paper.update(entries[1], FRAME) == range(6, 6)
@@ -75,7 +75,7 @@ def test_an_update_tells_which_rows_changed() -> None:
 
 def test_an_entry_out_of_sight_changes_nothing() -> None:
     entries = [Lines(0, 3), Lines(1, 3)]
-    paper = Paper()
+    paper = RowWindow()
     paper.show(entries, 1)
     paper.grow_down(FRAME, 100)
     assert paper.update(entries[0], FRAME) == range(0)
