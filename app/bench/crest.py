@@ -1,43 +1,33 @@
 """`specchat bench crest`: CREST against REST and the other drafters, on recorded answers.
 
-Owns the rows of the report. What is compared is `app.bench.crest`'s choice; the walk over
-the answers is `app.bench.baselines.recorded_replay`'s.
+Compares what the paper compares (crest.txt, section 5): REST of all the history and of parts of it
+(figures 6 and 7); the most common n-grams of one n (figure 8) and of all n up to a maximum, equally
+many of each (figure 9), drafted from by the longest match. specchat's own selection is measured at
+the same sizes. The paper's trees are packed in specchat's format, so only the selections differ.
+
+Owns the stores that are compared and the rows of the report; the walk over the answers is
+`app.bench.baselines.recorded_replay`'s.
 
 Measured with the Llama-2 tokenizer on answers to AlpacaEval's prompts 600 to 804 by Llama-3.1-8B
 (every second one of under 2,000 tokens: three longer ones are a tenth of all tokens and sway the
 means), with a history of its answers to 0 to 599 and 40 other models', 10.8 M tokens. With 64
 nodes: REST of all of it, 86.9 MB (65 MB at two bytes for each id), 1.65 tokens per call; CREST
 ranked, 0.52 MB 1.77, 2.1 MB 1.94, 7.8 MB 2.02; all together 2.47, and 1.97 with 8 nodes. With the
-longer ones, in a history of 3.0 M tokens and 4.2 MB, all together 2.56 and 2.05. Mixing n-grams by
+longer ones, a history of 3.0 M tokens and 4.2 MB, all together 2.56 and 2.05. Mixing n-grams by
 fitted weights, finer probabilities and a longer memory of the chat were tried on prompts 500 to
 599: none gained as much as 0.5 %. On every third answer of Vicuna-7B to MT-Bench, with the first
 stores: REST 1.63; CREST 1.71 with 0.52 MB, 1.96 with 7.8 MB; all together 2.82, and 2.18 with 8.
-
-The past of a replay: earlier chats, as the drafters know them that can be replayed.
-
-Owns a CREST of its own, in a folder that goes with it.
-
-The stores that `bench crest` compares, each built from the same history.
-
-What the paper compares (crest.txt, section 5): REST of all the history and of parts of it (figures
-6 and 7); the most common n-grams of one n (figure 8) and of all n up to some maximum, equally many
-of each (figure 9), drafted from by the longest match. Beside them specchat's own selection, at the
-same sizes. The paper's trees are packed as specchat's are, so that only the selections differ.
-
-Owns the list and the files. Refuses to know what is replayed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import numpy as np
@@ -50,64 +40,15 @@ from datastores.crest.build import Built, Counted, count, paper_within, select
 from datastores.crest.counting import TokenDocument
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import SHORT, CrestStore
-from engines.draft_tree import CHATS
 from engines.drafters.crest import Crest, LongestMatch
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Context, Drafter
 from engines.drafters.token_recycling import TokenRecycling
 
-CREST_BYTES = 256 * 2**20
-"""More than the chats of years fill."""
-
-
-class ReplayHistory:
-    """The chats so far."""
-
-    def __init__(self, store: CrestStore, reader: CrestReader) -> None:
-        self._store = store
-        self._reader = reader
-        self._documents: list[TokenDocument] = []
-        self._new: list[TokenDocument] = []
-
-    def drafters(self) -> list[Drafter]:
-        """Fresh drafters of every kind that can be replayed."""
-        return [PromptLookup(), TokenRecycling(), Crest(self._reader)]
-
-    def note(self, texts: Iterable[Sequence[int]]) -> None:
-        """Token ids of messages that were said; drafted from after `update` or `settle`."""
-        for text in texts:
-            ids = np.array(text, dtype=np.uint32)
-            number = len(self._documents) + len(self._new)
-            identity = hashlib.sha256(number.to_bytes(8, "little")).digest()
-            self._new.append(TokenDocument(identity, ids, CHATS.bit_length() - 1))
-
-    def update(self) -> None:
-        """Take in what was noted, which is little."""
-        if not self._store.update(self._new):
-            self.settle()
-        self._documents += self._new
-        self._new = []
-
-    def settle(self) -> None:
-        """Take in what was noted, however much it is."""
-        self._documents += self._new
-        self._new = []
-        self._store.rebuild(self._documents)
-
-
-@contextmanager
-def empty_past() -> Iterator[ReplayHistory]:
-    """A past without chats, on the disk until the end of the block."""
-    with TemporaryDirectory(prefix="specchat-bench-") as folder:
-        path = Path(folder) / "crest.db"
-        with closing(CrestStore.open(path, CREST_BYTES)) as store, closing(CrestReader(path)) as it:
-            yield ReplayHistory(store, it)
-
-
 LONGEST = 5
 """The paper's largest n."""
 SHARES = (16, 4)
-"""REST is also built of one in so many messages."""
+"""REST is also built from one in so many messages."""
 
 PROMPT, RECYCLE, REST, RANKED, LONGEST_MATCH, ALL = (
     "prompt",
@@ -126,13 +67,13 @@ class Case:
 
     Attributes:
         method: prompt, recycle, rest, crest or all, as reported.
-        selection: what the store holds, for people.
+        selection: what the store holds, for display.
         way: one of the ways of drafting.
-        path: the store's file or folder; None where there is none.
-        sizes: bytes on disk, by the name of what is counted; REST has two.
+        path: the store's file or folder; None if there is no store.
+        sizes: bytes on disk by what is counted; REST has two.
         entries: n-grams of a CREST store, positions of a suffix array.
         longest: n of the longest n-grams looked up.
-        seconds: to build it, tokenising aside.
+        seconds: to build it, without tokenising.
     """
 
     method: str
@@ -146,14 +87,14 @@ class Case:
 
 
 def cases(folder: Path, history: Sequence[TokenDocument], sizes: Sequence[int]) -> Iterator[Case]:
-    """Build every store in `folder`, one after the other; each is yielded as it stands.
+    """Build every store in `folder`, one after the other; each is yielded when it is built.
 
     Every n of the paper's figures is tried at the second to fourth of `sizes`.
     """
     yield Case("prompt", "this chat", PROMPT)
     yield Case("recycle", "this chat", RECYCLE)
     for share in (*SHARES, 1):
-        # Messages are told apart by digests: each share is a random one.
+        # Identities are digests, so each share is random.
         part = [one for one in history if one.identity[0] % share == 0]
         yield _rest(folder, part, share)
     started = perf_counter()
@@ -182,7 +123,7 @@ def _papers(builder: Builder, size: int, *, figures: bool) -> Iterator[Case]:
 
 
 def _rest(folder: Path, history: Sequence[TokenDocument], share: int) -> Case:
-    """REST, as large as its files are with four bytes for each id, and with two if they suffice."""
+    """REST, with the size of its files at four bytes for each id, and at two if they suffice."""
     sizes, seconds = [], 0.0
     small = max((int(max(one.tokens)) for one in history if len(one.tokens)), default=0) < 65535
     for width in (2, 4) if small else (4,):
@@ -198,12 +139,12 @@ def _rest(folder: Path, history: Sequence[TokenDocument], share: int) -> Case:
 
 
 class Builder:
-    """Makes CREST stores of what was counted once."""
+    """Builds CREST stores of several sizes from n-grams counted once."""
 
     def __init__(
         self, folder: Path, counted: Counted, history: Sequence[TokenDocument], seconds: float
     ) -> None:
-        """Build in `folder`; `seconds` were spent on counting."""
+        """Build in `folder`; counting took `seconds`."""
         self._folder = folder
         self._counted = counted
         self._shorts = {document.identity[:SHORT] for document in history}
@@ -219,7 +160,7 @@ class Builder:
         return self._case(selection, size, lambda room: paper_within(self._counted, lengths, room))
 
     def _case(self, selection: str, size: int, build: Callable[[int], Built]) -> Case:
-        """A store of at most `size` bytes as specchat keeps it, with what is kept of documents."""
+        """A store of at most `size` bytes in specchat's format, document identities included."""
         self._number += 1
         path = self._folder / f"crest-{self._number}.db"
         started = perf_counter()
@@ -234,8 +175,7 @@ class Builder:
 
 
 BUDGETS = (1, 4, 8, 16, 32, 64)
-TIMED = 2000
-"""Positions at which lookups are timed."""
+TIMED_LOOKUPS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,9 +190,9 @@ class CrestRow:
         entries: n-grams, or positions of the suffix array; max_n: the longest looked up.
         tokens_per_call: the accepted length, counted as in `bench decode`.
         mean_acceptance_rate: accepted ÷ drafted chain length for each answer, averaged.
-        lookup_us_median, lookup_us_p99: of a store's lookup; of the whole proposal where there is
-            no store.
-        build_seconds: of the store, tokenising aside.
+        lookup_us_median, lookup_us_p99: of a store's lookup; of the whole proposal if there is no
+            store.
+        build_seconds: of the store, without tokenising.
     """
 
     method: str
@@ -289,17 +229,17 @@ def make_drafter(case: Case) -> Drafter:
 def run(
     cases: Iterable[Case], recordings: Sequence[Recorded], jobs: int
 ) -> Iterator[tuple[Case, dict[int, ReplayCounts]]]:
-    """Replay every case, `jobs` at a time while the next stores are built; in the order given."""
-    # Not forked: the parent has threads that sort.
+    """Replay every case, `jobs` at a time, while the next stores are built; in the given order."""
+    # Not forked: the parent has threads.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, _keep, (recordings,)) as pool:
+    with ProcessPoolExecutor(jobs, context, _set_recordings, (recordings,)) as pool:
         started = [(case, pool.submit(_replayed, case)) for case in cases]
         for case, future in started:
             yield case, future.result()
 
 
 def rows(
-    case: Case, tallies: dict[int, ReplayCounts], recordings: Sequence[Recorded]
+    case: Case, counts: dict[int, ReplayCounts], recordings: Sequence[Recorded]
 ) -> list[CrestRow]:
     """The case's rows, one for each budget and each way to count its bytes."""
     median, late = lookup_times(case, recordings)
@@ -312,15 +252,15 @@ def rows(
             size,
             case.entries,
             case.longest,
-            tally.tokens_per_call,
-            tally.mean_acceptance_rate,
-            tally.drafted_per_call,
+            count.tokens_per_call,
+            count.mean_acceptance_rate,
+            count.drafted_per_call,
             median,
             late,
             case.seconds,
         )
         for counted, size in case.sizes
-        for budget, tally in tallies.items()
+        for budget, count in counts.items()
     ]
 
 
@@ -330,7 +270,7 @@ def lookup_times(case: Case, recordings: Sequence[Recorded]) -> tuple[float, flo
     drafter = make_drafter(case)
     reader = CrestReader(case.path) if case.path and case.method == "crest" else None
     seconds = []
-    for _ in range(TIMED):
+    for _ in range(TIMED_LOOKUPS):
         recorded = draw.choice(recordings)
         said = [*recorded.prompt, *recorded.answer]
         tokens = said[: draw.randrange(len(recorded.prompt) + 1, len(said) + 1)]
@@ -357,14 +297,14 @@ def report(rows: Sequence[CrestRow], history_tokens: int, recordings: Sequence[R
 
 
 _recordings: Sequence[Recorded] = ()
-"""In a worker process: what is replayed, sent once."""
+"""What a worker process replays, sent to it once."""
 
 
-def _keep(recordings: Sequence[Recorded]) -> None:
+def _set_recordings(recordings: Sequence[Recorded]) -> None:
     global _recordings
     _recordings = recordings
 
 
 def _replayed(case: Case) -> dict[int, ReplayCounts]:
-    tallies, _ = replay(make_drafter(case), _recordings, BUDGETS)
-    return tallies
+    counts, _ = replay(make_drafter(case), _recordings, BUDGETS)
+    return counts

@@ -1,10 +1,9 @@
 """`specchat bench decode`: the same chats under several sets of drafters, interleaved and paired.
 
-Every chat is answered once by each row, one right after the other, so that a machine whose speed
-drifts treats them alike. All answer the same prompts: later turns continue from plain decoding's
-answers. Speed-ups are medians over chats of paired ratios.
-
-Measuring V(n): the time of one verification by its number of rows, on this machine.
+Each row answers every chat, one row right after the other, so that drift in the machine's speed
+affects all alike. All answer the same prompts: later turns continue from plain decoding's answers.
+Speed-ups are medians over chats of paired ratios. `verify_ms` measures V(n), the time of one
+verification by its number of rows.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ ROUNDS = 9
 
 
 def verify_ms(target: Target, widths: Sequence[int] = WIDTHS) -> dict[str, float]:
-    """Median milliseconds of verify and commit for each width, measured in turns.
+    """Median milliseconds of verify and commit for each width, interleaved.
 
-    The target is left with an empty cache. Widths it cannot take are left out.
+    Leaves the target with an empty cache. Widths the target does not take are left out.
     """
     for _ in target.prefill(range(16)):
         pass
@@ -59,7 +58,8 @@ class TimedAnswer:
     """One generated answer.
 
     Attributes:
-        prompt, tokens: token ids of what it answers, and its own.
+        prompt: token ids before the answer.
+        tokens: token ids of the answer.
         chain: draft tokens on the longest path of each draft, summed.
     """
 
@@ -75,8 +75,8 @@ class DecodeRow:
     """One set of drafters: its answers by chat, in the order of the workload.
 
     Attributes:
-        history: what they draft from, for people; empty where the stores are.
-        shape: of their drafts, for people; empty where the budget decides.
+        history: what they draft from, for display; empty if the stores are empty.
+        shape: of their drafts, for display; empty if the budget decides.
     """
 
     drafters: str
@@ -95,7 +95,7 @@ def run(
     workload: Sequence[Workload],
     sampling: Sampling,
 ) -> Iterator[int]:
-    """Answer each chat with every row; yields the number of chats done by all.
+    """Answer each chat with every row; yields the number of chats finished.
 
     The first row must be plain decoding. The order of the others rotates from chat to chat.
     """
@@ -113,7 +113,7 @@ def run(
 def answer_chat(
     engine: Engine, chat: Workload, plain: Sequence[TimedAnswer], sampling: Sampling
 ) -> list[TimedAnswer]:
-    """Answer every question of a chat; earlier answers come from `plain`, or are its own."""
+    """Answer every question of a chat; earlier answers in the prompt are `plain`'s if given."""
     answers: list[TimedAnswer] = []
     messages: list[Message] = []
     for turn, question in enumerate(chat.questions):
@@ -125,7 +125,7 @@ def answer_chat(
 
 
 def answer_question(engine: Engine, messages: Sequence[Message], sampling: Sampling) -> TimedAnswer:
-    """One answer, with all its steps."""
+    """Answer the last of `messages`."""
     statistics = Statistics()
     steps: list[Step] = []
     pieces: list[str] = []
@@ -143,7 +143,7 @@ def answer_question(engine: Engine, messages: Sequence[Message], sampling: Sampl
 
 
 def summarise(row: DecodeRow, plain: DecodeRow, sampling: Sampling) -> dict[str, object]:
-    """The row's figures, in the shape of `bench decode --json`."""
+    """The row's figures, as in `bench decode --json`."""
     answers = row.answers()
     pairs = list(zip(answers, plain.answers(), strict=True))
     total = Statistics()
@@ -179,8 +179,8 @@ def summarise(row: DecodeRow, plain: DecodeRow, sampling: Sampling) -> dict[str,
 def mean_acceptance_rate(answers: Sequence[TimedAnswer]) -> float:
     """The papers' MAR: accepted ÷ drafted chain length for each prompt, averaged over prompts.
 
-    A draft is as long as its longest path: that several begin alike or side by side costs rows, not
-    length (DReSD section 4.3).
+    The length of a draft is that of its longest path: branches cost rows, not length (DReSD
+    section 4.3).
     """
     rates = [answer.statistics.accepted / answer.chain for answer in answers if answer.chain]
     return mean(rates) if rates else 0.0
@@ -197,9 +197,9 @@ def speedup(row: DecodeRow, plain: DecodeRow) -> float:
 
 
 def fork_gap(engine: Engine, sampling: Sampling, answer: TimedAnswer, plain: TimedAnswer) -> float:
-    """By how little the draw is decided where the answer forked from plain; 0 if it did not.
+    """The gap between the two best scores where the answer forked from plain decoding, else 0.
 
-    Measured after the fact: the common beginning is read again and the draw's two best compared.
+    The common prefix is read again to compute it.
     """
     pairs = zip(answer.tokens, plain.tokens, strict=False)
     same = next((index for index, (one, other) in enumerate(pairs) if one != other), None)

@@ -1,9 +1,8 @@
-"""Stores for a benchmark: real ones, in a folder that goes with them, never a person's own.
+"""The environment of a benchmark: real stores in a temporary folder, and drafters over them.
 
-The drafters of a benchmark: specchat's own over the benchmark's stores, and the two baselines.
-
-`rest` is the papers' suffix array, `sd` a small draft model (plain speculative decoding). Neither
-serves in chats: REST's index cannot grow, and a draft model has to be distilled first.
+Besides specchat's own drafters there are two to compare with: `rest`, the papers' suffix array, and
+`student`, a small draft model (plain speculative decoding). A person's own stores are never
+touched.
 """
 
 from __future__ import annotations
@@ -37,22 +36,20 @@ from engines.target import Target
 
 REST, STUDENT = "rest", "sd"
 KNOWN = (*DRAFTERS, REST, STUDENT)
-"""Every drafter that `bench decode` knows by name."""
+"""Names that `bench decode --drafters` accepts."""
 FROM_HISTORY = frozenset({"crest", "dense", REST})
-"""Those of them that draft from the history."""
-MOST_ROWS = 64
-"""Widest tree that is ever verified."""
+"""Drafters that draft from the history."""
+MAX_ROWS = 64
+"""Rows of the widest tree that is verified."""
 
 
 class Bench:
-    """A loaded model that is equipped with one set of drafters after another."""
+    """Equips one loaded model with one set of drafters after another."""
 
     def __init__(self, engine: Engine, draft_tokens: int | None, student: Path | None) -> None:
-        """Equip `engine`.
-
-        Args:
-            draft_tokens: forced on each call; None lets the budget decide.
-            student: file of the draft model; None for the one that comes with specchat.
+        """Args:
+        draft_tokens: forced at each call; None lets the budget decide.
+        student: file of the draft model; None for the embedded one.
         """
         self.engine = engine
         self._draft_tokens = draft_tokens
@@ -61,25 +58,25 @@ class Bench:
     def equipped(
         self, names: Sequence[str], stores: BenchStores, shape: DraftShape | None = None
     ) -> Engine:
-        """The model with fresh drafters, whose drafts have a shape, or as the budget decides.
+        """The model with fresh drafters, whose drafts have `shape`, or what the budget decides.
 
-        They record nothing: the next row would draft from this one's answers.
+        They record nothing, or the next row would draft from this one's answers.
 
         Raises:
             InputError: the draft model does not share the target's tokenizer, or there is no
-                history for one that drafts from nothing else.
+                history for `rest`, which drafts from nothing else.
             ModelError: the draft model cannot be loaded.
         """
         drafters = [one for name in names for one in self._made(name, stores, shape)]
         if shape is None:
             return replace(equip(self.engine, (), self._draft_tokens), drafters=drafters)
         shaped: list[Drafter] = [Shaped(drafter, shape) for drafter in drafters]
-        length = min(shape.rows, MOST_ROWS - 1)
+        length = min(shape.rows, MAX_ROWS - 1)
         return replace(equip(self.engine, (), length), drafters=shaped)
 
     @cached_property
     def student(self) -> Target:
-        """The draft model, loaded when first asked for."""
+        """The draft model, loaded on first use."""
         from engines.llama import load
 
         model = load(self._path, context_length=self.engine.target.context_length)
@@ -104,30 +101,30 @@ class Bench:
 
 
 def widest(draft_tokens: int | None, shapes: Sequence[DraftShape] = ()) -> int:
-    """Rows the model has to take for drafts of so many tokens, or of these shapes."""
-    return MOST_ROWS if shapes else min((draft_tokens or 0) + 1, MOST_ROWS)
+    """Rows of the widest tree for drafts of this length or these shapes."""
+    return MAX_ROWS if shapes else min((draft_tokens or 0) + 1, MAX_ROWS)
 
 
-def differing(names: Sequence[str]) -> bool:
-    """Whether a set drafts from the history at all."""
+def uses_history(names: Sequence[str]) -> bool:
+    """Whether a set of drafters drafts from the history."""
     return not FROM_HISTORY.isdisjoint(names)
 
 
 if TYPE_CHECKING:
     from datastores.dense.worker import DenseWorker
 
-BUDGET = 256 * 2**20
-"""Bytes for CREST: more than a benchmark fills."""
+CREST_BYTES = 256 * 2**20
+"""More than a benchmark fills."""
 KIND = draft_tree.CHATS.bit_length() - 1
 
 
 @dataclass(slots=True)
 class BenchStores:
-    """Open stores, and what CREST was given.
+    """Open stores, and the documents in CREST.
 
     Attributes:
-        folder: where they lie.
-        rest: REST's suffix array, once `fill` has made it.
+        folder: of all of them.
+        rest: REST's suffix array, once `fill` has built it.
     """
 
     folder: Path
@@ -137,7 +134,7 @@ class BenchStores:
     documents: list[TokenDocument] = field(default_factory=list)
 
     def learn(self, tokens: Sequence[int]) -> None:
-        """A chat of `tokens` becomes history. (Its states were recorded while it was answered.)"""
+        """Add a chat to CREST. (Its states were recorded while it was answered.)"""
         if self.crest is None:
             return
         document = self._document(tokens)
@@ -147,7 +144,7 @@ class BenchStores:
     def fill(self, target: Target, texts: Sequence[Sequence[int]]) -> Iterator[None]:
         """Fill every store with the same texts, reading their states with `target`.
 
-        Yields now and then; done when exhausted. To be called once.
+        Yields between slices of work. Call it once.
         """
         for tokens in texts:
             self._document(tokens)
@@ -162,7 +159,7 @@ class BenchStores:
             yield from _encode(target, self.stores.dense, texts)
 
     def _document(self, tokens: Sequence[int]) -> TokenDocument:
-        """One more document, unlike any other even if its tokens are the same."""
+        """Add a document; its identity is unique even if its tokens are not."""
         ids = np.array(tokens, dtype=np.uint32)
         number = len(self.documents).to_bytes(8, "little")
         document = TokenDocument(hashlib.sha256(number + ids.tobytes()).digest(), ids, KIND)
@@ -172,27 +169,27 @@ class BenchStores:
 
 @contextmanager
 def bench_stores(engine: Engine, drafters: Sequence[str]) -> Iterator[BenchStores]:
-    """Empty stores for `drafters`, until the end of the block.
+    """Empty stores for `drafters`, removed at the end of the block.
 
     Raises:
-        StoreError: one cannot be made; figures without its drafts would mislead.
+        StoreError: one cannot be created; figures without its drafts would mislead.
     """
     with TemporaryDirectory(prefix="specchat-bench-") as folder, ExitStack() as opened:
         root = Path(folder)
         places = Locations(data=root, cache=root, config=root)
-        stores = open_stores(drafters, places, engine.target, engine.vocabulary, BUDGET)
+        stores = open_stores(drafters, places, engine.target, engine.vocabulary, CREST_BYTES)
         opened.callback(stores.close)
         for trouble in stores.troubles:
             raise trouble
         crest = None
         if "crest" in drafters:
             path = crest_path(places, engine.vocabulary.fingerprint)
-            crest = opened.enter_context(closing(CrestStore.open(path, BUDGET)))
+            crest = opened.enter_context(closing(CrestStore.open(path, CREST_BYTES)))
         yield BenchStores(root, stores, crest)
 
 
 def _encode(target: Target, keeper: DenseWorker, texts: Sequence[Sequence[int]]) -> Iterator[None]:
-    """States of all texts into the dense index, as an idle model reads imported ones."""
+    """Encode all texts into the dense index, as the idle model does with imported ones."""
     from datastores.dense.recorder import DenseRecorder
     from engines.state_encoding import encode_backlog
 

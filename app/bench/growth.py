@@ -1,11 +1,11 @@
-"""`specchat bench growth`: does it get faster as it is used?
+"""`specchat bench growth`: does specchat get faster the more it is used?
 
-Replays a person's months. Each chat is answered, then becomes history: its tokens go into CREST,
-its states into the dense index. The same chat is answered with empty stores and by plain decoding
-right beside it, so that each window compares the same chats on the same machine at the same time.
+Replays months of use. Each chat is answered and then becomes history: its tokens go into CREST, its
+states into the dense index. The same chat is answered with empty stores and by plain decoding right
+after, so each window compares the same chats on the same machine at the same time.
 
-Empty stores are a first chat's: drafters are fresh for each chat and may draft from it alone. What
-was learnt about costs and about how far drafters can be trusted stays in either case.
+With empty stores, drafters are fresh for each chat and draft from that chat alone. Learned costs
+and acceptance rates are kept in both cases.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class Trial:
 
 @dataclass(slots=True)
 class Growth:
-    """One set of drafters, growing.
+    """One set of drafters, whose stores grow.
 
     Attributes:
-        engine: drafts from `stores`. empty: the same model, given fresh drafters for each chat.
+        engine: drafts from `stores`.
+        empty: the same model, with fresh drafters for each chat.
     """
 
     drafters: str
@@ -59,11 +60,11 @@ class Growth:
 def grow(
     growth: Growth, plain: Engine, workload: Sequence[Workload], sampling: Sampling
 ) -> Iterator[int]:
-    """Answer each chat with full and empty stores and plainly; yields the number done."""
+    """Answer each chat plainly, with empty and with full stores; yields the number done."""
     asked: set[str] = set()
     for number, chat in enumerate(workload):
         bare = answer_chat(plain, chat, (), sampling)
-        empty = _answer_first(growth, chat, bare, sampling)
+        empty = _answer_with_empty_stores(growth, chat, bare, sampling)
         file_under(growth.engine.drafters, f"chat:{number}")
         full = answer_chat(growth.engine, chat, bare, sampling)
         growth.stores.learn([*full[-1].prompt, *full[-1].tokens])
@@ -72,24 +73,24 @@ def grow(
         yield number + 1
 
 
-def _answer_first(
+def _answer_with_empty_stores(
     growth: Growth, chat: Workload, plain: Sequence[TimedAnswer], sampling: Sampling
 ) -> list[TimedAnswer]:
-    """Answer as if no chat had gone before."""
+    """Answer as if this were the first chat."""
     with bench_stores(growth.empty, growth.names) as stores:
         drafters = make_drafters(growth.names, stores.stores)
         return answer_chat(replace(growth.empty, drafters=drafters), chat, plain, sampling)
 
 
 def summarise(growth: Growth) -> dict[str, object]:
-    """The figures by window, in the shape of `bench growth --json`."""
+    """The figures by window, as in `bench growth --json`."""
     trials = growth.trials
     windows = [trials[start : start + WINDOW] for start in range(0, len(trials), WINDOW)]
     return {"drafters": growth.drafters, "windows": [_window(part) for part in windows]}
 
 
 def _window(trials: Sequence[Trial]) -> dict[str, object]:
-    """One window's figures; those of new questions are null where there were none."""
+    """One window's figures; those of new questions are null if there were none."""
     unseen = [trial for trial in trials if trial.new]
     return {
         "chats": len(trials),

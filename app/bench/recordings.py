@@ -1,13 +1,10 @@
-"""Recorded answers: files of chats, one JSON object a line, as token ids.
+"""Recorded answers as token ids: files of chats, and the tokenizers of the models that wrote them.
 
     {"id": "…-123", "messages": [{"role": "user", "content": "…"}, {"role": "assistant", …}]}
 
 Owns the format, which chats are replayed and which may be history. A chat of the history whose
-question is also replayed is left out: it would give the answer away.
-
-Tokenizers of recorded models, from files: SentencePiece, Hugging Face, or a GGUF model's own.
-
-Owns the choice by file name. Refuses to know what is encoded.
+question is also replayed is left out, since it would give the answer away. A tokenizer is chosen by
+its file name: SentencePiece, Hugging Face, or a GGUF model's own.
 """
 
 from __future__ import annotations
@@ -27,12 +24,12 @@ from datastores.crest.counting import TokenDocument
 from datastores.errors import InputError
 
 ENDS = ("</s>", "<|eot_id|>", "<|im_end|>", "<|endoftext|>", "<end_of_turn>", "<eos>")
-"""Tokens that end an answer, by name, in the order in which they are looked for."""
+"""Names of stop tokens, in the order they are looked up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """A tokenizer: its name for people, texts → ids, the token that ends an answer."""
+    """A tokenizer: its display name, texts → token ids, the token that ends an answer."""
 
     name: str
     encode: Encode
@@ -104,7 +101,7 @@ def _gguf(path: Path) -> Encoder:
 
 
 Encode = Callable[[Sequence[str]], list[list[int]]]
-"""Texts to token ids, many at a time."""
+"""Texts to token ids, in batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +114,14 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class RecordedChat:
-    """One recorded chat; `number` is the end of its id, else its line's."""
+    """One recorded chat; `number` is the number that ends its id, else that of its line."""
 
     number: int
     messages: tuple[Said, ...]
 
     @property
     def question(self) -> str:
-        """What it is about: its first message, however it is spaced."""
+        """Its first message, with normalised white space."""
         return " ".join(self.messages[0].text.split())
 
 
@@ -132,7 +129,7 @@ def read_chats(path: Path) -> Iterator[RecordedChat]:
     """The chats of a file, which may be compressed (`.xz`).
 
     Raises:
-        InputError: it cannot be read, or a line of it is no chat.
+        InputError: it cannot be read, or a line is not a chat.
     """
     opened = lzma.open if path.suffix == ".xz" else open
     try:
@@ -145,7 +142,7 @@ def read_chats(path: Path) -> Iterator[RecordedChat]:
 
 
 def replayed_chats(paths: Sequence[Path], first: int) -> list[RecordedChat]:
-    """The chats to replay: of each file those numbered from `first` on, or all if none is."""
+    """The chats to replay: from each file those numbered `first` or more, or all if none is."""
     chosen = []
     for path in paths:
         chats = list(read_chats(path))
@@ -154,7 +151,7 @@ def replayed_chats(paths: Sequence[Path], first: int) -> list[RecordedChat]:
 
 
 def history_texts(paths: Sequence[Path], replayed: Sequence[RecordedChat]) -> Iterator[Said]:
-    """Every message of the history's chats, each text once, but for what is replayed."""
+    """Every message of the history, each text once, without chats whose question is replayed."""
     questions = {chat.question for chat in replayed}
     seen: set[bytes] = set()
     for path in paths:
@@ -169,7 +166,7 @@ def history_texts(paths: Sequence[Path], replayed: Sequence[RecordedChat]) -> It
 
 
 def recordings(chats: Sequence[RecordedChat], encode: Encode, end: int) -> list[Recorded]:
-    """Every answer of `chats` with what stood before it; a template's few tokens are left out.
+    """Every answer of `chats` with the tokens before it; the few tokens of a template are left out.
 
     Args:
         end: the token that ends an answer.
@@ -189,7 +186,7 @@ def recordings(chats: Sequence[RecordedChat], encode: Encode, end: int) -> list[
 
 
 def documents(texts: Sequence[Said], encode: Encode, end: int, kind: int) -> list[TokenDocument]:
-    """Every message as a document of its own."""
+    """Each message as one document."""
     made = []
     for said, ids in zip(texts, encode([one.text for one in texts]), strict=True):
         tokens = np.array([*ids, end] if said.role == "assistant" else ids, dtype=np.uint32)
@@ -201,10 +198,10 @@ def _chat(path: Path, number: int, line: str) -> RecordedChat:
     try:
         record = json.loads(line)
         messages = tuple(Said(one["role"], one["content"]) for one in record["messages"])
-        well = bool(messages) and all(isinstance(one.text, str) for one in messages)
+        valid = bool(messages) and all(isinstance(one.text, str) for one in messages)
     except (ValueError, KeyError, TypeError, RecursionError):
-        well = False
-    if not well:
+        valid = False
+    if not valid:
         raise InputError(
             f"{path}, line {number + 1}, is no chat: see `specchat bench crest --help`"
         )

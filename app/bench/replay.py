@@ -1,81 +1,89 @@
-"""How much drafting would help a person: their chats, replayed without a model.
+"""`specchat bench replay`: estimates the speed-up from a person's own chats, without a model.
 
 What lossless decoding accepts of drafts that depend on tokens alone is decided by the answer, so
 replaying a chat gives the tokens per call it would have had
 (`app.bench.baselines.recorded_replay`). Chats are replayed in order; each becomes history for those
-after it. Each drafter by itself is tried at fixed draft lengths, and all of them together as the
-budget would use them on this machine: with the rows that pay. With what passes cost here that gives
-an estimate of the speed-up.
+after it. Each drafter alone is tried at fixed draft lengths, and all of them together as the budget
+would use them on this machine. With the measured costs of a pass, that gives the speed-up.
 
 Two things cannot be known without the model: what the dense index and the student would draft, and
-the scores that token recycling learns from. For the latter what followed each token in the chat
-stands in, so its figure is too low rather than too high.
+the scores that token recycling learns from. For those scores, the tokens that followed each token
+in the chat are used instead, so recycling is underestimated rather than overestimated.
 
 Owns the estimate. Refuses to know where chats come from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from app.bench.baselines.recorded_replay import Combined, Recorded, ReplayCounts, replay
-from app.bench.crest import ReplayHistory
 from app.bench.workloads import PastConversation
 from app.indexing.corpus_index import pieces_of
 from datastores.chats.records import ASSISTANT, StoredMessage
+from datastores.crest.counting import TokenDocument
+from datastores.crest.reader import CrestReader
+from datastores.crest.store import CrestStore
 from engines.budget.selection import choose, prune
-from engines.draft_tree import DraftTree
+from engines.draft_tree import CHATS, DraftTree
+from engines.drafters.crest import Crest
+from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Context, Drafter
+from engines.drafters.token_recycling import TokenRecycling
 from engines.step import Step
 from engines.target import Vocabulary
 
 BUDGETS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 23, 31)
-"""Draft lengths that are tried: with the root, the widths that costs are known for."""
-MOST = BUDGETS[-1]
+"""Draft lengths that are tried: with the root, the widths whose costs are measured."""
+MAX_BUDGET = BUDGETS[-1]
 ALL = "all"
 
-Tallies = Mapping[int, ReplayCounts]
-"""What one drafter reached, by budget."""
+Counts = Mapping[int, ReplayCounts]
+"""One drafter's results by draft length."""
 
 
 @dataclass(slots=True)
 class Replayed:
-    """What one drafter reached in every chat, and the seconds of each of its proposals."""
+    """One drafter's results in every chat, and the seconds of each of its proposals."""
 
-    chats: list[Tallies] = field(default_factory=list)
+    chats: list[Counts] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
-    def total(self) -> Tallies:
+    def total(self) -> Counts:
         """All chats together."""
         budgets = self.chats[0] if self.chats else ()
         return {budget: _sum([chat[budget] for chat in self.chats]) for budget in budgets}
 
-    def speedup(self, tally: ReplayCounts, table: Sequence[float]) -> float:
-        """Seconds of plain decoding ÷ seconds with `tally`'s calls, the drafter's own included.
+    def speedup(self, counts: ReplayCounts, table: Sequence[float]) -> float:
+        """Seconds of plain decoding ÷ seconds with `counts`' calls, the drafter's own included.
 
         Args:
             table: seconds of a pass by its number of rows, from 1 on.
         """
-        if not tally.calls:
+        if not counts.calls:
             return 1.0
-        rows = np.interp(1.0 + tally.drafted_per_call, range(1, len(table)), table[1:])
-        return tally.tokens_per_call * table[1] / (float(rows) + fmean(self.seconds))
+        rows = np.interp(1.0 + counts.drafted_per_call, range(1, len(table)), table[1:])
+        return counts.tokens_per_call * table[1] / (float(rows) + fmean(self.seconds))
 
     def best(self, table: Sequence[float]) -> int:
-        """The budget at which decoding is fastest; the smallest where none pays."""
+        """The draft length with the fastest decoding; the smallest if none pays."""
         total = self.total()
         return max(total, key=lambda budget: self.speedup(total[budget], table))
 
 
-class Paying:
+class BudgetedDrafters:
     """All drafters together, as the budget uses them: only rows that pay are drafted.
 
     Attributes:
-        rate: tokens per second over the long run, which a second of verification must be worth.
+        rate: λ, the long-run tokens per second that a second of verification must bring.
     """
 
     name = ALL
@@ -107,13 +115,12 @@ class Paying:
 def recordings(
     messages: Sequence[StoredMessage], said: Mapping[int, list[int]], context: int
 ) -> list[Recorded]:
-    """Every answer among `messages`, with what stood before it.
+    """Every answer among `messages` with the tokens before it, at most `context` of them.
 
-    A template's few tokens are left out, and what is further back than `context` tokens is not
-    seen, as in a chat.
+    The few tokens of the chat template are left out.
 
     Args:
-        said: the token ids of each message.
+        said: token ids by message id.
     """
     parents = {message.id: message.parent for message in messages}
     answers = []
@@ -123,16 +130,16 @@ def recordings(
         while message.role == ASSISTANT and at is not None and len(before) < context:
             before = said[at] + before
             at = parents[at]
-        # The first token comes out of the prompt.
+        # Prefill gives the first token.
         if before and len(said[message.id]) > 1:
             answers.append(Recorded(tuple(before[-context:]), tuple(said[message.id])))
     return answers
 
 
 def tokens_of(message: StoredMessage, vocabulary: Vocabulary) -> list[int]:
-    """The token ids of a message; an answer ends with the token that ends it.
+    """The token ids of a message, an answer's stop token included.
 
-    Stored ids are used where this tokenizer made them.
+    Stored ids are used if this tokenizer made them.
     """
     if message.tokens and message.tokenizer == vocabulary.fingerprint:
         return list(message.tokens)
@@ -145,20 +152,19 @@ class Replay:
     """Replays chats, one after another.
 
     Attributes:
-        drafters: what each drafter reached, by name; all of them together, too.
+        drafters: results by name of the drafter, and of all together under "all".
     """
 
     def __init__(
         self, vocabulary: Vocabulary, context: int, past: ReplayHistory, table: Sequence[float]
     ) -> None:
-        """Replay with `vocabulary`; `past` takes the chats as they become history.
-
-        Args:
-            context: tokens that are seen before an answer.
-            table: seconds of a pass by its number of rows, from 1 on.
+        """Args:
+        context: tokens kept before an answer.
+        past: takes the chats as they become history.
+        table: seconds of a pass by its number of rows, from 1 on.
         """
         self._alone = past.drafters()
-        self._together = Paying(past.drafters(), table)
+        self._together = BudgetedDrafters(past.drafters(), table)
         self.drafters = {drafter.name: Replayed() for drafter in (*self._alone, self._together)}
         self._vocabulary = vocabulary
         self._context = context
@@ -166,30 +172,30 @@ class Replay:
         self._table = table
 
     def remember(self, conversations: Sequence[PastConversation]) -> None:
-        """Chats that are history from the start."""
+        """Add chats to the history without replaying them."""
         for conversation in conversations:
-            self._past.note(self._said(conversation).values())
-        self._past.settle()
+            self._past.add(self._said(conversation).values())
+        self._past.rebuild()
 
     def run(self, conversation: PastConversation) -> int:
-        """Replay one chat, which then is history; returns the tokens of its answers."""
+        """Replay one chat, then add it to the history; returns how many tokens its answers have."""
         said = self._said(conversation)
         answers = recordings(conversation.messages, said, self._context)
         for drafter in self._alone:
             self._replay(drafter, answers, BUDGETS)
-        self._replay(self._together, answers, (MOST,))
+        self._replay(self._together, answers, (MAX_BUDGET,))
         together = self.drafters[ALL]
-        gain = together.speedup(together.total()[MOST], self._table)
+        gain = together.speedup(together.total()[MAX_BUDGET], self._table)
         self._together.rate = max(1.0, gain) / self._table[1]
-        self._past.note(said.values())
+        self._past.add(said.values())
         self._past.update()
         return sum(len(answer.answer) for answer in answers)
 
     def _replay(
         self, drafter: Drafter, answers: Sequence[Recorded], budgets: Sequence[int]
     ) -> None:
-        tallies, seconds = replay(drafter, answers, budgets)
-        self.drafters[drafter.name].chats.append(tallies)
+        counts, seconds = replay(drafter, answers, budgets)
+        self.drafters[drafter.name].chats.append(counts)
         self.drafters[drafter.name].seconds += seconds
 
     def _said(self, conversation: PastConversation) -> dict[int, list[int]]:
@@ -198,10 +204,58 @@ class Replay:
         }
 
 
-def _sum(tallies: Sequence[ReplayCounts]) -> ReplayCounts:
+def _sum(counts: Sequence[ReplayCounts]) -> ReplayCounts:
     return ReplayCounts(
-        sum(tally.calls for tally in tallies),
-        sum(tally.tokens for tally in tallies),
-        sum(tally.drafted for tally in tallies),
-        [rate for tally in tallies for rate in tally.rates],
+        sum(counts.calls for counts in counts),
+        sum(counts.tokens for counts in counts),
+        sum(counts.drafted for counts in counts),
+        [rate for counts in counts for rate in counts.rates],
     )
+
+
+CREST_BYTES = 256 * 2**20
+"""More than years of chats fill."""
+
+
+class ReplayHistory:
+    """Earlier chats in a CREST store of their own, for the drafters that can be replayed."""
+
+    def __init__(self, store: CrestStore, reader: CrestReader) -> None:
+        self._store = store
+        self._reader = reader
+        self._documents: list[TokenDocument] = []
+        self._new: list[TokenDocument] = []
+
+    def drafters(self) -> list[Drafter]:
+        """Fresh drafters of every kind that can be replayed."""
+        return [PromptLookup(), TokenRecycling(), Crest(self._reader)]
+
+    def add(self, texts: Iterable[Sequence[int]]) -> None:
+        """Queue messages; they are drafted from after `update` or `rebuild`."""
+        for text in texts:
+            ids = np.array(text, dtype=np.uint32)
+            number = len(self._documents) + len(self._new)
+            identity = hashlib.sha256(number.to_bytes(8, "little")).digest()
+            self._new.append(TokenDocument(identity, ids, CHATS.bit_length() - 1))
+
+    def update(self) -> None:
+        """Add the queued messages, which are few."""
+        if not self._store.update(self._new):
+            self.rebuild()
+        self._documents += self._new
+        self._new = []
+
+    def rebuild(self) -> None:
+        """Rebuild the store with the queued messages, however many."""
+        self._documents += self._new
+        self._new = []
+        self._store.rebuild(self._documents)
+
+
+@contextmanager
+def empty_history() -> Iterator[ReplayHistory]:
+    """A history without chats, in a temporary folder that is removed at the end of the block."""
+    with TemporaryDirectory(prefix="specchat-bench-") as folder:
+        path = Path(folder) / "crest.db"
+        with closing(CrestStore.open(path, CREST_BYTES)) as store, closing(CrestReader(path)) as it:
+            yield ReplayHistory(store, it)

@@ -1,12 +1,7 @@
-"""The picture of `bench growth`: tokens for each call, and speed, over the chats.
+"""Figures of benchmarks for people: aligned tables, and line charts as SVG.
 
-Tables of a benchmark, for people.
-
-Line charts as SVG text: what a benchmark's `--plot` writes.
-
-Owns scales, ticks and the legend. Knows no benchmark. A chart needs no library for two axes.
-
-The rows of `bench crest` for people: a table with the budgets side by side, and two charts.
+Owns scales, ticks and legends; two axes need no library. The charts of `bench crest` and `bench
+growth` are at the end.
 """
 
 from __future__ import annotations
@@ -18,16 +13,15 @@ from itertools import accumulate
 from math import ceil, floor, log10
 from typing import Any
 
-from app.bench.crest import BUDGETS
-from app.bench.crest import CrestRow as CrestRow
+from app.bench.crest import BUDGETS, CrestRow
 
 Row = Mapping[str, object]
 
 
 def table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
-    """Rows as aligned text. `columns` maps a key to its format: a `format` spec such as `.2f`.
+    """Rows as aligned text. `columns` maps each key to a format spec such as `.2f`.
 
-    What is None is shown as a dash.
+    None is shown as a dash.
     """
     heads = [key.replace("_", " ") for key in columns]
     cells = [[_cell(row[key], spec) for key, spec in columns.items()] for row in rows]
@@ -51,7 +45,7 @@ Points = Sequence[tuple[float, float]]
 WIDTH, HEIGHT = 760, 436
 LEFT, RIGHT, TOP, BOTTOM = 60, 310, 46, 50
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
-"""Okabe and Ito's, told apart by the colour-blind."""
+"""Okabe and Ito's palette, distinct for colour-blind readers."""
 TICKS = 6
 
 
@@ -61,8 +55,8 @@ class Chart:
 
     Attributes:
         lines: name → points, ascending in x.
-        logarithmic: whether the x axis is; its values are then above 0.
-        unit: after the numbers of the x axis: "B" shows bytes as KB, MB, GB.
+        logarithmic: whether the x axis is; its values must then be positive.
+        unit: of the x axis; "B" shows bytes as KB, MB, GB.
     """
 
     title: str
@@ -74,7 +68,7 @@ class Chart:
 
 
 def svg(charts: Sequence[Chart]) -> str:
-    """One picture with the charts under each other."""
+    """One picture, the charts below each other."""
     height = HEIGHT * len(charts)
     body = "".join(
         f'<g transform="translate(0 {HEIGHT * index})">{_chart(chart)}</g>'
@@ -88,7 +82,7 @@ def svg(charts: Sequence[Chart]) -> str:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Round numbers that span [low, high], some `TICKS` of them."""
+    """About `TICKS` round numbers that span [low, high]."""
     if high <= low:
         high = low + 1.0
     rough = (high - low) / TICKS
@@ -131,7 +125,7 @@ def _chart(chart: Chart) -> str:
 
 
 def _legend(index: int, name: str, colour: str, dash: str) -> str:
-    """The name of a line beside a piece of it: colours are used twice, solid and dashed."""
+    """A legend entry with a sample of its line: each colour occurs solid and dashed."""
     x, y = WIDTH - RIGHT + 14, TOP + 10 + 16 * index
     piece = f'<path d="M{x} {y - 4}h22" stroke="{colour}" stroke-width="2"{dash}/>'
     return piece + _text(x + 28, y, name, colour=colour)
@@ -265,8 +259,7 @@ LINES = {
     "tokens_per_call_new": "{}, new questions",
 }
 SPEEDS = {"speedup": "{}", "speedup_empty": "{}, empty stores"}
-"""What is drawn, and how it is called for a set of drafters; the same has the same place, and so
-the same colour, in both charts."""
+"""Keys and labels of the lines, in the same order, and so the same colours, in both charts."""
 
 
 def growth_svg(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -280,7 +273,7 @@ def growth_svg(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _lines(rows: Sequence[Mapping[str, Any]], what: Mapping[str, str]) -> dict[str, Points]:
-    """A line for each set of drafters and figure; each window stands where it ends."""
+    """A line for each set of drafters and figure; each window is drawn at its end."""
     return {
         name.format(row["drafters"]): _points(row["windows"], key)
         for key, name in what.items()

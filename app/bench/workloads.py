@@ -1,16 +1,11 @@
-"""The past of a benchmark: chats from a file, and the stores that are filled with them.
+"""Chats for benchmarks: workloads to answer, and past conversations to replay.
+
+A workload has one chat a line:
 
     {"id": "…", "messages": [{"role": "user", "content": "…"}, {"role": "assistant", …}]}
 
-How answers come about decides how much they help (DReSD section 5.3). They may be taken as the file
-has them, whoever wrote them (out of distribution), or be written by the model itself, greedily or
-sampled (in distribution).
-
-Reading workloads: one chat a line, as JSON.
-
-Chats to replay: specchat's own, its exports', and those of other programs' exports.
-
-Owns where they come from. Private chats stay out. Refuses to know tokens.
+Past conversations come from specchat's history, its exports and those of other programs. Private
+chats are left out. Refuses to know tokens.
 """
 
 from __future__ import annotations
@@ -28,7 +23,7 @@ from app.importing.readers import chat_exports, make_readers
 from app.importing.readers.pdf_html import Worker
 from app.importing.source_file import SourceFile
 from datastores.chats.history import HistoryReader
-from datastores.chats.records import StoredMessage as StoredMessage
+from datastores.chats.records import StoredMessage
 from datastores.errors import InputError
 from datastores.library.documents import CHATS, Document, Part
 
@@ -91,7 +86,7 @@ def from_history(history: HistoryReader) -> Iterator[PastConversation]:
 
 
 def from_files(paths: Sequence[Path]) -> Iterator[PastConversation]:
-    """The chats of exports, in the order of the files; any that `specchat import` understands.
+    """The chats of exports, in file order, in any format that `specchat import` reads.
 
     Raises:
         InputError: a file cannot be read, or holds no chats.
@@ -113,7 +108,7 @@ def _from_file(path: Path, worker: Worker) -> Iterator[PastConversation]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     if is_own:
-        # Not through the reader for imports, which has no use for token ids.
+        # The reader for imports drops token ids.
         for exported in read_export(path):
             if isinstance(exported, Exported) and not exported.chat.private:
                 yield PastConversation(exported.chat.title, exported.messages)
@@ -126,7 +121,7 @@ def _from_file(path: Path, worker: Worker) -> Iterator[PastConversation]:
 
 
 def _messages(parts: Sequence[Part]) -> list[StoredMessage]:
-    """Parts as messages, each following the one before."""
+    """Parts as messages, each the child of the previous one."""
     return [
         StoredMessage(
             id=number,

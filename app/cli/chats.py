@@ -1,6 +1,6 @@
-"""`specchat export` and `restore`: chats out to files, and back.
+"""`specchat chats`, `search`, `delete`, `export` and `restore`: the history from the command line.
 
-`specchat chats`, `search` and `delete`: the history from the command line.
+Owns what is printed and the confirmation before chats are deleted.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ def delete(options: Options, numbers: tuple[int, ...], yes: bool) -> None:
     They leave every store; afterwards no byte of them is in any file of specchat's.
     """
     locations = locate(options.data_dir)
-    # The texts are looked at, too: what is drafted from is compared with them.
+    # Stores that drafts come from are compared with the library as well.
     with open_history(locations) as history, stores.open_library(locations):
         doomed = [history.chat(number) for number in dict.fromkeys(numbers)]
         if not yes:
-            ask_first(doomed)
+            confirm(doomed)
         for chat in doomed:
             delete_chat(history, locations, chat.id)
     click.echo(f"deleted {len(doomed)} {'chat' if len(doomed) == 1 else 'chats'}", err=True)
@@ -93,11 +93,11 @@ def delete(options: Options, numbers: tuple[int, ...], yes: bool) -> None:
         click.echo(f"a damaged history may still hold what it held then: {copy}", err=True)
 
 
-def ask_first(doomed: Sequence[Chat]) -> None:
-    """Let the person confirm what is going to be deleted.
+def confirm(doomed: Sequence[Chat]) -> None:
+    """Ask for confirmation.
 
     Raises:
-        InputError: there is nobody to ask.
+        InputError: standard input is no terminal.
     """
     if not sys.stdin.isatty():
         raise InputError("deleting cannot be undone: say --yes where nobody can be asked")
@@ -107,7 +107,7 @@ def ask_first(doomed: Sequence[Chat]) -> None:
 
 
 def line(chat: Chat) -> str:
-    """A chat in a list: number, when it was last written in, marks, title."""
+    """One chat in a list: number, time of the last message, title, marks."""
     when = f"{datetime.fromtimestamp(chat.updated):%Y-%m-%d %H:%M}"
     known = {"pinned": chat.pinned, "private": chat.private, "own settings": chat.tuned}
     marks = "".join(f"  ({name})" for name, marked in known.items() if marked)
@@ -115,7 +115,7 @@ def line(chat: Chat) -> str:
 
 
 def shown(excerpt: Excerpt) -> str:
-    """An excerpt for a terminal, what was found in bold."""
+    """An excerpt for a terminal, matches in bold."""
     return "".join(
         click.style(clean(text), bold=True) if found else clean(text)
         for text, found in excerpt.pieces()

@@ -1,10 +1,7 @@
-"""`specchat locate`: where everything lies.
+"""`specchat doctor` and `specchat locate`: what works, what is off and why, and where files are.
 
-What works here, what is off, and why: one finding after another, headless.
-
-Looks and reports. Repairs nothing, and a part that fails is a finding, not the end.
-
-`specchat doctor`: the findings of `app.cli.doctor`, printed.
+`findings` only looks and reports. It repairs nothing, and a part that fails is a finding, not the
+end of the report.
 """
 
 from __future__ import annotations
@@ -32,10 +29,10 @@ from engines.llama.devices import find_gpus
 OK, OFF, BAD = "ok", "off", "bad"
 
 LIBRARIES = ("llama-cpp-python", "textual", "torch", "transformers", "faiss-cpu", "sqlite-utils")
-"""Those whose version matters when something goes wrong."""
+"""Libraries whose version helps to explain a failure."""
 
 SHOWN_WIDTHS = (1, 2, 4, 8, 16)
-"""Rows n for which the costs V(n) are shown."""
+"""Values of n for which V(n) is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +40,9 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        topic: what it is about, in a word.
-        state: ok, off (works, but without something it could have) or bad.
-        text: what was found and, where it is not ok, why and the way out.
+        topic: the subject, in a word.
+        state: ok, off (works, but with something switched off) or bad.
+        text: what was found and, unless it is ok, why, and what to do about it.
     """
 
     topic: str
@@ -54,7 +51,7 @@ class Finding:
 
 
 def findings(options: Options) -> Iterator[Finding]:
-    """Everything there is to say, the model last, since loading it may take a while."""
+    """All findings; the model comes last, since loading it may take a while."""
     locations = find(options.data_dir)
     yield from _versions()
     yield _data(locations)
@@ -138,7 +135,7 @@ def _drafting(options: Options, engine: Engine) -> Finding:
 
 
 def _costs(engine: Engine) -> Finding:
-    """V(n) at a short context; `~` before what is not measured here yet."""
+    """V(n) at a short context; `~` marks estimates that are not measured yet."""
     costs = engine.costs
     if not costs.state()["plain"]:
         return Finding("costs", OK, "not measured yet; the first answer does it")
@@ -153,7 +150,7 @@ def _costs(engine: Engine) -> Finding:
 
 MARKS = {"ok": "✓", "off": "–", "bad": "✗"}
 COLOURS = {"ok": "green", "off": "yellow", "bad": "red"}
-TEXT_LENGTH = 2000
+MAX_TEXT_CHARACTERS = 2000
 
 
 @click.command()
@@ -167,7 +164,7 @@ def doctor(options: Options, as_json: bool) -> None:
         return
     for finding in findings(options):
         mark = click.style(MARKS[finding.state], fg=COLOURS[finding.state])
-        click.echo(f"{mark} {finding.topic:<17}{one_line(finding.text, TEXT_LENGTH)}")
+        click.echo(f"{mark} {finding.topic:<17}{one_line(finding.text, MAX_TEXT_CHARACTERS)}")
 
 
 @click.command()

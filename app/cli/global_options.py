@@ -1,7 +1,7 @@
-"""The global options: how they are spelt, checked and gathered into `Options`.
+"""The global options: their spelling, their checks, and how they become `Options`.
 
-They stand before the name of a command or after it; what stands later wins. A command that has an
-option of the same name keeps its own.
+They may precede or follow the name of a command; the later place wins. A command that has an option
+of the same name keeps its own.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Temperature(click.ParamType[float]):
 
 
 def global_options(hidden: bool = False) -> list[click.Parameter]:
-    """The options, fresh for each command; hidden where the top-level help already shows them."""
+    """New option objects for each command; hidden unless for the top-level help."""
 
     def option(flag: str, text: str, **attributes: object) -> click.Option:
         return click.Option(
@@ -86,7 +86,7 @@ def global_options(hidden: bool = False) -> list[click.Parameter]:
             help=text,
             hidden=hidden,
             expose_value=False,
-            callback=_choose,
+            callback=_store,
             **attributes,  # type: ignore[arg-type]
         )
 
@@ -125,15 +125,15 @@ def global_options(hidden: bool = False) -> list[click.Parameter]:
 
 
 def accept_global_options(command: click.Command) -> None:
-    """Let `command`, and the commands below it, take the global options too (once)."""
+    """Add the global options to `command` and its subcommands, once."""
     own = {flag for parameter in command.params for flag in parameter.opts}
     command.params += [given for given in global_options(hidden=True) if own.isdisjoint(given.opts)]
     for below in getattr(command, "commands", {}).values():
         accept_global_options(below)
 
 
-def _choose(context: click.Context, parameter: click.Parameter, value: object) -> None:
-    """Note an option that was really given in the context's `Options`."""
+def _store(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    """Store an option in the context's `Options` if the person gave it."""
     options = context.obj if context.obj is not None else Options()
     given = parameter.name is not None and context.get_parameter_source(parameter.name) in _GIVEN
     context.obj = replace(options, **{str(parameter.name): value}) if given else options

@@ -1,10 +1,8 @@
-"""The `specchat` command: global options, commands found by name, and the one edge for errors.
+"""The `specchat` command: global options, commands loaded on demand, and the one edge for errors.
 
 Commands are imported when they are called, so that the one-shot path loads neither Textual, torch,
-transformers nor faiss. Every named failure of the whole program is translated here and nowhere
-else: one line on stderr, exit code 1.
-
-A group of commands that are imported when they are called, and take the global options too.
+transformers nor faiss. Every named failure of the program is translated here and nowhere else: one
+line on stderr, exit code 1.
 """
 
 from __future__ import annotations
@@ -24,21 +22,21 @@ from datastores.errors import SpecchatError
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by place: name → "module:attribute"."""
+    """A group whose commands are imported on first use: name → "module:attribute"."""
 
     def __init__(self, *arguments: Any, commands_at: Mapping[str, str], **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
-        self._places = commands_at
+        self._commands_at = commands_at
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in alphabetical order."""
-        return sorted(self._places)
+        return sorted(self._commands_at)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command; None, as click asks, where there is none of that name."""
-        if cmd_name not in self._places:
+        """Import the command; None, as click requires, if there is none of that name."""
+        if cmd_name not in self._commands_at:
             return None
-        module, _, name = self._places[cmd_name].partition(":")
+        module, _, name = self._commands_at[cmd_name].partition(":")
         command: click.Command = getattr(import_module(module), name)
         accept_global_options(command)
         return command
@@ -59,16 +57,16 @@ COMMANDS = {
     "search": "app.cli.chats:search",
     "sources": "app.cli.texts:sources",
 }
-"""Every command and where it is found; each accepts the global options after its name too."""
+"""Every command and where it is defined; each accepts the global options after its name too."""
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
-"""Exit codes beside click's own: 2 for wrong usage, a quiet 1 where a pipe's reader left."""
+"""Exit codes; click adds 2 for wrong usage, and a silent 1 if the reader of a pipe has gone."""
 
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""How the system says that what is redirected into a file cannot be written."""
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of writing to standard output where it is redirected into a file."""
 
-ERROR_LENGTH = 2000
-"""Characters of an error line: long paths fit, a hostile file name does not fill the screen."""
+MAX_ERROR_CHARACTERS = 2000
+"""Long paths fit; a hostile file name does not fill the screen."""
 
 
 @click.group(
@@ -95,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return int(specchat.main(arguments, "specchat", standalone_mode=False) or DONE)
     except SpecchatError as error:
-        click.echo(f"specchat: {one_line(str(error), ERROR_LENGTH)}", err=True)
+        click.echo(f"specchat: {one_line(str(error), MAX_ERROR_CHARACTERS)}", err=True)
         return FAILED
     except click.ClickException as error:
         error.show()
@@ -103,8 +101,8 @@ def run(arguments: Sequence[str]) -> int:
     except click.Abort:
         return INTERRUPTED
     except OSError as error:
-        # What is read and written by name is named where that happens: this is standard output.
-        if error.errno not in UNWRITABLE or error.filename is not None:
+        # Errors on named files are translated where they are opened; this is standard output.
+        if error.errno not in DISK_ERRORS or error.filename is not None:
             raise
         click.echo(f"specchat: cannot write the output: {error.strerror}", err=True)
         return FAILED

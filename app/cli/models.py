@@ -1,8 +1,6 @@
-"""`specchat models pull`: fetch a model from Hugging Face's hub.
+"""`specchat models`, `models use` and `models pull`: list, choose and download models.
 
-`specchat models`: what models there are, and the group of commands on them.
-
-`specchat models use`: choose the model that is opened from now on.
+Owns what is printed. Finding, choosing and downloading are `app.models`' business.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ import click
 
 from app.bench.report import table
 from app.cli.main import LazyGroup
+from app.cli.output import MAX_LINE_CHARACTERS
 from app.config import Options, load_config
 from app.locations import Locations, elsewhere, locate
 from app.models import description, download
@@ -40,8 +39,6 @@ COLUMNS = {
     "context": "",
     "place": "",
 }
-LINE = 2000
-"""Characters of a line: names and paths fit, hostile ones do not fill the screen."""
 
 
 @click.group(
@@ -77,7 +74,7 @@ def models(context: click.Context, as_json: bool) -> None:
         return
     click.echo(listing(found, in_use))
     for line in [*remarks(found, seen.skipped), *lost]:
-        click.echo(one_line(line, LINE), err=True)
+        click.echo(one_line(line, MAX_LINE_CHARACTERS), err=True)
 
 
 def listing(found: Sequence[FoundModel], in_use: Path | None) -> str:
@@ -87,7 +84,7 @@ def listing(found: Sequence[FoundModel], in_use: Path | None) -> str:
 
 
 def remarks(found: Sequence[FoundModel], skipped: Sequence[SkippedModel]) -> list[str]:
-    """Why something that is there is not in the table."""
+    """Why models that were found are not in the table."""
     return [
         *(f"not usable: {model.name} ({model.problem})" for model in found if model.problem),
         *(f"not looked into: {entry.path} ({entry.reason})" for entry in skipped),
@@ -95,7 +92,7 @@ def remarks(found: Sequence[FoundModel], skipped: Sequence[SkippedModel]) -> lis
 
 
 def _in_use(choice: str, locations: Locations) -> tuple[Path | None, list[str]]:
-    """The file that is opened now; None and the reason where it is gone."""
+    """The file of the chosen model; None and the reason if it is missing."""
     try:
         path = path_of(choice, locations)
     except ModelError as error:
@@ -125,12 +122,12 @@ def use(options: Options, name: str) -> None:
     """
     locations = locate(options.data_dir)
     model = choose(name, locations)
-    click.echo(one_line(f"specchat opens {model.name} from now on", LINE))
+    click.echo(one_line(f"specchat opens {model.name} from now on", MAX_LINE_CHARACTERS))
     if model.name == EMBEDDED:
         click.echo(ABOUT_EMBEDDED)
     shortage = short_of(model.path, load_config(locations.settings).context, available())
     if shortage:
-        click.echo(one_line(f"but not now: {shortage}", LINE), err=True)
+        click.echo(one_line(f"but not now: {shortage}", MAX_LINE_CHARACTERS), err=True)
 
 
 @click.command()
@@ -149,12 +146,15 @@ def pull(options: Options, wanted: str) -> None:
         click.echo("\ninterrupted: the same command goes on from here", err=True)
         raise
     name = _name_of(path, locate(options.data_dir))
-    click.echo(one_line(f"{name} is at {path}", LINE))
-    click.echo(one_line(f"to open it from now on: specchat models use {name}", LINE), err=True)
+    click.echo(one_line(f"{name} is at {path}", MAX_LINE_CHARACTERS))
+    click.echo(
+        one_line(f"to open it from now on: specchat models use {name}", MAX_LINE_CHARACTERS),
+        err=True,
+    )
 
 
 def _with_progress(offer: Offer, cache: Path) -> Path:
-    """Pull while showing how far it is, on stderr."""
+    """Download with a progress bar on stderr."""
     label = one_line(f"{offer.repository}:{offer.tag}")
     with (
         closing(download.pull(offer, cache)) as events,
@@ -168,6 +168,6 @@ def _with_progress(offer: Offer, cache: Path) -> Path:
 
 
 def _name_of(path: Path, locations: Locations) -> str:
-    """The name by which the model is found from now on."""
+    """The name by which `specchat models` lists the file."""
     candidates = survey(locations).candidates
     return next(found.name for found in candidates if os.path.samefile(found.files[0], path))

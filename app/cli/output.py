@@ -1,4 +1,4 @@
-"""One line on the terminal that says how far something is, and numbers as people read them."""
+"""Output that commands share: a progress line on stderr, and numbers formatted for people."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ import click
 
 from app.sanitise import one_line
 
-INTERVAL = 0.1
-"""Seconds between two pictures: more often is not read, and costs."""
+INTERVAL_S = 0.1
+"""Between two updates: nobody reads faster, and each one costs time."""
+MAX_LINE_CHARACTERS = 2000
+"""Names and paths fit; hostile ones do not fill the screen."""
 CLEAR = "\r\x1b[K"
 
 
 class StatusLine:
-    """The line, on stderr, if that is a terminal; otherwise nothing is written."""
+    """A progress line on stderr. Writes nothing unless stderr is a terminal."""
 
     def __init__(self) -> None:
         self._shown = 0.0
         self._to_terminal = sys.stderr.isatty()
 
     def show(self, text: str) -> None:
-        """Replace the line, unless it was replaced a moment ago."""
+        """Replace the line, at most every `INTERVAL_S`."""
         now = monotonic()
-        if self._to_terminal and now - self._shown >= INTERVAL:
+        if self._to_terminal and now - self._shown >= INTERVAL_S:
             self._shown = now
             width = shutil.get_terminal_size().columns - 1
             click.echo(CLEAR + one_line(text, width), nl=False, err=True)
 
     def clear(self) -> None:
-        """Leave no trace of it."""
+        """Erase the line."""
         if self._to_terminal and self._shown:
             self._shown = 0.0
             click.echo(CLEAR, nl=False, err=True)

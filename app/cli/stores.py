@@ -1,8 +1,6 @@
-"""Bringing what the person's model drafts from up to date, in the foreground, for commands.
+"""Opening the history and the library for a command, and updating what drafts come from.
 
-Opening the history for a command.
-
-The library, opened for a command.
+Owns the warnings about quarantined files. Refuses to know what commands do with the stores.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from contextlib import closing, contextmanager
 
 import click
 
-from app.cli.output import StatusLine, amount
+from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount
 from app.config import Options, load_config
 from app.indexing.corpus_index import Projecting, opened
 from app.locations import Locations
@@ -24,7 +22,7 @@ from datastores.library.library import Library
 
 @contextmanager
 def open_history(locations: Locations) -> Iterator[History]:
-    """The history; says so where a damaged one was set aside."""
+    """The history; warns if a damaged one was quarantined."""
     locations.create()
     with closing(History.open(locations.history)) as history:
         if history.store.set_aside:
@@ -32,24 +30,21 @@ def open_history(locations: Locations) -> Iterator[History]:
         yield history
 
 
-LINE = 2000
-
-
 @contextmanager
 def open_library(locations: Locations) -> Iterator[Library]:
-    """The library, with a word on a damaged predecessor if there was one."""
+    """The library; warns if a damaged one was quarantined."""
     locations.create()
     with closing(Library.open(locations.library)) as library:
         if library.store.set_aside:
-            aside = one_line(str(library.store.set_aside), LINE)
+            aside = one_line(str(library.store.set_aside), MAX_LINE_CHARACTERS)
             click.echo(f"a damaged library was set aside as {aside}: import again", err=True)
         yield library
 
 
 def project(options: Options, locations: Locations, status: StatusLine) -> int | None:
-    """Make every text ready for drafting with the chosen model's tokenizer.
+    """Tokenise every text for the chosen model and update its CREST store.
 
-    Returns the number of tokens that were new, or None where another process is at it.
+    Returns the number of new tokens, or None if another process is doing this.
 
     Raises:
         ModelError: the model's tokenizer cannot be read.

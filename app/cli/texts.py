@@ -1,8 +1,6 @@
-"""`specchat forget`: one imported source, out of every store.
+"""`specchat import`, `sources` and `forget`: the texts a person imported, from the command line.
 
-`specchat import`: a person's own texts, into the library and into what is drafted from.
-
-`specchat sources`: what was imported.
+Owns what is printed. Importing is `app.importing`'s business, deleting `app.runtime.deletion`'s.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from time import localtime, strftime
 import click
 
 from app.cli import stores
-from app.cli.output import StatusLine, amount, duration
+from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount, duration
 from app.cli.stores import open_library, project
 from app.config import Options
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, ImportReport
@@ -33,9 +31,8 @@ from datastores.errors import InputError, ModelError
 from datastores.library.documents import Source
 from datastores.library.library import Library
 
-FEW = 10
-"""Names of each reason that a terminal is shown; whatever else reads this gets all of them."""
-LINE = 2000
+MAX_NAMES = 10
+"""Skipped files shown for each reason on a terminal; a pipe gets all of them."""
 
 
 @click.command("import")
@@ -68,11 +65,11 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool) -> None:
 def _imported(
     paths: Sequence[Path], locations: Locations, status: StatusLine, as_json: bool
 ) -> ImportReport:
-    """Import, and tell what was done unless that is to be one object at the end."""
+    """Import, and print the summary unless the output is JSON."""
     report = ImportReport()
     try:
         with (
-            # What is drafted from afterwards is the history's texts as well.
+            # CREST is built from the chats as well.
             stores.open_history(locations),
             open_library(locations) as library,
             closing(import_into(library, locations, paths)) as events,
@@ -93,11 +90,11 @@ def _imported(
 
 
 def _projected(options: Options, locations: Locations, status: StatusLine) -> int | None:
-    """The tokens new to the chosen model's tokenizer; None where they are not known yet."""
+    """The number of tokens that are new to the chosen model; None if not known yet."""
     try:
         tokens = project(options, locations, status)
     except ModelError as error:
-        click.echo(f"not yet drafted from: {one_line(str(error), LINE)}", err=True)
+        click.echo(f"not yet drafted from: {one_line(str(error), MAX_LINE_CHARACTERS)}", err=True)
         return None
     if tokens is None:
         click.echo("another specchat makes it ready to be drafted from", err=True)
@@ -113,10 +110,10 @@ def summary(report: ImportReport) -> Iterator[str]:
         yield f"unchanged {amount(report.unchanged, 'document')}"
     if report.redacted:
         yield f"took out {amount(report.redacted, 'secret')}"
-    few = FEW if sys.stdout.isatty() else None
+    few = MAX_NAMES if sys.stdout.isatty() else None
     for reason, names in report.skipped.items():
         yield f"skipped {len(names):,}: {reason}"
-        yield from (f"    {one_line(name, LINE)}" for name in names[:few])
+        yield from (f"    {one_line(name, MAX_LINE_CHARACTERS)}" for name in names[:few])
         if few is not None and len(names) > few:
             yield f"    … {len(names) - few:,} more (all of them with --json)"
 
@@ -167,7 +164,7 @@ def line(one: ListedSource) -> str:
         *([strftime("%d %b %Y", localtime(one.note.at))] if one.note else []),
         *([] if one.whole else ["stopped half-way: import it again"]),
     ]
-    return f"{one_line(one.source.path, LINE)}  ({', '.join(figures)})"
+    return f"{one_line(one.source.path, MAX_LINE_CHARACTERS)}  ({', '.join(figures)})"
 
 
 def _source_json(one: ListedSource) -> dict[str, object]:
@@ -185,11 +182,16 @@ def forget(options: Options, source: str) -> None:
     """
     locations = locate(options.data_dir)
     gone = _forgotten(source, locations)
-    click.echo(f"forgot {one_line(gone.path, LINE)}: {amount(gone.documents, 'document')}")
+    click.echo(
+        f"forgot {one_line(gone.path, MAX_LINE_CHARACTERS)}: {amount(gone.documents, 'document')}"
+    )
     try:
         project(options, locations, StatusLine())
     except ModelError as error:
-        click.echo(f"the rest is not drafted from yet: {one_line(str(error), LINE)}", err=True)
+        click.echo(
+            f"the rest is not drafted from yet: {one_line(str(error), MAX_LINE_CHARACTERS)}",
+            err=True,
+        )
 
 
 def _forgotten(source: str, locations: Locations) -> Source:
@@ -200,7 +202,7 @@ def _forgotten(source: str, locations: Locations) -> Source:
 
 
 def named(source: str, library: Library) -> Source:
-    """The source the person means: the path as it is listed, or one that leads there.
+    """The source meant by `source`: its path as listed, or another path to the same place.
 
     Raises:
         InputError: nothing was imported from there.

@@ -1,7 +1,4 @@
-"""The options that benchmarks over chats share.
-
-`specchat bench`: the group of benchmarks.
-"""
+"""`specchat bench`: the group of benchmarks, and the options that benchmarks over chats share."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ Command = Callable[..., Any]
 
 
 class DraftShapeParam(click.ParamType[DraftShape]):
-    """So many drafts, each so many tokens long: 3x20."""
+    """N drafts of M tokens each, written NxM: 3x20."""
 
     name = "shape"
 

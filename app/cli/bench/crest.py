@@ -42,7 +42,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
     def convert(
         self, value: str, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
-        """Ascending, each once."""
+        """Sizes in ascending order, without repeats."""
         return tuple(sorted({self._bytes(part.strip(), param, ctx) for part in value.split(",")}))
 
     def _bytes(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
@@ -120,21 +120,21 @@ def _encoder(options: Options, tokenizer: Path | None, threads: int) -> Encoder:
 def _compared(
     past: list[TokenDocument], answers: list[Recorded], sizes: tuple[int, ...], jobs: int
 ) -> list[CrestRow]:
-    """All rows; what is done by the time of Ctrl-C, if it comes."""
+    """All rows, or those finished before Ctrl-C."""
     found: list[CrestRow] = []
     with TemporaryDirectory(prefix="specchat-bench-") as folder:
         try:
-            built = _told(cases(Path(folder), past, sizes))
-            for case, tallies in run(built, answers, jobs):
-                found += rows(case, tallies, answers)
+            built = _reported(cases(Path(folder), past, sizes))
+            for case, counts in run(built, answers, jobs):
+                found += rows(case, counts, answers)
                 click.echo(f"replayed {case.method}, {case.selection}", err=True)
         except KeyboardInterrupt:
             click.echo("interrupted: figures of what is done", err=True)
     return found
 
 
-def _told(built: Iterator[Case]) -> Iterator[Case]:
-    """Say what is built as it stands."""
+def _reported(built: Iterator[Case]) -> Iterator[Case]:
+    """Report each store when it is built."""
     for case in built:
         click.echo(f"built {case.method}, {case.selection}: {case.sizes[0][1]:,} bytes", err=True)
         yield case

@@ -14,7 +14,7 @@ import click
 
 from app.bench.baselines.fixed_shape import DraftShape
 from app.bench.decode import PLAIN, DecodeRow, run, summarise, verify_ms
-from app.bench.environment import KNOWN, Bench, bench_stores, differing, widest
+from app.bench.environment import KNOWN, Bench, bench_stores, uses_history, widest
 from app.bench.prior_chats import GIVEN, WAYS, PriorChats
 from app.bench.recordings import read_chats
 from app.bench.report import table
@@ -44,7 +44,7 @@ COLUMNS = {
 FILE = click.Path(path_type=Path)
 
 Sets = Mapping[str, tuple[str, ...]]
-"""Sets of drafters by the name they were given."""
+"""Sets of drafters by name."""
 
 
 @click.command()
@@ -113,7 +113,7 @@ def decode(
 
 
 def _named(sets: tuple[str, ...]) -> Sets:
-    """Each set but plain decoding, which is always there."""
+    """Each set except plain decoding, which is always measured."""
     kind = DrafterNames(KNOWN)
     return {name: kind.convert(name, None, None) for name in sets or ("all",) if name != PLAIN}
 
@@ -121,7 +121,7 @@ def _named(sets: tuple[str, ...]) -> Sets:
 def _pasts(
     opened: ExitStack, plain: Engine, named: Sets, files: Sequence[Path], ways: Sequence[str]
 ) -> Iterator[PriorChats]:
-    """Stores filled from each of the files, in each of the ways; else empty ones."""
+    """Stores filled from each file in each way, or empty ones if there is no file."""
     needed = sorted({name for names in named.values() for name in names})
     histories = [(file.name, tuple(read_chats(file))) for file in files] or [("", ())]
     for (name, chats), way in product(histories, ways or (GIVEN,)):
@@ -137,11 +137,11 @@ def _pasts(
 def _rows(
     bench: Bench, named: Sets, pasts: Sequence[PriorChats], shapes: Sequence[DraftShape]
 ) -> Iterator[DecodeRow]:
-    """Every set in every shape, with every history that makes a difference to it."""
+    """Every set in every shape, with every history that the set drafts from."""
     for (label, names), shape in product(named.items(), shapes or (None,)):
-        for past in pasts if differing(names) else pasts[:1]:
+        for past in pasts if uses_history(names) else pasts[:1]:
             engine = bench.equipped(names, past.stores, shape)
-            name = past.name if differing(names) else ""
+            name = past.name if uses_history(names) else ""
             yield DecodeRow(label, engine, name, str(shape) if shape else "")
 
 

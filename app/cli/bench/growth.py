@@ -76,7 +76,7 @@ def _row(
     draft_tokens: int | None,
     chats: Sequence[Workload],
 ) -> dict[str, object]:
-    """The figures of one set of drafters, by the end or by Ctrl-C."""
+    """The figures of one set of drafters, up to the end or Ctrl-C."""
     with bench_stores(engine, names) as stores:
         full = equip(engine, names, draft_tokens, stores.stores)
         replayed = Growth(name, names, full, equip(engine, (), draft_tokens), stores)

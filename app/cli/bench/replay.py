@@ -10,9 +10,8 @@ from typing import Any
 
 import click
 
-from app.bench.crest import empty_past
 from app.bench.decode import WIDTHS
-from app.bench.replay import ALL, MOST, Replay, Replayed
+from app.bench.replay import ALL, MAX_BUDGET, Replay, Replayed, empty_history
 from app.bench.workloads import PastConversation, from_files, from_history
 from app.cli.stores import open_history
 from app.config import Options, load_config
@@ -24,9 +23,9 @@ from datastores.errors import InputError
 from engines.budget.cost_model import CostModel
 from engines.fingerprint import fingerprint
 
-WORTH = 1.05
-"""Speed-up from which drafting is said to be faster."""
-GUESSED = " (a guess: what passes cost here is not measured yet; the first answer does it)"
+MIN_SPEEDUP = 1.05
+"""Below this, drafting is reported as no faster."""
+ESTIMATED = " (a guess: what passes cost here is not measured yet; the first answer does it)"
 
 
 @click.command()
@@ -80,11 +79,11 @@ def _replay(
     context: int,
     costs: CostModel,
 ) -> tuple[dict[str, Replayed], list[int]]:
-    """Replay the last `limit` chats; what each drafter reached, and the tokens of each chat."""
+    """Replay the last `limit` chats: each drafter's results, and the tokens of each chat."""
     from engines.llama.vocabulary import load_vocabulary
 
     tokens: list[int] = []
-    with empty_past() as past:
+    with empty_history() as past:
         run = Replay(load_vocabulary(model), context, past, costs.table(0))
         try:
             run.remember(conversations[:-limit])
@@ -97,21 +96,25 @@ def _replay(
 
 
 def _line(drafters: dict[str, Replayed], costs: CostModel) -> str:
-    """The answer to "how much would it help me?"."""
+    """The summary in one line."""
     table = costs.table(0)
     together = drafters[ALL]
-    tally = together.total()[MOST]
-    speedup = together.speedup(tally, table)
+    counts = together.total()[MAX_BUDGET]
+    speedup = together.speedup(counts, table)
     alone = ", ".join(
         f"{name} {replayed.total()[replayed.best(table)].tokens_per_call:.2f}"
         for name, replayed in drafters.items()
         if name != ALL
     )
-    gain = f"about {speedup:.1f}× as fast as plain" if speedup >= WORTH else "no faster than plain"
+    gain = (
+        f"about {speedup:.1f}× as fast as plain"
+        if speedup >= MIN_SPEEDUP
+        else "no faster than plain"
+    )
     return (
         f"{gain} in your last {len(together.chats)} chats:"
-        f" {tally.tokens_per_call:.2f} tokens a call ({alone} by themselves)"
-        f"{'' if _is_measured(costs) else GUESSED}"
+        f" {counts.tokens_per_call:.2f} tokens a call ({alone} by themselves)"
+        f"{'' if _is_measured(costs) else ESTIMATED}"
     )
 
 
@@ -138,23 +141,23 @@ def _report(
 
 
 def _rows(name: str, replayed: Replayed, table: Sequence[float]) -> list[dict[str, object]]:
-    """One for each budget; null is the budget's own choice at each call."""
+    """One row for each draft length; null means the budget chose it at each call."""
     return [
         {
             "drafters": name,
             "budget": None if name == ALL else budget,
-            "tokens_per_call": tally.tokens_per_call,
-            "mean_acceptance_rate": tally.mean_acceptance_rate,
-            "drafted_per_call": tally.drafted_per_call,
-            # Together, those that do not pay are not asked.
-            "speedup": max(replayed.speedup(tally, table), 1.0 if name == ALL else 0.0),
+            "tokens_per_call": counts.tokens_per_call,
+            "mean_acceptance_rate": counts.mean_acceptance_rate,
+            "drafted_per_call": counts.drafted_per_call,
+            # All together, drafters that do not pay are not consulted.
+            "speedup": max(replayed.speedup(counts, table), 1.0 if name == ALL else 0.0),
         }
-        for budget, tally in replayed.total().items()
+        for budget, counts in replayed.total().items()
     ]
 
 
 def _rates(drafters: dict[str, Replayed], table: Sequence[float], number: int) -> dict[str, float]:
-    """Tokens per call of one chat, each drafter at the budget that is best over all chats."""
+    """Tokens per call of one chat, each drafter at the draft length that is best over all chats."""
     return {
         name: replayed.chats[number][replayed.best(table)].tokens_per_call
         for name, replayed in drafters.items()

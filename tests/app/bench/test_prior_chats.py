@@ -12,11 +12,11 @@ from app.bench.baselines.fixed_shape import DraftShape
 from app.bench.decode import DecodeRow, run, summarise
 from app.bench.environment import (
     KNOWN,
-    MOST_ROWS,
+    MAX_ROWS,
     Bench,
     BenchStores,
     bench_stores,
-    differing,
+    uses_history,
     widest,
 )
 from app.bench.prior_chats import GIVEN, GREEDY, SAMPLED, SAMPLES, PriorChats, make_texts, recorded
@@ -136,12 +136,12 @@ def test_a_store_that_cannot_be_made_ends_the_benchmark(
 
 
 def test_only_some_drafters_look_back() -> None:
-    assert [name for name in KNOWN if differing([name])] == ["crest", "dense", "rest"]
+    assert [name for name in KNOWN if uses_history([name])] == ["crest", "dense", "rest"]
 
 
 @pytest.mark.parametrize(
     ("tokens", "shapes", "rows"),
-    [(None, (), 1), (8, (), 9), (500, (), MOST_ROWS), (None, (DraftShape(2, 2),), MOST_ROWS)],
+    [(None, (), 1), (8, (), 9), (500, (), MAX_ROWS), (None, (DraftShape(2, 2),), MAX_ROWS)],
 )
 def test_the_model_takes_trees_as_wide_as_the_drafts(
     tokens: int | None, shapes: tuple[DraftShape, ...], rows: int

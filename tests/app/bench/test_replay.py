@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from app.bench.baselines.recorded_replay import ReplayCounts
-from app.bench.crest import empty_past
-from app.bench.replay import ALL, BUDGETS, MOST, Replay, Replayed, recordings, tokens_of
+from app.bench.replay import (
+    ALL,
+    BUDGETS,
+    MAX_BUDGET,
+    Replay,
+    Replayed,
+    empty_history,
+    recordings,
+    tokens_of,
+)
 from app.bench.workloads import PastConversation, from_files, from_history
 from app.cli.main import run
 from app.conversation.export import as_json
@@ -87,7 +95,7 @@ def test_stored_tokens_count_where_this_tokenizer_made_them() -> None:
 def _run(
     chats: list[PastConversation], table: list[float], remembered: int = 0
 ) -> dict[str, Replayed]:
-    with empty_past() as past:
+    with empty_history() as past:
         replay = Replay(VOCABULARY, 8192, past, table)
         replay.remember(chats[:remembered])
         for chat in chats[remembered:]:
@@ -111,11 +119,11 @@ def test_a_chat_is_drafted_from_those_before_it(remembered: int) -> None:
 def test_together_they_draft_what_pays_here_and_no_more() -> None:
     chats = [_chat(f"{number}?", ANSWER) for number in range(5)]
     cheap, dear = (_run(chats, table)[ALL] for table in (FLAT, STEEP))
-    assert set(cheap.total()) == {MOST}
-    assert cheap.total()[MOST].drafted > dear.total()[MOST].drafted
-    assert cheap.total()[MOST].tokens_per_call > dear.total()[MOST].tokens_per_call
+    assert set(cheap.total()) == {MAX_BUDGET}
+    assert cheap.total()[MAX_BUDGET].drafted > dear.total()[MAX_BUDGET].drafted
+    assert cheap.total()[MAX_BUDGET].tokens_per_call > dear.total()[MAX_BUDGET].tokens_per_call
     best = max(chat.tokens_per_call for chat in _run(chats, FLAT)["crest"].total().values())
-    assert cheap.total()[MOST].tokens_per_call > 0.8 * best
+    assert cheap.total()[MAX_BUDGET].tokens_per_call > 0.8 * best
 
 
 def test_the_speedup_is_that_of_whole_cycles() -> None:
