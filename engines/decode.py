@@ -73,7 +73,7 @@ def decode(
         keep: likeliest tokens kept for every emitted position, for observers' sake. For drafters
             that learn from them, the last position's are kept while the budget listens to them.
     """
-    context = Context(list(target.tokens), target.tail.hidden[0].copy(), temperature)
+    context = Context(list(target.tokens), target.last_row.hidden[0].copy(), temperature)
     step = _first_step(target, context, draw, ending, keep, budget.keep(drafters))
     for drafter in drafters:
         drafter.begin(context)
@@ -169,9 +169,9 @@ def _first_step(
     """The step whose token came out of prefill: a walk through the empty draft after the prompt."""
     tree = root_only(context.tokens[-1])
     position = len(context.tokens)
-    tail = target.tail
-    kept = _keep(tail, [0], keep, last)
-    walk = walk_tree(tree, tail, draw, context, ending, 1)
+    last_row = target.last_row
+    kept = _keep(last_row, [0], keep, last)
+    walk = walk_tree(tree, last_row, draw, context, ending, 1)
     finish = _finish(walk, target, ending, ending.limit - 1)
     return _step(position, walk, tree, (), kept, Timings(0.0, 0.0, 0.0), finish, prefill=True)
 

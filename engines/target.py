@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from datastores.errors import ContextOverflowError
 from engines.draft_tree import DraftTree
 
 Floats = NDArray[np.float32]
@@ -73,7 +74,7 @@ class Target(Protocol):
 
         Yields the number of tokens standing in the cache after each chunk; a caller that stops
         iterating leaves a valid, shorter cache. At least the last token is always evaluated, so
-        that `tail` is fresh at the end.
+        that `last_row` is fresh at the end.
 
         Raises:
             ContextOverflowError: `tokens` is longer than the context.
@@ -81,24 +82,68 @@ class Target(Protocol):
         ...
 
     @property
-    def tail(self) -> ForwardOutput:
-        """The row of the last prefilled token (one row); valid until the next call."""
+    def last_row(self) -> ForwardOutput:
+        """The row of the last prefilled token (one row); valid until the next call.
+
+        Raises:
+            RuntimeError: no prefill has finished since the cache was last changed.
+        """
         ...
 
     def verify(self, tree: DraftTree) -> ForwardOutput:
         """Evaluate every row of `tree` after the cached tokens in one forward pass.
 
         Row 0 is the root, at position len(self.tokens). The cache holds the tree until `commit`.
+
+        Raises:
+            ContextOverflowError: the tree does not fit behind the cached tokens.
+            ValueError: the tree has more than `max_rows` rows.
         """
         ...
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keep the last verified tree's rows on `path` (root first), drop the rest."""
+        """Keep the last verified tree's rows on `path` (root first), drop the rest.
+
+        Raises:
+            RuntimeError: no tree was verified since the last commit or rewind.
+        """
         ...
 
     def rewind(self, length: int) -> None:
         """Cut the cache down to its first `length` tokens."""
         ...
+
+
+def require_prompt_fits(target: Target, length: int) -> None:
+    """Check, for `Target.prefill`, that a prompt of `length` tokens fits into the context.
+
+    Raises:
+        ContextOverflowError: it does not.
+        ValueError: it is empty.
+    """
+    if length > target.context_length:
+        raise ContextOverflowError(
+            f"the prompt has {length} tokens and the context {target.context_length}:"
+            " shorten the prompt or raise the context length"
+        )
+    if not length:
+        raise ValueError("prefill needs at least one token")
+
+
+def require_tree_fits(target: Target, rows: int) -> None:
+    """Check, for `Target.verify`, that a tree of `rows` rows fits behind the cached tokens.
+
+    Raises:
+        ContextOverflowError: it does not.
+        ValueError: the target verifies fewer rows.
+    """
+    if rows > target.max_rows:
+        raise ValueError(f"a tree of {rows} rows; this model verifies at most {target.max_rows}")
+    if len(target.tokens) + rows > target.context_length:
+        raise ContextOverflowError(
+            f"the context of {target.context_length} tokens is full:"
+            " start a new chat or raise the context length"
+        )
 
 
 class Vocabulary(Protocol):

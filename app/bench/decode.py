@@ -208,7 +208,7 @@ def fork_gap(engine: Engine, sampling: Sampling, answer: TimedAnswer, plain: Tim
     context = [*answer.prompt, *answer.tokens[:same]]
     for _ in engine.target.prefill(context):
         pass
-    return draw_gap(sampling, engine.target.tail.logits[0], len(context), context)
+    return draw_gap(sampling, engine.target.last_row.logits[0], len(context), context)
 
 
 def _calls(answers: Sequence[TimedAnswer]) -> int:

@@ -76,7 +76,7 @@ class StudentDrafter:
         """Have the student's cache hold `tokens`; the logits of what follows them."""
         for _ in self.model.prefill(tokens):
             pass
-        logits: Floats = self.model.tail.logits[0]
+        logits: Floats = self.model.last_row.logits[0]
         return logits
 
     def _append(self, token: int) -> Floats:

@@ -32,11 +32,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from datastores.errors import ContextOverflowError, ModelError
+from datastores.errors import ModelError
 from datastores.tokens import common_prefix
 from engines.draft_tree import DraftTree
 from engines.fingerprint import fingerprint
-from engines.target import Floats, ForwardOutput
+from engines.target import Floats, ForwardOutput, require_prompt_fits, require_tree_fits
 
 
 class BufferLayer(CacheLayerMixin):
@@ -207,14 +207,14 @@ class TransformersTarget:
         config = model.config.get_text_config()
         self._model = model.eval()
         self._attention: Attention = attention_of(config, model.device, model.dtype)
-        self._cache = RewindableCache(config.num_hidden_layers, context_length + MAX_ROWS)
+        self._cache = RewindableCache(config.num_hidden_layers, context_length)
         self._identity = identity
         self._context_length = context_length
         self._width = int(config.hidden_size)
         self._vocabulary_size = int(config.vocab_size)
         self._tokens: list[int] = []
         self._tree: DraftTree | None = None
-        self._tail: ForwardOutput | None = None
+        self._last_row: ForwardOutput | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -250,55 +250,37 @@ class TransformersTarget:
         return self._tokens
 
     @property
-    def tail(self) -> ForwardOutput:
-        """The row of the last prefilled token.
-
-        Raises:
-            ValueError: nothing was prefilled since the last verify or rewind.
-        """
-        if self._tail is None:
-            raise ValueError("tail: no prefill since the last verify or rewind")
-        return self._tail
+    def last_row(self) -> ForwardOutput:
+        """See `Target.last_row`."""
+        if self._last_row is None:
+            raise RuntimeError("last_row is valid only right after a finished prefill")
+        return self._last_row
 
     def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
         """See `Target.prefill`."""
-        if not 0 < len(tokens) <= self._context_length:
-            raise ContextOverflowError(
-                f"the prompt has {len(tokens)} tokens and the context {self._context_length}: "
-                "shorten it, or load the model with a longer context"
-            )
+        require_prompt_fits(self, len(tokens))
         self.rewind(min(common_prefix(self._tokens, tokens), len(tokens) - 1))
         while len(self._tokens) < len(tokens):
             start = len(self._tokens)
             chunk = list(tokens[start : start + CHUNK])
             parents = list(range(-1, len(chunk) - 1))
-            self._tail = self._forward(DraftTree(chunk, parents), keep=1)
+            row = self._forward(DraftTree(chunk, parents), keep=1)
             self._tokens.extend(chunk)
+            if len(self._tokens) == len(tokens):
+                self._last_row = row
             yield len(self._tokens)
 
     def verify(self, tree: DraftTree) -> ForwardOutput:
-        """See `Target.verify`.
-
-        Raises:
-            ContextOverflowError: the tree does not fit behind the cached tokens.
-        """
-        if len(tree) > MAX_ROWS or len(self._tokens) + len(tree) > self._context_length + MAX_ROWS:
-            raise ContextOverflowError(
-                f"a tree of {len(tree)} rows does not fit behind {len(self._tokens)} of "
-                f"{self._context_length} tokens"
-            )
+        """See `Target.verify`."""
+        require_tree_fits(self, len(tree))
         self.rewind(len(self._tokens))
         self._tree = tree
         return self._forward(tree, keep=len(tree))
 
     def commit(self, path: Sequence[int]) -> None:
-        """See `Target.commit`.
-
-        Raises:
-            ValueError: no tree stands in the cache.
-        """
+        """See `Target.commit`."""
         if self._tree is None:
-            raise ValueError("commit: no verified tree")
+            raise RuntimeError("commit without a verified tree")
         self._cache.keep(len(self._tokens), path)
         self._tokens.extend(self._tree.tokens[row] for row in path)
         self._tree = None
@@ -308,7 +290,7 @@ class TransformersTarget:
         self._cache.rewind(length)
         del self._tokens[length:]
         self._tree = None
-        self._tail = None
+        self._last_row = None
 
     def _forward(self, tree: DraftTree, keep: int) -> ForwardOutput:
         """Evaluate the rows of `tree` after the cached tokens; the last `keep` rows' outcome."""

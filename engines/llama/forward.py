@@ -109,6 +109,7 @@ class ForwardPass:
     is the caller's to drop.
 
     Attributes:
+        count: passes run so far. A view that an earlier pass returned is no longer valid.
         ending: most tokens of a prompt that are worth having every row output.
     """
 
@@ -124,6 +125,7 @@ class ForwardPass:
         self._padded = shape.padded_rows
         self._pace = pace
         self._governor = governor
+        self.count = 0
         self.ending = self._padded or SHORT
         rows = max(shape.max_rows, self.ending)
         self._chain, self._tree = Batch(rows), Batch(rows, shape.max_rows)
@@ -189,6 +191,7 @@ class ForwardPass:
 
     def _decode(self, batch: Batch, rows: int) -> None:
         """Have llama.cpp evaluate `batch`, with the governor's threads."""
+        self.count += 1
         batch.struct.n_tokens = rows
         threads, began = self._governor.threads, perf_counter()
         status: int = native.decode(self._context, batch.struct)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, TypeVarTuple
 
-from datastores.errors import ContextOverflowError, ModelError
+from datastores.errors import ModelError
 from datastores.tokens import common_prefix
 from engines.draft_tree import DraftTree
 from engines.llama.context import ContextLimits, LlamaContext
 from engines.llama.forward import ForwardPass, PrefillChunkSize
 from engines.llama.kv_sequences import KvSequences, ScratchSequence, lay_out
 from engines.llama.threads import ThreadTuner
-from engines.target import ForwardOutput
+from engines.target import ForwardOutput, require_prompt_fits, require_tree_fits
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -50,7 +50,8 @@ class LlamaTarget:
         self._settled = True
         self._verified: DraftTree | None = None
         self._carried: list[list[int]] = []
-        self._tail: ForwardOutput | None = None
+        self._last_row: ForwardOutput | None = None
+        self._last_row_pass = 0
         self._passes = ForwardPass(context, shape, pace, governor)
         self._branches = KvSequences(context.memory, shape.max_rows, shape.chains_only)
         self.aside = ScratchSequence(context, self._passes, self._free) if context.spare else None
@@ -61,11 +62,15 @@ class LlamaTarget:
         return self._tokens
 
     @property
-    def tail(self) -> ForwardOutput:
-        """The row of the last prefilled token (one row); valid until the next call."""
-        if self._tail is None:
-            raise RuntimeError("there is a tail only right after a finished prefill")
-        return self._tail
+    def last_row(self) -> ForwardOutput:
+        """See `Target.last_row`. A view: every pass of this context, a `scratch` one too, ends it.
+
+        Raises:
+            RuntimeError: no prefill was finished, or something was evaluated since.
+        """
+        if self._last_row is None or self._last_row_pass != self._passes.count:
+            raise RuntimeError("last_row is valid only right after a finished prefill")
+        return self._last_row
 
     def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
         """Make the cache hold exactly `tokens`; see `Target.prefill`.
@@ -76,16 +81,10 @@ class LlamaTarget:
             ContextOverflowError: `tokens` is longer than the context.
             ModelError: llama.cpp refuses a chunk; the cache holds what was read before it.
         """
-        if not tokens:
-            raise ValueError("prefill needs at least one token")
-        if len(tokens) > self.context_length:
-            raise ContextOverflowError(
-                f"the prompt has {len(tokens)} tokens and the context {self.context_length}:"
-                " shorten the prompt or raise the context length"
-            )
+        require_prompt_fits(self, len(tokens))
         if self.aside is not None:
             self.aside.drop()
-        # The last token is always evaluated: the tail is its row.
+        # The last token is always evaluated, for `last_row`.
         self.rewind(min(common_prefix(self._tokens, tokens), len(tokens) - 1))
         while len(tokens) - len(self._tokens) > self._passes.ending:
             start = len(self._tokens)
@@ -93,7 +92,8 @@ class LlamaTarget:
             self._evaluate(self._passes.read, chunk, start)
             self._append(chunk)
             yield len(self._tokens)
-        self._tail = self._read_last(tokens[len(self._tokens) :])
+        self._last_row = self._read_last(tokens[len(self._tokens) :])
+        self._last_row_pass = self._passes.count
         yield len(self._tokens)
 
     def verify(self, tree: DraftTree) -> ForwardOutput:
@@ -106,8 +106,7 @@ class LlamaTarget:
         if not self._settled:
             self._settle()
         rows, start = len(tree.tokens), len(self._tokens)
-        if start + rows > self.context_length or rows > self.max_rows:
-            self._refuse(rows)
+        require_tree_fits(self, rows)
         carried = [] if rows == 1 or tree.is_chain() else lay_out(tree.parents)
         if not carried:
             view = self._evaluate(self._passes.chain, tree.tokens, start)
@@ -134,7 +133,7 @@ class LlamaTarget:
 
     def rewind(self, length: int) -> None:
         """Cut the cache to its first `length` tokens; to none where its memory keeps no past."""
-        self._tail = None
+        self._last_row = None
         if length == len(self._tokens) and self._settled:
             return
         self._drop_after(length)
@@ -180,11 +179,3 @@ class LlamaTarget:
         self._drop_after(length)
         if len(self._tokens) < length:
             raise ModelError("this model cannot step back: the chat has to be read again")
-
-    def _refuse(self, rows: int) -> None:
-        if rows > self.max_rows:
-            raise ValueError(f"a tree of {rows} rows; this model takes {self.max_rows}")
-        raise ContextOverflowError(
-            f"the context of {self.context_length} tokens is full: start a new chat or raise the"
-            " context length"
-        )

@@ -46,7 +46,7 @@ class ScriptedTarget:
         self.sharpness = sharpness
         self.tokens: list[int] = []
         self.calls = 0
-        self._tail: ForwardOutput | None = None
+        self._last_row: ForwardOutput | None = None
         self._tree: DraftTree | None = None
 
     def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
@@ -56,14 +56,14 @@ class ScriptedTarget:
         self.tokens = list(tokens[:half])
         yield half
         self.tokens = list(tokens)
-        self._tail = self._rows([tuple(self.tokens[-ORDER:])])
+        self._last_row = self._rows([tuple(self.tokens[-ORDER:])])
         yield len(tokens)
 
     @property
-    def tail(self) -> ForwardOutput:
+    def last_row(self) -> ForwardOutput:
         """The last prefilled row."""
-        assert self._tail is not None
-        return self._tail
+        assert self._last_row is not None
+        return self._last_row
 
     def verify(self, tree: DraftTree) -> ForwardOutput:
         """Logits for each row, each after its own path."""
@@ -75,6 +75,7 @@ class ScriptedTarget:
             assert parent < row, "a parent must come before its child"
         assert all(len(set(kids)) == len(kids) for kids in tree.children())
         self._tree = tree
+        self._last_row = None
         self.calls += 1
         paths: list[tuple[int, ...]] = []
         for row, token in enumerate(tree.tokens):

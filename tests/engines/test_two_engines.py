@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
+from datastores.errors import ContextOverflowError
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.budget.fixed import FixedBudget
 from engines.chat_message import Message
 from engines.decode import StopCriteria, decode
+from engines.draft_tree import chain, root_only
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
@@ -60,8 +62,64 @@ def gap_after(target: Target, tokens: list[int]) -> float:
     """By how much the likeliest next token wins."""
     for _ in target.prefill(tokens):
         pass
-    second, first = np.sort(target.tail.logits[0])[-2:]
+    second, first = np.sort(target.last_row.logits[0])[-2:]
     return float(first - second)
+
+
+@pytest.fixture(params=["llama", "hf"])
+def target(request: pytest.FixtureRequest, model: LlamaModel, other: TransformersTarget) -> Target:
+    """Either engine, with a context of 1024 tokens."""
+    return model.target if request.param == "llama" else other
+
+
+def test_the_last_row_is_refused_after_another_pass(target: Target) -> None:
+    list(target.prefill([5, 6, 7]))
+    assert target.last_row.logits.shape == (1, target.vocabulary_size)
+    target.verify(chain(8, [9], 1))
+    with pytest.raises(RuntimeError, match="right after a finished prefill"):
+        _ = target.last_row
+    target.commit([0])
+    with pytest.raises(RuntimeError, match="right after a finished prefill"):
+        _ = target.last_row
+    assert list(target.prefill([5, 6, 7, 8])) == [4]
+    assert target.last_row.logits.shape == (1, target.vocabulary_size)
+    target.rewind(2)
+    with pytest.raises(RuntimeError, match="right after a finished prefill"):
+        _ = target.last_row
+
+
+def test_an_unfinished_prefill_has_no_last_row(target: Target) -> None:
+    list(target.prefill([5, 6, 7]))
+    reading = target.prefill([5, *range(300, 1000)])
+    assert next(reading) < 700
+    with pytest.raises(RuntimeError, match="right after a finished prefill"):
+        _ = target.last_row
+
+
+def test_what_exceeds_the_context_is_refused_and_leaves_the_cache(target: Target) -> None:
+    with pytest.raises(ContextOverflowError, match="1025 tokens and the context 1024"):
+        list(target.prefill([5] * 1025))
+    with pytest.raises(ValueError, match="at least one token"):
+        list(target.prefill([]))
+    list(target.prefill([5] * 1023))
+    with pytest.raises(ContextOverflowError, match="context of 1024 tokens is full"):
+        target.verify(chain(5, [6], 1))
+    target.verify(root_only(5))
+    target.commit([0])
+    assert len(target.tokens) == 1024
+    with pytest.raises(ContextOverflowError, match="context of 1024 tokens is full"):
+        target.verify(root_only(5))
+    assert list(target.tokens) == [5] * 1024
+    target.rewind(3)
+    too_wide = chain(5, [6] * target.max_rows, 1)
+    with pytest.raises(ValueError, match=f"at most {target.max_rows}"):
+        target.verify(too_wide)
+
+
+def test_a_commit_without_a_verified_tree_is_refused(target: Target) -> None:
+    list(target.prefill([5, 6, 7]))
+    with pytest.raises(RuntimeError, match="without a verified tree"):
+        target.commit([0])
 
 
 @pytest.mark.parametrize("draft", [0, 8])
@@ -87,7 +145,7 @@ def test_both_engines_are_in_the_same_state(model: LlamaModel, other: Transforme
     for target in (model.target, other):
         for _ in target.prefill(prompt):
             pass
-        rows.append((target.tail.hidden.copy(), target.tail.logits.copy()))
+        rows.append((target.last_row.hidden.copy(), target.last_row.logits.copy()))
     assert model.target.fingerprint == other.fingerprint
     for one, two in zip(*rows, strict=True):  # rounding grows with the values
         np.testing.assert_allclose(one, two, atol=0.002 * np.ptp(two))

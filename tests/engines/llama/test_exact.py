@@ -30,7 +30,7 @@ def answer(
     random = np.random.default_rng(seed)
     noise = np.random.default_rng(1).gumbel(size=(ANSWER + 1, target.vocabulary_size)) * 2
     list(target.prefill(prompt))
-    seen = [target.tail.logits[0].copy()]
+    seen = [target.last_row.logits[0].copy()]
     tokens = [int((seen[0] + noise[0]).argmax())]
     while len(tokens) < ANSWER:
         drafted = oracle[len(tokens) : len(tokens) + int(random.integers(0, target.max_rows))]

@@ -107,11 +107,11 @@ def test_recurrent_model_runs_undrafted(tmp_path: Path) -> None:
     tokens = list(range(5, 60))
     list(target.prefill(tokens))
     list(target.prefill([*tokens, 7, 8]))
-    logits = target.tail.logits.copy()
+    logits = target.last_row.logits.copy()
     list(target.prefill(tokens[:20]))
     assert list(target.tokens) == tokens[:20]
     list(target.prefill([*tokens, 7, 8]))
-    assert abs(target.tail.logits - logits).max() < 1e-4
+    assert abs(target.last_row.logits - logits).max() < 1e-4
 
 
 def test_sliding_window_model_steps_back_past_its_window(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_sliding_window_model_steps_back_past_its_window(tmp_path: Path) -> None
     assert not target.chains_only
     tokens = [5 + index % 200 for index in range(2500)]
     list(target.prefill(tokens[:80]))
-    expected = target.tail.logits.copy()
+    expected = target.last_row.logits.copy()
     list(target.prefill(tokens))
     tree = chain(5, [6, 7], 1)
     tree.add(0, 8, 1, 0.5)
@@ -129,7 +129,7 @@ def test_sliding_window_model_steps_back_past_its_window(tmp_path: Path) -> None
     target.commit([0, 3])
     target.rewind(79)
     assert list(target.prefill(tokens[:80])) == [80]
-    assert abs(target.tail.logits - expected).max() < 1e-2
+    assert abs(target.last_row.logits - expected).max() < 1e-2
 
 
 def test_exact_mode_is_refused_where_memory_cannot_step_back(tmp_path: Path) -> None:

@@ -80,6 +80,16 @@ def test_the_chat_goes_on_to_the_bit_after_something_was_read_beside_it(
     assert np.array_equal(after_chat(target), before)
 
 
+def test_the_last_row_of_the_chat_is_refused_after_something_was_read_beside_it(
+    target: LlamaTarget,
+) -> None:
+    list(target.prefill(CHAT))
+    assert target.last_row.logits.shape == (1, target.vocabulary_size)
+    states_of(aside_of(target), OTHER, 30)
+    with pytest.raises(RuntimeError, match="right after a finished prefill"):
+        _ = target.last_row
+
+
 def test_another_text_is_begun_without_a_trace_of_the_one_before(target: LlamaTarget) -> None:
     reader = aside_of(target)
     first = states_of(reader, OTHER, 30)

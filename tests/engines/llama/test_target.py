@@ -36,7 +36,7 @@ def read(target: LlamaTarget, tokens: Sequence[int]) -> Floats:
     """Logits after `tokens`, out of an empty cache."""
     target.rewind(0)
     list(target.prefill(tokens))
-    logits: Floats = target.tail.logits[0].copy()
+    logits: Floats = target.last_row.logits[0].copy()
     return logits
 
 
@@ -64,13 +64,13 @@ def trees(draw: st.DrawFn) -> DraftTree:
     return tree
 
 
-def test_prefill_yields_progress_and_a_fresh_tail(target: LlamaTarget) -> None:
+def test_prefill_yields_progress_and_a_fresh_last_row(target: LlamaTarget) -> None:
     counts = list(target.prefill(PROMPT))
     assert counts == sorted(counts)
     assert counts[-1] == len(PROMPT)
     assert list(target.tokens) == PROMPT
-    assert target.tail.logits.shape == (1, target.vocabulary_size)
-    assert target.tail.hidden.shape == (1, target.width)
+    assert target.last_row.logits.shape == (1, target.vocabulary_size)
+    assert target.last_row.hidden.shape == (1, target.width)
 
 
 @settings(
@@ -123,7 +123,7 @@ def test_only_what_follows_the_common_prefix_is_evaluated(target: LlamaTarget) -
     counts = list(target.prefill(changed))
     assert counts[0] > 40
     assert list(target.tokens) == changed
-    logits = target.tail.logits[0].copy()
+    logits = target.last_row.logits[0].copy()
     assert near(read(target, changed), logits)
     assert list(target.prefill(changed)) == [len(changed)]
 
@@ -137,7 +137,7 @@ def test_interrupted_prefill_leaves_a_valid_shorter_cache(
     del reading
     assert list(target.tokens) == PROMPT[:16]
     list(target.prefill(PROMPT))
-    logits = target.tail.logits[0].copy()
+    logits = target.last_row.logits[0].copy()
     assert near(read(target, PROMPT), logits)
 
 
