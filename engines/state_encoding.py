@@ -87,8 +87,8 @@ class InPlace:
 def reader_of(target: Target) -> StateEncoder:
     """Beside what the cache holds, where the target can do that and there is room; else in place of
     it."""
-    aside: StateEncoder | None = getattr(target, "aside", None)
-    return aside if aside is not None and aside.room >= WINDOW else InPlace(target)
+    scratch: StateEncoder | None = getattr(target, "scratch", None)
+    return scratch if scratch is not None and scratch.room >= WINDOW else InPlace(target)
 
 
 @dataclass(slots=True)

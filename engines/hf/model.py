@@ -17,15 +17,15 @@ import transformers
 from datastores.errors import ModelError
 from engines.chat_message import Message
 from engines.chat_template.template import ChatTemplate
-from engines.hf.target import UNREADABLE, TransformersTarget, load
-from engines.hf.vocabulary import TransformersVocabulary
+from engines.hf.target import UNREADABLE, HfTarget, load
+from engines.hf.vocabulary import HfVocabulary
 from engines.llama.context import Weights
 from engines.llama.vocabulary import LlamaVocabulary
 from engines.target import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class TransformersModel:
+class HfModel:
     """What `load_model` returns; the same names as `engines.llama.model.LlamaModel`.
 
     Attributes:
@@ -36,7 +36,7 @@ class TransformersModel:
 
     name: str
     build: str
-    target: TransformersTarget
+    target: HfTarget
     vocabulary: Vocabulary
     template: ChatTemplate
     limits: tuple[str, ...]
@@ -48,7 +48,7 @@ class TransformersModel:
 
 def load_model(
     path: Path, *, device: str = "auto", dtype: str = "auto", context_length: int | None = None
-) -> TransformersModel:
+) -> HfModel:
     """Open a GGUF file or a safetensors folder; see `engines.hf.target.load`.
 
     Raises:
@@ -56,7 +56,7 @@ def load_model(
     """
     target = load(path, device=device, dtype=dtype, context_length=context_length)
     vocabulary, template = _of_folder(path) if path.is_dir() else _of_gguf(path)
-    return TransformersModel(
+    return HfModel(
         name=path.stem if path.is_file() else path.name,
         build=f"transformers {transformers.__version__} torch {torch.__version__} {target.place}",
         target=target,
@@ -82,7 +82,7 @@ def _of_folder(path: Path) -> tuple[Vocabulary, ChatTemplate]:
         raise ModelError(f"{path} has no tokenizer that transformers can load: {error}") from error
     ends = settings.eos_token_id
     numbers = ends if isinstance(ends, list) else [ends]
-    vocabulary = TransformersVocabulary(
+    vocabulary = HfVocabulary(
         tokenizer, frozenset(int(number) for number in numbers if number is not None)
     )
     source = tokenizer.chat_template

@@ -194,7 +194,7 @@ UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, struct.error, Safeten
 """What transformers raises over files that are missing, damaged or unknown to it."""
 
 
-class TransformersTarget:
+class HfTarget:
     """`engines.target.Target` over a causal language model of transformers.
 
     Args:
@@ -310,7 +310,7 @@ class TransformersTarget:
 
 def load(
     path: Path, *, device: str = "auto", dtype: str = "auto", context_length: int | None = None
-) -> TransformersTarget:
+) -> HfTarget:
     """Load a GGUF file or a folder with safetensors and a config; nothing is ever downloaded.
 
     Args:
@@ -329,7 +329,7 @@ def load(
     model = _read(path, device, getattr(torch, dtype))
     trained = int(model.config.get_text_config().max_position_embeddings)
     length = min(context_length or trained, trained)
-    return TransformersTarget(model, fingerprint(path), length)
+    return HfTarget(model, fingerprint(path), length)
 
 
 def _read(path: Path, device: str, dtype: torch.dtype) -> PreTrainedModel:

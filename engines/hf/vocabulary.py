@@ -25,7 +25,7 @@ STRIPS_BEFORE, STRIPS_AFTER = 1 << 7, 1 << 8
 """As llama.cpp's attributes say that a control token eats whitespace."""
 
 
-class TransformersVocabulary:
+class HfVocabulary:
     """Implements `engines.target.Vocabulary`, and what a `ChatTemplate` needs besides.
 
     Args:

@@ -62,7 +62,7 @@ class PrefillChunkSize:
             self.rows *= 2
 
 
-class Views:
+class OutputViews:
     """Makes `ForwardOutput` over one context's output buffers, anew only when those move.
 
     `owner` is held by every view, so that the memory outlives it.
@@ -132,7 +132,7 @@ class ForwardPass:
         self._silent = Batch(MICRO_BATCH)
         self._silent.logits[:] = 0
         self._ramp = np.arange(shape.context_length + MICRO_BATCH, dtype=np.int32)
-        self._views = Views(
+        self._views = OutputViews(
             self._context, context.weights.vocabulary_size, context.weights.width, context
         )
 

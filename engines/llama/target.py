@@ -27,8 +27,8 @@ class LlamaTarget:
     """Implements `engines.target.Target`.
 
     Attributes:
-        aside: reads other texts between two answers, without loss of what stands in the cache; None
-            where the model's memory holds one text only.
+        scratch: evaluates other texts between two answers and leaves the cached tokens in place;
+            None where the model's memory holds a single text.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class LlamaTarget:
         self._last_row_pass = 0
         self._passes = ForwardPass(context, shape, pace, governor)
         self._branches = KvSequences(context.memory, shape.max_rows, shape.chains_only)
-        self.aside = ScratchSequence(context, self._passes, self._free) if context.spare else None
+        self.scratch = ScratchSequence(context, self._passes, self._free) if context.spare else None
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -82,8 +82,8 @@ class LlamaTarget:
             ModelError: llama.cpp refuses a chunk; the cache holds what was read before it.
         """
         require_prompt_fits(self, len(tokens))
-        if self.aside is not None:
-            self.aside.drop()
+        if self.scratch is not None:
+            self.scratch.drop()
         # The last token is always evaluated, for `last_row`.
         self.rewind(min(common_prefix(self._tokens, tokens), len(tokens) - 1))
         while len(tokens) - len(self._tokens) > self._passes.ending:

@@ -87,7 +87,7 @@ HELD_UP = 4.0
 
 
 @dataclass(slots=True)
-class Mean:
+class RunningMean:
     """The mean time of passes of one width, in seconds, over the last `WINDOW` of them."""
 
     seconds: float
@@ -108,7 +108,7 @@ class ThreadCount:
     """
 
     threads: int
-    means: dict[int, Mean] = field(default_factory=dict)
+    means: dict[int, RunningMean] = field(default_factory=dict)
     patience: int = PATIENCE
     due: int = PATIENCE
 
@@ -117,7 +117,7 @@ class ThreadCount:
         if rows in self.means:
             self.means[rows].record(seconds)
         else:
-            self.means[rows] = Mean(seconds)
+            self.means[rows] = RunningMean(seconds)
 
 
 class ThreadTuner:
@@ -162,7 +162,9 @@ class ThreadTuner:
         """A try took `ratio` of the usual time: take over and let the other prove itself soon, or
         wait longer."""
         if ratio < BETTER:
-            tried.means = {rows: Mean(ratio * mean.seconds) for rows, mean in present.means.items()}
+            tried.means = {
+                rows: RunningMean(ratio * mean.seconds) for rows, mean in present.means.items()
+            }
             present.patience = PATIENCE
             present.due = self._passes + PATIENCE
             self._present = self._next

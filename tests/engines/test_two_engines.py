@@ -19,7 +19,7 @@ from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
 from engines.hf.model import load_model
-from engines.hf.target import TransformersTarget, load
+from engines.hf.target import HfTarget, load
 from engines.llama.model import LlamaModel
 from engines.sampler import Sampling, make_sampler
 from engines.target import Target
@@ -39,7 +39,7 @@ NEAR = 0.02
 
 
 @pytest.fixture(scope="module")
-def other() -> TransformersTarget:
+def other() -> HfTarget:
     return load(EMBEDDED, device="cpu", context_length=1024)
 
 
@@ -67,7 +67,7 @@ def gap_after(target: Target, tokens: list[int]) -> float:
 
 
 @pytest.fixture(params=["llama", "hf"])
-def target(request: pytest.FixtureRequest, model: LlamaModel, other: TransformersTarget) -> Target:
+def target(request: pytest.FixtureRequest, model: LlamaModel, other: HfTarget) -> Target:
     """Either engine, with a context of 1024 tokens."""
     return model.target if request.param == "llama" else other
 
@@ -124,7 +124,7 @@ def test_a_commit_without_a_verified_tree_is_refused(target: Target) -> None:
 
 @pytest.mark.parametrize("draft", [0, 8])
 def test_both_engines_give_the_same_greedy_text(
-    model: LlamaModel, other: TransformersTarget, draft: int
+    model: LlamaModel, other: HfTarget, draft: int
 ) -> None:
     forks = 0
     for question in QUESTIONS:
@@ -139,7 +139,7 @@ def test_both_engines_give_the_same_greedy_text(
     assert forks <= 1
 
 
-def test_both_engines_are_in_the_same_state(model: LlamaModel, other: TransformersTarget) -> None:
+def test_both_engines_are_in_the_same_state(model: LlamaModel, other: HfTarget) -> None:
     prompt = model.render([Message("user", QUESTIONS[0])])
     rows = []
     for target in (model.target, other):
@@ -152,7 +152,7 @@ def test_both_engines_are_in_the_same_state(model: LlamaModel, other: Transforme
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, other: TransformersTarget) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, other: HfTarget) -> Path:
     """The embedded model as a safetensors folder with a tokenizer and generation settings."""
     path, home, name = tmp_path_factory.mktemp("folder"), EMBEDDED.parent, EMBEDDED.name
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(home, gguf_file=name))

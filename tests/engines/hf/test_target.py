@@ -15,7 +15,7 @@ from transformers import LlamaConfig, Qwen2Config
 
 from datastores.errors import ModelError
 from engines.draft_tree import DraftTree, chain, root_only
-from engines.hf.target import TransformersTarget, load
+from engines.hf.target import HfTarget, load
 from engines.target import Floats
 
 torch.set_num_threads(1)  # at this size threads only cost
@@ -24,7 +24,7 @@ VOCABULARY = 64
 ASSET = Path(__file__).parents[3] / "assets" / "target-f16.gguf"
 
 
-def tiny(*, sliding: bool = False) -> TransformersTarget:
+def tiny(*, sliding: bool = False) -> HfTarget:
     """Random weights, two layers; with `sliding`, one of them sees four tokens back only."""
     torch.manual_seed(7)
     shape: dict[str, Any] = {
@@ -48,13 +48,13 @@ def tiny(*, sliding: bool = False) -> TransformersTarget:
         else LlamaConfig(**shape)
     )
     model = transformers.AutoModelForCausalLM.from_config(config)
-    return TransformersTarget(model, "tiny", 96)
+    return HfTarget(model, "tiny", 96)
 
 
 TARGETS = {False: tiny(sliding=False), True: tiny(sliding=True)}
 
 
-def logits_after(target: TransformersTarget, tokens: list[int]) -> Floats:
+def logits_after(target: HfTarget, tokens: list[int]) -> Floats:
     """Logits of the last of `tokens`, by transformers alone: its own masks, no cache."""
     with torch.inference_mode():
         out = target._model(input_ids=torch.tensor([tokens]), use_cache=False)

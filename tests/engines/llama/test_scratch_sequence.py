@@ -34,9 +34,9 @@ def target(request: pytest.FixtureRequest, model: LlamaModel) -> LlamaTarget:
     return load(EMBEDDED, threads=THREADS, exact=True, context_length=1024).target
 
 
-def aside_of(target: LlamaTarget) -> ScratchSequence:
-    assert target.aside is not None
-    return target.aside
+def scratch_of(target: LlamaTarget) -> ScratchSequence:
+    assert target.scratch is not None
+    return target.scratch
 
 
 def states_of(reader: StateEncoder, text: Sequence[int], width: int) -> Floats:
@@ -58,10 +58,12 @@ def after_chat(target: LlamaTarget) -> Floats:
 
 
 @pytest.mark.parametrize("width", [1, 7, 32])
-def test_states_read_aside_are_those_read_in_place(target: LlamaTarget, width: int) -> None:
+def test_states_read_on_the_scratch_sequence_are_those_read_in_place(
+    target: LlamaTarget, width: int
+) -> None:
     alone = states_of(InPlace(target), OTHER, width)
     list(target.prefill(CHAT))
-    beside = states_of(aside_of(target), OTHER, width)
+    beside = states_of(scratch_of(target), OTHER, width)
     # Rounding grows with the values.
     np.testing.assert_allclose(beside, alone, atol=0.01 * float(np.ptp(alone)))
 
@@ -72,7 +74,7 @@ def test_the_chat_goes_on_to_the_bit_after_something_was_read_beside_it(
     target.rewind(0)
     list(target.prefill(CHAT))
     before = after_chat(target)
-    states_of(aside_of(target), OTHER, 30)
+    states_of(scratch_of(target), OTHER, 30)
     assert list(target.tokens) == CHAT
     evaluated = list(target.prefill([*CHAT, 9]))
     assert evaluated == [len(CHAT) + 1], "nothing of the chat was read again"
@@ -85,13 +87,13 @@ def test_the_last_row_of_the_chat_is_refused_after_something_was_read_beside_it(
 ) -> None:
     list(target.prefill(CHAT))
     assert target.last_row.logits.shape == (1, target.vocabulary_size)
-    states_of(aside_of(target), OTHER, 30)
+    states_of(scratch_of(target), OTHER, 30)
     with pytest.raises(RuntimeError, match="right after a finished prefill"):
         _ = target.last_row
 
 
 def test_another_text_is_begun_without_a_trace_of_the_one_before(target: LlamaTarget) -> None:
-    reader = aside_of(target)
+    reader = scratch_of(target)
     first = states_of(reader, OTHER, 30)
     states_of(reader, CHAT, 30)
     again = states_of(reader, OTHER, 30)
@@ -102,7 +104,7 @@ def test_a_chat_that_leaves_too_little_makes_room(target: LlamaTarget) -> None:
     target.rewind(0)
     assert isinstance(reader_of(target), ScratchSequence)
     list(target.prefill([5] * (target.context_length - 4)))
-    assert aside_of(target).room == 4
+    assert scratch_of(target).room == 4
     states_of(reader_of(target), OTHER, 30)
     assert list(target.tokens) == OTHER
 
