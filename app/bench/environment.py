@@ -77,7 +77,7 @@ class Bench:
     @cached_property
     def student(self) -> Target:
         """The draft model, loaded on first use."""
-        from engines.llama import load
+        from engines.llama.model import load
 
         model = load(self._path, context_length=self.engine.target.context_length)
         if model.vocabulary.fingerprint != self.engine.vocabulary.fingerprint:

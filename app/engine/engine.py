@@ -157,7 +157,7 @@ def load(
 
 def _opened(path: Path, options: Options, config: Config, known: Path, rows: int) -> LlamaModel:
     """The model, if there is memory for it; `known` remembers which files were opened before."""
-    from engines.llama import load as load_model
+    from engines.llama.model import load as load_model
 
     require_memory(path, config.context, 0 if options.exact else options.gpu_layers)
     return load_model(

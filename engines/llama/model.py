@@ -128,11 +128,11 @@ class LlamaModel:
 def load(
     path: Path,
     *,
-    gpu_layers: int | None,
-    threads: int,
-    context_length: int,
-    exact: bool,
-    known: Path | None,
+    gpu_layers: int | None = None,
+    threads: int = 0,
+    context_length: int = 8192,
+    exact: bool = False,
+    known: Path | None = None,
     rows: int = 0,
 ) -> LlamaModel:
     """Open a GGUF file.

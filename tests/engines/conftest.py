@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.llama import load
-from engines.llama.model import LlamaModel
+from engines.llama.model import LlamaModel, load
 
 EMBEDDED = Path(__file__).parents[2] / "assets" / "target-f16.gguf"
 THREADS = 2

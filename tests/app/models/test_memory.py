@@ -82,7 +82,7 @@ def test_the_engine_asks_before_it_loads(tmp_path: Path, monkeypatch: pytest.Mon
         raise AssertionError("loaded")
 
     monkeypatch.setattr(memory, "available", lambda cards: 1_000_000)
-    monkeypatch.setattr("engines.llama.load", never)
+    monkeypatch.setattr("engines.llama.model.load", never)
     with pytest.raises(ModelError, match=r"target-f16.gguf needs .* of memory .* are free: close"):
         load(Options(data_dir=tmp_path))
 

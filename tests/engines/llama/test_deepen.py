@@ -9,9 +9,8 @@ import pytest
 
 from datastores.errors import ModelError
 from engines.draft_tree import chain
-from engines.llama import load
 from engines.llama.deepen import deepen
-from engines.llama.model import LlamaModel
+from engines.llama.model import LlamaModel, load
 from tests.engines.conftest import EMBEDDED, THREADS
 
 PROMPT = [1, *range(300, 330)]

@@ -7,9 +7,8 @@ import pytest
 
 from datastores.errors import ModelError
 from engines.draft_tree import chain
-from engines.llama import load
 from engines.llama import model as model_module
-from engines.llama.model import LlamaModel
+from engines.llama.model import LlamaModel, load
 from engines.llama.target import LlamaTarget
 from engines.target import Floats
 from tests.engines.conftest import EMBEDDED, THREADS

@@ -15,7 +15,8 @@ from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
 from engines.draft_tree import chain
-from engines.llama import load, probe
+from engines.llama import probe
+from engines.llama.model import load
 from engines.llama.native import LOGGER
 from tests.engines.conftest import EMBEDDED, THREADS
 from tests.engines.tiny import Words, write_gemma, write_llama, write_mamba

@@ -13,9 +13,8 @@ from datastores.dense.recorder import DenseRecorder
 from datastores.dense.store import DenseStore
 from datastores.dense.worker import DenseWorker
 from engines.draft_tree import chain
-from engines.llama import load
 from engines.llama.kv_sequences import ScratchSequence
-from engines.llama.model import LlamaModel
+from engines.llama.model import LlamaModel, load
 from engines.llama.target import LlamaTarget
 from engines.state_encoding import InPlace, StateEncoder, encode_backlog, reader_of
 from engines.target import Floats

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastores.errors import InputError
-from engines.llama import load
-from engines.llama.model import LlamaModel
+from engines.llama.model import LlamaModel, load
 from engines.llama.vocabulary import LlamaVocabulary
 from tests.engines.conftest import EMBEDDED
 from tests.engines.tiny import Words, write_llama
