@@ -21,7 +21,7 @@ import tomlkit
 from app.locations import Locations
 from app.sampling_settings import NEW_SEED, checked
 from datastores.errors import InputError, StoreError
-from datastores.storage.files import swap_in
+from datastores.storage.files import write_atomic
 from engines.sampler import Sampling
 
 DRAFTERS = ("prompt", "recycle", "crest", "dense")
@@ -196,6 +196,6 @@ def _replace(path: Path, text: str) -> None:
     """Put `text` in the file's place at once, with the file's mode."""
     try:
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-        swap_in(path, [text], newline="", mode=mode)
+        write_atomic(path, [text], newline="", mode=mode)
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}; check its permissions") from error

@@ -53,7 +53,7 @@ class Difference:
     """What someone has to add and to remove, by key, in the order of keys."""
 
     added: tuple[bytes, ...]
-    gone: tuple[bytes, ...]
+    removed: tuple[bytes, ...]
 
 
 class Corpus:
@@ -65,9 +65,9 @@ class Corpus:
         self._prefix = _MESSAGE + history.name.encode() + b" "
 
     @property
-    def set_aside(self) -> Path | None:
+    def quarantined(self) -> Path | None:
         """Where a damaged library was moved to when it was opened for this."""
-        return self._library.store.set_aside
+        return self._library.store.quarantined
 
     def difference(self, known: Iterable[bytes]) -> Difference:
         """What has to be done to what holds `known`, so that it holds all of this and no more."""
@@ -82,7 +82,7 @@ class Corpus:
             return self._message(int(key.removeprefix(self._prefix))) if own else ()
         return tuple(Passage(part.kind, part.role, part.text) for part in self._library.read(key))
 
-    def imports(self) -> tuple[int, int]:
+    def library_version(self) -> tuple[int, int]:
         """Differs from an earlier answer of this object if the library changed in between."""
         return _version(self._library.store)
 
@@ -92,7 +92,7 @@ class Corpus:
             self._history.store.rows("SELECT coalesce(max(id), 0) AS n FROM messages")[0]["n"]
         )
 
-    def said_since(self, message: int) -> tuple[list[bytes], int]:
+    def messages_since(self, message: int) -> tuple[list[bytes], int]:
         """Keys of what was said after `message`, and the message to ask from the next time.
 
         That is the one before the oldest answer still being written, so none is missed; what came

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
 
-from datastores.storage.erasure import erase_wanted, want_erasure
+from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.sqlite import Store
 
 Ids = NDArray[np.uint32]
@@ -33,12 +33,12 @@ class TokenizedText:
     """All of one text: its key in the corpus, and its passages in order (there may be none)."""
 
     key: bytes
-    stretches: tuple[TokenSpan, ...]
+    spans: tuple[TokenSpan, ...]
 
     @property
     def tokens(self) -> int:
         """Of all passages together."""
-        return sum(len(stretch.tokens) for stretch in self.stretches)
+        return sum(len(span.tokens) for span in self.spans)
 
 
 class TokenCache:
@@ -53,7 +53,7 @@ class TokenCache:
     @classmethod
     def open(cls, path: Path) -> TokenCache:
         """Open or create the cache."""
-        opened = cls(Store(path, TOKENS))
+        opened = cls(Store(path, MIGRATIONS))
         # A cache: what is lost with the power is tokenised again.
         opened.store.db.conn.execute("PRAGMA synchronous = NORMAL")
         return opened
@@ -65,25 +65,23 @@ class TokenCache:
         """The keys of all texts, in order."""
         return [bytes(row["key"]) for row in self.store.rows("SELECT key FROM texts ORDER BY key")]
 
-    def passages(self) -> list[tuple[bytes, int]]:
+    def passage_counts(self) -> list[tuple[bytes, int]]:
         """The key of each text and how many passages it has, in the order of keys."""
         rows = self.store.rows("SELECT key, passages FROM texts ORDER BY key")
         return [(bytes(row["key"]), row["passages"]) for row in rows]
 
-    def counts(self) -> dict[bytes, int]:
+    def token_counts(self) -> dict[bytes, int]:
         """The tokens of each text, by its key."""
         rows = self.store.rows("SELECT key, tokens FROM texts")
         return {bytes(row["key"]): row["tokens"] for row in rows}
 
-    def tokens(self) -> int:
+    def total_tokens(self) -> int:
         """Tokens of all texts."""
         return int(self.store.rows("SELECT coalesce(sum(tokens), 0) AS n FROM texts")[0]["n"])
 
     def write(self, texts: Sequence[TokenizedText]) -> None:
         """Store `texts`, all or none; those that are there already are replaced."""
-        rows = [
-            (text.key, len(text.stretches), text.tokens, _packed(text.stretches)) for text in texts
-        ]
+        rows = [(text.key, len(text.spans), text.tokens, _packed(text.spans)) for text in texts]
         with self.store.writing() as db:
             db.conn.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?)", rows)
 
@@ -104,8 +102,8 @@ class TokenCache:
             before = db.conn.total_changes
             db.conn.executemany("DELETE FROM texts WHERE key = ?", [(key,) for key in keys])
             if db.conn.total_changes > before:
-                want_erasure(db)
-        erase_wanted(self.store)
+                request_erasure(db)
+        erase_requested(self.store)
 
 
 def _texts(db: Database) -> None:
@@ -122,23 +120,23 @@ def _texts(db: Database) -> None:
     )
 
 
-TOKENS = (_texts,)
+MIGRATIONS = (_texts,)
 """Version n of the cache is what the first n of these make."""
 
 
-def _packed(stretches: Sequence[TokenSpan]) -> bytes:
-    """For each stretch: kind, bytes an id, number of ids (4 bytes), ids; all little-endian."""
+def _packed(spans: Sequence[TokenSpan]) -> bytes:
+    """For each span: kind, bytes an id, number of ids (4 bytes), ids; all little-endian."""
     pieces = []
-    for stretch in stretches:
-        ids = np.asarray(stretch.tokens, dtype="<u4")
+    for span in spans:
+        ids = np.asarray(span.tokens, dtype="<u4")
         width = _width(int(ids.max(initial=0)))
-        pieces.append(bytes([stretch.kind, width]) + len(ids).to_bytes(4, "little"))
+        pieces.append(bytes([span.kind, width]) + len(ids).to_bytes(4, "little"))
         pieces.append(ids.view(np.uint8).reshape(-1, 4)[:, :width].tobytes())
     return b"".join(pieces)
 
 
 def _unpacked(blob: bytes) -> tuple[TokenSpan, ...]:
-    stretches, start = [], 0
+    spans, start = [], 0
     while start < len(blob):
         kind, width = blob[start], blob[start + 1]
         count = int.from_bytes(blob[start + 2 : start + 6], "little")
@@ -146,9 +144,9 @@ def _unpacked(blob: bytes) -> tuple[TokenSpan, ...]:
         ids = np.zeros((count, 4), dtype=np.uint8)
         packed = np.frombuffer(blob, dtype=np.uint8, count=count * width, offset=start)
         ids[:, :width] = packed.reshape(count, width)
-        stretches.append(TokenSpan(kind, ids.view("<u4").reshape(count)))
+        spans.append(TokenSpan(kind, ids.view("<u4").reshape(count)))
         start += count * width
-    return tuple(stretches)
+    return tuple(spans)
 
 
 def _width(largest: int) -> int:

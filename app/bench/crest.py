@@ -35,11 +35,11 @@ import numpy as np
 from app.bench.baselines.recorded_replay import Combined, Recorded, ReplayCounts, replay
 from app.bench.baselines.rest import LONGEST as REST_LONGEST
 from app.bench.baselines.rest import Rest, RestStore, write_rest
-from datastores.crest.build import LONGEST as OWN_LONGEST
+from datastores.crest.build import MAX_NGRAM as OWN_LONGEST
 from datastores.crest.build import Built, Counted, count, paper_within, select
 from datastores.crest.counting import TokenDocument
 from datastores.crest.reader import CrestReader
-from datastores.crest.store import SHORT, CrestStore
+from datastores.crest.store import IDENTITY_BYTES, CrestStore
 from engines.drafters.crest import Crest, LongestMatch
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Context, Drafter
@@ -147,7 +147,7 @@ class Builder:
         """Build in `folder`; counting took `seconds`."""
         self._folder = folder
         self._counted = counted
-        self._shorts = {document.identity[:SHORT] for document in history}
+        self._shorts = {document.identity[:IDENTITY_BYTES] for document in history}
         self._seconds = seconds
         self._number = 0
 
@@ -164,7 +164,7 @@ class Builder:
         self._number += 1
         path = self._folder / f"crest-{self._number}.db"
         started = perf_counter()
-        built = build(size - SHORT * len(self._shorts))
+        built = build(size - IDENTITY_BYTES * len(self._shorts))
         with closing(CrestStore.open(path, size)) as store:
             store.replace(built, self._shorts)
         seconds = self._seconds + perf_counter() - started

@@ -25,8 +25,8 @@ def open_history(locations: Locations) -> Iterator[History]:
     """The history; warns if a damaged one was quarantined."""
     locations.create()
     with closing(History.open(locations.history)) as history:
-        if history.store.set_aside:
-            click.echo(f"a damaged history was set aside as {history.store.set_aside}", err=True)
+        if history.store.quarantined:
+            click.echo(f"a damaged history was set aside as {history.store.quarantined}", err=True)
         yield history
 
 
@@ -35,8 +35,8 @@ def open_library(locations: Locations) -> Iterator[Library]:
     """The library; warns if a damaged one was quarantined."""
     locations.create()
     with closing(Library.open(locations.library)) as library:
-        if library.store.set_aside:
-            aside = one_line(str(library.store.set_aside), MAX_LINE_CHARACTERS)
+        if library.store.quarantined:
+            aside = one_line(str(library.store.quarantined), MAX_LINE_CHARACTERS)
             click.echo(f"a damaged library was set aside as {aside}: import again", err=True)
         yield library
 
@@ -56,7 +56,7 @@ def project(options: Options, locations: Locations, status: StatusLine) -> int |
     vocabulary = load_vocabulary(path_of(options.model or config.model, locations))
     tokens = 0
     with opened(locations, vocabulary, config.crest.max_bytes) as projection:
-        if not projection.lock.take():
+        if not projection.lock.acquire():
             return None
         for progress in projection.run(settle=True):
             status.show(_line(progress))

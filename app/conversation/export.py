@@ -33,7 +33,7 @@ from typing import Any
 from datastores.chats.history import HistoryReader
 from datastores.chats.records import INTERRUPTED, STREAMING, USER, Chat, StoredMessage
 from datastores.errors import InputError
-from datastores.storage.files import swap_in
+from datastores.storage.files import write_atomic
 
 STEM_LENGTH = 60
 """Characters of a file name made of a title, without its ending."""
@@ -46,7 +46,7 @@ def write_whole(path: Path, pieces: Iterable[str]) -> None:
         InputError: it cannot be written.
     """
     try:
-        swap_in(path, pieces)
+        write_atomic(path, pieces)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
 

@@ -22,7 +22,7 @@ from app.importing.json_stream import items
 from app.sampling_settings import refined
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, INTERRUPTED, SYSTEM, USER, Chat, StoredMessage
-from datastores.chats.restore import holds, put_back
+from datastores.chats.restore import contains_chat, restore_chat
 from datastores.errors import InputError
 from engines.sampler import Sampling
 
@@ -191,10 +191,10 @@ def restore(path: Path, history: History) -> RestoreReport:
         for number, found in enumerate(read_export(path), start=1):
             if isinstance(found, Flawed):
                 report.flaws.append(f"chat {number}: {found.reason}")
-            elif holds(history, found.chat, found.messages):
+            elif contains_chat(history, found.chat, found.messages):
                 report.present += 1
             else:
-                put_back(history, found.chat, found.messages)
+                restore_chat(history, found.chat, found.messages)
                 report.restored += 1
     except InputError as error:
         if report == RestoreReport():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from datastores.errors import SpecchatError, StoreError
-from datastores.storage.files import swap_in
+from datastores.storage.files import write_atomic
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 
@@ -62,7 +62,7 @@ class LearnedState:
         everything[self._key] = {"costs": costs.state(), "calibration": calibration.state()}
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            swap_in(self._path, [json.dumps(everything)])
+            write_atomic(self._path, [json.dumps(everything)])
         except OSError as error:
             raise StoreError(
                 f"{self._path} cannot be written ({error.strerror}): what was learnt about speeds"

@@ -87,7 +87,7 @@ def _open_crest(stores: Stores, path: Path, crest_bytes: int) -> None:
     except StoreError:
         make_folder(path.parent)
         with closing(CrestStore.open(path, crest_bytes)) as store:
-            if store.store.set_aside is not None:
+            if store.store.quarantined is not None:
                 discard_damaged(store.store)
                 told = f"{path} was damaged and is made anew from texts and chats"
                 stores.troubles.append(StoreError(told))
@@ -103,10 +103,10 @@ def _open_dense(stores: Stores, locations: Locations, target: Target) -> None:
     make_folder(folder)
     path = folder / f"{target.fingerprint}.db"
     store = DenseStore.open(path, target.fingerprint, target.width)
-    if store.store.set_aside is not None:
+    if store.store.quarantined is not None:
         told = (
             f"{path} was damaged and is made anew while the model is idle; what was left of it is"
-            f" {store.store.set_aside.name}, and may be deleted"
+            f" {store.store.quarantined.name}, and may be deleted"
         )
         stores.troubles.append(StoreError(told))
     stores.dense = DenseWorker(store, target.vocabulary_size)

@@ -30,7 +30,7 @@ from app.importing.readers import make_readers
 from app.importing.readers.pdf_html import Worker
 from app.importing.source_file import Flaw, Reader, SourceFile, Tracked
 from datastores.errors import InputError
-from datastores.library.documents import Document, Done, Put
+from datastores.library.documents import Document, FinishFile, StoreDocument
 from datastores.library.library import Library
 
 GROUP_CHARACTERS = 2**22
@@ -44,21 +44,21 @@ class Intake:
     def __init__(self, library: Library, report: ImportReport) -> None:
         self._library = library
         self._report = report
-        self._group: list[Put | Done] = []
+        self._group: list[StoreDocument | FinishFile] = []
         self._characters = 0
         self._since = perf_counter()
 
     def put(self, source: str, file: str, position: int, document: Document) -> None:
         """Take a document, without its secrets."""
         clean, hits = prepared(document)
-        self._group.append(Put(source, file, position, clean))
+        self._group.append(StoreDocument(source, file, position, clean))
         self._characters += clean.characters
         self._report.redacted += hits
         self._store_if_due()
 
     def finish(self, source: str, file: str, digest: str, count: int) -> None:
-        """Note that a file was read to its end, as in `Done`."""
-        self._group.append(Done(source, file, digest, count))
+        """Note that a file was read to its end, as in `FinishFile`."""
+        self._group.append(FinishFile(source, file, digest, count))
         self._store_if_due()
 
     def pass_over(self, known: int) -> None:
@@ -67,7 +67,7 @@ class Intake:
 
     def store(self) -> None:
         """Store what was taken."""
-        puts = sum(isinstance(entry, Put) for entry in self._group)
+        puts = sum(isinstance(entry, StoreDocument) for entry in self._group)
         stored = self._library.write(self._group)
         self._report.documents += len(stored)
         self._report.unchanged += puts - len(stored)
@@ -156,7 +156,7 @@ def _file(
     except OSError as error:
         yield Flaw(material.name, unreadable(error))
         return
-    known = library.known(item.source, item.file, digest) if digest else 0
+    known = library.finished_documents(item.source, item.file, digest) if digest else 0
     if known:
         intake.pass_over(known)
         return

@@ -122,8 +122,8 @@ def _tell_all(locations: Locations, paths: Sequence[Path]) -> None:
 def _events(locations: Locations, paths: Sequence[Path]) -> Iterator[Event]:
     locations.create()
     with closing(Library.open(locations.library)) as library:
-        if library.store.set_aside is not None:
-            yield SkippedFile(str(library.store.set_aside), SET_ASIDE)
+        if library.store.quarantined is not None:
+            yield SkippedFile(str(library.store.quarantined), SET_ASIDE)
         yield from import_into(library, locations, paths)
 
 

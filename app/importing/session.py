@@ -25,7 +25,7 @@ from app.importing.pipeline import import_paths
 from app.locations import Locations
 from datastores.errors import StoreError
 from datastores.library.library import Library
-from datastores.storage.files import swap_in
+from datastores.storage.files import write_atomic
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _change(path: Path, change: Callable[[Notes], object]) -> None:
             notes = read_notes(path)
             change(notes)
             text = json.dumps({source: asdict(note) for source, note in notes.items()})
-            swap_in(path, [text])
+            write_atomic(path, [text])
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}; check its permissions") from error
 
@@ -95,7 +95,7 @@ def import_into(library: Library, locations: Locations, paths: Sequence[Path]) -
 
 
 def _note_the_end(library: Library, locations: Locations, sources: Sequence[str]) -> None:
-    held = [source for source in sources if library.holds(source)]
+    held = [source for source in sources if library.contains(source)]
     note_imports(locations.imported, held, whole=True)
     for source in set(sources).difference(held):
         drop_note(locations.imported, source)

@@ -24,7 +24,7 @@ from app.locations import Locations, make_folder
 from datastores.chats.history import History
 from datastores.corpus import Corpus, Passage
 from datastores.crest.counting import TokenDocument
-from datastores.crest.store import RECENT_TOKENS, CrestStore
+from datastores.crest.store import MAX_DELTA_TOKENS, CrestStore
 from datastores.errors import StoreError
 from datastores.library.documents import CHATS, CODE, NOTES, SHELL
 from datastores.library.library import Library
@@ -53,21 +53,21 @@ def identity_of(key: bytes, number: int) -> bytes:
 
 def documents(text: TokenizedText) -> Iterator[TokenDocument]:
     """The passages of a text, as CREST wants them."""
-    for number, stretch in enumerate(text.stretches):
-        yield TokenDocument(identity_of(text.key, number), stretch.tokens, stretch.kind)
+    for number, span in enumerate(text.spans):
+        yield TokenDocument(identity_of(text.key, number), span.tokens, span.kind)
 
 
 def tokenised(key: bytes, passages: Sequence[Passage], vocabulary: Vocabulary) -> TokenizedText:
     """The token ids of `passages`; those that were kept, where this tokenizer made them."""
-    stretches = []
+    spans = []
     for passage in passages:
         if passage.tokens and passage.tokenizer == vocabulary.fingerprint:
             tokens = list(passage.tokens)
         else:
             pieces = (vocabulary.encode(piece) for piece in pieces_of(passage.text))
             tokens = [token for piece in pieces for token in piece]
-        stretches.append(TokenSpan(KINDS[passage.kind], np.array(tokens, dtype=np.uint32)))
-    return TokenizedText(key, tuple(stretches))
+        spans.append(TokenSpan(KINDS[passage.kind], np.array(tokens, dtype=np.uint32)))
+    return TokenizedText(key, tuple(spans))
 
 
 def pieces_of(text: str, size: int = PIECE) -> Iterator[str]:
@@ -143,7 +143,7 @@ class CorpusIndex:
     def is_due(self) -> bool:
         """Whether `run` has anything to do. Reads every key: for the background."""
         difference = self.corpus.difference(self._cache.keys())
-        return bool(difference.added or difference.gone or self._missing())
+        return bool(difference.added or difference.removed or self._missing())
 
     def learn(self, keys: Sequence[bytes]) -> bool:
         """Take in the few texts under `keys`, just written; false where `run` is due instead."""
@@ -189,7 +189,7 @@ class CorpusIndex:
 
     def _build(self, missing: Sequence[bytes], settle: bool) -> None:
         """Bring CREST up to the cache."""
-        at_once = settle and self._cache.tokens() <= SETTLED_TOKENS
+        at_once = settle and self._cache.total_tokens() <= SETTLED_TOKENS
         if at_once or not self._crest.update(list(self._few(missing))):
             self._crest.rebuild(self._documents(self._cache.keys()))
 
@@ -199,7 +199,7 @@ class CorpusIndex:
         for document in self._documents(keys):
             yield document
             tokens += len(document.tokens)
-            if tokens > RECENT_TOKENS:
+            if tokens > MAX_DELTA_TOKENS:
                 return
 
     def _documents(self, keys: Sequence[bytes]) -> Iterator[TokenDocument]:
@@ -228,7 +228,7 @@ def token_counts(locations: Locations, tokenizer: str) -> dict[bytes, int]:
         return {}
     with closing(TokenCache.open(path)) as cache:
         discard_damaged(cache.store)
-        return cache.counts()
+        return cache.token_counts()
 
 
 @contextmanager
@@ -267,9 +267,9 @@ def forget_everywhere(locations: Locations, budget_bytes: int) -> None:
 def _held(path: Path) -> Iterator[None]:
     """Hold a lock that others hold for moments, or until they see that it is wanted."""
     lock, since = WorkLock(path), monotonic()
-    if not lock.take():
+    if not lock.acquire():
         path.with_suffix(WANTED).touch()
-    while not lock.take():
+    while not lock.acquire():
         if monotonic() - since > PATIENCE:
             raise StoreError(
                 f"{path.parent} is at work in another specchat, so what was deleted is still in it:"
@@ -284,7 +284,7 @@ def _held(path: Path) -> Iterator[None]:
 
 def subtract(corpus: Corpus, cache: TokenCache, crest: CrestStore) -> None:
     """Take what is no longer in the corpus out of the stores made from it."""
-    gone = corpus.difference(cache.keys()).gone
+    gone = corpus.difference(cache.keys()).removed
     left = identities(cache, frozenset(gone))
     crest.retain([identity for identity, _ in left])
     # Last: as long as the cache knows of it, the next call does all of this again.
@@ -295,7 +295,7 @@ def identities(
     cache: TokenCache, without: frozenset[bytes] = frozenset()
 ) -> Iterator[tuple[bytes, bytes]]:
     """Of every passage in `cache`, and its text's key; texts under keys in `without` left out."""
-    for key, passages in cache.passages():
+    for key, passages in cache.passage_counts():
         if key not in without:
             for number in range(passages):
                 yield identity_of(key, number), key
@@ -323,6 +323,6 @@ def _stores(folder: Path, budget_bytes: int) -> Iterator[tuple[TokenCache, Crest
 
 def discard_damaged(store: Store) -> None:
     """Delete what was set aside as damaged: it can be made again, and may hold what must go."""
-    if store.set_aside is not None:
-        for part in store.path.parent.glob(f"{store.set_aside.name}*"):
+    if store.quarantined is not None:
+        for part in store.path.parent.glob(f"{store.quarantined.name}*"):
             part.unlink()

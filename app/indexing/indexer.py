@@ -75,7 +75,7 @@ class Indexer:
     def _run(self) -> None:
         try:
             with opened(self._locations, self._vocabulary, self._budget) as projection:
-                if aside := projection.corpus.set_aside:
+                if aside := projection.corpus.quarantined:
                     self._say(None, StoreError(told_of_damage(aside)))
                 self._watch(projection)
         except SpecchatError as error:
@@ -83,10 +83,10 @@ class Indexer:
 
     def _watch(self, projection: CorpusIndex) -> None:
         corpus = projection.corpus
-        message, imports = corpus.last_message(), corpus.imports()
+        message, imports = corpus.last_message(), corpus.library_version()
         due = True
         while not self._closing.is_set():
-            refused, now = False, corpus.imports()
+            refused, now = False, corpus.library_version()
             if now != imports:
                 # Only when it is quiet again: an import is written in many pieces.
                 imports, due = now, True
@@ -98,7 +98,7 @@ class Indexer:
 
     def _work_off(self, projection: CorpusIndex) -> bool:
         """Let a process do all that is due; false where it has to be begun again later."""
-        if not projection.lock.take():
+        if not projection.lock.acquire():
             return False
         projection.lock.release()
         problem = ""
@@ -145,7 +145,7 @@ def catch_up(
         StoreError: a store cannot be read or written.
     """
     with opened(locations, vocabulary, budget_bytes) as projection:
-        if aside := projection.corpus.set_aside:
+        if aside := projection.corpus.quarantined:
             tell(StoreError(told_of_damage(aside)))
         _, fits = _learnt(projection, message)
         if fits and not projection.is_due():
@@ -161,10 +161,10 @@ def work_of(locations: Locations, model: Path, budget_bytes: int) -> tuple[str, 
 
 def _learnt(projection: CorpusIndex, message: int) -> tuple[int, bool]:
     """Learn what was said after `message`: from where to ask next, and whether all of it fitted."""
-    keys, after = projection.corpus.said_since(message)
+    keys, after = projection.corpus.messages_since(message)
     if not keys:
         return after, True
-    if not projection.lock.take():
+    if not projection.lock.acquire():
         return message, True
     try:
         return after, projection.learn(keys)

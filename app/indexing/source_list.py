@@ -47,7 +47,7 @@ def listed(locations: Locations, tokenizer: str = "") -> list[ListedSource]:
     texts: defaultdict[str, list[bytes]] = defaultdict(list)
     with closing(Library.open(locations.library)) as library:
         sources = library.sources()
-        for path, digest in library.held():
+        for path, digest in library.source_texts():
             texts[path].append(digest)
     return [_listed(one, texts[one.path], counts, notes.get(one.path)) for one in sources]
 

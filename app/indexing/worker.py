@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         vocabulary = load_vocabulary(Path(model))
         with opened(locations, vocabulary, int(budget)) as projection, _giving_way(projection):
-            if projection.lock.take():
+            if projection.lock.acquire():
                 for progress in projection.run(settle=True):
                     tell(asdict(progress))
     except SpecchatError as error:

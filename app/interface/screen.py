@@ -72,7 +72,7 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self._list_chats()
-        damaged = self._history.store.set_aside
+        damaged = self._history.store.quarantined
         if damaged is not None:
             self.conversation.complain(f"the history was damaged: what was left is in {damaged}")
         # After the first frame: what loading imports would hold it up.

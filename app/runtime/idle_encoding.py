@@ -170,7 +170,7 @@ def _compare(book: DenseRecorder, locations: Locations, tokenizer: str) -> list[
     for source in known - {source_of_text(key) for key in offered}:
         book.forget(source)
     with closing(TokenCache.open(path)) as cache:
-        counts = cache.counts()
+        counts = cache.token_counts()
     return [
         _Text(key, tokens)
         for key, tokens in sorted(counts.items())
@@ -185,7 +185,7 @@ def _add(book: DenseRecorder, locations: Locations, tokenizer: str, texts: Seque
         closing(Library.open(locations.library)) as library,
     ):
         for text in cache.read(text.key for text in texts):
-            passages = [stretch.tokens.tolist() for stretch in text.stretches]
+            passages = [span.tokens.tolist() for span in text.spans]
             book.add_documents(source_of_text(text.key), passages)
             if not library.read(text.key):
                 book.forget(source_of_text(text.key))

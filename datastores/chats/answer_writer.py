@@ -26,14 +26,14 @@ class AnswerWriter:
     too, shortly before a write is due, so their owner needs no lock.
 
     Attributes:
-        trouble: why the last write failed; None while all is well.
+        error: why the last write failed; None while all is well.
     """
 
     def __init__(
         self, history: History, message: int, statistics: Callable[[], Mapping[str, object]]
     ) -> None:
         """Begin to write into `message`; `statistics` gives the answer's figures up to now."""
-        self.trouble: SpecchatError | None = None
+        self.error: SpecchatError | None = None
         self._history = history
         self._message = message
         self._statistics = statistics
@@ -67,7 +67,7 @@ class AnswerWriter:
         self._thread.join()
         text, tokens, _ = self._snapshot()
         self._history.extend_message(self._message, text, tokens, self._statistics(), finish)
-        self.trouble = None
+        self.error = None
 
     @property
     def text(self) -> str:
@@ -82,9 +82,9 @@ class AnswerWriter:
     def _run(self) -> None:
         """Write what is new every `INTERVAL`, over a connection of this thread's own."""
         try:
-            history = self._history.beside()
+            history = self._history.new_connection()
         except SpecchatError as error:
-            self.trouble = error
+            self.error = error
             return
         try:
             while not self._closing.wait(INTERVAL):
@@ -99,9 +99,9 @@ class AnswerWriter:
         try:
             history.extend_message(self._message, text, tokens, figures, STREAMING)
         except SpecchatError as error:
-            self.trouble = error
+            self.error = error
             return
-        self.trouble, self._written = None, len(tokens)
+        self.error, self._written = None, len(tokens)
 
     def _snapshot(self) -> tuple[str, tuple[int, ...], Mapping[str, object]]:
         with self._lock:

@@ -32,13 +32,13 @@ from datastores.chats.records import (
     WHOLE,
     Chat,
     StoredMessage,
-    chat_of,
-    message_of,
+    chat_from_row,
+    message_from_row,
 )
 from datastores.chats.schema import HISTORY, WORD_INDEXES
 from datastores.errors import InputError
-from datastores.storage.erasure import erase_wanted, want_erasure
-from datastores.storage.processes import lives, this_process
+from datastores.storage.erasure import erase_requested, request_erasure
+from datastores.storage.processes import is_running, process_id
 from datastores.storage.sqlite import Store
 from datastores.tokens import pack
 
@@ -70,7 +70,7 @@ LEAF = """
 """
 """Id of the newest message at or below one message; null where there is no such message."""
 
-IN_VIEW = """
+IS_IN_VIEW = """
     WITH RECURSIVE path AS (
         SELECT messages.id, messages.parent FROM messages JOIN chats ON chats.active = messages.id
         WHERE chats.id = :chat
@@ -116,7 +116,8 @@ class HistoryReader:
         """All chats: pinned ones first, then the one last written in first."""
         order = "ORDER BY pinned DESC, updated DESC, id DESC"
         return [
-            chat_of(row) for row in self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats {order}")
+            chat_from_row(row)
+            for row in self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats {order}")
         ]
 
     def chat(self, chat: int) -> Chat:
@@ -124,7 +125,7 @@ class HistoryReader:
         rows = self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats WHERE id = ?", (chat,))
         if not rows:
             raise no_chat(chat)
-        return chat_of(rows[0])
+        return chat_from_row(rows[0])
 
     def last_chat(self) -> Chat:
         """The chat last written in, pinned or not."""
@@ -132,7 +133,7 @@ class HistoryReader:
         rows = self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats {order}")
         if not rows:
             raise InputError("there is no chat to continue yet: ask without -c first")
-        return chat_of(rows[0])
+        return chat_from_row(rows[0])
 
     def message(self, message: int) -> StoredMessage:
         """One message by its id."""
@@ -177,7 +178,7 @@ class HistoryReader:
         self, sql: str, parameters: Sequence[object] | Mapping[str, object]
     ) -> list[StoredMessage]:
         chosen = f"SELECT {MESSAGE_COLUMNS} FROM ({sql})"
-        return [message_of(row) for row in self.store.rows(chosen, parameters)]
+        return [message_from_row(row) for row in self.store.rows(chosen, parameters)]
 
 
 def no_chat(chat: int) -> InputError:
@@ -201,13 +202,13 @@ class History(HistoryReader):
     def open(cls, path: Path) -> History:
         """Open or create the history and mark the answers that died with their process.
 
-        `store.set_aside` tells where a damaged predecessor was moved to.
+        `store.quarantined` tells where a damaged predecessor was moved to.
         """
         history = cls(Store(path, HISTORY))
         history.mark_interrupted()
         return history
 
-    def beside(self) -> History:
+    def new_connection(self) -> History:
         """The same history over a connection of its own, for another thread."""
         return History(Store(self.store.path, HISTORY))
 
@@ -258,10 +259,10 @@ class History(HistoryReader):
         """Read the chat of `message` in this version, up to the newest message below it."""
         self._set(self.message(message).chat, active=self.leaf_below(message))
 
-    def bring_in_view(self, message: int) -> None:
+    def bring_into_view(self, message: int) -> None:
         """Read the chat of `message` so that it is on the thread; does nothing where it is."""
         chat = self.message(message).chat
-        if not self.store.rows(IN_VIEW, {"chat": chat, "message": message}):
+        if not self.store.rows(IS_IN_VIEW, {"chat": chat, "message": message}):
             self.switch(message)
 
     def add_message(
@@ -322,7 +323,7 @@ class History(HistoryReader):
         with self.store.writing() as db:
             if not db.conn.execute("DELETE FROM chats WHERE id = ?", (chat,)).rowcount:
                 raise no_chat(chat)
-            want_erasure(db)
+            request_erasure(db)
 
     def erase(self) -> bool:
         """Leave no byte of what was deleted, if anything was; tells whether there was work.
@@ -333,12 +334,12 @@ class History(HistoryReader):
         Raises:
             StoreError: another process keeps an older state; the wish stays noted.
         """
-        return erase_wanted(self.store, WORD_INDEXES)
+        return erase_requested(self.store, WORD_INDEXES)
 
     def mark_interrupted(self) -> int:
         """Finish the answers whose process is gone; returns how many there were."""
         unfinished = self.store.rows("SELECT id, writer FROM messages WHERE finish = ''")
-        dead = [(INTERRUPTED, row["id"]) for row in unfinished if not lives(row["writer"])]
+        dead = [(INTERRUPTED, row["id"]) for row in unfinished if not is_running(row["writer"])]
         if dead:
             with self.store.writing() as db:
                 # Another process may have finished one in between.
@@ -366,7 +367,7 @@ def _answer(
         "tokens": pack(tokens),
         "finish": finish,
         "statistics": json.dumps(dict(statistics)),
-        "writer": this_process() if finish == STREAMING else "",
+        "writer": process_id() if finish == STREAMING else "",
     }
 
 

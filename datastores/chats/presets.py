@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from datastores.chats.history import History, storable
 from datastores.errors import InputError
-from datastores.storage.erasure import want_erasure
+from datastores.storage.erasure import request_erasure
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Presets:
         with self._store.writing() as db:
             if not db.conn.execute("DELETE FROM presets WHERE name = ?", (name,)).rowcount:
                 raise InputError(f"there is no preset {name!r}")
-            want_erasure(db)
+            request_erasure(db)
 
     def _presets(self, sql: str, *parameters: object) -> list[Preset]:
         return [

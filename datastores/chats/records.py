@@ -84,7 +84,7 @@ MESSAGE_COLUMNS = (
 )
 
 
-def chat_of(row: dict[str, Any]) -> Chat:
+def chat_from_row(row: dict[str, Any]) -> Chat:
     """A row of `CHAT_COLUMNS`."""
     return Chat(
         **{
@@ -96,7 +96,7 @@ def chat_of(row: dict[str, Any]) -> Chat:
     )
 
 
-def message_of(row: dict[str, Any]) -> StoredMessage:
+def message_from_row(row: dict[str, Any]) -> StoredMessage:
     """A row of `MESSAGE_COLUMNS`."""
     return StoredMessage(
         **{

@@ -15,7 +15,7 @@ from datastores.chats.records import Chat, StoredMessage
 from datastores.tokens import pack
 
 
-def put_back(history: History, chat: Chat, messages: Sequence[StoredMessage]) -> Chat:
+def restore_chat(history: History, chat: Chat, messages: Sequence[StoredMessage]) -> Chat:
     """Insert `chat` with `messages`, all or nothing; returns it as it now stands.
 
     Args:
@@ -37,7 +37,7 @@ def put_back(history: History, chat: Chat, messages: Sequence[StoredMessage]) ->
     return history.chat(number)
 
 
-def holds(history: HistoryReader, chat: Chat, messages: Sequence[StoredMessage]) -> bool:
+def contains_chat(history: HistoryReader, chat: Chat, messages: Sequence[StoredMessage]) -> bool:
     """Whether the history has this chat already, with each of its messages."""
     rows = history.store.rows("SELECT id FROM chats WHERE created = ?", (chat.created,))
     wanted = {_said(message) for message in messages}

@@ -99,7 +99,7 @@ class Hit:
     """A place at which a chat can be opened.
 
     Attributes:
-        message: where to open it (`History.bring_in_view`); None for a hit in the title.
+        message: where to open it (`History.bring_into_view`); None for a hit in the title.
         title: the chat's.
         role: of the message; empty for a title.
         excerpt: the text around the hit, on one line, hostile as it came.

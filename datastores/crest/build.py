@@ -26,8 +26,8 @@ from datastores.crest.format import (
     rank_tokens,
 )
 from datastores.crest.selection import (
-    CONTINUATION,
     ENTRY_BYTES,
+    MAX_CONTINUATION,
     NODE_BYTES,
     Floats,
     Nodes,
@@ -35,11 +35,11 @@ from datastores.crest.selection import (
     estimated_bytes,
     kept,
     top,
-    worths,
+    utilities,
 )
 
-LONGEST = 4
-"""n-grams of 1 to this many tokens. Longer ones are worth next to nothing beside these."""
+MAX_NGRAM = 4
+"""n-grams of 1 to this many tokens. Longer ones add almost nothing."""
 NODES_EACH = 10
 """Nodes of an entry, on average."""
 ROOMY = 6
@@ -96,15 +96,15 @@ class Built:
     pages: Iterator[tuple[int, bytes]]
 
 
-def count(documents: Iterable[TokenDocument], budget: int, longest: int = LONGEST) -> Counted:
+def count(documents: Iterable[TokenDocument], budget: int, longest: int = MAX_NGRAM) -> Counted:
     """Count all strings that a store of `budget` bytes may want."""
     text = join_documents(documents)
     least = least_count(len(text.tokens), budget)
-    return Counted(text, count_strings(text, longest + CONTINUATION, least, tagged=longest))
+    return Counted(text, count_strings(text, longest + MAX_CONTINUATION, least, tagged=longest))
 
 
 def least_count(tokens: int, budget: int) -> int:
-    """Strings rarer than this are not worth a place in the budget."""
+    """Strings rarer than this are not worth counting under this budget."""
     if tokens <= FEW and tokens * ROOMY <= budget:
         return 1
     if tokens > CROWDED * budget:
@@ -112,24 +112,24 @@ def least_count(tokens: int, budget: int) -> int:
     return 2 if tokens <= MANY else 3
 
 
-def build(documents: Iterable[TokenDocument], budget: int, longest: int = LONGEST) -> Built:
-    """The n-grams and nodes that are worth most, in at most `budget` bytes of file."""
+def build(documents: Iterable[TokenDocument], budget: int, longest: int = MAX_NGRAM) -> Built:
+    """The n-grams and nodes of most utility, in at most `budget` bytes of file."""
     return select(count(documents, budget, longest), budget, longest)
 
 
-def select(counted: Counted, budget: int, longest: int = LONGEST) -> Built:
+def select(counted: Counted, budget: int, longest: int = MAX_NGRAM) -> Built:
     """The best content for `budget` bytes of file."""
     room = max(int((budget - FIXED) * FILLED), 0)
-    worth = {length: worths(counted.levels, length) for length in range(1, longest + 1)}
-    low = WIDE * threshold(worth, room)
-    found = [candidates(counted.levels, length, levels, low) for length, levels in worth.items()]
+    utility = {length: utilities(counted.levels, length) for length in range(1, longest + 1)}
+    low = WIDE * threshold(utility, room)
+    found = [candidates(counted.levels, length, levels, low) for length, levels in utility.items()]
     least = _filling(found, low, room * OVERFULL)
     entries, ids = _encoded(counted, [kept(nodes, least) for nodes in found])
     return _built(fitting(entries, room - ids_bytes(ids)), ids, longest)
 
 
 def _filling(found: Sequence[Nodes], low: float, room: float) -> float:
-    """The worth of a byte, `low` or more, from which on nodes fill about `room` bytes."""
+    """The least utility per byte, `low` or more, at which nodes fill about `room` bytes."""
     high = low / WIDE * HIGHEST
     for _ in range(HALVINGS if low else 0):
         middle = (low * high) ** 0.5
@@ -168,9 +168,9 @@ def paper_within(counted: Counted, lengths: Sequence[int], budget: int) -> Built
     return paper(counted, lengths, fits)
 
 
-def threshold(worth: Mapping[int, Mapping[int, Floats]], room: int) -> float:
+def threshold(utility: Mapping[int, Mapping[int, Floats]], room: int) -> float:
     """Worth of a byte above which the nodes of all n-grams together fill about `room` bytes."""
-    parts = [found for levels in worth.values() for found in levels.values()]
+    parts = [found for levels in utility.values() for found in levels.values()]
     nodes = np.concatenate([*parts, np.empty(0, dtype=np.float32)])
     number = int(room / (NODE_BYTES + ENTRY_BYTES / NODES_EACH))
     if number >= len(nodes):

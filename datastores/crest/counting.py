@@ -44,9 +44,9 @@ class TokenDocument:
 Ints = NDArray[np.int32]
 Wide = NDArray[np.uint64]
 
-BLOCK = 1 << 22
+BLOCK_POSITIONS = 1 << 22
 """Positions sorted at a time."""
-FAR = 255
+MAX_REMAINING = 255
 """Distances to the end of a document are kept in one byte; beyond this they do not matter."""
 
 
@@ -56,7 +56,8 @@ class TokenText:
 
     Attributes:
         tokens: uint32 [positions].
-        remaining: uint8 [positions], tokens from here to the end of the document, at most `FAR`.
+        remaining: uint8 [positions], tokens from here to the end of the document, at most
+            `MAX_REMAINING`.
         kinds: uint8 [positions], the kind of source.
     """
 
@@ -96,7 +97,7 @@ def join(documents: Iterable[TokenDocument]) -> TokenText:
     for document in documents:
         ids = np.asarray(document.tokens, dtype=np.uint32)
         tokens.append(ids)
-        remaining.append(np.minimum(np.arange(len(ids), 0, -1), FAR).astype(np.uint8))
+        remaining.append(np.minimum(np.arange(len(ids), 0, -1), MAX_REMAINING).astype(np.uint8))
         kinds.append(np.full(len(ids), document.kind, dtype=np.uint8))
     empty = [np.empty(0, np.uint8)]
     return TokenText(
@@ -111,7 +112,8 @@ def count_strings(
 ) -> list[Level]:
     """The levels 1 to `depth` of strings that occur at least `least` times.
 
-    Level L is at index L - 1; the first `tagged` levels know their kinds. `depth` is below `FAR`.
+    Level L is at index L - 1; the first `tagged` levels know their kinds. `depth` is below
+    `MAX_REMAINING`.
     """
     levels: list[Level] = []
     positions = np.arange(len(text.tokens), dtype=np.int32)
@@ -165,10 +167,10 @@ def _split(
 
 
 def _blocks(groups: Ints) -> Iterator[slice]:
-    """Slices of about `BLOCK` positions that cut no group in two. At least one, maybe empty."""
+    """Slices of about `BLOCK_POSITIONS` that split no group; at least one, maybe empty."""
     start = 0
     while True:
-        stop = min(start + BLOCK, len(groups))
+        stop = min(start + BLOCK_POSITIONS, len(groups))
         if stop < len(groups):
             stop = int(np.searchsorted(groups, groups[stop - 1], side="right"))
         yield slice(start, stop)

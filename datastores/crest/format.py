@@ -42,9 +42,9 @@ MULTIPLIER = 0xD6E8FEB86659FD93
 SEED = 0x9E3779B97F4A7C15
 
 MARK_BITS = 16
-MOST_ENTRIES = 255
+MAX_PAGE_ENTRIES = 255
 """Entries on one page."""
-MANY = 15
+CHILDREN_FOLLOW = 15
 """In a node's byte: the number of children follows."""
 
 Bytes = NDArray[np.uint8]
@@ -100,14 +100,14 @@ def count_level(counts: NDArray[np.int32]) -> NDArray[np.int64]:
     return levels.clip(0, 31)
 
 
-def chance_level(chances: NDArray[np.float64]) -> NDArray[np.int64]:
+def probability_level(chances: NDArray[np.float64]) -> NDArray[np.int64]:
     """Probabilities in half octaves, 0 to 15: 1, 0.7, 0.5, 0.35…"""
     levels: NDArray[np.int64] = np.rint(-2 * np.log2(chances)).astype(np.int64)
     return levels.clip(0, 15)
 
 
 COUNTS = tuple(2.0 ** (level / 2) for level in range(32))
-CHANCES = tuple(2.0 ** (-level / 2) for level in range(16))
+PROBABILITIES = tuple(2.0 ** (-level / 2) for level in range(16))
 
 
 def decode(data: bytes, ids: Sequence[int]) -> CrestEntry:
@@ -121,7 +121,7 @@ def decode(data: bytes, ids: Sequence[int]) -> CrestEntry:
         byte = data[at + 1]
         at += 2
         number = node & 15
-        if number == MANY:
+        if number == CHILDREN_FOLLOW:
             number, byte = byte, data[at]
             at += 1
         rank = byte & 127
@@ -132,7 +132,7 @@ def decode(data: bytes, ids: Sequence[int]) -> CrestEntry:
             rank |= (byte & 127) << shift
             shift += 7
         tokens.append(ids[rank])
-        chances.append(CHANCES[node >> 4])
+        chances.append(PROBABILITIES[node >> 4])
         children.append((last, last + number))
         last += number
     return CrestEntry(COUNTS[head & 31], head >> 5, tokens, chances, children)
@@ -170,14 +170,14 @@ class Entries:
         hashes: of their n-grams.
         starts: where each entry begins in `data`.
         lengths: its bytes.
-        worths: sum of what its nodes are worth.
+        utilities: sum over the nodes of each entry.
         data: all bytes.
     """
 
     hashes: Wide
     starts: Index
     lengths: Index
-    worths: NDArray[np.float64]
+    utilities: NDArray[np.float64]
     data: Bytes
 
     def __len__(self) -> int:
@@ -232,7 +232,7 @@ def encode(
     by_id = np.argsort(ids)
     ranks = by_id[np.searchsorted(ids, columns.tokens, sorter=by_id)]
     width = 1 + (ranks > 0x7F) + (ranks > 0x3FFF) + (ranks > 0x1FFFFF) + (ranks > 0xFFFFFFF)
-    many = columns.children >= MANY
+    many = columns.children >= CHILDREN_FOLLOW
     sizes = 1 + many + width
     firsts = np.flatnonzero(np.diff(nodes.roots, prepend=-1))
     lengths = 2 + (np.add.reduceat(sizes, firsts) if len(firsts) else firsts)
@@ -245,14 +245,14 @@ def encode(
     roots, level = nodes.roots[firsts], levels[nodes.length - 1]
     data[starts] = level.kinds[roots].astype(np.int64) << 5 | count_level(level.counts[roots])
     data[starts + 1] = np.bincount(entry[nodes.depths == nodes.length + 1], minlength=len(firsts))
-    chances = chance_level(columns.counts / columns.parent_counts)
-    data[at] = chances << 4 | np.minimum(columns.children, MANY)
+    chances = probability_level(columns.counts / columns.parent_counts)
+    data[at] = chances << 4 | np.minimum(columns.children, CHILDREN_FOLLOW)
     data[at[many] + 1] = columns.children[many]
     _write_numbers(data, at + 1 + many, ranks, width)
     places = level.places[roots]
     keys = hash_columns([text.tokens[places + offset] for offset in range(nodes.length)])
-    worths = np.bincount(entry, nodes.worths, len(firsts)).astype(np.float64)
-    return Entries(keys, starts, lengths, worths, data)
+    utilities = np.bincount(entry, nodes.utilities, len(firsts)).astype(np.float64)
+    return Entries(keys, starts, lengths, utilities, data)
 
 
 def _write_numbers(data: Bytes, at: Index, numbers: Index, width: Index) -> None:
@@ -270,21 +270,21 @@ def join(parts: Sequence[Entries]) -> Entries:
         np.concatenate([part.hashes for part in parts]),
         np.concatenate([part.starts + base for part, base in zip(parts, bases, strict=False)]),
         np.concatenate([part.lengths for part in parts]),
-        np.concatenate([part.worths for part in parts]),
+        np.concatenate([part.utilities for part in parts]),
         np.concatenate([part.data for part in parts]),
     )
 
 
 def fitting(entries: Entries, most: int) -> Entries:
-    """The entries worth most for their bytes, `most` bytes in all."""
+    """The entries of most utility per byte, at most `most` bytes in all."""
     cost = entries.lengths + KEY_BYTES
-    order = np.lexsort((entries.hashes, -entries.worths / cost))
+    order = np.lexsort((entries.hashes, -entries.utilities / cost))
     fits = order[: int(np.searchsorted(np.cumsum(cost[order]), most, side="right"))]
     return Entries(
         entries.hashes[fits],
         entries.starts[fits],
         entries.lengths[fits],
-        entries.worths[fits],
+        entries.utilities[fits],
         entries.data,
     )
 
@@ -300,7 +300,7 @@ def pages(entries: Entries, number: int) -> Iterator[tuple[int, bytes]]:
     data = entries.data.tobytes()
     spans = list(zip(entries.starts[order].tolist(), lengths.tolist(), strict=True))
     firsts = np.flatnonzero(np.diff(page.astype(np.int64), prepend=-1))
-    lasts = np.minimum(np.append(firsts[1:], len(page)), firsts + MOST_ENTRIES)
+    lasts = np.minimum(np.append(firsts[1:], len(page)), firsts + MAX_PAGE_ENTRIES)
     for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
         head = bytes([last - first]) + marks[2 * first : 2 * last] + halves[first:last]
         body = b"".join(data[start : start + size] for start, size in spans[first:last])

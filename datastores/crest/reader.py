@@ -3,7 +3,7 @@
 A lookup is one statement that reads at most two small pages for each n by primary key; memory does
 not grow with the store. Owns a read-only connection of its own, so that it never waits for the
 writer, and a bounded cache of decoded trees. What another connection commits is seen at the next
-`refresh`, and within `LOOK` lookups.
+`refresh`, and within `LOOKUPS_PER_REFRESH` lookups.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datastores.crest.format import CrestEntry, decode, find, hashes, place
-from datastores.crest.store import RECENT, unpack_ids
-from datastores.storage.integrity import damaged, named_errors
-from datastores.storage.sqlite import identity
+from datastores.crest.store import DELTA, unpack_ids
+from datastores.storage.integrity import damage_error, translate_errors
+from datastores.storage.sqlite import file_identity
 
-CACHED = 4096
+MAX_CACHED_ENTRIES = 4096
 """Decoded trees kept (some 2 KiB each)."""
 CACHE_KIB = 8 * 1024
 """SQLite's own page cache for this connection."""
-LOOK = 16
+LOOKUPS_PER_REFRESH = 16
 """Lookups from one look for commits to the next: each look is a statement of its own."""
 
 
@@ -52,15 +52,15 @@ class CrestReader:
         self._connect()
 
     def close(self) -> None:
-        with named_errors(self.path):
+        with translate_errors(self.path):
             self._connection.close()
 
     def refresh(self) -> None:
         """See what was committed, also to a store that was made anew in place of the one read."""
-        if identity(self.path) != self._identity:
+        if file_identity(self.path) != self._identity:
             self.close()
             self._connect()
-        with named_errors(self.path):
+        with translate_errors(self.path):
             self._look()
 
     @property
@@ -75,10 +75,10 @@ class CrestReader:
         For one n there are up to two: the recent tier's comes before the settled one's.
         """
         self._lookups += 1
-        with named_errors(self.path):
-            if self._lookups % LOOK == 0:
+        with translate_errors(self.path):
+            if self._lookups % LOOKUPS_PER_REFRESH == 0:
                 self._look()
-            if len(self._cache) > CACHED:
+            if len(self._cache) > MAX_CACHED_ENTRIES:
                 self._cache.clear()
             keys = self._cached(context)
         cache = self._cache
@@ -95,14 +95,14 @@ class CrestReader:
             except IndexError as error:
                 # Unless these are pages of a commit that was not noticed yet.
                 if not self._look():
-                    raise damaged(self.path, "an n-gram without an end") from error
+                    raise damage_error(self.path, "an n-gram without an end") from error
             else:
                 return keys
 
     def _connect(self) -> None:
-        self._identity = identity(self.path)
+        self._identity = file_identity(self.path)
         self._version = -1
-        with named_errors(self.path):
+        with translate_errors(self.path):
             self._connection = sqlite3.connect(
                 f"{self.path.absolute().as_uri()}?mode=ro",
                 uri=True,
@@ -129,7 +129,7 @@ class CrestReader:
     def _fetch(self, keys: Sequence[int]) -> None:
         """Read the entries of `keys` into the cache."""
         wanted = [
-            (key, tier, *place(key, tier.pages), number == RECENT)
+            (key, tier, *place(key, tier.pages), number == DELTA)
             for key in keys
             for number, tier in sorted(self._tiers.items(), reverse=True)
         ]

@@ -1,25 +1,24 @@
-"""Selecting: which n-grams are kept, and which nodes of their trees.
+"""Selecting which n-grams are kept, and which nodes of their trees.
 
-The paper keeps the same number of n-grams for each n (crest.txt, section 5.4). Here they compete,
-node by node, by what a node is worth for the bytes it costs (`datastores.crest.selection`); an
-n-gram stays if its nodes together pay for its entry. Owns thresholds and limits. Knows no bytes but
-estimates, and no files.
+The paper keeps the same number of n-grams for each n (crest.txt, section 5.4) and leaves open how
+n-grams of different n compare (sections 5.3 and 5.4). Here they compete node by node, by the
+utility of a node per byte; an n-gram is kept if its nodes together pay for its entry.
 
-What a node is worth: the rule by which n-grams of different n compete for bytes.
+Owns the utility of a node, the thresholds and the limits. Knows byte sizes only as estimates, and
+no files.
 
-The paper leaves open how to compare them (crest.txt, sections 5.3 and 5.4). A drafter that ranks
-paths reads the trees of the 4-gram, 3-gram, 2-gram and 1-gram that end the context, and where a
-longer one is silent or unsure the shorter one speaks. So a node of n-gram g is worth what it
-*corrects*: how often it will be met, times the share by which g changes what would be said of the
-path without it.
+A drafter that ranks paths reads the trees of the 4-gram, 3-gram, 2-gram and 1-gram that end the
+context, and backs off to a shorter one where the longer one is absent or uncertain. So the utility
+of a node of n-gram g is what the node corrects: how often it will be reached, times the relative
+change that g makes to the probability of the path:
 
-    worth = expected(path after g) · |P(path) with g - P(path) without g| / P(path | g)
+    utility = expected(path after g) · |P(path) with g - P(path) without g| / P(path | g)
     expected(c occurrences of L tokens) = c · c / (c + (L - 1)³)
 
-A longer n-gram that only repeats the shorter one's words is worth nothing, however common. A long
-string that was seen a few times was mostly seen in one topic and will not be met again: the cube
-was found by measurement, as was that document frequencies do no better than counts. P with g is
-interpolated as the drafter does it. For 1-grams there is nothing without g.
+A longer n-gram that only repeats a shorter one has no utility, however common it is. A long string
+that occurred a few times mostly occurred within one topic and will not occur again: the cube was
+found by measurement, as was that document frequencies do no better than counts. P with g is
+interpolated as in the drafter. For 1-grams there is nothing without g.
 
 Measured in tokens per call on recorded answers of Llama-3.1-8B (40 prompts, 3 M tokens of history
 in 1 MB, CREST alone, budgets of 8 and 64): absolute discounting in place of `expected`, and full
@@ -41,10 +40,10 @@ MISTRUST = 3.0
 """As in the drafter (`engines.drafters.ngram_ranking`)."""
 
 
-def worths(levels: Sequence[Level], length: int) -> dict[int, Floats]:
-    """By level: what each string is worth as a node in the tree of its first `length` tokens.
+def utilities(levels: Sequence[Level], length: int) -> dict[int, Floats]:
+    """By level: the utility of each string as a node in the tree of its first `length` tokens.
 
-    No node is worth less than the best one below it, which it takes to reach that one.
+    A node has at least the utility of its best descendant, which cannot be reached without it.
     """
     roots = ancestors(levels, length)
     trust = _trust(levels, length)
@@ -53,14 +52,14 @@ def worths(levels: Sequence[Level], length: int) -> dict[int, Floats]:
     for deep in depths(levels, length):
         level = levels[deep - 1]
         counts = level.counts.astype(np.float32)
-        worth = counts * counts / (counts + np.float32((deep - 1) ** 3))
+        utility = counts * counts / (counts + np.float32((deep - 1) ** 3))
         if length > 1:
             above = levels[length - 2].counts[shorter[deep - 1][level.suffixes]]
             chances = (counts - np.float32(DISCOUNT)) / levels[length - 1].counts[roots[deep]]
             without = (levels[deep - 2].counts[level.suffixes] - np.float32(DISCOUNT)) / above
-            worth *= trust[roots[deep]] * np.abs(1 - without / chances)
-        found[deep] = worth.astype(np.float32)
-    return _lifted(levels, found)
+            utility *= trust[roots[deep]] * np.abs(1 - without / chances)
+        found[deep] = utility.astype(np.float32)
+    return propagate_max(levels, found)
 
 
 def _trust(levels: Sequence[Level], length: int) -> NDArray[np.float64]:
@@ -71,8 +70,8 @@ def _trust(levels: Sequence[Level], length: int) -> NDArray[np.float64]:
     return said / (said + MISTRUST * (counts - said))
 
 
-def _lifted(levels: Sequence[Level], found: dict[int, Floats]) -> dict[int, Floats]:
-    """Every node raised to the best one below it."""
+def propagate_max(levels: Sequence[Level], found: dict[int, Floats]) -> dict[int, Floats]:
+    """Raise the utility of every node to that of its best descendant."""
     for deep in sorted(found, reverse=True):
         prefixes = levels[deep - 1].prefixes
         if deep - 1 in found and len(prefixes):
@@ -86,9 +85,9 @@ def _lifted(levels: Sequence[Level], found: dict[int, Floats]) -> dict[int, Floa
 
 Floats = NDArray[np.float32]
 
-CONTINUATION = 10
+MAX_CONTINUATION = 10
 """Tokens that a tree reaches beyond its n-gram (the paper's setting)."""
-MOST_NODES = 64
+MAX_NODES = 64
 """Nodes of a tree, the n-gram itself not counted (the paper's setting)."""
 NODE_BYTES = 2.5
 """A node's bytes, on average."""
@@ -105,14 +104,14 @@ class Nodes:
         roots: index of each node's n-gram in level n.
         depths: uint8, length of the node's string: n + its depth in the tree.
         strings: index of the node's string in its level.
-        worths: of each node, by the rule that kept it.
+        utilities: of each node, by the rule that kept it.
     """
 
     length: int
     roots: Ints
     depths: NDArray[np.uint8]
     strings: Ints
-    worths: Floats
+    utilities: Floats
 
     def __len__(self) -> int:
         return len(self.roots)
@@ -120,29 +119,33 @@ class Nodes:
     def take(self, rows: NDArray[np.intp] | NDArray[np.bool_]) -> Nodes:
         """The nodes `rows`, which must keep the order."""
         return Nodes(
-            self.length, self.roots[rows], self.depths[rows], self.strings[rows], self.worths[rows]
+            self.length,
+            self.roots[rows],
+            self.depths[rows],
+            self.strings[rows],
+            self.utilities[rows],
         )
 
 
 def ancestors(levels: Sequence[Level], length: int) -> dict[int, Ints]:
     """By level, from `length` on: the n-gram of that length which each string begins with."""
     found = {length: np.arange(len(levels[length - 1]), dtype=np.int32)}
-    for deeper in range(length + 1, min(length + CONTINUATION + 1, len(levels)) + 1):
+    for deeper in range(length + 1, min(length + MAX_CONTINUATION + 1, len(levels)) + 1):
         found[deeper] = found[deeper - 1][levels[deeper - 1].prefixes]
     return found
 
 
 def candidates(
-    levels: Sequence[Level], length: int, worth: Mapping[int, Floats], least: float
+    levels: Sequence[Level], length: int, utility: Mapping[int, Floats], least: float
 ) -> Nodes:
-    """All nodes in the trees of n-grams of one length that are worth at least `least` a byte.
+    """All nodes of at least `least` utility per byte, in the trees of n-grams of one length.
 
     Args:
-        worth: of every string, by level; nowhere less than below.
+        utility: of every string, by level; no less than that of any descendant.
     """
     roots = ancestors(levels, length)
     parts = []
-    for deep, found in worth.items():
+    for deep, found in utility.items():
         rows = np.flatnonzero(found >= least * NODE_BYTES).astype(np.int32)
         depths = np.full(len(rows), deep, dtype=np.uint8)
         parts.append(Nodes(length, roots[deep][rows], depths, rows, found[rows]))
@@ -150,9 +153,9 @@ def candidates(
 
 
 def kept(nodes: Nodes, least: float) -> Nodes:
-    """Those of `nodes` that are worth `least` a byte, in n-grams that are so too as a whole."""
-    nodes = _pruned(nodes.take(nodes.worths >= least * NODE_BYTES))
-    sums = np.bincount(nodes.roots, weights=nodes.worths)
+    """The `nodes` of at least `least` utility per byte, in n-grams that reach it as a whole too."""
+    nodes = _pruned(nodes.take(nodes.utilities >= least * NODE_BYTES))
+    sums = np.bincount(nodes.roots, weights=nodes.utilities)
     sizes = np.bincount(nodes.roots)
     return nodes.take((sums >= least * (ENTRY_BYTES + NODE_BYTES * sizes))[nodes.roots])
 
@@ -172,16 +175,16 @@ def top(levels: Sequence[Level], length: int, number: int) -> Nodes:
     wanted = np.zeros(len(level), dtype=np.bool_)
     wanted[np.argsort(-level.counts, kind="stable")[:number]] = True
     roots = ancestors(levels, length)
-    worth = {
+    utility = {
         deep: np.where(wanted[roots[deep]], levels[deep - 1].counts, -1).astype(np.float32)
         for deep in depths(levels, length)
     }
-    return _pruned(candidates(levels, length, worth, 0.0))
+    return _pruned(candidates(levels, length, utility, 0.0))
 
 
 def depths(levels: Sequence[Level], length: int) -> range:
     """Lengths of the strings that are nodes in the trees of n-grams of `length` tokens."""
-    return range(length + 1, min(length + CONTINUATION, len(levels)) + 1)
+    return range(length + 1, min(length + MAX_CONTINUATION, len(levels)) + 1)
 
 
 def _ordered(length: int, parts: Sequence[Nodes]) -> Nodes:
@@ -192,26 +195,26 @@ def _ordered(length: int, parts: Sequence[Nodes]) -> Nodes:
         roots,
         np.concatenate([part.depths for part in parts]),
         np.concatenate([part.strings for part in parts]),
-        np.concatenate([part.worths for part in parts]),
+        np.concatenate([part.utilities for part in parts]),
     )
     return joined.take(np.argsort(roots, kind="stable"))
 
 
 def _pruned(nodes: Nodes) -> Nodes:
-    """At most `MOST_NODES` of each tree: those worth most, the shallower among equals.
+    """At most `MAX_NODES` of each tree: those of most utility, the shallower among equals.
 
-    A node is never worth more than its parent, so what is left is a tree.
+    No node has more utility than its parent, so what is left is a tree.
     """
     sizes = np.bincount(nodes.roots)
-    large = np.flatnonzero(sizes[nodes.roots] > MOST_NODES)
+    large = np.flatnonzero(sizes[nodes.roots] > MAX_NODES)
     if not len(large):
         return nodes
     roots = nodes.roots[large]
-    order = np.lexsort((-nodes.worths[large], roots))
+    order = np.lexsort((-nodes.utilities[large], roots))
     firsts = np.flatnonzero(np.diff(roots[order], prepend=-1))
     ranks = np.arange(len(order)) - np.repeat(firsts, np.diff(firsts, append=len(order)))
     keep = np.ones(len(nodes), dtype=np.bool_)
-    keep[large[order[ranks >= MOST_NODES]]] = False
+    keep[large[order[ranks >= MAX_NODES]]] = False
     return nodes.take(keep)
 
 

@@ -56,20 +56,20 @@ CREST = (_tiers_and_pages,)
 """Version n of the store is what the first n of these make."""
 
 
-SETTLED = 0
-RECENT = 1
+BASE = 0
+DELTA = 1
 """Numbers of the tiers."""
-RECENT_TOKENS = 1 << 15
+MAX_DELTA_TOKENS = 1 << 15
 """Tokens the recent tier takes before it must be settled."""
-RECENT_SHARE = 8
+DELTA_SHARE = 8
 """It takes at most one part in so many of the budget, half of that for the documents themselves."""
 DOCUMENT_BYTES = 64
 """A recent document takes, beside its tokens."""
-SHORT = 8
+IDENTITY_BYTES = 8
 """Bytes of an identity that are kept of a settled document."""
-OWED = 0x45524153
+ERASURE_DUE = 0x45524153
 """Stands in the file's header, as its application id, until what was removed is erased."""
-LEAST_BYTES = 1 << 16
+MIN_BUDGET_BYTES = 1 << 16
 """A budget below this holds nothing of use."""
 
 
@@ -85,12 +85,12 @@ class CrestStore:
 
     @classmethod
     def open(cls, path: Path, budget_bytes: int) -> CrestStore:
-        """Open or create the store; `store.set_aside` tells of a damaged predecessor.
+        """Open or create the store; `store.quarantined` tells of a damaged predecessor.
 
         Args:
-            budget_bytes: the most the file may take, at least `LEAST_BYTES`.
+            budget_bytes: the most the file may take, at least `MIN_BUDGET_BYTES`.
         """
-        opened = cls(Store(path, CREST), max(budget_bytes, LEAST_BYTES))
+        opened = cls(Store(path, CREST), max(budget_bytes, MIN_BUDGET_BYTES))
         # A projection: what is lost with the power is made again from the texts.
         opened.store.db.conn.execute("PRAGMA synchronous = NORMAL")
         return opened
@@ -101,7 +101,7 @@ class CrestStore:
     def unknown(self, identities: Iterable[bytes]) -> list[bytes]:
         """Those of `identities` that the store has not seen, in order."""
         known = self._known()
-        return [identity for identity in identities if identity[:SHORT] not in known]
+        return [identity for identity in identities if identity[:IDENTITY_BYTES] not in known]
 
     def size(self) -> int:
         """Bytes on disk, the write-ahead log included."""
@@ -138,8 +138,10 @@ class CrestStore:
         """Make `built` the settled tier; `shorts` are the first bytes of its identities."""
         with self.store.writing() as db:
             rows = [(short,) for short in shorts]
-            db.conn.executemany(f"DELETE FROM fresh WHERE substr(identity, 1, {SHORT}) = ?", rows)
-            _write(db, SETTLED, built, shorts)
+            db.conn.executemany(
+                f"DELETE FROM fresh WHERE substr(identity, 1, {IDENTITY_BYTES}) = ?", rows
+            )
+            _write(db, BASE, built, shorts)
             self._refresh(db)
         self._fold()
 
@@ -153,16 +155,18 @@ class CrestStore:
             StoreError: also where another process reads an older state; it is forgotten, but the
                 log may still hold it until this is called again.
         """
-        wanted = frozenset(identity[:SHORT] for identity in identities)
+        wanted = frozenset(identity[:IDENTITY_BYTES] for identity in identities)
         if self._known() <= wanted:
             self._erase()
             return False
         with self.store.writing() as db:
-            db.conn.execute(f"PRAGMA application_id = {OWED}")
+            db.conn.execute(f"PRAGMA application_id = {ERASURE_DUE}")
             due = not self._settled() <= wanted
             if due:
-                _clear(db, SETTLED)
-            gone = [(one.identity,) for one in _fresh(db) if one.identity[:SHORT] not in wanted]
+                _clear(db, BASE)
+            gone = [
+                (one.identity,) for one in _fresh(db) if one.identity[:IDENTITY_BYTES] not in wanted
+            ]
             db.conn.executemany("DELETE FROM fresh WHERE identity = ?", gone)
             self._refresh(db)
         self._erase()
@@ -170,37 +174,39 @@ class CrestStore:
 
     def _erase(self) -> None:
         """Leave no byte of what was removed, if that is still owed."""
-        if self.store.rows("PRAGMA application_id")[0]["application_id"] == OWED:
+        if self.store.rows("PRAGMA application_id")[0]["application_id"] == ERASURE_DUE:
             erase(self.store)
             with self.store.writing() as db:
                 db.conn.execute("PRAGMA application_id = 0")
 
     def _known(self) -> frozenset[bytes]:
         rows = self.store.rows("SELECT identity FROM fresh")
-        return self._settled().union(bytes(row["identity"])[:SHORT] for row in rows)
+        return self._settled().union(bytes(row["identity"])[:IDENTITY_BYTES] for row in rows)
 
     def _settled(self) -> frozenset[bytes]:
-        rows = self.store.rows("SELECT documents FROM tiers WHERE tier = ?", (SETTLED,))
+        rows = self.store.rows("SELECT documents FROM tiers WHERE tier = ?", (BASE,))
         blob = bytes(rows[0]["documents"]) if rows else b""
-        return frozenset(blob[at : at + SHORT] for at in range(0, len(blob), SHORT))
+        return frozenset(
+            blob[at : at + IDENTITY_BYTES] for at in range(0, len(blob), IDENTITY_BYTES)
+        )
 
     def _room(self, documents: int) -> int:
         """Bytes for the settled tier's pages beside everything else in the file."""
-        return self.budget_bytes - self.budget_bytes // RECENT_SHARE - SHORT * documents
+        return self.budget_bytes - self.budget_bytes // DELTA_SHARE - IDENTITY_BYTES * documents
 
     def _roomy(self, recent: Sequence[TokenDocument]) -> bool:
         """Whether the recent tier may consist of `recent`."""
-        few = sum(len(document.tokens) for document in recent) <= RECENT_TOKENS
-        return few and 2 * _held(recent) <= self.budget_bytes // RECENT_SHARE
+        few = sum(len(document.tokens) for document in recent) <= MAX_DELTA_TOKENS
+        return few and 2 * _held(recent) <= self.budget_bytes // DELTA_SHARE
 
     def _refresh(self, db: Database) -> None:
         """Make the recent tier anew from its documents."""
         recent = list(_fresh(db))
         if recent:
-            room = self.budget_bytes // RECENT_SHARE - _held(recent)
-            _write(db, RECENT, build(recent, room), ())
+            room = self.budget_bytes // DELTA_SHARE - _held(recent)
+            _write(db, DELTA, build(recent, room), ())
         else:
-            _clear(db, RECENT)
+            _clear(db, DELTA)
 
     def _fold(self) -> None:
         """Fold the write-ahead log into the file; where somebody reads just now, the next does."""
@@ -210,7 +216,7 @@ class CrestStore:
 def _noting(documents: Iterable[TokenDocument], shorts: set[bytes]) -> Iterator[TokenDocument]:
     """`documents` without repetitions; notes what is kept of their identities as they pass."""
     for document in documents:
-        short = document.identity[:SHORT]
+        short = document.identity[:IDENTITY_BYTES]
         if short not in shorts:
             shorts.add(short)
             yield document
@@ -240,7 +246,7 @@ def _keep(db: Database, documents: Iterable[TokenDocument]) -> None:
 def _write(db: Database, tier: int, built: Built, shorts: Iterable[bytes]) -> None:
     """Make `built` the content of `tier`."""
     _clear(db, tier)
-    rows = ((-1 - number if tier == RECENT else number, page) for number, page in built.pages)
+    rows = ((-1 - number if tier == DELTA else number, page) for number, page in built.pages)
     db.conn.executemany("INSERT INTO pages VALUES (?, ?)", rows)
     documents = b"".join(sorted(shorts))
     row = (tier, built.longest, built.number, built.entries, pack_ids(built.ids), documents)
@@ -248,7 +254,7 @@ def _write(db: Database, tier: int, built: Built, shorts: Iterable[bytes]) -> No
 
 
 def _clear(db: Database, tier: int) -> None:
-    where = "number < 0" if tier == RECENT else "number >= 0"
+    where = "number < 0" if tier == DELTA else "number >= 0"
     db.conn.execute(f"DELETE FROM pages WHERE {where}")
     db.conn.execute("DELETE FROM tiers WHERE tier = ?", (tier,))
 

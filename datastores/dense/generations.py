@@ -12,8 +12,8 @@ from sqlite_utils import Database
 
 from datastores.dense.projection import Projection, unpack_projection
 from datastores.errors import StoreError
-from datastores.storage.erasure import erase_wanted, want_erasure
-from datastores.storage.integrity import sealed, unsealed
+from datastores.storage.erasure import erase_requested, request_erasure
+from datastores.storage.integrity import verify_checksum, with_checksum
 from datastores.storage.sqlite import Store
 
 SERVING, BUILDING = "serving", "building"
@@ -70,7 +70,7 @@ class Generations:
             db.table("generations").insert(
                 {
                     "state": BUILDING if db.table("generations").count else SERVING,
-                    "projection": sealed(self._fingerprint, projection.pack()),
+                    "projection": with_checksum(self._fingerprint, projection.pack()),
                     "states": states,
                     "explained": explained,
                 }
@@ -91,8 +91,8 @@ class Generations:
                 return
             db.conn.execute("DELETE FROM generations WHERE state = ?", (SERVING,))
             _make_one_serve(db)
-            want_erasure(db)
-        erase_wanted(self._store)
+            request_erasure(db)
+        erase_requested(self._store)
 
     def drop_damaged(self, width: int) -> int:
         """Drop generations whose projection is damaged, another model's, or for states that are not
@@ -111,7 +111,7 @@ class Generations:
 
     def _projection(self, blob: bytes) -> Projection:
         try:
-            return unpack_projection(unsealed(self._fingerprint, blob))
+            return unpack_projection(verify_checksum(self._fingerprint, blob))
         except ValueError as error:
             raise StoreError(
                 f"{self._store.path}: a projection is damaged; the next start fits it anew"
@@ -119,7 +119,7 @@ class Generations:
 
     def _fits(self, blob: bytes, width: int) -> bool:
         try:
-            return unpack_projection(unsealed(self._fingerprint, blob)).width == width
+            return unpack_projection(verify_checksum(self._fingerprint, blob)).width == width
         except ValueError:
             return False
 

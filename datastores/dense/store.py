@@ -27,8 +27,13 @@ from datastores.dense.generations import Generation, Generations
 from datastores.dense.projection import Codes, Moments, unpack_moments
 from datastores.dense.rows import DENSE, KEYS, Encoded, Written, expand, write_keys, write_tokens
 from datastores.errors import StoreError
-from datastores.storage.erasure import erase_wanted, want_erasure
-from datastores.storage.integrity import damaged, named_errors, sealed, unsealed
+from datastores.storage.erasure import erase_requested, request_erasure
+from datastores.storage.integrity import (
+    damage_error,
+    translate_errors,
+    verify_checksum,
+    with_checksum,
+)
 from datastores.storage.sqlite import Store
 from datastores.tokens import unpack
 
@@ -51,8 +56,8 @@ def retain(path: Path, prefixes: tuple[str, ...], wanted: Collection[str]) -> No
                 db.conn.executemany(
                     "DELETE FROM documents WHERE source = ?", [(source,) for source in gone]
                 )
-                want_erasure(db)
-        erase_wanted(store)
+                request_erasure(db)
+        erase_requested(store)
     for part in path.parent.glob(f"{path.name}.corrupt-*"):
         part.unlink()
 
@@ -89,10 +94,10 @@ class DenseStore:
 
     @classmethod
     def open(cls, path: Path, fingerprint: str, width: int) -> DenseStore:
-        """Open or create; `store.set_aside` tells where a damaged predecessor was moved to."""
+        """Open or create; `store.quarantined` tells where a damaged predecessor was moved to."""
         opened = cls(Store(path, DENSE), fingerprint, width)
         opened.generations.drop_damaged(width)
-        erase_wanted(opened.store)
+        erase_requested(opened.store)
         return opened
 
     def close(self) -> None:
@@ -135,8 +140,8 @@ class DenseStore:
             rows = db.query("SELECT id FROM documents WHERE source = ?", [source])
             gone = [int(row["id"]) for row in rows]
             db.conn.execute("DELETE FROM documents WHERE source = ?", (source,))
-            want_erasure(db)
-        erase_wanted(self.store)
+            request_erasure(db)
+        erase_requested(self.store)
         return gone
 
     def tokens(self, document: int) -> tuple[int, ...]:
@@ -216,7 +221,7 @@ class DenseStore:
             owners, positions = expand(starts, np.array([row[2] for row in batch], np.int64))
             joined, size = b"".join(row[3] for row in batch), generation.projection.dimensions
             if len(joined) != len(positions) * size:
-                raise damaged(self.store.path, "keys without places")
+                raise damage_error(self.store.path, "keys without places")
             codes = np.frombuffer(joined, np.uint8).reshape(-1, size)
             yield KeyBatch(documents[owners], positions, codes)
 
@@ -225,7 +230,7 @@ class DenseStore:
         model's."""
         for row in self.store.rows("SELECT packed FROM moments"):
             try:
-                kept = unpack_moments(unsealed(self.fingerprint, row["packed"]))
+                kept = unpack_moments(verify_checksum(self.fingerprint, row["packed"]))
             except ValueError:
                 break
             if kept.width == self.width:
@@ -234,7 +239,7 @@ class DenseStore:
 
     def keep_moments(self, moments: Moments) -> None:
         """Keep them for the next opening."""
-        packed = sealed(self.fingerprint, moments.pack())
+        packed = with_checksum(self.fingerprint, moments.pack())
         with self.store.writing() as db:
             db.table("moments").insert({"id": 1, "packed": packed}, replace=True)
 
@@ -252,10 +257,10 @@ class DenseStore:
         """The blocks of one document."""
         whole = b"".join(parts)
         if len(whole) % 4:
-            raise damaged(self.store.path, "part of a token")
+            raise damage_error(self.store.path, "part of a token")
         return whole
 
     def _each(self, sql: str, *parameters: object) -> Iterator[tuple[Any, ...]]:
         """Row after row, without holding them all."""
-        with named_errors(self.store.path):
+        with translate_errors(self.store.path):
             yield from self.store.db.conn.execute(sql, parameters)

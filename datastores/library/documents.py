@@ -54,7 +54,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class StoreDocument:
     """Store `document` as number `position` of `file`, a name within `source`."""
 
     source: str
@@ -64,7 +64,7 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishFile:
     """`file` was read to its end.
 
     Attributes:

@@ -15,8 +15,8 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from datastores.errors import InputError
-from datastores.library.documents import Document, Done, Part, Put, Source
-from datastores.storage.erasure import erase_wanted, want_erasure
+from datastores.library.documents import Document, FinishFile, Part, Source, StoreDocument
+from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.sqlite import Store
 
 
@@ -84,7 +84,7 @@ class Library:
 
     @classmethod
     def open(cls, path: Path) -> Library:
-        """Open or create the library; `store.set_aside` tells of a damaged predecessor."""
+        """Open or create the library; `store.quarantined` tells of a damaged predecessor."""
         library = cls(Store(path, LIBRARY))
         # What is lost with the power can be imported again; a file is whole either way.
         library.store.db.conn.execute("PRAGMA synchronous = NORMAL")
@@ -100,11 +100,11 @@ class Library:
             for row in self.store.rows(_SOURCES)
         ]
 
-    def holds(self, source: str) -> bool:
+    def contains(self, source: str) -> bool:
         """Whether anything was imported from there."""
         return bool(self.store.rows("SELECT 1 FROM sources WHERE path = ?", (source,)))
 
-    def known(self, source: str, file: str, digest: str) -> int:
+    def finished_documents(self, source: str, file: str, digest: str) -> int:
         """How many documents of `file` are stored, if it is finished with `digest`; else 0."""
         sql = """
             SELECT count(*) AS number FROM files JOIN documents
@@ -113,12 +113,12 @@ class Library:
         """
         return int(self.store.rows(sql, (source, file, digest))[0]["number"])
 
-    def write(self, entries: Sequence[Put | Done]) -> list[Put]:
+    def write(self, entries: Sequence[StoreDocument | FinishFile]) -> list[StoreDocument]:
         """Store `entries` in order, all or none; returns those that are new or changed."""
         new = []
         with self.store.writing() as db:
             for entry in entries:
-                if isinstance(entry, Done):
+                if isinstance(entry, FinishFile):
                     _finish(db, entry)
                 elif _put(db, entry):
                     new.append(entry)
@@ -133,7 +133,7 @@ class Library:
         with self.store.writing() as db:
             if not db.conn.execute("DELETE FROM sources WHERE path = ?", (path,)).rowcount:
                 raise InputError(f"{path} was not imported: `specchat sources` lists what was")
-            want_erasure(db)
+            request_erasure(db)
 
     def erase(self) -> bool:
         """Leave no byte of what was forgotten, if anything was; tells whether there was work.
@@ -141,7 +141,7 @@ class Library:
         Raises:
             StoreError: another process keeps an older state; the wish stays noted.
         """
-        return erase_wanted(self.store)
+        return erase_requested(self.store)
 
     def digests(self) -> list[bytes]:
         """The digests of all texts, in order."""
@@ -150,7 +150,7 @@ class Library:
             for row in self.store.rows("SELECT digest FROM texts ORDER BY digest")
         ]
 
-    def held(self) -> list[tuple[str, bytes]]:
+    def source_texts(self) -> list[tuple[str, bytes]]:
         """Each source and each text that it holds, by digest."""
         rows = self.store.rows("SELECT DISTINCT source, text FROM documents")
         return [(row["source"], bytes(row["text"])) for row in rows]
@@ -175,7 +175,7 @@ _SOURCES = """
 """
 
 
-def _put(db: Database, entry: Put) -> bool:
+def _put(db: Database, entry: StoreDocument) -> bool:
     """Store one document; false if it stood there already."""
     digest = entry.document.digest
     place = (entry.source, entry.file, entry.position)
@@ -214,7 +214,7 @@ def _store_text(db: Database, digest: bytes, document: Document) -> None:
         )
 
 
-def _finish(db: Database, entry: Done) -> None:
+def _finish(db: Database, entry: FinishFile) -> None:
     """Note that the file is finished, and drop what it once had beyond its end.
 
     Where something in it could not be used, its end may be a part that is damaged now: that stays.

@@ -20,12 +20,12 @@ from datastores.errors import StoreError
 from datastores.storage.sqlite import Store
 
 
-def want_erasure(db: Database) -> None:
-    """Note, within a transaction that deletes, that `erase_wanted` must follow."""
+def request_erasure(db: Database) -> None:
+    """Note, within a transaction that deletes, that `erase_requested` must follow."""
     db.conn.execute("INSERT INTO erasures DEFAULT VALUES")
 
 
-def erase_wanted(store: Store, indexes: Sequence[str] = ()) -> bool:
+def erase_requested(store: Store, indexes: Sequence[str] = ()) -> bool:
     """Erase if anything was deleted since the last time; tells whether there was work.
 
     Args:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 
-def swap_in(
+def write_atomic(
     path: Path, pieces: Iterable[str], *, newline: str | None = None, mode: int = 0o600
 ) -> None:
     """Put a new file in place of `path`; whatever happens, one of the two is there whole.

@@ -23,23 +23,23 @@ from pathlib import Path
 
 from datastores.errors import StoreError
 
-LENGTH = 32
+CHECKSUM_BYTES = 32
 """Bytes of a seal."""
 
 
-def sealed(owner: str, body: bytes) -> bytes:
+def with_checksum(owner: str, body: bytes) -> bytes:
     """`body` behind the seal of `owner`."""
     return _seal(owner, body) + body
 
 
-def unsealed(owner: str, blob: bytes) -> bytes:
-    """What `sealed` was given.
+def verify_checksum(owner: str, blob: bytes) -> bytes:
+    """What `with_checksum` was given.
 
     Raises:
         ValueError: it is damaged, or another owner's.
     """
-    body = blob[LENGTH:]
-    if _seal(owner, body) != blob[:LENGTH]:
+    body = blob[CHECKSUM_BYTES:]
+    if _seal(owner, body) != blob[:CHECKSUM_BYTES]:
         raise ValueError(f"not sealed by {owner}")
     return body
 
@@ -61,7 +61,7 @@ _ADVICE: dict[int, str] = {
 
 
 @contextmanager
-def named_errors(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Raise StoreError for whatever SQLite raises on the file at `path`.
 
     Damage found while working leaves a mark, so that the next opening checks the whole file.
@@ -85,7 +85,7 @@ def damage_mark(path: Path) -> Path:
     return path.with_name(f"{path.name}.damaged")
 
 
-def damaged(path: Path, what: str) -> StoreError:
+def damage_error(path: Path, what: str) -> StoreError:
     """The error to raise where `what` stands in rows that are sound to SQLite: it is noted, as no
     check finds it again. For stores that can be made again."""
     _mark(path, what)
@@ -103,15 +103,15 @@ def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
-CHECKED_BYTES = 64 * 2**20
+MAX_CHECKED_BYTES = 64 * 2**20
 """Up to this size the whole file is checked at every opening; beyond it, after damage was met."""
 
-SMALLEST_BYTES = 512
+MIN_DATABASE_BYTES = 512
 """Anything shorter is no database, although SQLite would take it for an empty one."""
 
 
 class DamagedError(Exception):
-    """The file is no database, or its check failed. Internal: it ends in `set_aside`."""
+    """The file is no database, or its check failed. Internal: it ends in `quarantine`."""
 
 
 def require_usable(path: Path, known: int) -> None:
@@ -138,7 +138,7 @@ def require_usable(path: Path, known: int) -> None:
         raise
 
 
-def set_aside(path: Path) -> Path:
+def quarantine(path: Path) -> Path:
     """Move a damaged database and its write-ahead log to NAME.corrupt-TIME; never overwrite."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     aside, number = path.with_name(f"{path.name}.corrupt-{stamp}"), 1
@@ -152,7 +152,7 @@ def set_aside(path: Path) -> Path:
     return aside
 
 
-def version(connection: sqlite3.Connection) -> int:
+def schema_version(connection: sqlite3.Connection) -> int:
     """How many migrations the file has seen."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
@@ -201,7 +201,7 @@ def _require_header(path: Path) -> None:
     lock this process holds on it, and another process would fold the log into the file and delete
     it under the connections that are open here.
     """
-    if path.stat().st_size < SMALLEST_BYTES:
+    if path.stat().st_size < MIN_DATABASE_BYTES:
         raise DamagedError
     with closing(_reading(path, "&immutable=1")) as connection:
         connection.execute("PRAGMA schema_version")
@@ -219,7 +219,7 @@ def _reading(path: Path, options: str = "") -> sqlite3.Connection:
 
 
 def _require_known(connection: sqlite3.Connection, path: Path, known: int) -> None:
-    found = version(connection)
+    found = schema_version(connection)
     if found > known:
         raise StoreError(
             f"{path} has version {found} and this specchat knows up to {known}: "
@@ -231,7 +231,7 @@ def _require_sound(connection: sqlite3.Connection, path: Path) -> None:
     mark = damage_mark(path)
     if mark.exists() and mark.read_text():
         raise DamagedError
-    if path.stat().st_size > CHECKED_BYTES and not mark.exists():
+    if path.stat().st_size > MAX_CHECKED_BYTES and not mark.exists():
         return
     if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
         raise DamagedError

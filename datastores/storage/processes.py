@@ -17,13 +17,13 @@ from filelock import FileLock, Timeout
 from datastores.errors import StoreError
 
 
-def this_process() -> str:
+def process_id() -> str:
     """A mark of the running process, to be stored beside what it has not finished."""
     process = psutil.Process()
     return _mark(process)
 
 
-def lives(mark: str) -> bool:
+def is_running(mark: str) -> bool:
     """Whether the process that left `mark` is still running on this machine."""
     number = mark.partition(":")[0]
     if not number.isdecimal():
@@ -51,7 +51,7 @@ class WorkLock:
         """Whether this process is the one that works."""
         return self._lock.is_locked
 
-    def take(self) -> bool:
+    def acquire(self) -> bool:
         """Try to become the one that works, and tell whether this process now is.
 
         Takes microseconds. Whoever does not get it asks again now and then: the holder may have

@@ -19,16 +19,16 @@ from sqlite_utils import Database
 from datastores.errors import StoreError
 from datastores.storage.integrity import (
     DamagedError,
-    named_errors,
+    quarantine,
     require_usable,
-    set_aside,
-    version,
+    schema_version,
+    translate_errors,
 )
 
 Migration = Callable[[Database], None]
 Parameters = Sequence[object] | Mapping[str, object]
 
-BUSY_SECONDS = 10.0
+BUSY_TIMEOUT_S = 10.0
 """How long a statement waits for another process's transaction; ours last milliseconds."""
 
 
@@ -38,7 +38,7 @@ class Store:
     Attributes:
         path: the file.
         db: the sqlite-utils database over it; write only inside `writing()`.
-        set_aside: where a damaged predecessor was moved to when this one was opened, else None.
+        quarantined: where a damaged predecessor was moved to when this one was opened, else None.
     """
 
     def __init__(self, path: Path, migrations: Sequence[Migration]) -> None:
@@ -48,20 +48,20 @@ class Store:
             StoreError: unreadable, read-only, full disk, or written by a newer version (untouched).
         """
         self.path = path
-        self.set_aside: Path | None = None
+        self.quarantined: Path | None = None
         self._lock = threading.RLock()
-        with opening(path), named_errors(path):
+        with open_lock(path), translate_errors(path):
             try:
                 require_usable(path, len(migrations))
             except DamagedError:
-                self.set_aside = set_aside(path)
+                self.quarantined = quarantine(path)
             self.db = _opened(path, migrations)
-            self._identity = identity(path)
+            self._identity = file_identity(path)
 
     @contextmanager
     def writing(self) -> Iterator[Database]:
         """One transaction, all or nothing; it takes the write lock at once (BEGIN IMMEDIATE)."""
-        with self._lock, named_errors(self.path):
+        with self._lock, translate_errors(self.path):
             self._must_be_in_place()
             self.db.conn.execute("BEGIN IMMEDIATE")
             try:
@@ -73,32 +73,32 @@ class Store:
 
     def rows(self, sql: str, parameters: Parameters = ()) -> list[dict[str, Any]]:
         """All rows of a SELECT, as dictionaries."""
-        with self._lock, named_errors(self.path):
+        with self._lock, translate_errors(self.path):
             cursor = self.db.conn.execute(sql, parameters)
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor]
 
     def rewrite(self) -> None:
         """Write the whole file anew, without free pages and gaps (VACUUM)."""
-        with self._lock, named_errors(self.path):
+        with self._lock, translate_errors(self.path):
             self._must_be_in_place()
             self.db.conn.execute("VACUUM")
 
     def close(self) -> None:
         """Close the connection; the last one to close folds the write-ahead log into the file."""
-        with self._lock, named_errors(self.path):
+        with self._lock, translate_errors(self.path):
             self.db.close()
 
     def _must_be_in_place(self) -> None:
         """Refuse to write into a file that was moved or deleted under us: nobody would find it."""
-        if identity(self.path) != self._identity:
+        if file_identity(self.path) != self._identity:
             raise StoreError(f"{self.path} was moved or deleted while in use: start specchat again")
 
 
 @contextmanager
-def opening(path: Path) -> Iterator[None]:
+def open_lock(path: Path) -> Iterator[None]:
     """Hold the file's opening lock, so that two processes never migrate or set aside at once."""
-    lock = FileLock(f"{path}.lock", timeout=BUSY_SECONDS)
+    lock = FileLock(f"{path}.lock", timeout=BUSY_TIMEOUT_S)
     try:
         lock.acquire()
     except OSError as error:
@@ -115,7 +115,7 @@ def opening(path: Path) -> Iterator[None]:
 def _opened(path: Path, migrations: Sequence[Migration]) -> Database:
     """Connect, configure and migrate; the connection is closed again on any failure."""
     connection = sqlite3.connect(
-        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
     )
     try:
         _configure(connection)
@@ -138,14 +138,14 @@ def _configure(connection: sqlite3.Connection) -> None:
 def _migrate(db: Database, migrations: Sequence[Migration]) -> None:
     """Run the migrations that are still missing, each in a transaction with its number."""
     for number, migration in enumerate(migrations, start=1):
-        if version(db.conn) >= number:
+        if schema_version(db.conn) >= number:
             continue
         with db.atomic():
             migration(db)
             db.conn.execute(f"PRAGMA user_version = {number}")
 
 
-def identity(path: Path) -> tuple[int, int] | None:
+def file_identity(path: Path) -> tuple[int, int] | None:
     """What tells a file from another one put in its place; None where there is none.
 
     Raises:

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 from datastores.errors import ModelError, SpecchatError, StoreError
-from datastores.storage.files import swap_in
+from datastores.storage.files import write_atomic
 
 CHILD = "from engines.llama.probe import main; main()"
 REFUSED = 3
@@ -95,7 +95,7 @@ def _read(known: Path) -> dict[str, str]:
 def _write(known: Path, content: dict[str, str]) -> None:
     try:
         known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        swap_in(known, [json.dumps(content)])
+        write_atomic(known, [json.dumps(content)])
     except OSError as error:
         raise StoreError(f"{known} cannot be written ({error.strerror}): move it away") from error
 

@@ -10,7 +10,7 @@ import pytest
 from datastores.chats.history import History
 from datastores.chats.records import STREAMING
 from datastores.corpus import Corpus, Passage
-from datastores.library.documents import CHATS, CODE, NOTES, Document, Part, Put
+from datastores.library.documents import CHATS, CODE, NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from datastores.redaction import REDACTED
 
@@ -27,7 +27,7 @@ def _passages(corpus: Corpus) -> set[Passage]:
 
 def test_texts_and_chats_are_read_alike(corpus: Corpus, library: Library, history: History) -> None:
     notebook = Document("t", (Part(NOTES, "words"), Part(CODE, "x = 1")))
-    library.write([Put("/s", "f", 0, notebook)])
+    library.write([StoreDocument("/s", "f", 0, notebook)])
     chat = history.create_chat().id
     asked = history.add_message(chat, None, "user", "why?")
     history.add_message(chat, asked.id, "assistant", "so.", tokens=(5, 7), tokenizer="t")
@@ -55,7 +55,7 @@ def test_private_chats_and_system_prompts_stay_out(corpus: Corpus, history: Hist
     keys = corpus.difference(()).added
     assert {passage.text for passage in _passages(corpus)} == {"hello"}
     history.set_private(open_chat, True)
-    assert corpus.difference(keys).gone == keys
+    assert corpus.difference(keys).removed == keys
     assert corpus.read(keys[0]) == ()
 
 
@@ -71,14 +71,14 @@ def test_the_difference_is_what_to_add_and_to_remove(
     corpus: Corpus, library: Library, history: History
 ) -> None:
     pages = [Document("t", (Part(NOTES, text),)) for text in ("a", "b")]
-    library.write([Put("/s", "f", number, page) for number, page in enumerate(pages)])
+    library.write([StoreDocument("/s", "f", number, page) for number, page in enumerate(pages)])
     history.add_message(history.create_chat().id, None, "user", "hello")
     everything = corpus.difference(()).added
     assert len(everything) == 3
     assert corpus.difference(everything).added == ()
     difference = corpus.difference([pages[0].digest, b"message 99"])
     assert len(difference.added) == 2
-    assert difference.gone == (b"message 99",)
+    assert difference.removed == (b"message 99",)
 
 
 def test_keys_of_a_history_that_was_set_aside_are_none_of_the_next(
@@ -91,13 +91,13 @@ def test_keys_of_a_history_that_was_set_aside_are_none_of_the_next(
         assert message.id == 1
         after = Corpus(library, following)
         difference = after.difference([before])
-        assert difference.gone == (before,)
+        assert difference.removed == (before,)
         assert [after.read(key)[0].text for key in difference.added] == ["after"]
         assert after.read(before) == ()
 
 
 def test_a_history_keeps_its_name(history: History) -> None:
-    with closing(history.beside()) as beside:
+    with closing(history.new_connection()) as beside:
         assert beside.name == history.name
     assert len(history.name) == 12
 
@@ -105,14 +105,14 @@ def test_a_history_keeps_its_name(history: History) -> None:
 def test_changes_of_the_library_are_told_whoever_makes_them(
     corpus: Corpus, library: Library, history: History
 ) -> None:
-    seen = [corpus.imports()]
+    seen = [corpus.library_version()]
     history.create_chat()
-    assert corpus.imports() == seen[0]
+    assert corpus.library_version() == seen[0]
     with closing(Library.open(library.store.path)) as other:
-        other.write([Put("/s", "f", 0, Document("t", (Part(NOTES, "a"),)))])
-    seen.append(corpus.imports())
-    library.write([Put("/s", "f", 1, Document("t", (Part(NOTES, "b"),)))])
-    seen.append(corpus.imports())
+        other.write([StoreDocument("/s", "f", 0, Document("t", (Part(NOTES, "a"),)))])
+    seen.append(corpus.library_version())
+    library.write([StoreDocument("/s", "f", 1, Document("t", (Part(NOTES, "b"),)))])
+    seen.append(corpus.library_version())
     assert len(set(seen)) == 3
 
 
@@ -120,15 +120,15 @@ def test_what_is_said_is_told_once_it_is_finished(corpus: Corpus, history: Histo
     chat = history.create_chat().id
     history.add_message(chat, None, "user", "before")
     start = corpus.last_message()
-    assert corpus.said_since(start) == ([], start)
+    assert corpus.messages_since(start) == ([], start)
     asked = history.add_message(chat, None, "user", "question")
     answer = history.add_message(chat, asked.id, "assistant", "so", finish=STREAMING)
     later = history.add_message(chat, None, "user", "in another window")
-    keys, after = corpus.said_since(start)
+    keys, after = corpus.messages_since(start)
     assert [corpus.read(key)[0].text for key in keys] == ["question", "in another window"]
     assert after == asked.id
     history.extend_message(answer.id, "so be it", (1,), {}, "stop")
-    keys, after = corpus.said_since(after)
+    keys, after = corpus.messages_since(after)
     assert [corpus.read(key)[0].text for key in keys] == ["so be it", "in another window"]
     assert after == later.id
-    assert corpus.said_since(after) == ([], later.id)
+    assert corpus.messages_since(after) == ([], later.id)

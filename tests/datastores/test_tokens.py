@@ -23,7 +23,7 @@ def test_a_common_prefix_is_common_and_the_longest(
     shared: list[int], one: list[int], other: list[int], stretch: int, kind: type
 ) -> None:
     one, other = shared + one, shared + other
-    with patch("datastores.tokens.STRETCH", stretch):
+    with patch("datastores.tokens.COMPARED_TOKENS", stretch):
         length = common_prefix(one, kind(other))
     assert length >= len(shared)
     assert one[:length] == other[:length]

@@ -25,7 +25,7 @@ from app.config import Options, load_config
 from app.engine.engine import model_path
 from app.locations import locate
 from datastores.crest.counting import TokenDocument
-from datastores.crest.store import LEAST_BYTES
+from datastores.crest.store import MIN_BUDGET_BYTES
 from datastores.errors import InputError
 from engines.draft_tree import CHATS
 
@@ -47,8 +47,8 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 
     def _bytes(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
         number, shift = (text[:-1], UNITS[text[-1]]) if text[-1:] in UNITS else (text, 0)
-        if not number.isdecimal() or int(number) << shift < LEAST_BYTES:
-            self.fail(f"{text!r} is no size of {LEAST_BYTES >> 10}K or more", param, ctx)
+        if not number.isdecimal() or int(number) << shift < MIN_BUDGET_BYTES:
+            self.fail(f"{text!r} is no size of {MIN_BUDGET_BYTES >> 10}K or more", param, ctx)
         return int(number) << shift
 
 

@@ -158,7 +158,7 @@ class ChatActions:
         def work(engine: Engine | None) -> None:
             from app.runtime.deletion import make_private
 
-            with closing(self._history.beside()) as history:
+            with closing(self._history.new_connection()) as history:
                 make_private(history, self._locations, chat.id, engine)
 
         await self._forget(work, f"“{named(chat, 40)}” is private: never drafted from again")
@@ -167,7 +167,7 @@ class ChatActions:
         def work(engine: Engine | None) -> None:
             from app.runtime.deletion import delete_chat
 
-            with closing(self._history.beside()) as history:
+            with closing(self._history.new_connection()) as history:
                 delete_chat(history, self._locations, chat.id, engine)
 
         if self._conversation.chat == chat.id:
@@ -202,10 +202,13 @@ def _forget_gone(history: History, locations: Locations) -> Path | None:
     """Where a damaged library was moved to when it was opened for this."""
     from app.runtime.deletion import forget_gone
 
-    with closing(history.beside()) as beside, closing(Library.open(locations.library)) as library:
+    with (
+        closing(history.new_connection()) as beside,
+        closing(Library.open(locations.library)) as library,
+    ):
         forget_gone(beside, locations)
         library.erase()
-        return library.store.set_aside
+        return library.store.quarantined
 
 
 def named(chat: Chat, limit: int) -> str:

@@ -104,7 +104,7 @@ class ChatView(Vertical):
         """Show a chat, at `message` or at its end; None: an empty one, `private` or not."""
         try:
             if message is not None and not self._is_being_answered(chat):
-                self._history.bring_in_view(message)
+                self._history.bring_into_view(message)
             thread = read(self._history, chat)
         except SpecchatError as error:
             self.complain(error)

@@ -105,6 +105,6 @@ class PresetList(ModalScreen[Preset | None]):
 
 
 def _delete(history: History, name: str) -> None:
-    with closing(history.beside()) as beside:
+    with closing(history.new_connection()) as beside:
         Presets(beside).delete(name)
         beside.erase()

@@ -56,7 +56,7 @@ class Searching:
             if self._closed:
                 return []
             if self._beside is None:
-                self._beside = self._history.beside()
+                self._beside = self._history.new_connection()
             return search(self._beside, typed)
 
     def close(self) -> None:

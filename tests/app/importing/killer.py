@@ -35,7 +35,7 @@ def whole(folder: Path, data: Path) -> Iterator[object]:
     with closing(Library.open(places.library)) as library:
         yield from import_into(library, places, [folder])
     with corpus_index.opened(places, Characters(), BUDGET) as projected:
-        assert projected.lock.take()
+        assert projected.lock.acquire()
         yield from projected.run(settle=True)
 
 

@@ -16,7 +16,7 @@ from app.importing import source_file
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, SkippedFile
 from app.importing.pipeline import import_paths
 from datastores.errors import InputError
-from datastores.library.documents import Done, Put
+from datastores.library.documents import FinishFile, StoreDocument
 from datastores.library.library import Library
 from tests.app.importing.conftest import Importer
 from tests.app.importing.texts import chatgpt, pdf, stored, zipped
@@ -153,7 +153,7 @@ def test_documents_are_stored_in_groups(
     sizes: list[int] = []
     write = library.write
 
-    def watched(group: Sequence[Put | Done]) -> list[Put]:
+    def watched(group: Sequence[StoreDocument | FinishFile]) -> list[StoreDocument]:
         sizes.append(len(group))
         return write(group)
 

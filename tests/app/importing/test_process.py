@@ -86,4 +86,4 @@ async def test_a_damaged_library_is_told_of(locations: Locations, folder: Path) 
     assert isinstance(first, SkippedFile)
     assert first.reason == SET_ASIDE
     with closing(Library.open(locations.library)) as opened:
-        assert opened.holds(str(folder))
+        assert opened.contains(str(folder))

@@ -22,7 +22,7 @@ from app.locations import Locations
 from datastores.chats.history import History
 from datastores.corpus import Passage
 from datastores.crest.reader import CrestReader
-from datastores.library.documents import CODE, NOTES, Document, Part, Put
+from datastores.library.documents import CODE, NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from engines import draft_tree
 from tests.app.characters import BUDGET, SENTENCE, Characters
@@ -34,7 +34,7 @@ VOCABULARY = Characters()
 def _import(library: Library, source: str, *texts: str, kind: str = NOTES) -> None:
     library.write(
         [
-            Put(source, f"{number}", 0, Document("t", (Part(kind, text),)))
+            StoreDocument(source, f"{number}", 0, Document("t", (Part(kind, text),)))
             for number, text in enumerate(texts)
         ]
     )
@@ -159,7 +159,7 @@ def test_an_answer_is_learnt_by_its_exact_tokens(locations: Locations, history: 
         chat, asked.id, "assistant", "zzz", tokens=tokens, tokenizer=VOCABULARY.fingerprint
     )
     with opened(locations, VOCABULARY, BUDGET) as projection:
-        keys, _ = projection.corpus.said_since(0)
+        keys, _ = projection.corpus.messages_since(0)
         assert projection.learn(keys)
         assert not projection.is_due()
     with closing(CrestReader(crest_path(locations, VOCABULARY.fingerprint))) as reader:
@@ -172,7 +172,7 @@ def test_an_answer_is_learnt_by_its_exact_tokens(locations: Locations, history: 
 def test_what_is_learnt_twice_counts_once(locations: Locations, history: History) -> None:
     history.add_message(history.create_chat().id, None, "user", "abab" * 9)
     with opened(locations, VOCABULARY, BUDGET) as projection:
-        keys, _ = projection.corpus.said_since(0)
+        keys, _ = projection.corpus.messages_since(0)
         assert projection.learn(keys)
         once = _rows(locations)
         assert projection.learn(keys)
@@ -182,7 +182,7 @@ def test_what_is_learnt_twice_counts_once(locations: Locations, history: History
 def test_more_than_fits_in_passing_is_left_to_a_run(locations: Locations, history: History) -> None:
     history.add_message(history.create_chat().id, None, "user", "abcd" * 20_000)
     with opened(locations, VOCABULARY, BUDGET) as projection:
-        keys, _ = projection.corpus.said_since(0)
+        keys, _ = projection.corpus.messages_since(0)
         assert not projection.learn(keys)
         assert projection.is_due()
     _project(locations)
@@ -251,7 +251,7 @@ def test_damaged_stores_are_made_again_and_nothing_of_them_kept(
 
 def test_the_lock_is_one_for_each_tokenizer(locations: Locations) -> None:
     def taken(projection: CorpusIndex) -> bool:
-        return projection.lock.take()
+        return projection.lock.acquire()
 
     with opened(locations, VOCABULARY, BUDGET) as one, opened(locations, VOCABULARY, BUDGET) as two:
         assert taken(one)

@@ -18,7 +18,7 @@ from datastores.chats.history import History
 from datastores.corpus import Corpus
 from datastores.crest.reader import CrestReader
 from datastores.errors import SpecchatError
-from datastores.library.documents import NOTES, Document, Part, Put
+from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from engines.llama.vocabulary import LlamaVocabulary, load_vocabulary
 
@@ -44,7 +44,7 @@ def indexer(
 
 
 def _import(library: Library, text: str, source: str = "/s") -> None:
-    library.write([Put(source, "f", 0, Document("t", (Part(NOTES, text),)))])
+    library.write([StoreDocument(source, "f", 0, Document("t", (Part(NOTES, text),)))])
 
 
 def _wait_until(true: Callable[[], object]) -> None:
@@ -141,7 +141,7 @@ def test_what_is_being_imported_is_indexed_when_it_is_quiet(
         asked.append(seen[-1])
         return False
 
-    monkeypatch.setattr(Corpus, "imports", imports)
+    monkeypatch.setattr(Corpus, "library_version", imports)
     monkeypatch.setattr(CorpusIndex, "is_due", is_due)
     indexer.start()
     _wait_until(lambda: len(seen) > 8)
@@ -195,7 +195,7 @@ def test_two_processes_do_not_work_on_the_same(
 ) -> None:
     _import(library, " walrus telescopes" * 20)
     with opened(locations, vocabulary, BUDGET) as projection:
-        assert projection.lock.take()
+        assert projection.lock.acquire()
         with Child(*work_of(locations, MODEL, BUDGET)) as child:
             assert (list(child), child.code()) == ([], 0)
         assert projection.is_due()

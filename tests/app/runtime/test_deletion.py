@@ -23,7 +23,7 @@ from datastores.dense.rows import Written
 from datastores.dense.store import DenseStore
 from datastores.dense.worker import DenseWorker
 from datastores.errors import InputError, StoreError
-from datastores.library.documents import NOTES, Document, Part, Put
+from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from engines.drafters.token_recycling import TokenRecycling
 from tests.app.characters import BUDGET, SENTENCE, Characters
@@ -131,7 +131,7 @@ def test_a_loaded_engine_forgets_a_source(history: History, locations: Locations
     locations.states.mkdir()
     with closing(Library.open(locations.library)) as library:
         for path, text in (("/gone", SENTENCE), ("/kept", "abc")):
-            library.write([Put(path, "f", 0, Document("t", (Part(NOTES, text),)))])
+            library.write([StoreDocument(path, "f", 0, Document("t", (Part(NOTES, text),)))])
         keeper = DenseWorker(DenseStore.open(locations.states / "one.db", "one", 4), 64)
         engine.stores.dense = keeper
         for digest in library.digests():

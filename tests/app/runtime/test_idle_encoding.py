@@ -20,7 +20,7 @@ from datastores.chats.records import ASSISTANT, USER
 from datastores.dense.recorder import DenseRecorder, DenseStatus
 from datastores.dense.store import DenseStore
 from datastores.dense.worker import DenseWorker
-from datastores.library.documents import NOTES, Document, Part, Put
+from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from tests.app.scripted import scripted_engine
 from tests.engines.scripted import VOCABULARY, WIDTH
@@ -49,7 +49,7 @@ def _import(engine: Engine, locations: Locations, texts: dict[str, str]) -> None
     with closing(Library.open(locations.library)) as library:
         library.write(
             [
-                Put(name, "f", 0, Document(name, (Part(NOTES, text),)))
+                StoreDocument(name, "f", 0, Document(name, (Part(NOTES, text),)))
                 for name, text in texts.items()
             ]
         )

@@ -141,7 +141,7 @@ def test_a_full_disk_costs_nothing_of_the_answer(small_disk: Path) -> None:
     ballast = fill(small_disk)
     text, tokens = "word " * 100_000, list(range(100_000))
     writer.append(text, tokens)
-    _eventually(lambda: writer.trouble)
+    _eventually(lambda: writer.error)
     with pytest.raises(StoreError):
         writer.close(WHOLE)
     assert (writer.text, writer.tokens) == (text, tuple(tokens))
@@ -149,7 +149,7 @@ def test_a_full_disk_costs_nothing_of_the_answer(small_disk: Path) -> None:
     ballast.unlink()
     writer.close(WHOLE)
     assert history.message(answer.id).content == text
-    assert writer.trouble is None
+    assert writer.error is None
     history.close()
 
 
@@ -159,9 +159,9 @@ def test_writing_recovers_when_there_is_room_again(small_disk: Path) -> None:
     writer = AnswerWriter(history, answer.id, _no_figures)
     ballast = fill(small_disk)
     writer.append("x" * 400_000, [1])
-    _eventually(lambda: writer.trouble)
+    _eventually(lambda: writer.error)
     ballast.unlink()
-    _eventually(lambda: not writer.trouble)
+    _eventually(lambda: not writer.error)
     assert history.message(answer.id).tokens == (1,)
     writer.close(WHOLE)
     history.close()

@@ -46,7 +46,7 @@ def test_no_byte_of_a_deleted_chat_is_left_in_any_file(history: History, tmp_pat
         _write(history, kept, f"page {number}", 40)
         _write(history, gone, f"{number} {SENTENCE}", 1 + number * 8)
     history.switch(history.siblings(history.tree(gone)[1].id)[0].id)
-    with closing(history.beside()) as other_window:
+    with closing(history.new_connection()) as other_window:
         other_window.thread(gone)
         assert holding(tmp_path, SENTENCE)
         history.delete_chat(gone)
@@ -133,7 +133,7 @@ def test_what_another_window_deletes_meanwhile_is_erased_later(
 
     def slow() -> None:
         rewrite()
-        with closing(history.beside()) as other:
+        with closing(history.new_connection()) as other:
             other.delete_chat(chats[1])
 
     history.delete_chat(chats[0])

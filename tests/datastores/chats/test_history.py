@@ -102,12 +102,12 @@ def test_a_found_message_is_brought_in_view_and_one_in_view_moves_nothing(
     older = history.add_message(chat, first.id, ASSISTANT, "older answer")
     newer = history.add_message(chat, first.id, ASSISTANT, "newer answer")
     history.set_active(chat, older.id)
-    history.bring_in_view(first.id)
+    history.bring_into_view(first.id)
     assert history.thread(chat) == [first, older]
-    history.bring_in_view(newer.id)
+    history.bring_into_view(newer.id)
     assert history.thread(chat) == [first, newer]
     with pytest.raises(InputError, match="no message 99"):
-        history.bring_in_view(99)
+        history.bring_into_view(99)
 
 
 def test_siblings_stay_within_their_chat(history: History) -> None:

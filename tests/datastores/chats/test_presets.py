@@ -16,7 +16,7 @@ def test_a_preset_is_kept_and_replaced_by_name(history: History) -> None:
     presets.save("terse", "Be brief.", {"temperature": 0.1})
     presets.save(" poet \n", "Rhyme.", {})
     presets.save("terse", "Be very brief.", {"top_k": 3})
-    with closing(history.beside()) as other_window:
+    with closing(history.new_connection()) as other_window:
         assert Presets(other_window).all() == [
             Preset("poet", "Rhyme.", {}),
             Preset("terse", "Be very brief.", {"top_k": 3}),

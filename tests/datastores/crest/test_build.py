@@ -11,10 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datastores.crest.build import LONGEST, Built, build, count, paper, select
+from datastores.crest.build import MAX_NGRAM, Built, build, count, paper, select
 from datastores.crest.counting import TokenDocument
-from datastores.crest.format import CHANCES, CrestEntry, decode, find, hash_columns, hashes, place
-from datastores.crest.selection import CONTINUATION, MOST_NODES
+from datastores.crest.format import (
+    PROBABILITIES,
+    CrestEntry,
+    decode,
+    find,
+    hash_columns,
+    hashes,
+    place,
+)
+from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
 from tests.datastores.crest.reference import Path, document, documents, strings, tree, unfold
 
 AMPLE = 1 << 22
@@ -41,10 +49,12 @@ def text_like(tokens: int, seed: int = 0) -> list[TokenDocument]:
 def test_every_tree_is_that_of_brute_force(docs: list[TokenDocument]) -> None:
     built = build(docs, AMPLE)
     pages = read(built)
-    ngrams = [found for length in range(1, LONGEST + 1) for found in strings(docs, length).items()]
+    ngrams = [
+        found for length in range(1, MAX_NGRAM + 1) for found in strings(docs, length).items()
+    ]
     marks = Counter(place(hashes(ngram, 4)[-1], built.number) for ngram, _ in ngrams)
     for ngram, occurrences in ngrams:
-        paths = tree(docs, ngram, CONTINUATION, EVERY)
+        paths = tree(docs, ngram, MAX_CONTINUATION, EVERY)
         found = entry(built, pages, ngram)
         if marks[place(hashes(ngram, 4)[-1], built.number)] > 1:
             continue
@@ -59,11 +69,11 @@ def must_agree(found: CrestEntry, occurrences: int, paths: dict[Path, int]) -> N
     Of more than a tree may hold it keeps those worth most, which is not to say most common.
     """
     assert set(unfold(found)) <= set(paths)
-    assert len(unfold(found)) == min(len(paths), MOST_NODES)
+    assert len(unfold(found)) == min(len(paths), MAX_NODES)
     assert abs(log2(found.count / occurrences)) <= 0.25
     for path, chance in unfold(found).items():
         exact = paths[path] / (paths[path[:-1]] if path[:-1] else occurrences)
-        assert chance == CHANCES[min(15, round(-2 * log2(exact)))]
+        assert chance == PROBABILITIES[min(15, round(-2 * log2(exact)))]
 
 
 @given(documents, st.randoms(use_true_random=False))
@@ -106,7 +116,7 @@ def test_wide_trees_of_rare_tokens_fit() -> None:
     built = build(docs, AMPLE)
     found = entry(built, read(built), (7,))
     assert found is not None
-    assert len(unfold(found)) == MOST_NODES
+    assert len(unfold(found)) == MAX_NODES
 
 
 def test_nothing_gives_an_empty_store() -> None:

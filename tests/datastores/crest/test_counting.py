@@ -55,7 +55,7 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
         document(number, tokens[at : at + 500]) for number, at in enumerate(range(0, 3000, 500))
     ]
     whole = count_strings(join(docs), DEPTH, 2)
-    monkeypatch.setattr(counting, "BLOCK", 100)
+    monkeypatch.setattr(counting, "BLOCK_POSITIONS", 100)
     parts = count_strings(join(docs), DEPTH, 2)
     for one, other in zip(whole, parts, strict=True):
         for name in ("counts", "tokens", "prefixes", "suffixes"):

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 
 from datastores.crest.counting import TokenDocument, count_strings, join
-from datastores.crest.selection import candidates, estimated_bytes, kept, worths
+from datastores.crest.selection import candidates, estimated_bytes, kept, utilities
 from tests.datastores.crest.reference import Path, document, documents
 
 
@@ -19,7 +19,7 @@ def node_worths(docs: list[TokenDocument], length: int) -> dict[Path, float]:
     for level in levels:
         pairs = zip(level.prefixes.tolist(), level.tokens.tolist(), strict=True)
         names.append([(*names[-1][prefix], token) for prefix, token in pairs])
-    found = worths(levels, length)
+    found = utilities(levels, length)
     return {
         string: worth
         for deep, worth_of in found.items()
@@ -61,7 +61,7 @@ def test_no_node_is_worth_less_than_one_below_it(docs: list[TokenDocument]) -> N
 @given(documents)
 def test_a_higher_threshold_keeps_fewer_of_the_same_nodes(docs: list[TokenDocument]) -> None:
     levels = count_strings(join(docs), 6, threads=1)
-    nodes = candidates(levels, 2, worths(levels, 2), 0.0)
+    nodes = candidates(levels, 2, utilities(levels, 2), 0.0)
     sizes = [kept(nodes, least) for least in (0.0, 0.02, 0.2, 2.0)]
     for more, fewer in pairwise(sizes):
         assert estimated_bytes(fewer) <= estimated_bytes(more)

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from datastores.crest.build import LONGEST
+from datastores.crest.build import MAX_NGRAM
 from datastores.crest.counting import TokenDocument
 from datastores.crest.format import CrestEntry
-from datastores.crest.reader import LOOK, CrestReader
-from datastores.crest.selection import CONTINUATION, MOST_NODES
-from datastores.crest.store import RECENT_TOKENS, CrestStore
+from datastores.crest.reader import LOOKUPS_PER_REFRESH, CrestReader
+from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
+from datastores.crest.store import MAX_DELTA_TOKENS, CrestStore
 from datastores.errors import StoreError
 from datastores.storage.integrity import damage_mark
 from tests.datastores.crest.reference import document, documents, tree, unfold
@@ -64,10 +64,10 @@ def test_a_lookup_finds_the_tree_of_every_suffix(
 ) -> None:
     store.rebuild(docs)
     context = [0, 1, 2, 0, 1]
-    trees = [set(tree(docs, tuple(context[-n:]), CONTINUATION, 10**6)) for n in (4, 3, 2, 1)]
+    trees = [set(tree(docs, tuple(context[-n:]), MAX_CONTINUATION, 10**6)) for n in (4, 3, 2, 1)]
     found = [set(unfold(entry)) for entry in looked_up(store.store.path, context)]
     for kept, paths in zip(found, filter(None, trees), strict=True):
-        assert len(kept) == min(len(paths), MOST_NODES)
+        assert len(kept) == min(len(paths), MAX_NODES)
         assert kept <= paths
         assert all(path[:-1] in kept for path in kept if len(path) > 1)
 
@@ -88,7 +88,7 @@ def test_an_open_reader_sees_what_is_written(store: CrestStore) -> None:
     assert [entry.tokens[1] for entry in reader.lookup([1, 2])] == [3, 3]
     assert reader.entries == 3
     store.update([document(1, [1, 2, 4])])
-    last = [reader.lookup([1, 2]) for _ in range(LOOK)][-1]
+    last = [reader.lookup([1, 2]) for _ in range(LOOKUPS_PER_REFRESH)][-1]
     assert {3, 4} <= set(last[0].tokens)
     reader.close()
 
@@ -138,7 +138,7 @@ def test_what_came_during_a_rebuild_stays_recent(store: CrestStore) -> None:
 
 
 def test_the_recent_tier_says_when_it_is_full(store: CrestStore) -> None:
-    large = words(1, RECENT_TOKENS)
+    large = words(1, MAX_DELTA_TOKENS)
     assert store.update([large])
     before = rows(store)
     assert not store.update([words(2)])
@@ -203,7 +203,7 @@ def test_a_damaged_store_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"crest\.db"):
         looked_up(path, [1, 2])
     store = CrestStore.open(path, AMPLE)
-    assert store.store.set_aside is not None
+    assert store.store.quarantined is not None
     store.close()
 
 
@@ -242,6 +242,6 @@ def test_killed_and_resumed_equals_undisturbed(tmp_path: Path) -> None:
 def test_no_tree_is_longer_than_it_may_be(store: CrestStore) -> None:
     store.rebuild([words(1, 2000)])
     for entry in looked_up(store.store.path, [1, 2, 3, 4]):
-        assert len(entry.tokens) - 1 <= MOST_NODES
-        assert max(map(len, unfold(entry))) <= CONTINUATION
-    assert len(looked_up(store.store.path, [1, 2, 3, 4])) <= LONGEST
+        assert len(entry.tokens) - 1 <= MAX_NODES
+        assert max(map(len, unfold(entry))) <= MAX_CONTINUATION
+    assert len(looked_up(store.store.path, [1, 2, 3, 4])) <= MAX_NGRAM

@@ -81,10 +81,10 @@ def test_what_does_not_fit_together_is_refused_in_one_line_and_made_anew(
     assert keeper.memory.recall(state_of(20), word_at(20), [], 3, 4) is None
     keeper.close()
     with closing(open_store(tmp_path)) as again:
-        assert again.store.set_aside is not None
+        assert again.store.quarantined is not None
         assert again.counts(None) == (0, 0)
     with closing(open_store(tmp_path)) as last:
-        assert last.store.set_aside is None
+        assert last.store.quarantined is None
 
 
 def test_a_damaged_block_of_keys_gives_way_to_what_is_written(tmp_path: Path) -> None:

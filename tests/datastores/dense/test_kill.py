@@ -44,7 +44,7 @@ def test_a_killed_process_loses_no_token_that_was_committed(
         child.send_signal(signal.SIGKILL)
         committed += [int(line) for line in lines]
     store = open_store(tmp_path)
-    assert store.store.set_aside is None
+    assert store.store.quarantined is None
     tokens = store.tokens(1)
     assert len(tokens) >= committed[-1]
     assert list(tokens) == [word(position) for position in range(len(tokens))]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from datastores.errors import InputError, StoreError
-from datastores.library.documents import CHATS, NOTES, Document, Done, Part, Put
+from datastores.library.documents import CHATS, NOTES, Document, FinishFile, Part, StoreDocument
 from datastores.library.library import Library
 from tests.datastores.dump import rows_of
 
@@ -24,14 +24,14 @@ def _page(text: str, title: str = "page") -> Document:
     return Document(title, (Part(NOTES, text),))
 
 
-def _store(library: Library, source: str, *texts: str, file: str = "file") -> list[Put]:
-    puts = [Put(source, file, number, _page(text)) for number, text in enumerate(texts)]
-    return library.write([*puts, Done(source, file, "digest", len(puts))])
+def _store(library: Library, source: str, *texts: str, file: str = "file") -> list[StoreDocument]:
+    puts = [StoreDocument(source, file, number, _page(text)) for number, text in enumerate(texts)]
+    return library.write([*puts, FinishFile(source, file, "digest", len(puts))])
 
 
 def test_a_text_is_found_again_with_its_parts_in_order(library: Library) -> None:
     chat = Document("t", (Part(CHATS, "hello", "user"), Part(CHATS, "hi", "assistant")))
-    library.write([Put("s", "f", 0, chat)])
+    library.write([StoreDocument("s", "f", 0, chat)])
     assert library.read(chat.digest) == chat.parts
 
 
@@ -42,20 +42,20 @@ def test_what_is_stored_twice_is_new_once(library: Library) -> None:
 
 
 def test_a_file_is_known_when_it_was_read_whole_and_did_not_change(library: Library) -> None:
-    library.write([Put("s", "f", 0, _page("a")), Put("s", "f", 1, _page("b"))])
+    library.write([StoreDocument("s", "f", 0, _page("a")), StoreDocument("s", "f", 1, _page("b"))])
     assert not library.sources()[0].whole
-    assert library.known("s", "f", "digest") == 0
-    library.write([Done("s", "f", "digest", 2)])
+    assert library.finished_documents("s", "f", "digest") == 0
+    library.write([FinishFile("s", "f", "digest", 2)])
     assert library.sources()[0].whole
-    assert library.known("s", "f", "digest") == 2
-    assert library.known("s", "f", "another") == 0
+    assert library.finished_documents("s", "f", "digest") == 2
+    assert library.finished_documents("s", "f", "another") == 0
 
 
 def test_a_flawed_file_is_finished_but_read_again(library: Library) -> None:
     _store(library, "s", "a", "b", file="f")
-    library.write([Put("s", "f", 0, _page("c")), Done("s", "f", "", 1)])
+    library.write([StoreDocument("s", "f", 0, _page("c")), FinishFile("s", "f", "", 1)])
     assert library.sources()[0].whole
-    assert library.known("s", "f", "digest") == 0
+    assert library.finished_documents("s", "f", "digest") == 0
     assert library.digests() == sorted([_page("c").digest, _page("b").digest])
 
 
@@ -67,7 +67,7 @@ def test_a_file_that_became_shorter_loses_its_end(library: Library) -> None:
 
 def test_sources_are_listed_with_what_they_hold(library: Library) -> None:
     _store(library, "/b", "12345")
-    library.write([Put("/a", "f", 0, Document("t", (Part(CHATS, "1", "user"),)))])
+    library.write([StoreDocument("/a", "f", 0, Document("t", (Part(CHATS, "1", "user"),)))])
     listed = [(s.path, s.files, s.documents, s.characters, s.kinds) for s in library.sources()]
     assert listed == [("/a", 1, 1, 1, ("chats",)), ("/b", 1, 1, 5, ("notes",))]
 
@@ -123,7 +123,7 @@ def test_no_byte_of_what_was_forgotten_is_left_in_any_file(tmp_path: Path) -> No
         _store(library, "/kept", *(f"page {number}" * 50 for number in range(200)))
         long = [f"{SENTENCE} {number} " * (1 + number * 40) for number in range(20)]
         _store(library, f"/home/{SENTENCE}", *long, file=SENTENCE)
-        library.write([Put(f"/home/{SENTENCE}", "f", 0, _page("x", title=SENTENCE))])
+        library.write([StoreDocument(f"/home/{SENTENCE}", "f", 0, _page("x", title=SENTENCE))])
         other_window.sources()
         assert _holding(tmp_path, SENTENCE)
         library.forget(f"/home/{SENTENCE}")

@@ -6,27 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datastores.storage.integrity import sealed, unsealed
+from datastores.storage.integrity import verify_checksum, with_checksum
 
 
 @given(st.text(), st.binary())
 def test_what_was_sealed_comes_back(owner: str, body: bytes) -> None:
-    assert unsealed(owner, sealed(owner, body)) == body
+    assert verify_checksum(owner, with_checksum(owner, body)) == body
 
 
 @given(st.binary(min_size=1), st.data())
 def test_not_a_bit_may_differ(body: bytes, data: st.DataObject) -> None:
-    blob = bytearray(sealed("model", body))
+    blob = bytearray(with_checksum("model", body))
     blob[data.draw(st.integers(0, len(blob) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(ValueError, match="sealed"):
-        unsealed("model", bytes(blob))
+        verify_checksum("model", bytes(blob))
 
 
 @given(st.binary(), st.integers(0, 40))
 def test_another_owner_and_less_are_refused(body: bytes, kept: int) -> None:
-    blob = sealed("model", body)
+    blob = with_checksum("model", body)
     with pytest.raises(ValueError, match="sealed"):
-        unsealed("other", blob)
+        verify_checksum("other", blob)
     if kept < len(blob):
         with pytest.raises(ValueError, match="sealed"):
-            unsealed("model", blob[:kept])
+            verify_checksum("model", blob[:kept])

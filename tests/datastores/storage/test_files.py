@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from datastores.storage.files import swap_in
+from datastores.storage.files import write_atomic
 from tests.datastores.conftest import fill
 
 
@@ -15,10 +15,10 @@ def test_it_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("before")
     path.chmod(0o644)
-    swap_in(path, ["aft", "er\r\n"], newline="")
+    write_atomic(path, ["aft", "er\r\n"], newline="")
     assert path.read_bytes() == b"after\r\n"
     assert path.stat().st_mode & 0o777 == 0o600
-    swap_in(path, ["again"], mode=0o640)
+    write_atomic(path, ["again"], mode=0o640)
     assert path.stat().st_mode & 0o777 == 0o640
     assert list(tmp_path.iterdir()) == [path]
 
@@ -31,7 +31,7 @@ def test_what_breaks_off_leaves_the_one_before_and_nothing_else(tmp_path: Path) 
     path = tmp_path / "file"
     path.write_text("before")
     with pytest.raises(KeyboardInterrupt):
-        swap_in(path, pieces())
+        write_atomic(path, pieces())
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -41,6 +41,6 @@ def test_where_the_disk_is_full_the_one_before_stays(small_disk: Path) -> None:
     path.write_text("before")
     ballast = fill(small_disk)
     with pytest.raises(OSError, match="No space left"):
-        swap_in(path, ["x" * 10_000])
+        write_atomic(path, ["x" * 10_000])
     assert path.read_text() == "before"
     assert {*small_disk.iterdir()} == {path, ballast}

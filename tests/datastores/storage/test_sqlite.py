@@ -14,7 +14,7 @@ import pytest
 from sqlite_utils import Database
 
 from datastores.errors import StoreError
-from datastores.storage.integrity import CHECKED_BYTES
+from datastores.storage.integrity import MAX_CHECKED_BYTES
 from datastores.storage.sqlite import Migration, Store
 from tests.datastores.conftest import fill, remount
 
@@ -103,10 +103,10 @@ def test_a_file_that_is_no_database_is_set_aside(tmp_path: Path, damage: bytes) 
     path.write_bytes(damage)
     (tmp_path / "a.db-wal").write_bytes(b"old log")
     store = Store(path, [_notes])
-    assert store.set_aside is not None
-    assert store.set_aside.name.startswith("a.db.corrupt-")
-    assert store.set_aside.read_bytes() == damage
-    assert store.set_aside.with_name(store.set_aside.name + "-wal").read_bytes() == b"old log"
+    assert store.quarantined is not None
+    assert store.quarantined.name.startswith("a.db.corrupt-")
+    assert store.quarantined.read_bytes() == damage
+    assert store.quarantined.with_name(store.quarantined.name + "-wal").read_bytes() == b"old log"
     _add(store, "fresh")
     assert _texts(store) == ["fresh"]
     store.close()
@@ -118,8 +118,8 @@ def test_damage_within_is_found_at_opening(tmp_path: Path) -> None:
     _damage(path)
     damaged = path.read_bytes()
     store = Store(path, [_notes])
-    assert store.set_aside is not None
-    assert store.set_aside.read_bytes() == damaged
+    assert store.quarantined is not None
+    assert store.quarantined.read_bytes() == damaged
     assert _texts(store) == []
     store.close()
 
@@ -135,16 +135,16 @@ def test_what_was_set_aside_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_damage_found_while_working_is_set_aside_at_the_next_start(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    _made(path, [_notes], *("a note " * 500 for _ in range(CHECKED_BYTES // 3500)))
-    assert path.stat().st_size > CHECKED_BYTES
+    _made(path, [_notes], *("a note " * 500 for _ in range(MAX_CHECKED_BYTES // 3500)))
+    assert path.stat().st_size > MAX_CHECKED_BYTES
     _damage(path)
     store = Store(path, [_notes])
-    assert store.set_aside is None
+    assert store.quarantined is None
     with pytest.raises(StoreError, match="damaged; the next start sets it aside"):
         _texts(store)
     store.close()
     store = Store(path, [_notes])
-    assert store.set_aside is not None
+    assert store.quarantined is not None
     assert not list(tmp_path.glob("*.damaged"))
     store.close()
 
@@ -291,7 +291,7 @@ def test_processes_that_open_and_write_at_once_lose_nothing(tmp_path: Path) -> N
 def test_a_writer_that_does_not_let_go_is_waited_for_and_then_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastores.storage.sqlite.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("datastores.storage.sqlite.BUSY_TIMEOUT_S", 0.05)
     path = tmp_path / "a.db"
     store = Store(path, [_notes])
     other = sqlite3.connect(path, isolation_level=None)

@@ -131,7 +131,7 @@ def test_a_store_that_fails_falls_silent_and_says_why(reader: CrestReader) -> No
     assert "\n" not in str(crest.trouble)
     assert set(tree.sources[1:]) == {PROMPT}, "this chat is heard all the same"
     with closing(CrestStore.open(reader.path, 1 << 22)) as again:
-        assert again.store.set_aside is not None, "what SQLite cannot see was noted"
+        assert again.store.quarantined is not None, "what SQLite cannot see was noted"
         again.rebuild(DOCUMENTS)
     crest.begin(context)
     assert crest.trouble is None

@@ -53,7 +53,7 @@ def turned(book: DenseRecorder) -> None:
 def check(folder: Path) -> None:
     """All texts stand there; every key is its own state's, in every generation."""
     store = DenseStore.open(folder / "dense.db", "scripted", WIDTH)
-    assert store.store.set_aside is None
+    assert store.store.quarantined is None
     texts = {document: tokens.tolist() for document, tokens in store.streams()}
     assert texts == dict(enumerate(TEXTS, start=1))
     generations = store.generations.all()

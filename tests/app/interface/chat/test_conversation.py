@@ -261,11 +261,11 @@ async def test_an_answer_that_was_cut_off_says_why(stage: Make, finish: str, sai
 
 
 async def test_a_damaged_history_is_named(stage: Make, history: History) -> None:
-    history.store.set_aside = history.store.path.with_suffix(".damaged")
+    history.store.quarantined = history.store.path.with_suffix(".damaged")
     made = stage()
     async with made.app.run_test() as pilot:
         await until(pilot, lambda: notices(made))
-        assert str(history.store.set_aside) in notices(made)[0]
+        assert str(history.store.quarantined) in notices(made)[0]
 
 
 async def test_a_long_chat_is_laid_out_near_the_screen_only(stage: Make, history: History) -> None:

@@ -15,7 +15,7 @@ from app.importing.session import note_imports
 from app.indexing.corpus_index import Projecting
 from app.interface.imports import sources_screen
 from datastores.errors import InputError, SpecchatError
-from datastores.library.documents import CODE, NOTES, Document, Done, Part, Put
+from datastores.library.documents import CODE, NOTES, Document, FinishFile, Part, StoreDocument
 from datastores.library.library import Library
 from tests.app.interface.conftest import Compare, Stage, ready, until
 from tests.app.interface.imports.scripted import DONE, READ, SKIPPED, ScriptedImport
@@ -125,7 +125,7 @@ def _fill(made: Stage) -> None:
     with closing(Library.open(made.locations.library)) as library:
         for path, parts in texts.items():
             document = Document("t", tuple(parts))
-            library.write([Put(path, "f", 0, document), Done(path, "f", "d", 1)])
+            library.write([StoreDocument(path, "f", 0, document), FinishFile(path, "f", "d", 1)])
     note_imports(made.locations.imported, texts, whole=True)
     note_imports(made.locations.imported, ["/home/ada/half"], whole=False)
 

@@ -15,7 +15,7 @@ from app.interface.dialogs.confirm import Confirm
 from app.interface.imports.import_screen import Imports
 from app.interface.imports.sources_screen import AT_ONCE, BUSY, Sources
 from datastores.errors import StoreError
-from datastores.library.documents import NOTES, Document, Done, Part, Put
+from datastores.library.documents import NOTES, Document, FinishFile, Part, StoreDocument
 from datastores.library.library import Library
 from tests.app.characters import BUDGET, SENTENCE, Characters
 from tests.app.interface.conftest import Stage, notices, ready, until
@@ -29,7 +29,12 @@ def _import(made: Stage, path: str, *texts: str) -> None:
     with closing(Library.open(made.locations.library)) as library:
         for number, text in enumerate(texts):
             document = Document("t", (Part(NOTES, text),))
-            library.write([Put(path, str(number), 0, document), Done(path, str(number), "d", 1)])
+            library.write(
+                [
+                    StoreDocument(path, str(number), 0, document),
+                    FinishFile(path, str(number), "d", 1),
+                ]
+            )
     note_imports(made.locations.imported, [path], whole=True)
 
 
@@ -167,7 +172,7 @@ def test_forgetting_waits_for_whoever_is_at_work(
     monkeypatch.setattr("app.indexing.corpus_index.PATIENCE", 0.0)
     with opened(made.locations, Characters(), BUDGET) as projection:
         list(projection.run())
-        assert projection.lock.take()
+        assert projection.lock.acquire()
         with pytest.raises(StoreError, match="at work in another specchat"):
             forget_everywhere(made.locations, BUDGET)
         projection.lock.release()

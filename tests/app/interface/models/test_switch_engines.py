@@ -87,7 +87,7 @@ async def projected(locations: Locations, model: Model) -> None:
     for _ in range(3000):
         if (folder / TOKENS).exists():
             with closing(TokenCache.open(folder / TOKENS)) as cache:
-                if cache.tokens():
+                if cache.total_tokens():
                     return
         await asyncio.sleep(0.02)
     raise AssertionError("the new tokenizer's stores stayed empty")
