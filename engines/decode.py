@@ -22,9 +22,18 @@ import numpy as np
 
 from engines.budget.adaptive import Budget
 from engines.draft_tree import DraftTree, root_only
-from engines.drafters.protocol import Context, Drafter
+from engines.drafters.protocol import Drafter
 from engines.sampler import Draw, best, leaders
-from engines.step import FINISH_CONTEXT, FINISH_LENGTH, FINISH_STOP, Proposal, Step, Timings
+from engines.step import (
+    FINISH_CONTEXT,
+    FINISH_LENGTH,
+    FINISH_STOP,
+    Context,
+    Proposal,
+    Step,
+    StepObserver,
+    Timings,
+)
 from engines.target import Floats, ForwardOutput, Target
 
 FAINT = 4.0
@@ -63,26 +72,31 @@ def decode(
     *,
     temperature: float = 0.0,
     keep: int = 0,
+    observers: Sequence[StepObserver] = (),
 ) -> Generator[Step]:
-    """Generate from a prefilled `target` until the ending, one step for each forward pass.
+    """Generate from a prefilled `target` until an end, one step for each forward pass.
 
     The first step holds the token that came out of prefill. The generator may be closed at any
-    yield: the KV cache then holds all emitted tokens but the last.
+    yield: the KV cache then holds all emitted tokens but the last, and every step yielded was
+    observed.
 
     Args:
-        keep: likeliest tokens kept for every emitted position, for observers' sake. For drafters
-            that learn from them, the last position's are kept while the budget listens to them.
+        keep: likeliest tokens kept for every emitted position, for observers that need them. For
+            drafters that learn from them, those of the last position are kept anyway.
+        observers: see every step after the drafters and the budget.
     """
     context = Context(list(target.tokens), target.last_row.hidden[0].copy(), temperature)
+    everyone: list[StepObserver] = [*drafters, budget, *observers]
     step = _first_step(target, context, draw, ending, keep, budget.keep(drafters))
-    for drafter in drafters:
-        drafter.begin(context)
-    budget.begin(context)
+    for observer in everyone:
+        observer.begin(context)
     left = ending.limit - 1
-    yield step
-    while not step.finish:
-        started = perf_counter()
-        _show(step, drafters, budget)
+    while True:
+        observing = _notify(everyone, step)
+        yield step
+        if step.finish:
+            return
+        started = perf_counter() - observing
         room = min(target.context_length - len(target.tokens), target.max_rows, left)
         tree, proposals = budget.draft(drafters, context, target, room)
         drafted = perf_counter()
@@ -100,14 +114,14 @@ def decode(
         timings = Timings(inside, drafted - started, perf_counter() - started)
         finish = _finish(walk, target, ending, left)
         step = _step(position, walk, tree, proposals, kept, timings, finish)
-        yield step
-    _show(step, drafters, budget)
 
 
-def _show(step: Step, drafters: Sequence[Drafter], budget: Budget) -> None:
-    for drafter in drafters:
-        drafter.observe(step)
-    budget.observe(step)
+def _notify(observers: Sequence[StepObserver], step: Step) -> float:
+    """Show `step` to everyone; returns the seconds this took."""
+    started = perf_counter()
+    for observer in observers:
+        observer.observe(step)
+    return perf_counter() - started
 
 
 def walk_tree(

@@ -1,13 +1,14 @@
-"""The step: all that one forward pass of the target brought, for every observer alike.
+"""The step: everything one forward pass of the target produced, and who may observe it.
 
-The screen, the statistics, the CREST store, the dense index and the replay buffer see generation
-only through this. A step is immutable and owns its arrays (nothing in it is a view into the
-target).
+The screen, the statistics, the drafters, the budget, the dense index's recorder and the replay
+buffer see generation only through `Step`: `decode` hands every one to each `StepObserver`. A step
+is immutable and owns its arrays (none of them is a view into the target's buffers).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from engines.draft_tree import DraftTree
 from engines.target import Floats
@@ -30,9 +31,9 @@ class Proposal:
 class Timings:
     """Wall time of one cycle of the loop, in seconds.
 
-    `target` is inside the target's calls (verify and commit); `draft` inside the drafters and the
-    budget; `total` the whole cycle, which is what V(n, L) is learnt from. `total - target` is our
-    overhead.
+    `target` is spent inside the target's calls (verify and commit); `draft` inside the drafters,
+    the budget and the observers of the previous step; `total` is the whole cycle, from which
+    V(n, L) is learned. `total - target` is our overhead.
     """
 
     target: float
@@ -49,19 +50,19 @@ class Step:
         tokens: the k ≥ 1 tokens emitted, in order; the last is the next root. The token that ends
             an answer is included.
         sources: for each emitted token, the bit set of sources whose *verified* draft carried it; 0
-            where the target alone spoke (the last token of every step).
+            where it is the target's own (the last token of every step).
         tree: what was verified; the root alone in plain decoding.
-        path: rows of `tree` whose logits gave `tokens`, root first (k rows); they stand in the KV
+        path: rows of `tree` whose logits gave `tokens`, root first (k rows); they are in the KV
             cache after the step.
         proposals: what every consulted drafter proposed.
         hidden: float32 [k, width]; row i is the state that produced tokens[i].
-        top_tokens: the likeliest token ids at each emitted position, best first, where the loop was
-            asked to keep them; else the leading few at the last position alone (one row), where a
+        top_tokens: the likeliest token ids at each emitted position, best first, if the loop was
+            asked to keep them; else the leading few at the last position alone (one row), if a
             drafter learns from them; else no rows. Rows belong to the last of `tokens`.
         top_logits: their logits, float32 [rows, kept].
         timings: see `Timings`.
         prefill: true for the step whose token came out of prefill: no target call of its own.
-        finish: why the answer ended with this step; empty while it goes on.
+        finish: why the answer ended with this step; empty while it continues.
     """
 
     position: int
@@ -86,3 +87,43 @@ class Step:
     def accepted(self) -> int:
         """Draft tokens emitted, a stop token that was drafted included."""
         return sum(1 for sources in self.sources if sources)
+
+
+@dataclass(slots=True)
+class Context:
+    """The tokens so far; one object per answer, grown in place by the loop.
+
+    Attributes:
+        tokens: every token of the context, the root last. Read-only to all but the loop; nobody
+            keeps a copy.
+        hidden: float32 [width], the state that produced the root.
+        temperature: of the sampler; a feature for calibration.
+    """
+
+    tokens: list[int]
+    hidden: Floats
+    temperature: float
+
+    @property
+    def root(self) -> int:
+        """The token sampled last, not yet in the KV cache."""
+        return self.tokens[-1]
+
+
+class StepObserver(Protocol):
+    """Sees every step of an answer, the first (prefill) and the last included.
+
+    Called on the decoding thread before the step is yielded, so its time is part of the next cycle:
+    an observer does no I/O and waits for no lock.
+    """
+
+    def begin(self, context: Context) -> None:
+        """A new answer starts on `context`, which may or may not share a prefix with the last.
+
+        `context.tokens` already holds the first token, which came out of prefill.
+        """
+        ...
+
+    def observe(self, step: Step) -> None:
+        """One step was made. `context.tokens` already holds its tokens."""
+        ...

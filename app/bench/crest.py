@@ -42,8 +42,9 @@ from datastores.crest.reader import CrestReader
 from datastores.crest.store import IDENTITY_BYTES, CrestStore
 from engines.drafters.crest import Crest, LongestMatch
 from engines.drafters.prompt_lookup import PromptLookup
-from engines.drafters.protocol import Context, Drafter
+from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
+from engines.step import Context
 
 LONGEST = 5
 """The paper's largest n."""

@@ -40,7 +40,7 @@ from datastores.dense.rows import Encoded, Written
 from datastores.dense.store import DenseStore
 from datastores.errors import InputError
 from engines.sampler import Sampling
-from engines.step import Step
+from engines.step import Context, Step
 
 BLOCK = 1 << 16
 """Keys of one block."""
@@ -117,18 +117,32 @@ def clustered(size: int, dimensions: int = 64) -> BenchMaterial:
     return BenchMaterial("synthetic", size, VOCABULARY, dimensions, "both", 1.0, blocks, queries)
 
 
+class StepLog:
+    """An observer that keeps every step."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def begin(self, context: Context) -> None:
+        """Nothing to do: the steps of all answers are kept."""
+
+    def observe(self, step: Step) -> None:
+        """Keep the step."""
+        self.steps.append(step)
+
+
 def gather(engine: Engine, workload: Iterable[Workload], sampling: Sampling) -> States:
     """The states with which the model answers chats.
 
     Raises:
         InputError: they are too few to hold some back as queries.
     """
-    steps: list[Step] = []
-    listening = replace(engine, observers=[steps.append])
+    log = StepLog()
+    observed = replace(engine, observers=[log])
     for chat in workload:
-        answer_chat(listening, chat, (), sampling)
-    states = np.concatenate([step.hidden for step in steps])
-    tokens = np.array([token for step in steps for token in step.tokens], np.int64)
+        answer_chat(observed, chat, (), sampling)
+    states = np.concatenate([step.hidden for step in log.steps])
+    tokens = np.array([token for step in log.steps for token in step.tokens], np.int64)
     if len(states) < 4 * QUERIES:
         raise InputError(
             f"the workload gives {len(states)} states; {4 * QUERIES} are needed: use more chats"

@@ -36,9 +36,9 @@ from engines.budget.selection import choose, prune
 from engines.draft_tree import CHATS, DraftTree
 from engines.drafters.crest import Crest
 from engines.drafters.prompt_lookup import PromptLookup
-from engines.drafters.protocol import Context, Drafter
+from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
-from engines.step import Step
+from engines.step import Context, Step
 from engines.target import Vocabulary
 
 BUDGETS = (1, 2, 3, 4, 5, 7, 9, 11, 15, 23, 31)

@@ -116,13 +116,12 @@ def _write(
         make_sampler(sampling),
         ending,
         temperature=sampling.temperature,
+        observers=(statistics, *engine.observers),
     )
     with closing(steps):
         for step in steps:
             if step.prefill:
                 statistics.first_token_seconds = perf_counter() - started
-            statistics.observe(step)
-            engine.observe(step)
             outlook = engine.budget.outlook(step.position)
             yield Wrote(text.pieces(step), step, outlook)
             if step.finish:

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from engines.draft_tree import NAMES, credited
-from engines.step import Step
+from engines.step import Context, Step
 
 _BITS: Mapping[str, int] = {"": 0, **{name: bit for bit, name in NAMES.items()}}
 
@@ -51,6 +51,9 @@ class Statistics:
     decode_seconds: float = 0.0
     target_seconds: float = 0.0
     by_source: dict[str, int] = field(default_factory=dict)
+
+    def begin(self, context: Context) -> None:
+        """Nothing to do: the caller starts a new one, or goes on counting."""
 
     def observe(self, step: Step) -> None:
         """Count one step."""

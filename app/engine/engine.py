@@ -28,7 +28,7 @@ from engines.budget.fixed import FixedBudget
 from engines.chat_message import Message
 from engines.drafters.protocol import Drafter
 from engines.sampler import Sampling
-from engines.step import Step
+from engines.step import StepObserver
 from engines.target import Target, Vocabulary
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Engine:
         crest_bytes: the most disk CREST may take.
         stores: what the drafters draft from.
         busy: held while an answer is generated; the KV cache serves one at a time.
-        observers: called with every step, on the decoding thread.
+        observers: see every step beside the drafters and the budget, on the decoding thread.
     """
 
     name: str
@@ -70,12 +70,7 @@ class Engine:
     crest_bytes: int = CrestConfig().max_bytes
     stores: Stores = field(default_factory=Stores)
     busy: Lock = field(default_factory=Lock)
-    observers: list[Callable[[Step], None]] = field(default_factory=list)
-
-    def observe(self, step: Step) -> None:
-        """Show a step to every observer."""
-        for observer in self.observers:
-            observer(step)
+    observers: list[StepObserver] = field(default_factory=list)
 
     @property
     def troubles(self) -> list[SpecchatError]:

@@ -34,8 +34,8 @@ from engines.budget.selection import (
 )
 from engines.budget.status import BudgetStatus
 from engines.draft_tree import DraftTree, root_only
-from engines.drafters.protocol import Context, Drafter
-from engines.step import Proposal, Step
+from engines.drafters.protocol import Drafter
+from engines.step import Context, Proposal, Step, StepObserver
 from engines.target import Target
 
 Draft = tuple[DraftTree, tuple[Proposal, ...]]
@@ -60,10 +60,8 @@ RECENT = 12
 """Steps without a draft after which drafting counts as paused."""
 
 
-class Budget(Protocol):
+class Budget(StepObserver, Protocol):
     """Decides what each forward pass verifies."""
-
-    def begin(self, context: Context) -> None: ...
 
     def draft(
         self, drafters: Sequence[Drafter], context: Context, target: Target, room: int
@@ -74,8 +72,6 @@ class Budget(Protocol):
     def keep(self, drafters: Sequence[Drafter]) -> int:
         """How many of the likeliest tokens the loop should keep for the drafters listened to."""
         ...
-
-    def observe(self, step: Step) -> None: ...
 
     def outlook(self, length: int) -> BudgetStatus:
         """How drafting fares at context length `length`."""

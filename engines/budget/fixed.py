@@ -10,8 +10,8 @@ from engines.budget.cost_model import CostModel
 from engines.budget.selection import consult, in_order, merge, prune, record
 from engines.budget.status import BudgetStatus
 from engines.draft_tree import root_only
-from engines.drafters.protocol import Context, Drafter
-from engines.step import Step
+from engines.drafters.protocol import Drafter
+from engines.step import Context, Step
 from engines.target import Target
 
 

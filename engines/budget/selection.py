@@ -20,8 +20,8 @@ from time import perf_counter
 from engines.budget.cost_model import CostModel
 from engines.budget.loss_limit import LossLimiter
 from engines.draft_tree import DraftTree, root_only
-from engines.drafters.protocol import Context, Drafter
-from engines.step import Proposal, Step
+from engines.drafters.protocol import Drafter
+from engines.step import Context, Proposal, Step
 
 DRAFTERS = ("prompt", "recycle", "crest", "dense", "student", "rest")
 """Drafters with features of their own, by name; the order is part of the saved state's meaning."""

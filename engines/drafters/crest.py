@@ -15,8 +15,7 @@ from datastores.crest.reader import CrestReader
 from datastores.errors import SpecchatError, StoreError
 from engines.draft_tree import DraftTree
 from engines.drafters.ngram_ranking import ContextNgrams, rank
-from engines.drafters.protocol import Context
-from engines.step import Step
+from engines.step import Context, Step
 
 
 class Crest:

@@ -32,8 +32,7 @@ from math import exp
 from datastores.dense.memory import BACK, DenseMemory, Matches
 from datastores.dense.worker import DenseWorker
 from engines.draft_tree import DENSE, DraftTree, root_only
-from engines.drafters.protocol import Context
-from engines.step import Step
+from engines.step import Context, Step
 
 DOUBT = 0.02
 """Weight of "none of these" at the root, where a perfect match weighs 1."""

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from datastores.tokens import common_prefix
 from engines.draft_tree import PROMPT, DraftTree, root_only
-from engines.drafters.protocol import Context
-from engines.step import Step
+from engines.step import Context, Step
 
 CANDIDATES = 32
 """Earlier occurrences looked at, latest first."""

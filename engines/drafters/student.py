@@ -15,9 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from engines.draft_tree import STUDENT, DraftTree, root_only
-from engines.drafters.protocol import Context
 from engines.sampler import Draw
-from engines.step import Step
+from engines.step import Context, Step
 from engines.target import Floats, Target
 
 FLOOR = 0.1

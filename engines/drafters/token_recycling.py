@@ -14,8 +14,7 @@ from heapq import heappop, heappush
 from math import exp
 
 from engines.draft_tree import RECYCLE, DraftTree, root_only
-from engines.drafters.protocol import Context
-from engines.step import Step
+from engines.step import Context, Step
 
 FLOOR = 0.02
 """Path probability below which a row is not worth proposing."""

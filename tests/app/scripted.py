@@ -12,6 +12,7 @@ from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.chat_message import Message
 from engines.sampler import Sampling
+from engines.step import Context, Step
 from tests.engines.scripted import VOCABULARY, ScriptedTarget
 
 STOP = 0
@@ -43,6 +44,28 @@ def render(messages: Sequence[Message]) -> list[int]:
         tokens.append(1 + len(message.role) % 7)
         tokens.extend(message.tokens or vocabulary.encode(message.content))
     return [*tokens, 9]
+
+
+class Recorder:
+    """An observer that keeps what it sees.
+
+    Attributes:
+        contexts: of the answers begun.
+        steps: of all answers.
+    """
+
+    def __init__(self) -> None:
+        self.contexts: list[Context] = []
+        self.steps: list[Step] = []
+
+    def begin(self, context: Context) -> None:
+        """A new answer starts."""
+        self.contexts.append(context)
+
+    def observe(self, step: Step) -> None:
+        """Keep the step, which the context must hold already."""
+        assert tuple(self.contexts[-1].tokens[step.position :]) == step.tokens
+        self.steps.append(step)
 
 
 def scripted_engine(

@@ -16,10 +16,10 @@ from engines.budget.fixed import FixedBudget
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import STUDENT, DraftTree, root_only
 from engines.drafters.prompt_lookup import PromptLookup
-from engines.drafters.protocol import Context, Drafter
+from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
 from engines.sampler import Sampling, make_sampler
-from engines.step import Step
+from engines.step import Context, Step
 from tests.engines.scripted import VOCABULARY, ScriptedTarget
 
 NEVER = frozenset({-1})

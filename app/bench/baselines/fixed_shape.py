@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from engines.budget.selection import in_order, prune
 from engines.draft_tree import DraftTree
-from engines.drafters.protocol import Context, Drafter
-from engines.step import Step
+from engines.drafters.protocol import Drafter
+from engines.step import Context, Step
 
 CHOICE = 4
 """The drafter is asked for so many times the rows of the shape, to choose from."""

@@ -21,8 +21,8 @@ import numpy as np
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.selection import in_order, merge, prune
 from engines.draft_tree import DraftTree, root_only
-from engines.drafters.protocol import Context, Drafter
-from engines.step import Proposal, Step, Timings
+from engines.drafters.protocol import Drafter
+from engines.step import Context, Proposal, Step, Timings
 
 FOLLOWERS = 8
 """Most recent successors of a token, which stand in for the target's likeliest ones."""

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from datastores.crest.counting import TokenDocument
 from datastores.errors import InputError
 from engines.draft_tree import CHATS, DraftTree, root_only
-from engines.drafters.protocol import Context
-from engines.step import Step
+from engines.step import Context, Step
 
 SEPARATOR = 0
 """Ends every document; stored ids are token ids plus one."""

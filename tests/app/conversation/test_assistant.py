@@ -13,8 +13,7 @@ from app.conversation.titles import title
 from datastores.chats.history import History
 from datastores.errors import ContextOverflowError, InputError
 from engines.sampler import Sampling
-from engines.step import Step
-from tests.app.scripted import scripted_engine
+from tests.app.scripted import Recorder, scripted_engine
 
 
 def text_of(events: list[Event]) -> str:
@@ -145,18 +144,18 @@ def test_a_private_chat_is_observed_by_nobody_and_remembered_nowhere(
     tmp_path: Path, history: History
 ) -> None:
     engine = scripted_engine(tmp_path, drafters=("recycle",), draft_tokens=8)
-    seen: list[Step] = []
-    engine.observers.append(seen.append)
+    recorder = Recorder()
+    engine.observers.append(recorder)
     assistant = Assistant(engine, history)
     private = history.create_chat(private=True).id
     first = finished(list(assistant.answer(private, None, "psst")))
     again = finished(list(assistant.regenerate(history.thread(private)[-1].id)))
-    assert seen == []
+    assert recorder.steps == []
     assert again.statistics.accepted > first.statistics.accepted, "within the chat it drafts"
     open_chat = history.create_chat().id
     other = finished(list(assistant.answer(open_chat, None, "psst")))
     assert other.statistics.accepted == first.statistics.accepted, "as if it were the first"
-    assert sum(len(step.tokens) for step in seen) == other.statistics.tokens
+    assert sum(len(step.tokens) for step in recorder.steps) == other.statistics.tokens
 
 
 def test_a_chat_s_own_settings_count_and_senseless_ones_are_named(

@@ -9,8 +9,7 @@ import pytest
 
 from app.conversation.privacy import ChatIsolation
 from datastores.chats.history import History
-from engines.step import Step
-from tests.app.scripted import scripted_engine
+from tests.app.scripted import Recorder, scripted_engine
 
 SECRET = "use the key AKIAIOSFODNN7EXAMPLE, please"
 
@@ -20,7 +19,7 @@ def test_a_chat_apart_has_drafters_of_its_own_and_no_observers(
     tmp_path: Path, private: bool, text: str
 ) -> None:
     engine = scripted_engine(tmp_path)
-    engine.observers.append(lambda step: pytest.fail(f"observed {step}"))
+    engine.observers.append(Recorder())
     history = History.open(tmp_path / "history.db")
     chat = replace(history.create_chat(), private=private)
     seclusion = ChatIsolation(engine, history.name)
@@ -33,8 +32,7 @@ def test_a_chat_apart_has_drafters_of_its_own_and_no_observers(
 
 def test_other_chats_share_the_engine(tmp_path: Path) -> None:
     engine = scripted_engine(tmp_path)
-    seen: list[Step] = []
-    engine.observers.append(seen.append)
+    engine.observers.append(Recorder())
     history = History.open(tmp_path / "history.db")
     assert ChatIsolation(engine, history.name).engine(history.create_chat(), ["hello"]) is engine
     history.close()

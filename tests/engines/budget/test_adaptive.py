@@ -20,8 +20,7 @@ from engines.budget.fixed import FixedBudget
 from engines.budget.loss_limit import LONGEST_PAUSE, DrafterBackoff
 from engines.budget.selection import BASE, FEATURES, choose, in_order, merge, prune
 from engines.draft_tree import PROMPT, RECYCLE, STUDENT, DraftTree, chain, root_only
-from engines.drafters.protocol import Context
-from engines.step import Proposal, Step, Timings
+from engines.step import Context, Proposal, Step, Timings
 from tests.engines.scripted import ScriptedTarget
 
 HIDDEN = np.zeros(4, np.float32)

@@ -19,10 +19,10 @@ from engines.budget.fixed import FixedBudget
 from engines.decode import StopCriteria
 from engines.draft_tree import STUDENT, DraftTree, chain
 from engines.drafters.prompt_lookup import PromptLookup
-from engines.drafters.protocol import Context, Drafter
+from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
 from engines.sampler import Sampling, make_sampler
-from engines.step import Step
+from engines.step import Context, Step
 from engines.target import ForwardOutput
 from tests.engines.scripted import ScriptedTarget
 

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from engines.draft_tree import DraftTree, root_only
 from engines.drafters.prompt_lookup import LONGEST, PromptLookup
-from engines.drafters.protocol import Context
 from engines.drafters.token_recycling import TokenRecycling
-from engines.step import Step, Timings
+from engines.step import Context, Step, Timings
 
 HIDDEN = np.zeros(4, np.float32)
 SMALL_TOKENS = st.lists(st.integers(0, 3), min_size=1, max_size=60)

@@ -16,7 +16,7 @@ from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
 from engines.draft_tree import CHATS, CODE, PROMPT, DraftTree
 from engines.drafters.crest import Crest, LongestMatch
-from engines.drafters.protocol import Context
+from engines.step import Context
 
 DOCUMENTS = [
     TokenDocument(b"chatting", [1, 2, 3, 4, 5, 6] * 3 + [1, 2, 3, 9], 1),

@@ -24,11 +24,11 @@ from engines.decode import StopCriteria, decode
 from engines.draft_tree import DENSE
 from engines.drafters.dense import DECAY, DOUBT, DenseDrafter, grow
 from engines.drafters.prompt_lookup import PromptLookup
-from engines.drafters.protocol import Context, Drafter
+from engines.drafters.protocol import Drafter
 from engines.llama.model import LlamaModel
 from engines.sampler import Sampling, make_sampler
 from engines.state_encoding import encode_backlog
-from engines.step import Step
+from engines.step import Context, Step
 from tests.engines.scripted import VOCABULARY, WIDTH, ScriptedTarget, logits_after
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from engines.draft_tree import STUDENT, DraftTree
-from engines.drafters.protocol import Context
 from engines.drafters.student import FLOOR, StudentDrafter
 from engines.sampler import Sampling, make_sampler
+from engines.step import Context
 from tests.engines.scripted import ScriptedTarget, logits_after
 from tests.engines.test_decode import fixed, run, tokens
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from app.bench.baselines.fixed_shape import DraftShape, Shaped, cut
 from engines.draft_tree import DraftTree, chain, root_only
-from engines.drafters.protocol import Context
-from engines.step import Step
+from engines.step import Context, Step
 
 
 @st.composite

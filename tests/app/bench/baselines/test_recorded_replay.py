@@ -8,9 +8,8 @@ import pytest
 from app.bench.baselines.recorded_replay import Combined, Recorded, replay
 from engines.draft_tree import CHATS, DraftTree, root_only
 from engines.drafters.prompt_lookup import PromptLookup
-from engines.drafters.protocol import Context
 from engines.drafters.token_recycling import TokenRecycling
-from engines.step import Step
+from engines.step import Context, Step
 
 LOOP = Recorded((1, 2, 3), tuple([4, 5, 6, 7] * 10))
 
