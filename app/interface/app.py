@@ -21,7 +21,7 @@ from app.interface.chat import copy
 from app.interface.commands.keymap import Keys
 from app.interface.commands.scopes import ALWAYS, SCOPES
 from app.interface.commands.table import CommandsProvider
-from app.interface.imports.tasks import Learnt
+from app.interface.messages import IndexerUpdate
 from app.interface.screen import ChatScreen
 from app.interface.themes import DARK, THEMES, own_variables
 from app.locations import Locations, locate
@@ -124,9 +124,9 @@ class Specchat(App[None], inherit_bindings=False):
         if self._driver is not None:
             self._driver.write(sequence)
 
-    def learnt(self, progress: Projecting | None, trouble: SpecchatError | None) -> None:
+    def indexer_updated(self, progress: Projecting | None, trouble: SpecchatError | None) -> None:
         """Show what the indexer tells, on whichever thread."""
-        self.chat_screen.post_message(Learnt(progress, trouble))
+        self.chat_screen.post_message(IndexerUpdate(progress, trouble))
 
     def idled(self, reading: EncodingProgress | None, trouble: SpecchatError | None) -> None:
         """Show what the idle model tells, on whichever thread."""
@@ -159,7 +159,7 @@ def run(options: Options) -> None:
             replace(options, model=choice or options.model),
             locations,
             history,
-            app.learnt,
+            app.indexer_updated,
             app.idled,
         ),
         config.theme,

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from textual.message import Message
 
+from app.indexing.corpus_index import Projecting
+from datastores.errors import SpecchatError
+
 
 @dataclass
 class Submitted(Message):
@@ -54,3 +57,11 @@ class ChatsChanged(Message):
 @dataclass
 class FiguresChanged(Message):
     """The panel's figures are new."""
+
+
+@dataclass
+class IndexerUpdate(Message):
+    """The indexer progressed, finished (None) or failed; see `app.indexing.indexer.Indexer`."""
+
+    progress: Projecting | None
+    error: SpecchatError | None

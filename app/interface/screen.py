@@ -21,9 +21,17 @@ from app.interface.commands.actions import deeds
 from app.interface.commands.table import COMMANDS
 from app.interface.dialogs.chat_settings import ChatSettings
 from app.interface.dialogs.search import ChatSearch
-from app.interface.imports.tasks import Forgetting, Importing, Learnt
-from app.interface.messages import ChatChosen, ChatKept, ChatsChanged, ChatsLeft, FiguresChanged
-from app.interface.models.switch import Models
+from app.interface.imports.deletion_task import DeletionTask
+from app.interface.imports.import_task import ImportTask
+from app.interface.messages import (
+    ChatChosen,
+    ChatKept,
+    ChatsChanged,
+    ChatsLeft,
+    FiguresChanged,
+    IndexerUpdate,
+)
+from app.interface.models.switch import ModelSwitch
 from app.interface.panel.panel import Panel
 from app.locations import Locations
 from app.runtime.idle_queue import IdleChanged, note, remembered
@@ -53,11 +61,11 @@ class ChatScreen(Screen[None]):
         self.conversation = Conversation(history, open_model, self._figures)
         self.keeping = ChatActions(self.conversation, history, locations)
         self.tuner = ChatSettings(self.conversation, history, locations)
-        self.models = Models(self.conversation, self._figures, locations)
+        self.model_switch = ModelSwitch(self.conversation, self._figures, locations)
         self.copying = Copying(self.conversation)
-        self.importing = Importing(self.conversation, locations)
-        self.forgetting = Forgetting(self.conversation, locations)
-        self.texts = Texts(self.conversation, self.importing, self.forgetting)
+        self.import_task = ImportTask(self.conversation, locations)
+        self.deletion_task = DeletionTask(self.conversation, locations)
+        self.texts = Texts(self.conversation, self.import_task, self.deletion_task)
         self._listed: bool | None = None
         self._deeds = deeds(self)
 
@@ -76,12 +84,12 @@ class ChatScreen(Screen[None]):
         if damaged is not None:
             self.conversation.complain(f"the history was damaged: what was left is in {damaged}")
         # After the first frame: what loading imports would hold it up.
-        self.call_after_refresh(lambda: self.run_worker(self.models.load()))
+        self.call_after_refresh(lambda: self.run_worker(self.model_switch.load()))
         self.call_after_refresh(self.keeping.make_good)
 
     async def on_unmount(self) -> None:
-        await self.models.leave()
-        await self.importing.leave()
+        await self.model_switch.shutdown()
+        await self.import_task.shutdown()
 
     def on_resize(self, event: events.Resize) -> None:
         width = event.size.width
@@ -105,9 +113,9 @@ class ChatScreen(Screen[None]):
     def _chosen(self, event: ChatChosen) -> None:
         self.conversation.open(event.chat)
 
-    @on(Learnt)
-    def _learnt(self, event: Learnt) -> None:
-        self.importing.learnt(event)
+    @on(IndexerUpdate)
+    def _indexer_updated(self, event: IndexerUpdate) -> None:
+        self.import_task.follow_indexer(event)
 
     @on(IdleChanged)
     def _idled(self, event: IdleChanged) -> None:

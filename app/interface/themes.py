@@ -17,19 +17,21 @@ KINDS = ("dim", "faint", "accent", "warning")
 """Those of an `PanelStyles`, in its order."""
 
 
-def inks(owner: str) -> set[str]:
-    """The component classes that `ink_of` needs."""
+def style_classes(owner: str) -> set[str]:
+    """The component classes that `panel_styles` needs."""
     return {f"{owner}--{kind}" for kind in KINDS}
 
 
-def ink_of(widget: Widget, owner: str, text: Style | None = None, hint: str = "") -> PanelStyles:
+def panel_styles(
+    widget: Widget, owner: str, text: Style | None = None, hint: str = ""
+) -> PanelStyles:
     """What `widget`, which has the component classes of `owner`, is drawn with now."""
-    dim, faint, accent, warning = (colour_of(widget, f"{owner}--{kind}") for kind in KINDS)
+    dim, faint, accent, warning = (component_color(widget, f"{owner}--{kind}") for kind in KINDS)
     dark = widget.app.current_theme.dark
     return PanelStyles(text or Style(), dim, faint, accent, warning, dark, hint)
 
 
-def colour_of(widget: Widget, component: str) -> Style:
+def component_color(widget: Widget, component: str) -> Style:
     """The colour of a component class, without its ground: that is the line's."""
     return Style(color=widget.get_component_rich_style(component).color)
 

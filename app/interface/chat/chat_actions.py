@@ -24,9 +24,10 @@ from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import NEW_CHAT
 from app.interface.commands.keymap import keys_of
 from app.interface.dialogs.confirm import AskLine, Confirm
-from app.interface.imports.import_screen import Imports
-from app.interface.imports.sources_screen import Sources
-from app.interface.imports.tasks import Forgetting, Importing
+from app.interface.imports.deletion_task import DeletionTask
+from app.interface.imports.import_screen import ImportScreen
+from app.interface.imports.import_task import ImportTask
+from app.interface.imports.sources_screen import SourcesScreen
 from app.interface.messages import ChatsChanged
 from app.locations import Locations
 from app.sanitise import one_line
@@ -40,11 +41,11 @@ class Texts:
     """Asks for texts, and shows which there are."""
 
     def __init__(
-        self, conversation: Conversation, importing: Importing, forgetting: Forgetting
+        self, conversation: Conversation, import_task: ImportTask, deletion_task: DeletionTask
     ) -> None:
         self._conversation = conversation
-        self._importing = importing
-        self._forgetting = forgetting
+        self._import_task = import_task
+        self._deletion_task = deletion_task
 
     def attach(self) -> None:
         """Ask for a file and put its text before what stands in the prompt."""
@@ -52,7 +53,9 @@ class Texts:
 
     def bring_in(self, line: str | None = None) -> None:
         """Open the import screen; `line` stands in its box, else what was imported last."""
-        self._conversation.app.push_screen(Imports(self._importing, self._forgetting, line))
+        self._conversation.app.push_screen(
+            ImportScreen(self._import_task, self._deletion_task, line)
+        )
 
     def show(self) -> None:
         """Show what was imported; from there, have some of it imported again."""
@@ -61,7 +64,9 @@ class Texts:
             if path is not None:
                 self.bring_in(path)
 
-        self._conversation.app.push_screen(Sources(self._importing, self._forgetting), again)
+        self._conversation.app.push_screen(
+            SourcesScreen(self._import_task, self._deletion_task), again
+        )
 
     def _put_before(self, path: str | None) -> None:
         if not path or not path.strip():

@@ -20,7 +20,7 @@ from textual.strip import Strip
 
 from app.interface.chat.topbar import NEW_CHAT, TUNED
 from app.interface.messages import ChatChosen, ChatKept, ChatsLeft
-from app.interface.themes import colour_of
+from app.interface.themes import component_color
 from app.sanitise import one_line
 from datastores.chats.records import Chat
 
@@ -129,9 +129,9 @@ class Chats(ScrollView, can_focus=True):
     def _line(self, chat: Chat, width: int) -> Text:
         when = age(datetime.fromtimestamp(chat.updated), datetime.now())
         is_open = chat.id == self._open
-        dim = colour_of(self, "chats--dim")
+        dim = component_color(self, "chats--dim")
         line = Text(no_wrap=True)
-        line.append(" ▌" if is_open else "  ", style=colour_of(self, "chats--accent"))
+        line.append(" ▌" if is_open else "  ", style=component_color(self, "chats--accent"))
         marks = PINNED * chat.pinned + PRIVATE * chat.private + TUNED * chat.tuned
         line.append(f"{marks} " if marks else "", style=dim)
         line.append(one_line(chat.title) or NEW_CHAT, style=Style(bold=is_open))

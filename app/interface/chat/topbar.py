@@ -9,7 +9,7 @@ from rich.text import Text
 from textual.reactive import reactive
 from textual.widgets import Static
 
-from app.interface.themes import colour_of
+from app.interface.themes import component_color
 from app.sanitise import one_line
 
 NEW_CHAT = "New chat"
@@ -53,9 +53,9 @@ class TopBar(Static):
 
     def render(self) -> Text:
         state = "topbar--warning" if self.failed else "topbar--accent"
-        dim = colour_of(self, "topbar--dim")
+        dim = component_color(self, "topbar--dim")
         besides = [(self.model, dim), (self.background, dim), (self.idle, dim)]
-        said = [*besides, (self.state, colour_of(self, state))]
+        said = [*besides, (self.state, component_color(self, state))]
         right = Text(" · ", style=dim).join(
             Text(one_line(text, 40), style=style) for text, style in said if text
         )

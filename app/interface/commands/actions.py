@@ -67,7 +67,7 @@ def _chats(screen: ChatScreen) -> Deeds:
 def _answers(screen: ChatScreen) -> Deeds:
     """Questions and answers: who gives them, and what comes in and out of them."""
     return {
-        "models": screen.models.pick,
+        "models": screen.model_switch.pick,
         "answer.stop": screen.conversation.stop,
         "answer.again": screen.conversation.regenerate,
         "question.edit": screen.conversation.edit,

@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from app.interface.commands.keymap import keys_of
 from app.interface.sources import OWN, SOURCES
-from app.interface.themes import colour_of
+from app.interface.themes import component_color
 
 KEYS, TITLES = 20, 31
 """Columns of the keys, and of what they do."""
@@ -74,7 +74,7 @@ class Help(ModalScreen[None]):
             yield Text.assemble((source.letter, color), label, source.meaning)
 
     def _keys(self) -> Iterator[Text]:
-        accent, dim = (colour_of(self, f"help--{kind}") for kind in ("accent", "dim"))
+        accent, dim = (component_color(self, f"help--{kind}") for kind in ("accent", "dim"))
         for where, commands in keys_of(self).table():
             yield Text(where, style=Style(bold=True))
             for name, keys, title in commands:

@@ -13,8 +13,8 @@ from app.interface.dialogs.chat_settings import Form
 from app.interface.dialogs.confirm import AskLine, Confirm
 from app.interface.dialogs.presets import PresetList
 from app.interface.dialogs.search import ChatSearch
-from app.interface.imports.import_screen import Imports
-from app.interface.imports.sources_screen import Sources
+from app.interface.imports.import_screen import ImportScreen
+from app.interface.imports.sources_screen import SourcesScreen
 from app.interface.models.picker import ModelPicker
 from app.interface.screen import ChatScreen
 
@@ -34,8 +34,8 @@ SCOPES = (
     Scope("In the list of chats", Chats.BINDINGS, None, EVERYWHERE),
     Scope("While searching", ChatSearch.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Among the models", ModelPicker.BINDINGS, Input.BINDINGS, _ALWAYS),
-    Scope("While importing", Imports.BINDINGS, Input.BINDINGS, _ALWAYS),
-    Scope("Among the imported texts", Sources.BINDINGS, None, _ALWAYS),
+    Scope("While importing", ImportScreen.BINDINGS, Input.BINDINGS, _ALWAYS),
+    Scope("Among the imported texts", SourcesScreen.BINDINGS, None, _ALWAYS),
     Scope("In the settings of a chat", Form.BINDINGS, WRITING, _ALWAYS),
     Scope("Among the presets", PresetList.BINDINGS, None, _ALWAYS),
     Scope("Where a line is asked for", AskLine.BINDINGS, Input.BINDINGS, _ALWAYS),

@@ -20,7 +20,7 @@ from textual.widgets import OptionList
 
 from app.interface.commands.keymap import keys_of
 from app.interface.dialogs.confirm import Confirm
-from app.interface.themes import colour_of
+from app.interface.themes import component_color
 from app.sanitise import one_line
 from datastores.chats.history import History
 from datastores.chats.presets import Preset, Presets
@@ -70,7 +70,7 @@ class PresetList(ModalScreen[Preset | None]):
         """The name and, dimmed, what it sets."""
         settings = [f"{name} {value}" for name, value in preset.sampling.items()]
         said = one_line(", ".join([*settings, *filter(None, [preset.system])]), 120)
-        dim = colour_of(self, "presets--dim")
+        dim = component_color(self, "presets--dim")
         name = Text(one_line(preset.name, 40), style=Style(bold=True))
         return Text.assemble(name, (f"  {said}", dim))
 

@@ -1,7 +1,7 @@
-"""The import screen: a box for paths, how the import stands, and what was skipped.
+"""The import screen: a box for paths, the progress of the import, and what was skipped.
 
-Owns its widgets and keys. The import itself belongs to `imports_run.py` and goes on when this is
-closed. Folders are looked into beside the screen: one on a sleeping disk answers late.
+Owns its widgets and keys. The import belongs to `import_task.py` and continues when the screen is
+closed. Paths are completed in a thread: a folder on a sleeping disk takes seconds to read.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Log, Static
 
 from app.importing.path_completion import Completion, completion
 from app.interface.commands.keymap import keys_of
-from app.interface.imports.phrases import lines, skipped
-from app.interface.imports.sources_screen import Sources
-from app.interface.imports.tasks import Forgetting, Importing
+from app.interface.dialogs.list_dialog import ListDialog, list_bindings
+from app.interface.imports.deletion_task import DeletionTask
+from app.interface.imports.import_task import ImportTask
+from app.interface.imports.sources_screen import SourcesScreen
+from app.interface.imports.status import skipped_lines, status_lines
 from app.interface.panel.phrases import wrapped
 from app.interface.text_inputs import Line
-from app.interface.themes import ink_of, inks
+from app.interface.themes import panel_styles, style_classes
 
 BOX = "Path of a file, a folder or an archive"
 KEYS = (
@@ -32,103 +33,103 @@ KEYS = (
     " · {importing.close} closes"
 )
 RUNNING = "{importing.stop} stops · {importing.close} closes, and the import goes on"
-OFFERED = 3
-"""Lines of names that a path may be completed to."""
+MAX_NAME_LINES = 3
+"""Lines of possible completions."""
 
 
-class Imports(ModalScreen[None]):
-    """Imports what is typed."""
+class ImportScreen(ListDialog[None]):
+    """Imports the paths that are typed."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = inks("imports")
+    COMPONENT_CLASSES: ClassVar[set[str]] = style_classes("imports")
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "complete", "Complete the path", id="importing.complete", priority=True),
         Binding("s", "stop", "Stop the import; what is in stays", id="importing.stop"),
         Binding("f9", "sources", "What is imported", id="importing.sources"),
-        Binding("up", "scroll('scroll_up')", "Up", id="importing.up"),
-        Binding("down", "scroll('scroll_down')", "Down", id="importing.down"),
-        Binding("pageup", "scroll('page_up')", "A page up", id="importing.page-up"),
-        Binding("pagedown", "scroll('page_down')", "A page down", id="importing.page-down"),
+        *list_bindings("importing", "scroll_up", "scroll_down"),
         Binding("escape", "dismiss", "Close", id="importing.close"),
     ]
 
     def __init__(
-        self, importing: Importing, forgetting: Forgetting, line: str | None = None
+        self, import_task: ImportTask, deletion_task: DeletionTask, typed: str | None = None
     ) -> None:
-        """`line` stands in the box; None for what was imported last."""
+        """`typed` is the initial text of the box; None: what was imported last."""
         super().__init__()
-        self._importing = importing
-        self._forgetting = forgetting
-        self._line = importing.state.line if line is None else line
-        self._listed = 0
+        self._import_task = import_task
+        self._deletion_task = deletion_task
+        self._initial = import_task.state.typed if typed is None else typed
+        self._names_listed = 0
 
     def compose(self) -> ComposeResult:
-        box = Line(self._line, BOX, selected=False)
-        skipped = Log(auto_scroll=False)
-        skipped.can_focus = False
-        frame = Vertical(box, Static(classes="-names"), Static(classes="-state"), skipped)
+        box = Line(self._initial, BOX, selected=False)
+        log = Log(auto_scroll=False)
+        log.can_focus = False
+        frame = Vertical(box, Static(classes="-names"), Static(classes="-state"), log)
         frame.border_title = "Import texts of yours"
         yield frame
 
     def on_mount(self) -> None:
-        self._importing.changed = self.redraw
+        self._import_task.subscribe(self.redraw)
         self.call_after_refresh(self.redraw)
 
     def on_unmount(self) -> None:
-        if self._importing.changed == self.redraw:
-            self._importing.changed = None
+        self._import_task.unsubscribe(self.redraw)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.redraw)
+
+    @property
+    def list_widget(self) -> Log:
+        return self.query_one(Log)
 
     @property
     def box(self) -> Line:
         return self.query_one(Line)
 
     def redraw(self) -> None:
-        """Show how the import stands."""
-        state = self._importing.state
-        if not self.query(".-state"):  # none is left when the program ends over it
+        """Show the state of the import."""
+        state = self._import_task.state
+        if not self.query(".-state"):  # there is none left at shutdown
             return
-        told = self.query_one(".-state", Static)
-        told.update(Text("\n").join(lines(state, told.content_size.width, ink_of(self, "imports"))))
+        status, styles = self.query_one(".-state", Static), panel_styles(self, "imports")
+        status.update(Text("\n").join(status_lines(state, status.content_size.width, styles)))
         if self.box.display == state.running:
             self.box.display = not state.running
-            self._offer(Completion("", ()))
+            self._show_completions(Completion("", ()))
             self.set_focus(None if state.running else self.box)
         frame = self.query_one(Vertical)
         frame.border_subtitle = keys_of(self).fill(RUNNING if state.running else KEYS)
-        frame.set_class(bool(state.failure), "-failed")
+        frame.set_class(bool(state.error), "-failed")
         self._list_skipped()
 
     def _list_skipped(self) -> None:
-        """Name what was skipped as soon as no more will be."""
-        state, log = self._importing.state, self.query_one(Log)
+        """List what was skipped, once the import has ended."""
+        state, log = self._import_task.state, self.list_widget
         names = 0 if state.running else sum(state.report.counts.values())
         self.query_one(Vertical).set_class(names > 0, "-tall")
-        if names != self._listed:
-            self._listed = names
+        if names != self._names_listed:
+            self._names_listed = names
             log.clear()
-            log.write_lines(skipped(state.report) if names else [])
+            log.write_lines(skipped_lines(state.report) if names else [])
             log.scroll_home(animate=False)
 
     @on(Input.Changed)
     @work(exclusive=True)
     async def _typed(self, event: Input.Changed) -> None:
-        """Offer what the path may go on with."""
-        self._offer(await asyncio.to_thread(completion, event.value))
+        """Show the possible completions of the path."""
+        self._show_completions(await asyncio.to_thread(completion, event.value))
 
-    def _offer(self, found: Completion) -> None:
-        several = found.names if len(found.names) > 1 else ()
-        told = wrapped("  ".join(several), self.box.content_size.width)
-        if len(told) > OFFERED:
-            told = [*told[: OFFERED - 1], f"… {len(several):,} in all"]
-        names = self.query_one(".-names", Static)
-        names.update(Text("\n".join(told)))
-        names.display = bool(told)
+    def _show_completions(self, found: Completion) -> None:
+        names = found.names if len(found.names) > 1 else ()
+        lines = wrapped("  ".join(names), self.box.content_size.width)
+        if len(lines) > MAX_NAME_LINES:
+            lines = [*lines[: MAX_NAME_LINES - 1], f"… {len(names):,} in all"]
+        shown = self.query_one(".-names", Static)
+        shown.update(Text("\n".join(lines)))
+        shown.display = bool(lines)
 
     def action_complete(self) -> None:
-        """Write what is certain of the path, between what was typed before Tab and after."""
+        """Complete the path, in order with the keys typed before and after Tab."""
         self.box.call_later(self._complete)
 
     async def _complete(self) -> None:
@@ -139,19 +140,16 @@ class Imports(ModalScreen[None]):
 
     @on(Input.Submitted)
     def _enter(self, event: Input.Submitted) -> None:
-        self._importing.begin(event.value)
+        self._import_task.begin(event.value)
 
     def action_stop(self) -> None:
-        self._importing.stop()
+        self._import_task.cancel()
 
     def action_sources(self) -> None:
-        self.app.push_screen(Sources(self._importing, self._forgetting), self._again)
+        self.app.push_screen(SourcesScreen(self._import_task, self._deletion_task), self._type_path)
 
-    def _again(self, path: str | None) -> None:
-        """Write a source that is to be imported again into the box."""
+    def _type_path(self, path: str | None) -> None:
+        """Put the path of a source into the box, to be imported again."""
         if path is not None:
             self.box.value = path
             self.box.cursor_position = len(path)
-
-    def action_scroll(self, action: str) -> None:
-        getattr(self.query_one(Log), f"action_{action}")()

@@ -1,6 +1,6 @@
-"""The lines of the model picker: two for each model, and two for what is being fetched.
+"""The rows of the model picker: one for each model, for the download, and for a model to fetch.
 
-Owns their words and layout, and what Enter does on each. Pure functions.
+Owns which rows there are, their words and layout, and what Enter does on each. Pure functions.
 """
 
 from __future__ import annotations
@@ -20,65 +20,63 @@ from app.models.known_folders import EMBEDDED
 from app.models.selection import Catalogue, ListedModel
 from app.sanitise import one_line
 
-BAR = 24
-"""Columns of a progress bar at most."""
-LONGEST = 400
-"""Characters of a failure."""
+MAX_BAR_COLUMNS = 24
+
+MAX_ERROR_CHARS = 400
 SEPARATOR = " · "
 ABOUT_EMBEDDED = "command-line helper"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A model of Hugging Face's that the person has named.
+class DownloadRequest:
+    """A model on Hugging Face that the person typed the name of.
 
     Attributes:
-        instead: whether another one is being fetched, which then stops.
+        replaces_current: whether a download is running, which this one would stop.
     """
 
     name: str
-    instead: bool = False
+    replaces_current: bool = False
 
 
-Row = ListedModel | Fetch | Wanted
+PickerRow = ListedModel | Fetch | DownloadRequest
 
 
-def rows(found: Catalogue | None, fetch: Fetch | None, typed: str) -> list[Row]:
-    """What is listed: the download at hand, the models that fit what is typed, one to fetch."""
-    at_hand = fetch if fetch is not None and fetch.path is None else None
-    listed: list[Row] = [at_hand] if at_hand is not None else []
+def rows(found: Catalogue | None, fetch: Fetch | None, typed: str) -> list[PickerRow]:
+    """The current download, the models that match `typed`, and the model that `typed` names."""
+    current = fetch if fetch is not None and fetch.path is None else None
+    listed: list[PickerRow] = [current] if current is not None else []
     words = typed.casefold().split()
-    listed += [model for model in found.models if _fits(model, words)] if found else []
+    listed += [model for model in found.models if _matches(model, words)] if found else []
     name = typed.strip()
-    if names_model(name) and not (at_hand is not None and at_hand.wanted == name):
-        listed.append(Wanted(name, at_hand is not None and at_hand.running))
+    if names_model(name) and not (current is not None and current.wanted == name):
+        listed.append(DownloadRequest(name, current is not None and current.running))
     return listed
 
 
-def place_of(chosen: Row | None, listed: Sequence[Row]) -> int | None:
-    """Where `chosen` is listed now: a download that is done became a model.
+def index_of(chosen: PickerRow | None, listed: Sequence[PickerRow]) -> int | None:
+    """The index of `chosen` in `listed`; a finished download is found as the model it became.
 
-    Where it is not listed, or is None, the first model, lest Enter stop a download by mistake.
+    Where it is None or not listed, the first model: Enter must not stop a download by mistake.
     """
     if not listed:
         return None
-    marks = [_mark(row) for row in listed]
-    if chosen is not None and _mark(chosen) in marks:
-        return marks.index(_mark(chosen))
+    identities = [_identity(row) for row in listed]
+    if chosen is not None and _identity(chosen) in identities:
+        return identities.index(_identity(chosen))
     models = [index for index, row in enumerate(listed) if not isinstance(row, Fetch)]
     return models[0] if models else 0
 
 
-def _mark(row: Row) -> object:
-    """What `row` is known by."""
+def _identity(row: PickerRow) -> object:
     if isinstance(row, ListedModel):
         return row.model.path
     return row.path or "the download" if isinstance(row, Fetch) else row
 
 
-def verb(row: Row, room: int) -> str:
-    """What Enter does on `row` where `room` bytes are free; empty where it does nothing."""
-    if isinstance(row, Wanted):
+def enter_action(row: PickerRow, free_memory: int) -> str:
+    """What Enter does on `row` with `free_memory` bytes free; empty where it does nothing."""
+    if isinstance(row, DownloadRequest):
         return "fetches it"
     if isinstance(row, Fetch):
         if row.running:
@@ -88,42 +86,46 @@ def verb(row: Row, room: int) -> str:
         return "keeps it"
     if row.model.problem:
         return ""
-    return "opens it" if row.fits(room) else "tries to open it"
+    return "opens it" if row.fits(free_memory) else "tries to open it"
 
 
-def drawn(row: Row, room: int, width: int, ink: PanelStyles) -> Text:
-    """`row` in lines of `width` columns."""
-    if isinstance(row, Wanted):
-        return _wanted(row, ink)
-    return _fetch(row, width, ink) if isinstance(row, Fetch) else _model(row, room, width, ink)
+def render(row: PickerRow, free_memory: int, width: int, styles: PanelStyles) -> Text:
+    """`row` as lines of `width` columns."""
+    if isinstance(row, DownloadRequest):
+        return _request(row, styles)
+    return (
+        _download(row, width, styles)
+        if isinstance(row, Fetch)
+        else _model(row, free_memory, width, styles)
+    )
 
 
-def _fits(listed: ListedModel, words: Sequence[str]) -> bool:
-    """Whether every word occurs somewhere in what is told of the model."""
+def _matches(listed: ListedModel, words: Sequence[str]) -> bool:
+    """Whether every word occurs in the model's name, quantisation, place or architecture."""
     model = listed.model
-    told = f"{model.name} {model.quantisation} {model.place} {model.architecture}".casefold()
-    return all(word in told for word in words)
+    text = f"{model.name} {model.quantisation} {model.place} {model.architecture}".casefold()
+    return all(word in text for word in words)
 
 
-def _model(listed: ListedModel, room: int, width: int, ink: PanelStyles) -> Text:
+def _model(listed: ListedModel, free_memory: int, width: int, styles: PanelStyles) -> Text:
     model = listed.model
     if model.problem:
-        head = _head(model.name, "cannot be used", ink.dim, width, ink)
-        return head.append(f"\n{one_line(model.problem, LONGEST)}", ink.dim)
+        head = _head(model.name, "cannot be used", styles.dim, width, styles)
+        return head.append(f"\n{one_line(model.problem, MAX_ERROR_CHARS)}", styles.dim)
     if listed.in_use:
-        head = _head(model.name, "open", ink.accent, width, ink, bold=True)
-    elif listed.fits(room):
-        head = _head(model.name, "", ink.dim, width, ink)
+        head = _head(model.name, "open", styles.accent, width, styles, bold=True)
+    elif listed.fits(free_memory):
+        head = _head(model.name, "", styles.dim, width, styles)
     else:
-        head = _head(model.name, "does not fit", ink.warning, width, ink)
-        need, free = description.size(listed.needed), description.size(room)
-        head.append(f"\nneeds {need} of memory, {free} are free", ink.warning)
-        return head.append(_joined("", model.quantisation, model.place), ink.dim)
-    return head.append(f"\n{_facts(model)}", ink.dim)
+        head = _head(model.name, "does not fit", styles.warning, width, styles)
+        need, free = description.size(listed.needed), description.size(free_memory)
+        head.append(f"\nneeds {need} of memory, {free} are free", styles.warning)
+        return head.append(_join("", model.quantisation, model.place), styles.dim)
+    return head.append(f"\n{_facts(model)}", styles.dim)
 
 
 def _facts(model: FoundModel) -> str:
-    return _joined(
+    return _join(
         description.size(model.size),
         model.quantisation,
         f"{description.weights(model.parameters)} weights",
@@ -132,48 +134,48 @@ def _facts(model: FoundModel) -> str:
     )
 
 
-def _joined(*facts: str | None) -> str:
+def _join(*facts: str | None) -> str:
     return SEPARATOR.join(one_line(fact) for fact in facts if fact is not None)
 
 
-def _fetch(fetch: Fetch, width: int, ink: PanelStyles) -> Text:
+def _download(fetch: Fetch, width: int, styles: PanelStyles) -> Text:
     share = f" at {fetch.share:.0%}" if fetch.total else ""
     if fetch.failure and not fetch.running:
-        head = _head(fetch.name, f"failed{share}", ink.warning, width, ink)
-        return head.append(f"\n{one_line(fetch.failure, LONGEST)}", ink.warning)
+        head = _head(fetch.name, f"failed{share}", styles.warning, width, styles)
+        return head.append(f"\n{one_line(fetch.failure, MAX_ERROR_CHARS)}", styles.warning)
     state = "fetching" if fetch.running else "stopped"
-    head = _head(fetch.name, f"{state}{share}", ink.accent, width, ink)
+    head = _head(fetch.name, f"{state}{share}", styles.accent, width, styles)
     if not fetch.total:
-        return head.append("\nasking Hugging Face…", ink.dim)
-    full = bar(fetch.share, BAR)
-    head.append(f"\n{full}", ink.accent).append("·" * (BAR - len(full)), ink.faint)
-    return head.append(f"  {_progress(fetch)}", ink.dim)
+        return head.append("\nasking Hugging Face…", styles.dim)
+    full = bar(fetch.share, MAX_BAR_COLUMNS)
+    head.append(f"\n{full}", styles.accent).append(
+        "·" * (MAX_BAR_COLUMNS - len(full)), styles.faint
+    )
+    return head.append(f"  {_progress(fetch)}", styles.dim)
 
 
 def _progress(fetch: Fetch) -> str:
-    come, left = (
-        f"{description.size(fetch.done)} of {description.size(fetch.total)}",
-        fetch.seconds_left,
-    )
+    done = f"{description.size(fetch.done)} of {description.size(fetch.total)}"
+    left = fetch.seconds_left
     if not fetch.running:
-        return _joined(come, "what has come is kept")
+        return _join(done, "what has come is kept")
     if left is None:
-        return come
-    return _joined(come, f"{description.size(fetch.rate)}/s", description.time_left(left))
+        return done
+    return _join(done, f"{description.size(fetch.rate)}/s", description.time_left(left))
 
 
-def _wanted(row: Wanted, ink: PanelStyles) -> Text:
+def _request(row: DownloadRequest, styles: PanelStyles) -> Text:
     text = Text.assemble("Fetch ", (row.name, Style(bold=True)), " from Hugging Face")
     kind = "" if ":" in row.name else f"its {DEFAULT}, "
-    end = "; the other download stops" if row.instead else ""
-    return text.append(f"\n{kind}into the cache that other programs share{end}", ink.dim)
+    end = "; the other download stops" if row.replaces_current else ""
+    return text.append(f"\n{kind}into the cache that other programs share{end}", styles.dim)
 
 
 def _head(
-    name: str, remark: str, style: Style, width: int, ink: PanelStyles, *, bold: bool = False
+    name: str, remark: str, style: Style, width: int, styles: PanelStyles, *, bold: bool = False
 ) -> Text:
-    """The first line: the name and, at its end, a remark."""
-    line = Text.assemble((one_line(name), ink.text + Style(bold=bold)))
+    """The first line: the name, and a remark at the right edge."""
+    line = Text.assemble((one_line(name), styles.text + Style(bold=bold)))
     line.truncate(max(8, width - len(remark) - 2), overflow="ellipsis")
     line.pad_right(max(0, width - line.cell_len - len(remark)))
     return line.append(remark, style)

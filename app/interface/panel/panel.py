@@ -30,7 +30,7 @@ from app.interface.panel.column import column
 from app.interface.panel.details import beside
 from app.interface.panel.drawing import PanelStyles
 from app.interface.panel.footer import footer
-from app.interface.themes import ink_of, inks
+from app.interface.themes import panel_styles, style_classes
 
 
 class LineCanvas(Widget):
@@ -86,7 +86,7 @@ class LineCanvas(Widget):
 class Panel(LineCanvas):
     """Shows `figures`; call `redraw` when they have changed."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = inks("panel")
+    COMPONENT_CLASSES: ClassVar[set[str]] = style_classes("panel")
 
     detailed: var[bool] = var(False, init=False)
     """Whether raw figures are shown too."""
@@ -130,4 +130,4 @@ class Panel(LineCanvas):
 
     def _ink(self) -> PanelStyles:
         hint = keys_of(self).fill("{panel} more")
-        return ink_of(self, "panel", Style(color=self.rich_style.color), hint)
+        return panel_styles(self, "panel", Style(color=self.rich_style.color), hint)

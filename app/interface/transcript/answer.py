@@ -21,18 +21,18 @@ from rich.text import Text
 
 from app.conversation.attribution import pieces_of
 from app.conversation.events import Piece
-from app.interface.transcript.markdown import MarkdownStream, tinted
+from app.interface.transcript.markdown import MarkdownStream, tinted_text
 from app.interface.transcript.rows import Frame, Row, rows_of
 from app.interface.transcript.styles import Line
 from app.sanitise import clean
 
-OPEN = "<think>"
-CLOSE = "</think>"
-_LONE_CLOSE = re.compile(rf"^[ \t]*{CLOSE}[ \t]*$", re.MULTILINE)
+OPEN_TAG = "<think>"
+CLOSE_TAG = "</think>"
+_LONE_CLOSE = re.compile(rf"^[ \t]*{CLOSE_TAG}[ \t]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ReasoningSplit:
     """`thinking`: the reasoning is still open."""
 
     thought: str
@@ -40,20 +40,22 @@ class Parts:
     thinking: bool
 
 
-def split(raw: str, *, growing: bool) -> Parts:
+def split_reasoning(raw: str, *, growing: bool) -> ReasoningSplit:
     """The two parts of `raw`.
 
     While it is `growing`, the beginning of a tag at its end is held back, since the rest may come.
     """
     text = raw.lstrip()
-    if text.startswith(OPEN):
-        thought, closed, answer = text.removeprefix(OPEN).partition(CLOSE)
+    if text.startswith(OPEN_TAG):
+        thought, closed, answer = text.removeprefix(OPEN_TAG).partition(CLOSE_TAG)
         if closed:
-            return Parts(thought.strip(), answer.lstrip(), False)
-        return Parts(_without_partial(thought, CLOSE, growing).strip(), "", growing)
+            return ReasoningSplit(thought.strip(), answer.lstrip(), False)
+        return ReasoningSplit(_without_partial(thought, CLOSE_TAG, growing).strip(), "", growing)
     if lone := _LONE_CLOSE.search(raw):
-        return Parts(raw[: lone.start()].strip(), raw[lone.end() :].lstrip(), False)
-    return Parts("", _without_partial(text, OPEN, growing and len(text) < len(OPEN)), False)
+        return ReasoningSplit(raw[: lone.start()].strip(), raw[lone.end() :].lstrip(), False)
+    return ReasoningSplit(
+        "", _without_partial(text, OPEN_TAG, growing and len(text) < len(OPEN_TAG)), False
+    )
 
 
 def _without_partial(text: str, tag: str, growing: bool) -> str:
@@ -78,7 +80,7 @@ ENDINGS = {
 }
 """What stands under an answer, by how it ended."""
 
-MISSING = "■ nothing was written"
+NOTHING_WRITTEN = "■ nothing was written"
 
 
 class Answer:
@@ -118,9 +120,9 @@ class Answer:
         self._rows: list[Row] = []
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> ReasoningSplit:
         """The reasoning and the answer proper."""
-        return split(self._text, growing=self.finish == GROWING)
+        return split_reasoning(self._text, growing=self.finish == GROWING)
 
     def append_fragment(self, pieces: Iterable[Piece]) -> None:
         """Take what new tokens said, a piece for each."""
@@ -148,7 +150,7 @@ class Answer:
             rows += [Row([]), _line(self.version, frame, "dim")]
         return [*rows, Row([])]
 
-    def _reasoning(self, parts: Parts, frame: Frame, above: int) -> list[Row]:
+    def _reasoning(self, parts: ReasoningSplit, frame: Frame, above: int) -> list[Row]:
         self.fold_row = None
         if not parts.thought and not parts.thinking:
             return []
@@ -160,13 +162,13 @@ class Answer:
                 rows.append(Row([Segment("▏ ", frame.look["quote"]), *line]))
         return [*rows, Row([])]
 
-    def _reasoning_title(self, parts: Parts) -> str:
+    def _reasoning_title(self, parts: ReasoningSplit) -> str:
         mark = "▸" if self.folded else "▾"
         count = self._thought_pieces(parts)
         size = f"{count:,} tokens" if count else f"{len(parts.thought.split()):,} words"
         return f"{mark} thinking… {size}" if parts.thinking else f"{mark} thought for {size}"
 
-    def _thought_pieces(self, parts: Parts) -> int:
+    def _thought_pieces(self, parts: ReasoningSplit) -> int:
         """How many tokens came before the answer proper; 0 for a stored text, kept by runs."""
         if self._stored[0]:
             return 0
@@ -177,10 +179,10 @@ class Answer:
             left -= len(piece.text)
         return len(self._pieces)
 
-    def _body(self, parts: Parts, frame: Frame) -> list[Row]:
+    def _body(self, parts: ReasoningSplit, frame: Frame) -> list[Row]:
         if frame.tinted and self._drafted():
             skipped = len(self._text) - len(parts.answer) if parts.thought else 0
-            text = tinted(self._pieces, skipped, frame.look)
+            text = tinted_text(self._pieces, skipped, frame.look)
             return rows_of(frame.look.lines(text, frame.width))
         return self._flowing(parts.answer, frame)
 
@@ -203,9 +205,9 @@ class Answer:
             self._rows[settled:] = rows_of(self._flow.lines[settled:])
         return list(self._rows)
 
-    def _ending(self, parts: Parts) -> str:
+    def _ending(self, parts: ReasoningSplit) -> str:
         if self.finish == "stop" and not parts.answer.strip():
-            return MISSING
+            return NOTHING_WRITTEN
         return ENDINGS.get(self.finish, "")
 
 

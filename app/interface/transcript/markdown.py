@@ -43,7 +43,7 @@ from app.interface.sources import SOURCES
 from app.interface.transcript.styles import Line, Styles
 
 
-def tinted(pieces: Sequence[Piece], skipped: int, look: Styles) -> Text:
+def tinted_text(pieces: Sequence[Piece], skipped: int, look: Styles) -> Text:
     """The text of `pieces` after the first `skipped` characters, tinted."""
     text = Text(overflow="fold", tab_size=4)
     for source, run in _runs(pieces, skipped):
@@ -68,7 +68,7 @@ def _runs(pieces: Sequence[Piece], skipped: int) -> Iterator[tuple[int, str]]:
         skipped = max(0, skipped - len(run))
 
 
-NARROWEST = 8
+MIN_NESTED_COLUMNS = 8
 """Columns that nested quotes and lists leave for their text at least."""
 
 
@@ -124,7 +124,7 @@ class Quote(markdown.BlockQuote):
     """A quote beside a thin rule."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        inner = options.update(width=max(options.max_width - 2, NARROWEST))
+        inner = options.update(width=max(options.max_width - 2, MIN_NESTED_COLUMNS))
         for line in console.render_lines(self.elements, inner, style=self.style, pad=False):
             yield Segment("▏ ", self.style)
             yield from line
@@ -188,10 +188,10 @@ def _look(owner: markdown.Markdown) -> Styles:
     return owner.look
 
 
-LONGEST_BLOCK = 6_000
+MAX_BLOCK_CHARS = 6_000
 """Characters after which a block is continued in a new one."""
 
-DEEPEST = 18
+MAX_NESTING = 18
 """Nesting at which a block is shown as its source; the parser would drop what lies at 20."""
 
 
@@ -279,20 +279,20 @@ def _parts(block: Block) -> list[Block]:
 
 
 def _cut(block: Block) -> tuple[str, str]:
-    """The source up to the first break after `LONGEST_BLOCK`, and the rest, able to stand alone."""
+    """The source up to the first break after `MAX_BLOCK_CHARS`, and the rest as its own block."""
     repeated = {"fence": 1, "table_open": 2}.get(block.tokens[0].type, 0)
     prefix = "".join(block.source.splitlines(keepends=True)[:repeated])
-    if len(prefix) > LONGEST_BLOCK // 2:
+    if len(prefix) > MAX_BLOCK_CHARS // 2:
         return block.source, ""
     a_break = _SPACE if block.tokens[0].type == "paragraph_open" else _NEWLINE
-    found = a_break.search(block.source, LONGEST_BLOCK)
+    found = a_break.search(block.source, MAX_BLOCK_CHARS)
     if found is None or not block.source[found.end() :].strip():
         return block.source, ""
     return block.source[: found.end()], prefix + block.source[found.end() :]
 
 
 def _renderable(block: Block, look: Styles) -> Elements | LiteralText:
-    if any(token.level >= DEEPEST for token in block.tokens):
+    if any(token.level >= MAX_NESTING for token in block.tokens):
         return LiteralText(block.source)
     return Elements(block.tokens, look)
 

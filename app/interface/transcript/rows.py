@@ -18,7 +18,7 @@ from app.interface.transcript.styles import Line, Styles
 GUTTER = 2
 """Columns of the gutter, in which the bar beside a question stands."""
 
-WIDEST = 96
+MAX_TEXT_COLUMNS = 96
 """Columns of text at most: longer lines are hard to read."""
 
 
@@ -39,7 +39,7 @@ class Frame:
     @property
     def width(self) -> int:
         """Columns of text."""
-        return max(8, min(self.available - 2 * GUTTER, WIDEST))
+        return max(8, min(self.available - 2 * GUTTER, MAX_TEXT_COLUMNS))
 
     @property
     def margin(self) -> int:

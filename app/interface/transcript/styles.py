@@ -23,7 +23,7 @@ from app.interface.sources import SOURCES, SourceLabel
 Line = list[Segment]
 """One line of the screen, without its line break."""
 
-TINT = 0.28
+TINT_STRENGTH = 0.28
 """How strongly words are tinted by their source."""
 
 KINDS = frozenset(
@@ -89,7 +89,7 @@ class Styles:
 
     def _tint(self, source: SourceLabel) -> tuple[Style, Style]:
         color = Color.parse(source.color(dark=self.dark))
-        ground = self.background.blend(color, TINT).rich_color
+        ground = self.background.blend(color, TINT_STRENGTH).rich_color
         return Style(color=color.rich_color, bgcolor=ground, bold=True), Style(bgcolor=ground)
 
     def _markdown_styles(self) -> dict[str, Style]:
@@ -123,6 +123,6 @@ class Styles:
         }
 
 
-def make_look(style_of: Callable[[str], Style], background: Color, *, dark: bool) -> Styles:
+def make_styles(style_of: Callable[[str], Style], background: Color, *, dark: bool) -> Styles:
     """The look, given the style of each component class."""
     return Styles({kind: style_of(f"transcript--{kind}") for kind in KINDS}, background, dark)

@@ -26,7 +26,7 @@ from app.interface.transcript.rows import Frame, Row
 from app.interface.transcript.styles import KINDS
 from app.interface.transcript.window import LineView
 
-AHEAD = 1
+SCREENS_AHEAD = 1
 """Screens laid out beyond the one in view."""
 
 
@@ -98,7 +98,7 @@ class Scrolling(LineView):
         """Lay out enough to fill the screen and some more."""
         if self._frame is None:
             return
-        rows = self.size.height * (1 + AHEAD)
+        rows = self.size.height * (1 + SCREENS_AHEAD)
         if self._following:
             self._paper.grow_down(self._frame, sys.maxsize)
         if len(self._paper.rows) < rows:
@@ -116,8 +116,8 @@ class Scrolling(LineView):
             return
         height, top = self.size.height, self.scroll_offset.y
         if top + 2 * height > len(self._paper.rows):
-            self._paper.grow_down(self._frame, height * AHEAD)
-        added = self._paper.grow_up(self._frame, height * AHEAD) if top < height else 0
+            self._paper.grow_down(self._frame, height * SCREENS_AHEAD)
+        added = self._paper.grow_up(self._frame, height * SCREENS_AHEAD) if top < height else 0
         self._measure()
         if added:
             self._scroll_to_row(top + added)

@@ -28,7 +28,7 @@ from textual.strip import Strip
 
 from app.interface.transcript.entries import Entry
 from app.interface.transcript.rows import Frame, Row
-from app.interface.transcript.styles import make_look
+from app.interface.transcript.styles import make_styles
 
 
 class LineView(ScrollView):
@@ -86,7 +86,7 @@ class LineView(ScrollView):
 
     def present_frame(self, *, tinted: bool) -> Frame:
         """What rows have to be laid out for now."""
-        look = make_look(
+        look = make_styles(
             self._style_of, self.background_colors[1], dark=self.app.current_theme.dark
         )
         return Frame(look, self.size.width, tinted)

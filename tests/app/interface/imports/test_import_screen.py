@@ -13,8 +13,8 @@ from textual.widgets import Log, Static
 from app.importing.events import FindingFiles, ImportFinished, SkippedFile
 from app.importing.process import SET_ASIDE
 from app.indexing.corpus_index import Projecting
-from app.interface.imports.import_screen import Imports
-from app.interface.imports.tasks import ImportState
+from app.interface.imports.import_screen import ImportScreen
+from app.interface.imports.status import ImportState
 from app.interface.screen import ChatScreen
 from datastores.errors import InputError, SpecchatError, StoreError
 from datastores.library.library import Library
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def state_of(made: Stage) -> ImportState:
-    return made.app.chat_screen.importing.state
+    return made.app.chat_screen.import_task.state
 
 
 def told(made: Stage) -> str:
@@ -57,7 +57,7 @@ async def test_a_folder_is_imported_and_told_of(stage: Make, folder: Path) -> No
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
         await start(pilot, str(folder))
-        await until(pilot, lambda: state_of(made).whole and not state_of(made).running)
+        await until(pilot, lambda: state_of(made).completed and not state_of(made).running)
         said = told(made)
         assert "imported 2 documents · 1 secret taken out · 1 skipped" in said
         assert "skipped 1: binary\n    bad.bin" in said
@@ -90,7 +90,7 @@ async def test_nothing_imported_is_an_error_with_its_reasons(stage: Make, folder
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
         await start(pilot, str(folder / "bad.bin"))
-        await until(pilot, lambda: state_of(made).failure)
+        await until(pilot, lambda: state_of(made).error)
         await until(pilot, lambda: "bad.bin" in told(made))
         assert "nothing was imported: binary (1)" in told(made)
         assert made.app.screen.query(".-failed")
@@ -104,7 +104,7 @@ async def test_tab_completes_a_path_and_offers_where_there_is_a_choice(
     async with made.app.run_test(size=(160, 50)) as pilot:
         await pilot.press("f9", *f"{folder.parent}/m", "tab")
         screen = made.app.screen
-        assert isinstance(screen, Imports)
+        assert isinstance(screen, ImportScreen)
         await until(pilot, lambda: screen.box.value.endswith("/my\\ "))
         offered = screen.query_one(".-names", Static)
         await until(pilot, lambda: offered.display)
@@ -112,7 +112,7 @@ async def test_tab_completes_a_path_and_offers_where_there_is_a_choice(
         await pilot.press("n", "tab")
         await until(pilot, lambda: screen.box.value.endswith("/my\\ notes/"))
         await pilot.press("enter")
-        await until(pilot, lambda: state_of(made).whole)
+        await until(pilot, lambda: state_of(made).completed)
 
 
 async def test_what_is_typed_in_one_go_stands_around_what_tab_completes(
@@ -122,7 +122,7 @@ async def test_what_is_typed_in_one_go_stands_around_what_tab_completes(
     async with made.app.run_test() as pilot:
         await pilot.press("f9")
         screen = made.app.screen
-        assert isinstance(screen, Imports)
+        assert isinstance(screen, ImportScreen)
         await burst(pilot, *f"{folder.parent}/mx", "backspace", "tab", *"a.", "tab", "x")
         await until(pilot, lambda: screen.box.value.endswith("/my\\ notes/a.mdx"))
 
@@ -143,7 +143,7 @@ async def test_stopped_it_says_what_is_in_and_the_same_path_goes_on(
         script.go_on.set()
         script.batches = ([ImportFinished(DONE)],)
         await pilot.press("enter")
-        await until(pilot, lambda: state_of(made).whole)
+        await until(pilot, lambda: state_of(made).completed)
         assert script.asked == [[Path("/notes")]] * 2
 
 
@@ -197,15 +197,15 @@ async def test_what_the_indexer_does_is_told(stage: Make, folder: Path) -> None:
     made = stage()
     async with made.app.run_test(size=(120, 36)) as pilot:
         await ready(pilot, made)
-        made.app.learnt(Projecting(42, 100, 1000), None)
+        made.app.indexer_updated(Projecting(42, 100, 1000), None)
         await until(pilot, lambda: made.conversation.bar.background == "learning imports: 42%")
-        made.app.learnt(Projecting(100, 100, 5000, building=True), None)
+        made.app.indexer_updated(Projecting(100, 100, 5000, building=True), None)
         await until(pilot, lambda: "sorting" in made.conversation.bar.background)
-        made.app.learnt(None, None)
+        made.app.indexer_updated(None, None)
         await until(pilot, lambda: made.conversation.bar.background == "")
-        assert state_of(made).ready == 5000
+        assert state_of(made).indexed_tokens == 5000
         for _ in range(2):
-            made.app.learnt(None, StoreError("crest.db: disk\nfull"))
+            made.app.indexer_updated(None, StoreError("crest.db: disk\nfull"))
         await until(pilot, lambda: made.conversation.bar.background == "learning failed")
         assert notices(made) == ["crest.db: disk full"]
 
@@ -244,6 +244,6 @@ async def test_an_import_that_ends_while_the_screen_is_taken_apart_harms_nothing
     async with made.app.run_test(size=(80, 24)) as pilot:
         await pilot.press("f9")
         screen = made.app.screen
-        assert isinstance(screen, Imports)
+        assert isinstance(screen, ImportScreen)
         await screen.remove_children()
         screen.redraw()

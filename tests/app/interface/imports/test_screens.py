@@ -90,13 +90,13 @@ def test_an_import(
     async def act(pilot: Pilot[None]) -> None:
         await ready(pilot, made)
         await pilot.press("f9", *"~/notes", "enter")
-        importing = made.app.chat_screen.importing
-        await until(pilot, lambda: importing.state.found or importing.state.progress)
+        task = made.app.chat_screen.import_task
+        await until(pilot, lambda: task.state.found or task.state.progress)
         await pilot.press(*keys)
-        await until(pilot, lambda: importing.state.running == (script.holds and not keys))
+        await until(pilot, lambda: task.state.running == (script.holds and not keys))
         if state == "done":
-            made.app.learnt(Projecting(2100, 5210, 1_200_000), None)
-            await until(pilot, lambda: importing.state.learning)
+            made.app.indexer_updated(Projecting(2100, 5210, 1_200_000), None)
+            await until(pilot, lambda: task.state.indexing)
         await pilot.pause()
 
     assert snap_compare(made.app, terminal_size=size, run_before=act)
@@ -107,7 +107,7 @@ def test_what_goes_on_besides(stage: Make, snap_compare: Compare) -> None:
 
     async def act(pilot: Pilot[None]) -> None:
         await ready(pilot, made)
-        made.app.learnt(Projecting(42, 100, 1_200_000), None)
+        made.app.indexer_updated(Projecting(42, 100, 1_200_000), None)
         await until(pilot, lambda: made.conversation.bar.background)
 
     assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)

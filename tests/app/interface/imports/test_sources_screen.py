@@ -12,8 +12,8 @@ from textual.widgets import Input, OptionList
 from app.importing.session import note_imports, read_notes
 from app.indexing.corpus_index import forget_everywhere, opened
 from app.interface.dialogs.confirm import Confirm
-from app.interface.imports.import_screen import Imports
-from app.interface.imports.sources_screen import AT_ONCE, BUSY, Sources
+from app.interface.imports.import_screen import ImportScreen
+from app.interface.imports.sources_screen import AT_ONCE, BUSY, SourcesScreen
 from datastores.errors import StoreError
 from datastores.library.documents import NOTES, Document, FinishFile, Part, StoreDocument
 from datastores.library.library import Library
@@ -46,7 +46,7 @@ def _lines(made: Stage) -> list[str]:
 async def _list(pilot: Pilot[None], made: Stage, count: int) -> None:
     await ready(pilot, made)
     await pilot.press("f9", "f9")
-    await until(pilot, lambda: isinstance(made.app.screen, Sources))
+    await until(pilot, lambda: isinstance(made.app.screen, SourcesScreen))
     await until(pilot, lambda: made.app.screen.query_one(OptionList).option_count == count)
 
 
@@ -93,7 +93,7 @@ async def test_a_source_is_forgotten_everywhere_and_the_others_stay(stage: Make)
         await pilot.press("delete")
         await until(pilot, lambda: isinstance(made.app.screen, Confirm))
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(made.app.screen, Sources))
+        await until(pilot, lambda: isinstance(made.app.screen, SourcesScreen))
         assert not notices(made)
         await pilot.press("delete", "y")
         await until(pilot, lambda: notices(made) == ["/gone/notes is forgotten"])
@@ -112,7 +112,7 @@ async def test_a_store_that_is_hindered_is_said_and_the_list_told_anew(
     def hindered(*_: object) -> None:
         raise StoreError("crest.db: another window is reading it")
 
-    monkeypatch.setattr("app.interface.imports.tasks._forget", hindered)
+    monkeypatch.setattr("app.interface.imports.deletion_task._delete_source", hindered)
     made = stage()
     _import(made, "/a", "abc")
     async with made.app.run_test(size=(80, 24)) as pilot:
@@ -128,11 +128,11 @@ async def test_one_thing_at_a_time(stage: Make, scripted: Scripting) -> None:
     _import(made, "/a", "abc")
     async with made.app.run_test(size=(80, 24)) as pilot:
         await _list(pilot, made, 1)
-        made.app.chat_screen.forgetting.path = "/b"
+        made.app.chat_screen.deletion_task.path = "/b"
         await pilot.press("delete")
         assert notices(made) == [AT_ONCE]
-        made.app.chat_screen.forgetting.path = ""
-        made.app.chat_screen.importing.begin("/notes")
+        made.app.chat_screen.deletion_task.path = ""
+        made.app.chat_screen.import_task.begin("/notes")
         await pilot.press("delete")
         assert notices(made) == [AT_ONCE, BUSY]
 
@@ -143,14 +143,14 @@ async def test_enter_brings_the_path_back_to_be_imported_again(stage: Make) -> N
     async with made.app.run_test(size=(80, 24)) as pilot:
         await _list(pilot, made, 1)
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(made.app.screen, Imports))
+        await until(pilot, lambda: isinstance(made.app.screen, ImportScreen))
         assert made.app.screen.query_one(Input).value == "/some notes"
         await pilot.press("escape")
         await made.app.chat_screen.run_action("command('texts.list')")
-        await until(pilot, lambda: isinstance(made.app.screen, Sources))
+        await until(pilot, lambda: isinstance(made.app.screen, SourcesScreen))
         await until(pilot, lambda: made.app.screen.query_one(OptionList).option_count == 1)
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(made.app.screen, Imports))
+        await until(pilot, lambda: isinstance(made.app.screen, ImportScreen))
         assert made.app.screen.query_one(Input).value == "/some notes"
 
 
@@ -159,9 +159,9 @@ async def test_where_there_is_nothing_the_same_key_imports(stage: Make) -> None:
     async with made.app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, made)
         await made.app.chat_screen.run_action("command('texts.list')")
-        await until(pilot, lambda: isinstance(made.app.screen, Sources))
+        await until(pilot, lambda: isinstance(made.app.screen, SourcesScreen))
         await pilot.press("f9")
-        await until(pilot, lambda: isinstance(made.app.screen, Imports))
+        await until(pilot, lambda: isinstance(made.app.screen, ImportScreen))
 
 
 def test_forgetting_waits_for_whoever_is_at_work(

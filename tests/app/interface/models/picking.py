@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
-from app.interface.models.download import Fetching
+from app.interface.models.download import DownloadTask
 from app.interface.models.picker import ModelPicker
 from tests.app.interface.conftest import Stage, ready, until
 
@@ -23,15 +23,15 @@ def lines(made: Stage) -> list[str]:
     return [" ".join(prompt.splitlines()[0].split()) for prompt in prompts]
 
 
-def fetching(made: Stage) -> Fetching:
-    return made.app.chat_screen.models._fetching
+def download_task(made: Stage) -> DownloadTask:
+    return made.app.chat_screen.model_switch._download_task
 
 
 async def open_picker(pilot: Pilot[None], made: Stage) -> None:
     """Press F5 and wait until it has looked around."""
     await ready(pilot, made)
     await pilot.press("f5")
-    await until(pilot, lambda: not picker(made)._looking)
+    await until(pilot, lambda: not picker(made)._searching)
 
 
 async def type_name(pilot: Pilot[None], made: Stage, typed: str) -> None:

@@ -8,7 +8,7 @@ from textual.widgets import OptionList
 
 from app.locations import elsewhere
 from tests.app.interface.conftest import Stage, until
-from tests.app.interface.models.picking import fetching, lines, open_picker, picker, type_name
+from tests.app.interface.models.picking import download_task, lines, open_picker, picker, type_name
 from tests.app.models.hub import CONTENT, FORTY_PERCENT, REPOSITORY, WANTED, Hub, partial_of
 
 Make = Callable[..., Stage]
@@ -33,7 +33,7 @@ async def test_a_model_is_fetched_stopped_at_40_percent_gone_on_with_and_opened(
         await until(pilot, lambda: lines(made)[0] == "embedded open")
         await until(pilot, lambda: picker(made).listed.chosen != picker(made).listed.rows[0])
         assert picker(made).listed.chosen is not None
-    fetch = fetching(made).fetch
+    fetch = download_task(made).fetch
     assert fetch is not None
     assert fetch.path is not None
     assert fetch.path.read_bytes() == CONTENT
@@ -66,7 +66,7 @@ async def test_leaving_stops_the_download_and_keeps_what_has_come(stage: Make, h
         await pilot.press("enter")
         begun = partial_of(elsewhere().hugging_face)
         await until(pilot, lambda: begun.exists() and begun.stat().st_size == FORTY_PERCENT)
-    fetch = fetching(made).fetch
+    fetch = download_task(made).fetch
     assert fetch is not None
     assert not fetch.running
     assert begun.read_bytes() == CONTENT[:FORTY_PERCENT]
@@ -85,7 +85,7 @@ async def test_a_failure_stands_in_its_row_and_enter_tries_again(stage: Make, hu
         hub.spoil = False
         await pilot.press("enter")
         await until(pilot, lambda: lines(made)[0] == "embedded open")
-    fetch = fetching(made).fetch
+    fetch = download_task(made).fetch
     assert fetch is not None
     assert fetch.path is not None
 
@@ -102,5 +102,5 @@ async def test_another_download_takes_the_place_of_the_one_at_hand(stage: Make, 
         last = picker(made).query_one(OptionList).get_option_at_index(1).prompt
         assert "the other download stops" in str(last)
         await pilot.press("enter")
-        await until(pilot, lambda: fetching(made).fetch.path)  # type: ignore[union-attr]
+        await until(pilot, lambda: download_task(made).fetch.path)  # type: ignore[union-attr]
     assert partial_of(elsewhere().hugging_face).read_bytes() == CONTENT[:FORTY_PERCENT]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.interface.models.switch import offer, wording
+from app.interface.models.switch import first_launch_hint, hint_about
 from app.locations import Elsewhere, locate
 from app.models.selection import choose
 from app.runtime.session import EMBEDDED
@@ -42,7 +42,7 @@ async def test_the_first_launch_offers_what_was_found_and_the_second_does_not(st
     made = stage()
     async with made.app.run_test() as pilot:
         await until(pilot, lambda: made.conversation.bar.model)
-        assert offer(made.locations) == ""
+        assert first_launch_hint(made.locations) == ""
         assert OFFER not in shown(made)
 
 
@@ -55,7 +55,7 @@ async def test_the_first_launch_offers_what_was_found_and_the_second_does_not(st
     ],
 )
 def test_it_is_worded_for_what_was_found(found: int, said: str) -> None:
-    assert said in wording(found)
+    assert said in hint_about(found)
 
 
 @pytest.mark.usefixtures("two")
@@ -63,12 +63,12 @@ def test_whoever_chose_before_is_not_told_what_else_there_is(tmp_path: Path) -> 
     locations = locate(tmp_path / "data")
     locations.create()
     choose("org/one", locations)
-    assert offer(locations) == wording(0)
+    assert first_launch_hint(locations) == hint_about(0)
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"cannot write .*offered: No such file"):
-        offer(locate(tmp_path / "nowhere"))
+        first_launch_hint(locate(tmp_path / "nowhere"))
 
 
 @pytest.mark.usefixtures("two")

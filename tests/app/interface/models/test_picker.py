@@ -20,7 +20,7 @@ from app.models.known_folders import EMBEDDED, embedded
 from app.models.selection import Catalogue, ListedModel
 from datastores.errors import InputError
 from tests.app.interface.conftest import SIZES, Compare, Stage, ready, until
-from tests.app.interface.models.picking import fetching, lines, open_picker, picker, type_name
+from tests.app.interface.models.picking import download_task, lines, open_picker, picker, type_name
 from tests.app.models.gguf_files import write_gguf
 from tests.app.models.hub import REPOSITORY, WANTED
 
@@ -114,7 +114,7 @@ async def test_the_screen_is_there_while_it_looks(
         await pilot.press(*"eye")
         assert str(picker(made).query_one(Static).content) == LOOKING
         gate.set()
-        await until(pilot, lambda: not picker(made)._looking)
+        await until(pilot, lambda: not picker(made)._searching)
         assert lines(made) == ["org/eye:F16 cannot be used"]
 
 
@@ -172,7 +172,7 @@ async def test_enter_does_not_stop_a_download_by_mistake(
 ) -> None:
     shelf(*LISTED)
     made = stage()
-    fetching(made).fetch = download(running=True)
+    download_task(made).fetch = download(running=True)
     async with made.app.run_test() as pilot:
         await open_picker(pilot, made)
         assert lines(made)[0] == f"{WANTED} fetching at 41%"
@@ -233,7 +233,7 @@ def test_pulling(
     fetch = download(running=True)
     fetch.take({"done": 1_150_000_000}, 0.0)
     fetch.take({"done": 1_200_000_000}, 4.0)
-    fetching(made).fetch = fetch
+    download_task(made).fetch = fetch
     assert snap_compare(made.app, terminal_size=size, run_before=opened(made))
 
 
@@ -243,7 +243,7 @@ def test_a_pull_that_failed(
 ) -> None:
     shelf(*LISTED)
     made = stage()
-    fetching(made).fetch = download(
+    download_task(made).fetch = download(
         failure="the connection broke off after 1.20 of 2.90 GB (timed out): pull it again to go on"
         " from there"
     )

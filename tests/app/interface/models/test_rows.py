@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.interface.models.rows import Row, Wanted, place_of, rows, verb
+from app.interface.models.rows import DownloadRequest, PickerRow, enter_action, index_of, rows
 from app.models import description
 from app.models.description import FoundModel
 from app.models.download import Fetch
@@ -32,26 +32,29 @@ def test_each_word_that_is_typed_has_to_occur_in_any_case_and_order() -> None:
 
 
 def test_what_names_a_model_can_be_fetched_unless_it_is_being_fetched() -> None:
-    assert rows(FOUND, None, " org/two ") == [TWO, Wanted("org/two")]
+    assert rows(FOUND, None, " org/two ") == [TWO, DownloadRequest("org/two")]
     fetch = Fetch("org/two", running=True)
     assert rows(FOUND, fetch, "org/two") == [fetch, TWO]
-    assert rows(FOUND, fetch, "org/x:Q8_0") == [fetch, Wanted("org/x:Q8_0", instead=True)]
+    assert rows(FOUND, fetch, "org/x:Q8_0") == [
+        fetch,
+        DownloadRequest("org/x:Q8_0", replaces_current=True),
+    ]
 
 
 def test_a_download_that_is_done_is_a_model_like_the_others() -> None:
     fetch = Fetch("org/two", path=TWO.model.path)
     assert rows(FOUND, fetch, "") == [ONE, TWO]
-    assert place_of(fetch, [ONE, TWO]) == 1
+    assert index_of(fetch, [ONE, TWO]) == 1
 
 
 def test_enter_is_about_the_same_row_wherever_it_moves_and_else_about_the_first_model() -> None:
     fetch = Fetch("org/x")
-    assert place_of(TWO, [fetch, ONE, TWO]) == 2
-    assert place_of(fetch, [fetch, ONE]) == 0
-    assert place_of(None, [fetch, ONE]) == 1
-    assert place_of(TWO, [fetch, ONE]) == 1
-    assert place_of(None, [fetch]) == 0
-    assert place_of(TWO, []) is None
+    assert index_of(TWO, [fetch, ONE, TWO]) == 2
+    assert index_of(fetch, [fetch, ONE]) == 0
+    assert index_of(None, [fetch, ONE]) == 1
+    assert index_of(TWO, [fetch, ONE]) == 1
+    assert index_of(None, [fetch]) == 0
+    assert index_of(TWO, []) is None
 
 
 @pytest.mark.parametrize(
@@ -61,14 +64,14 @@ def test_enter_is_about_the_same_row_wherever_it_moves_and_else_about_the_first_
         (TWO, "opens it"),
         (listed("large", ROOM + 1), "tries to open it"),
         (listed("odd", problem="no model"), ""),
-        (Wanted("org/x"), "fetches it"),
+        (DownloadRequest("org/x"), "fetches it"),
         (Fetch("org/x", running=True), "stops it"),
         (Fetch("org/x"), "goes on"),
         (Fetch("org/x", failure="broke off"), "tries again"),
     ],
 )
-def test_what_enter_does_is_said(row: Row, does: str) -> None:
-    assert verb(row, ROOM) == does
+def test_what_enter_does_is_said(row: PickerRow, does: str) -> None:
+    assert enter_action(row, ROOM) == does
 
 
 def test_figures_are_for_people() -> None:

@@ -12,7 +12,7 @@ from textual.color import Color
 
 from app.interface.transcript import markdown
 from app.interface.transcript.markdown import MarkdownStream
-from app.interface.transcript.styles import Styles, make_look
+from app.interface.transcript.styles import Styles, make_styles
 
 WORDS = [
     *("# ", "## ", "- ", "1. ", "> ", "```", "```py\n", "~~~", "`", "*", "**", "_", "~~", "---"),
@@ -35,7 +35,7 @@ WORDS = [
 
 
 def plain_look() -> Styles:
-    return make_look(lambda _: Style(), Color.parse("black"), dark=True)
+    return make_styles(lambda _: Style(), Color.parse("black"), dark=True)
 
 
 def lines_of(*fragments: str, width: int = 40) -> list[str]:
@@ -65,7 +65,7 @@ def test_overlong_blocks_lose_nothing_however_they_come(
     words = [f"word{number:02}" for number in range(len(joints) + 1)]
     text = begin + "".join(word + joint for word, joint in zip(words, joints, strict=False))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(markdown, "LONGEST_BLOCK", 40)
+        patch.setattr(markdown, "MAX_BLOCK_CHARS", 40)
         shown = " ".join(lines_of(text[:cut], text[cut:], width=200))
     assert [word for word in words[:-1] if word not in shown] == []
 

@@ -1,0 +1,62 @@
+"""A job that outlives the dialog it was started from: an import, a deletion, a download.
+
+Owns one run at a time, its cancellation, and which dialog is notified of its progress. What the
+job does and how its end is announced is up to the subclass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from textual.worker import Worker
+
+from app.interface.chat.conversation import Conversation
+
+
+class BackgroundTask:
+    """Runs one job at a time on the interface's event loop."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        """`conversation` runs the job and shows notifications; it outlives every dialog."""
+        self._conversation = conversation
+        self._listener: Callable[[], object] | None = None
+        self._worker: Worker[None] | None = None
+        self._running = asyncio.Lock()
+
+    @property
+    def watched(self) -> bool:
+        """Whether an open dialog shows the progress."""
+        return self._listener is not None
+
+    def subscribe(self, listener: Callable[[], object]) -> None:
+        """Call `listener` after each change, in place of the listener before it."""
+        self._listener = listener
+
+    def unsubscribe(self, listener: Callable[[], object]) -> None:
+        """Stop calling `listener`, unless another one has replaced it."""
+        if self._listener == listener:
+            self._listener = None
+
+    def cancel(self) -> None:
+        """Cancel the job; what it has stored stays."""
+        if self._worker is not None:
+            self._worker.cancel()
+
+    async def shutdown(self) -> None:
+        """Cancel the job, and return when its process has ended."""
+        self.cancel()
+        async with self._running:
+            pass
+
+    def _start(self, job: Callable[[], Awaitable[None]]) -> None:
+        self._worker = self._conversation.run_worker(self._run(job))
+
+    async def _run(self, job: Callable[[], Awaitable[None]]) -> None:
+        # A cancelled job holds the lock until its process has ended.
+        async with self._running:
+            await job()
+
+    def _notify_listener(self) -> None:
+        if self._listener is not None:
+            self._listener()

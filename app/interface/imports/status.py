@@ -1,0 +1,202 @@
+"""The state of an import, and the words that describe it on the screen.
+
+Owns `ImportState`, which follows the events of an import. The rest are pure functions over it.
+Names and reasons come from files: they are sanitised here, once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from rich.text import Text
+
+from app.importing.events import (
+    Event,
+    FindingFiles,
+    ImportFinished,
+    ImportProgress,
+    ImportReport,
+    SkippedFile,
+)
+from app.indexing.corpus_index import Projecting
+from app.indexing.source_list import CHARACTERS
+from app.interface.panel.drawing import PanelStyles, bar
+from app.interface.panel.phrases import percent
+from app.models.description import size, time_left
+from app.sanitise import one_line
+
+WELCOME = (
+    "Answers are drafted from texts of yours: notes, source code, web pages, PDFs, chats with other"
+    " assistants, shell histories; a file, a folder or an archive of them. .gitignore is followed,"
+    " secrets are taken out, and nothing leaves this machine."
+)
+STOPPED = "stopped: what is in stays; Enter goes on from there"
+SEPARATOR = " · "
+MAX_REASONS = 6
+"""Skip reasons listed while an import runs, most frequent first."""
+MAX_NAME_CHARS = 400
+MAX_ERROR_CHARS = 800
+
+
+@dataclass(slots=True)
+class ImportState:
+    """The state of an import.
+
+    Attributes:
+        typed: what the person typed; empty before the first import.
+        running: whether the import is still running.
+        found: files found so far, while folders are searched.
+        progress: how far reading has come; None before it begins.
+        report: the final report or, while the import runs, what was skipped so far.
+        completed: whether the import ran to its end.
+        error: why nothing was imported, or why the import broke off; empty otherwise.
+        indexing: the indexer's progress; None while it is idle.
+        indexed_tokens: tokens indexed for drafting since the import began.
+        indexer_error: why indexing failed; empty otherwise.
+    """
+
+    typed: str = ""
+    running: bool = False
+    found: int = 0
+    progress: ImportProgress | None = None
+    report: ImportReport = field(default_factory=ImportReport)
+    completed: bool = False
+    error: str = ""
+    indexing: Projecting | None = None
+    indexed_tokens: int = 0
+    indexer_error: str = ""
+
+    def apply(self, event: Event) -> None:
+        """Update the state with one event of the import."""
+        match event:
+            case FindingFiles(files):
+                self.found = files
+            case ImportProgress():
+                self.progress = event
+            case SkippedFile(name, reason):
+                self.report.skipped.setdefault(reason, []).append(name)
+            case ImportFinished(report):
+                # A damaged library is reported before counting begins: the final report lacks it.
+                skipped = {**self.report.skipped, **report.skipped}
+                self.report, self.completed = replace(report, skipped=skipped), True
+
+
+def topbar_note(state: ImportState) -> str:
+    """The import's note in the top bar; empty while nothing is going on."""
+    if state.running:
+        progress = state.progress
+        return f"importing {percent(fraction_read(progress))}" if progress else "importing"
+    if state.indexer_error:
+        return "learning failed"
+    return _indexing(state.indexing) if state.indexing else ""
+
+
+def status_lines(state: ImportState, width: int, styles: PanelStyles) -> list[Text]:
+    """The status on the import screen; only the bar depends on the width."""
+    if not state.typed:
+        return [Text(WELCOME, styles.dim)]
+    if state.running:
+        return [*_running(state, width, styles), *_skip_counts(state.report, styles)]
+    lines = [_outcome(state, styles)]
+    if state.indexer_error:
+        lines.append(Text(one_line(state.indexer_error, MAX_ERROR_CHARS), styles.warning))
+    elif not state.error:
+        lines.append(Text(_drafting_status(state), styles.accent))
+    return lines
+
+
+def skipped_lines(report: ImportReport) -> Iterator[str]:
+    """Everything that was skipped, grouped by reason, the most frequent reason first."""
+    for reason, names in _by_count(report):
+        yield f"skipped {len(names):,}: {one_line(reason, MAX_NAME_CHARS)}"
+        yield from (f"    {one_line(name, MAX_NAME_CHARS)}" for name in names)
+
+
+def summary(state: ImportState) -> str:
+    """One line on how an import ended."""
+    documents = counted(state.report.documents, "document")
+    if not state.completed:
+        read = state.progress.documents if state.progress else 0
+        return f"{STOPPED} ({counted(read, 'document')} new)"
+    parts = [f"imported {documents}"]
+    if state.report.unchanged:
+        parts.append(f"{state.report.unchanged:,} unchanged")
+    if state.report.redacted:
+        parts.append(f"{counted(state.report.redacted, 'secret')} taken out")
+    total = sum(state.report.counts.values())
+    return SEPARATOR.join([*parts, f"{total:,} skipped"] if total else parts)
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 document`, `2,000 documents`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def fraction_read(progress: ImportProgress) -> float:
+    """The fraction of an import that is done, 0 to 1."""
+    return progress.bytes / progress.total_bytes if progress.total_bytes else 0.0
+
+
+def tilde_path(path: str) -> str:
+    """A path for display: `~` for the home directory, control characters sanitised."""
+    home = os.path.expanduser("~")
+    inside = path == home or path.startswith(f"{home}/")
+    return one_line("~" + path.removeprefix(home) if inside else path, MAX_NAME_CHARS)
+
+
+def _running(state: ImportState, width: int, styles: PanelStyles) -> Iterator[Text]:
+    yield Text.assemble("importing ", (one_line(state.typed, MAX_NAME_CHARS), "bold"))
+    progress = state.progress
+    if progress is None:
+        yield Text(f"looking through folders: {counted(state.found, 'file')} so far", styles.dim)
+        return
+    columns = max(8, width - 6)
+    full = bar(fraction_read(progress), columns)
+    yield Text.assemble(
+        (full, styles.accent),
+        ("·" * (columns - len(full)), styles.faint),
+        f" {percent(fraction_read(progress)):>5}",
+    )
+    speed = [
+        f"{progress.files:,} of {counted(progress.total_files, 'file')}",
+        f"{size(progress.rate)}/s",
+    ]
+    left = progress.seconds_left
+    yield Text(SEPARATOR.join(speed if left is None else [*speed, time_left(left)]))
+    tokens = f"about {counted(progress.characters // CHARACTERS, 'token')}"
+    yield Text(SEPARATOR.join([counted(progress.documents, "document"), tokens]))
+    yield Text(f"reading {one_line(progress.name, MAX_NAME_CHARS)}", styles.dim)
+
+
+def _skip_counts(report: ImportReport, styles: PanelStyles) -> Iterator[Text]:
+    for reason, names in _by_count(report)[:MAX_REASONS]:
+        yield Text(f"skipped {len(names):,}: {one_line(reason, MAX_NAME_CHARS)}", styles.dim)
+
+
+def _outcome(state: ImportState, styles: PanelStyles) -> Text:
+    if state.error:
+        return Text(one_line(state.error, MAX_ERROR_CHARS), styles.warning)
+    return Text(summary(state), styles.text if state.completed else styles.warning)
+
+
+def _drafting_status(state: ImportState) -> str:
+    """Whether answers are already drafted from the imported texts."""
+    if state.indexing:
+        return f"{_indexing(state.indexing)}, {counted(state.indexing.tokens, 'token')} so far"
+    if state.indexed_tokens:
+        return f"answers are drafted from {counted(state.indexed_tokens, 'new token')}"
+    if state.completed and not state.report.documents:
+        return "nothing new: answers are drafted from all of it already"
+    return "answers are drafted from it in a moment"
+
+
+def _indexing(progress: Projecting) -> str:
+    if progress.building or not progress.total:
+        return "learning imports: sorting"
+    return f"learning imports: {percent(progress.done / progress.total)}"
+
+
+def _by_count(report: ImportReport) -> list[tuple[str, list[str]]]:
+    return sorted(report.skipped.items(), key=lambda item: -len(item[1]))
