@@ -179,8 +179,8 @@ def bench_stores(engine: Engine, drafters: Sequence[str]) -> Iterator[BenchStore
         places = Locations(data=root, cache=root, config=root)
         stores = open_stores(drafters, places, engine.target, engine.vocabulary, CREST_BYTES)
         opened.callback(stores.close)
-        for trouble in stores.troubles:
-            raise trouble
+        for error in stores.errors:
+            raise error
         crest = None
         if "crest" in drafters:
             path = crest_path(places, engine.vocabulary.fingerprint)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.conversation.restore import Exported, read_export
+from app.conversation.restore import ExportedChat, read_export
 from app.importing.extract import documents
 from app.importing.readers import chat_exports, make_readers
 from app.importing.readers.pdf_html import Worker
@@ -110,7 +110,7 @@ def _from_file(path: Path, worker: Worker) -> Iterator[PastConversation]:
     if is_own:
         # The reader for imports drops token ids.
         for exported in read_export(path):
-            if isinstance(exported, Exported) and not exported.chat.private:
+            if isinstance(exported, ExportedChat) and not exported.chat.private:
                 yield PastConversation(exported.chat.title, exported.messages)
         return
     for outcome in documents(material, make_readers(worker)):

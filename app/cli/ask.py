@@ -17,12 +17,12 @@ import click
 
 from app.cli.stores import open_history
 from app.config import Options
-from app.conversation.assistant import Assistant
-from app.conversation.attachments import attach, decoded
-from app.conversation.events import Dropped, Finished, Wrote
-from app.engine.engine import Engine, load
+from app.conversation.turn import Dropped, Event, Finished, Wrote, attach, decoded
+from app.engine.engine import Engine
 from app.indexing.indexer import catch_up
 from app.locations import locate
+from app.runtime.model_thread import ModelThread
+from app.runtime.session import open_for_one_answer
 from app.sanitise import clean
 from datastores.chats.history import History
 from datastores.errors import InputError, StoreError
@@ -58,44 +58,45 @@ def ask(
     text = attach(read_question(question), files)
     locations = locate(options.data_dir)
     with open_history(locations) as history:
-        engine = load(options, locations, light=True)
+        model_thread = ModelThread(lambda _: open_for_one_answer(options, locations, history))
+        engine = load(model_thread)
         chat, parent = place(history, go_on)
-        told = _tell(engine, ())
-        with stopping(assistant := Assistant(engine, history)):
-            answer, end = converse(assistant, chat, parent, text, show=not as_json)
+        reported = _report_errors(engine, ())
+        with stopping(model_thread):
+            answer, end = converse(model_thread, chat, parent, text, show=not as_json)
         if as_json:
             click.echo(json.dumps(report(engine, answer, end)))
-        told = _tell(engine, told)
-        with _warning(told):
-            engine.close()
+        reported = _report_errors(engine, reported)
+        with _warning(reported):
+            model_thread.close()
         before = history.path(history.chat(chat).active or 0)[-2].id - 1
-    with _warning(told):
+    with _warning(reported):
         catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, before, _warn)
     if end.finish == "interrupted":
         context.exit(INTERRUPTED)
 
 
-def _tell(engine: Engine, told: Sequence[str]) -> list[str]:
-    """Print what is wrong with the engine, unless it was `told`; all that is."""
-    troubles = [str(trouble) for trouble in engine.troubles]
-    for trouble in troubles:
-        if trouble not in told:
-            _warn(trouble)
-    return troubles
+def _report_errors(engine: Engine, reported: Sequence[str]) -> list[str]:
+    """Print the engine's errors that were not `reported` yet; returns all of them."""
+    errors = [str(error) for error in engine.errors]
+    for error in errors:
+        if error not in reported:
+            _warn(error)
+    return errors
 
 
 @contextmanager
-def _warning(told: Sequence[str]) -> Iterator[None]:
-    """Only warn of stores that fail, unless it was `told`: the answer is there."""
+def _warning(reported: Sequence[str]) -> Iterator[None]:
+    """Turn a store's failure into a warning, unless it was `reported`: the answer is there."""
     try:
         yield
     except StoreError as error:
-        if str(error) not in told:
+        if str(error) not in reported:
             _warn(error)
 
 
-def _warn(trouble: object) -> None:
-    click.echo(str(trouble), err=True)
+def _warn(error: object) -> None:
+    click.echo(str(error), err=True)
 
 
 def read_question(question: str | None) -> str:
@@ -119,12 +120,24 @@ def place(history: History, go_on: bool) -> tuple[int, int | None]:
     return chat.id, chat.active
 
 
+def load(model_thread: ModelThread) -> Engine:
+    """Load the model and return its engine.
+
+    Raises:
+        SpecchatError: it cannot be used.
+    """
+    model_thread.load().result()
+    assert model_thread.model is not None
+    assert model_thread.model.engine is not None
+    return model_thread.model.engine
+
+
 @contextmanager
-def stopping(assistant: Assistant) -> Iterator[None]:
-    """Ctrl-C ends the answer in good order while this lasts; a second one ends the program."""
+def stopping(model_thread: ModelThread) -> Iterator[None]:
+    """Within this, Ctrl-C stops the answer and keeps it; a second one ends the program."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        assistant.stop()
+        model_thread.stop()
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     before = signal.signal(signal.SIGINT, stop)
@@ -135,24 +148,28 @@ def stopping(assistant: Assistant) -> Iterator[None]:
 
 
 def converse(
-    assistant: Assistant, chat: int, parent: int | None, text: str, *, show: bool
+    model_thread: ModelThread, chat: int, parent: int | None, text: str, *, show: bool
 ) -> tuple[str, Finished]:
     """Ask, print the answer as it comes if `show`, and return it with its figures."""
-    pieces: list[str] = []
+    texts: list[str] = []
     end: Finished | None = None
-    for event in assistant.answer(chat, parent, text):
+
+    def take(event: Event) -> None:
+        nonlocal end
         if isinstance(event, Dropped):
             click.echo(f"the oldest {event.messages} messages no longer fit", err=True)
         elif isinstance(event, Wrote):
-            pieces.extend(piece.text for piece in event.pieces)
+            texts.append("".join(piece.text for piece in event.pieces))
             if show:
-                click.echo(clean("".join(piece.text for piece in event.pieces)), nl=False)
+                click.echo(clean(texts[-1]), nl=False)
         elif isinstance(event, Finished):
             end = event
+
+    model_thread.ask(lambda assistant: assistant.answer(chat, parent, text), take).result()
     if show:
         click.echo()
     assert end is not None, "a turn ends with Finished"
-    return "".join(pieces), end
+    return "".join(texts), end
 
 
 def report(engine: Engine, text: str, end: Finished) -> dict[str, object]:

@@ -12,7 +12,7 @@ import click
 
 from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount
 from app.config import Options, load_config
-from app.indexing.corpus_index import Projecting, opened
+from app.indexing.corpus_index import IndexingProgress, opened
 from app.locations import Locations
 from app.models.discovery import path_of
 from app.sanitise import one_line
@@ -65,7 +65,7 @@ def project(options: Options, locations: Locations, status: StatusLine) -> int |
     return tokens
 
 
-def _line(progress: Projecting) -> str:
+def _line(progress: IndexingProgress) -> str:
     if progress.building:
         return "building what is drafted from"
     return f"tokenising {progress.done:,} of {amount(progress.total, 'text')}"

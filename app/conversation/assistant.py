@@ -13,12 +13,11 @@ from secrets import randbits
 from threading import Event as Flag
 from typing import Any
 
-from app.conversation.attribution import KEPT_AS, Provenance
-from app.conversation.events import Event, Finished, Wrote
 from app.conversation.generation import FINISH_INTERRUPTED, generate
 from app.conversation.privacy import ChatIsolation
-from app.conversation.statistics import Statistics
+from app.conversation.statistics import SOURCES_KEY, Provenance, Statistics
 from app.conversation.titles import first_title, title
+from app.conversation.turn import Event, Finished, Wrote
 from app.engine.engine import Engine
 from app.sampling_settings import NEW_SEED, refined
 from datastores.chats import records
@@ -158,4 +157,4 @@ class Assistant:
 
 def figures(statistics: Statistics, seed: int, provenance: Provenance) -> dict[str, object]:
     """What is kept of an answer's statistics."""
-    return {**asdict(statistics), "seed": seed, KEPT_AS: provenance.runs()}
+    return {**asdict(statistics), "seed": seed, SOURCES_KEY: provenance.runs()}

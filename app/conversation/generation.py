@@ -1,13 +1,8 @@
-"""One turn without a history: messages in, events out, through the one decode loop.
+"""Answers a list of messages through the one decode loop: messages in, events out, no history.
 
-Owns the order of things: fit the messages into the context, read the prompt, generate, turn tokens
-into text. The interface, `ask` and the benchmarks all answer through here. Refuses to know where
-chats are kept and how text is shown.
-
-What one conversation turn yields, in order: loading aside, all that a screen or a script needs.
-
-Text in events is raw: it comes from a model and is hostile until `app.sanitise` has passed over it,
-which whoever shows it must do.
+Fits the messages into the context, prefills the prompt, decodes, and turns tokens into text. The
+interface, `specchat ask` and the benchmarks all generate through here. Refuses to know where chats
+are stored and how text is displayed.
 """
 
 from __future__ import annotations
@@ -18,8 +13,8 @@ from contextlib import closing
 from threading import Event as Flag
 from time import perf_counter
 
-from app.conversation.events import Dropped, Event, Finished, Piece, Prefilling, Wrote
-from app.conversation.statistics import Statistics
+from app.conversation.statistics import Piece, Statistics
+from app.conversation.turn import Dropped, Event, Finished, Prefilling, Wrote
 from app.engine.engine import Engine
 from datastores.errors import ContextOverflowError
 from engines.chat_message import Message
@@ -122,8 +117,8 @@ def _write(
         for step in steps:
             if step.prefill:
                 statistics.first_token_seconds = perf_counter() - started
-            outlook = engine.budget.outlook(step.position)
-            yield Wrote(text.pieces(step), step, outlook)
+            status = engine.budget.outlook(step.position)
+            yield Wrote(text.pieces(step), step, status)
             if step.finish:
                 return step.finish
             if stop.is_set():

@@ -15,9 +15,9 @@ from app.engine.stores import file_under, make_drafters
 from datastores.chats.records import Chat
 from datastores.redaction import redact
 
-CHAT = "chat:"
+CHAT_PREFIX = "chat:"
 """Begins the names of chats in stores that are not made from the corpus."""
-TEXT = "text:"
+TEXT_PREFIX = "text:"
 """Begins the names of imported texts there."""
 
 
@@ -39,7 +39,7 @@ class ChatIsolation:
         """
         if not chat.private and not any(redact(text)[1] for text in texts):
             self._chat = None
-            file_under(self._engine.drafters, source_of(self._history, chat.id))
+            file_under(self._engine.drafters, chat_source(self._history, chat.id))
             return self._engine
         if chat.id != self._chat:
             names = [drafter.name for drafter in self._engine.drafters]
@@ -56,17 +56,17 @@ class ChatIsolation:
         """
         dense = self._engine.stores.dense
         if engine is self._engine and dense is not None and redact(text)[1]:
-            dense.ask(lambda book: book.forget(source_of(self._history, chat)))
+            dense.ask(lambda book: book.forget(chat_source(self._history, chat)))
 
 
-def source_of(history: str, chat: int) -> str:
+def chat_source(history: str, chat: int) -> str:
     """What a chat's words are filed under in stores that are not made from the corpus.
 
     With the history's name: after a damaged one was set aside, the next counts from 1 again.
     """
-    return f"{CHAT}{history}:{chat}"
+    return f"{CHAT_PREFIX}{history}:{chat}"
 
 
-def source_of_text(key: bytes) -> str:
+def text_source(key: bytes) -> str:
     """What an imported text, by its key in the corpus, is filed under there."""
-    return f"{TEXT}{key.hex()}"
+    return f"{TEXT_PREFIX}{key.hex()}"

@@ -36,7 +36,7 @@ Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedChat:
     """A chat with all its messages, parents before children; ids are those of the file."""
 
     chat: Chat
@@ -44,13 +44,13 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True)
-class Flawed:
+class InvalidChat:
     """A chat that cannot be used, and why."""
 
     reason: str
 
 
-def read_export(path: Path) -> Iterator[Exported | Flawed]:
+def read_export(path: Path) -> Iterator[ExportedChat | InvalidChat]:
     """The chats of a file, one at a time.
 
     Raises:
@@ -88,14 +88,14 @@ def _with_floats(value: Any) -> Any:
     return float(value) if isinstance(value, Decimal) else value
 
 
-def _exported(record: Any) -> Exported | Flawed:
+def _exported(record: Any) -> ExportedChat | InvalidChat:
     try:
         chat = _chat(record)
         messages = [_message(one) for one in _field(record, "messages", list)]
         _require_tree(chat, messages)
     except InputError as error:
-        return Flawed(str(error))
-    return Exported(chat, messages)
+        return InvalidChat(str(error))
+    return ExportedChat(chat, messages)
 
 
 def _require_tree(chat: Chat, messages: Sequence[StoredMessage]) -> None:
@@ -189,7 +189,7 @@ def restore(path: Path, history: History) -> RestoreReport:
     report = RestoreReport()
     try:
         for number, found in enumerate(read_export(path), start=1):
-            if isinstance(found, Flawed):
+            if isinstance(found, InvalidChat):
                 report.flaws.append(f"chat {number}: {found.reason}")
             elif contains_chat(history, found.chat, found.messages):
                 report.present += 1

@@ -1,4 +1,9 @@
-"""."""
+"""Figures of the session for the acceptance panel: what drafting gains, per answer and in total.
+
+An observer of events. Formats nothing and reads no clock: speeds come from the cycle times that
+steps report, and the time of an event is passed in. The figures of a single answer are those of
+`Statistics`, so the panel and `ask --json` agree.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +11,18 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from app.conversation.events import Event, Finished, Wrote
 from app.conversation.statistics import Statistics
+from app.conversation.turn import Event, Finished, Wrote
 from engines.budget.status import BudgetStatus
 from engines.draft_tree import NAMES, credited
 from engines.step import Step
 
 RECENT_SECONDS = 2.5
-"""How much time of the loop makes up "now" while an answer grows."""
-
-
+"""Decoding time that the current speed is averaged over while an answer is generated."""
 TREND_SECONDS = 300.0
-"""How far back the trend goes."""
-
-
+"""Time span of the trend."""
 TREND_BUCKETS = 10
-"""Parts the trend is divided into."""
+"""Number of intervals the trend is divided into."""
 
 
 @dataclass(slots=True)
@@ -57,7 +58,7 @@ class Throughput:
 
 
 @dataclass(slots=True)
-class Tally:
+class DraftCounts:
     """Draft tokens of one source: verified, and emitted with the credit going to it."""
 
     verified: int = 0
@@ -65,7 +66,7 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Bucket:
+class TrendBucket:
     """Calls and their tokens in one part of the trend; `number` counts from the clock's zero."""
 
     number: int
@@ -74,7 +75,7 @@ class Bucket:
 
 
 @dataclass(slots=True)
-class Figures:
+class SessionStatistics:
     """Running figures of a session.
 
     Attributes:
@@ -84,7 +85,7 @@ class Figures:
         pace: its pace; session: the pace of all answers.
         tallies: by source name, of the answer.
         draft_seconds: time inside drafters and budget, of the answer.
-        outlook: what the budget last said; None before the first step.
+        budget_status: what the budget last said; None before the first step.
         remembered: states that can be drafted from; None where none are kept.
     """
 
@@ -93,13 +94,13 @@ class Figures:
     answer: Statistics = field(default_factory=Statistics)
     pace: Throughput = field(default_factory=Throughput)
     session: Throughput = field(default_factory=Throughput)
-    tallies: dict[str, Tally] = field(default_factory=dict)
+    tallies: dict[str, DraftCounts] = field(default_factory=dict)
     draft_seconds: float = 0.0
-    outlook: BudgetStatus | None = None
+    budget_status: BudgetStatus | None = None
     remembered: int | None = None
     _recent: Throughput = field(default_factory=Throughput)
     _steps: deque[tuple[int, float, float]] = field(default_factory=deque)
-    _buckets: deque[Bucket] = field(default_factory=lambda: deque(maxlen=TREND_BUCKETS))
+    _buckets: deque[TrendBucket] = field(default_factory=lambda: deque(maxlen=TREND_BUCKETS))
 
     def observe(self, event: Event, moment: float) -> None:
         """Count one event; `moment` is its time in seconds, on any clock that never goes back."""
@@ -116,7 +117,7 @@ class Figures:
 
     def reset(self) -> None:
         """Begin anew: another model's figures do not go together with these."""
-        fresh = Figures()
+        fresh = SessionStatistics()
         for entry in fields(self):
             setattr(self, entry.name, getattr(fresh, entry.name))
 
@@ -150,9 +151,9 @@ class Figures:
         if not self.writing:
             self._begin()
         self.answer.observe(event.step)
-        self.outlook = event.outlook
+        self.budget_status = event.budget_status
         if not event.step.prefill:
-            self._count(event.step, event.outlook, moment)
+            self._count(event.step, event.budget_status, moment)
 
     def _begin(self) -> None:
         self.writing = True
@@ -162,9 +163,9 @@ class Figures:
         self._recent = Throughput()
         self._steps.clear()
 
-    def _count(self, step: Step, outlook: BudgetStatus, moment: float) -> None:
+    def _count(self, step: Step, budget_status: BudgetStatus, moment: float) -> None:
         tokens, seconds = len(step.tokens), step.timings.total
-        plain_seconds = plain_time(step, outlook)
+        plain_seconds = plain_time(step, budget_status)
         for pace in (self.pace, self.session, self._recent):
             pace.add(tokens, seconds, plain_seconds)
         self._steps.append((tokens, seconds, plain_seconds))
@@ -177,7 +178,7 @@ class Figures:
     def _note(self, number: int, tokens: int) -> None:
         """Count one call into the trend."""
         if not self._buckets or self._buckets[-1].number != number:
-            self._buckets.append(Bucket(number))
+            self._buckets.append(TrendBucket(number))
         self._buckets[-1].calls += 1
         self._buckets[-1].tokens += tokens
 
@@ -188,11 +189,11 @@ class Figures:
         for sources in filter(None, step.sources):
             self._tally_of(sources).accepted += 1
 
-    def _tally_of(self, sources: int) -> Tally:
-        return self.tallies.setdefault(NAMES[credited(sources)], Tally())
+    def _tally_of(self, sources: int) -> DraftCounts:
+        return self.tallies.setdefault(NAMES[credited(sources)], DraftCounts())
 
 
-def plain_time(step: Step, outlook: BudgetStatus) -> float:
+def plain_time(step: Step, budget_status: BudgetStatus) -> float:
     """Seconds that plain decoding would have taken for the tokens of `step`.
 
     A step without a draft was plain decoding: it is its own measurement, but for the time spent on
@@ -200,4 +201,4 @@ def plain_time(step: Step, outlook: BudgetStatus) -> float:
     """
     if not step.drafted:
         return step.timings.total - step.timings.draft
-    return len(step.tokens) * outlook.plain_seconds
+    return len(step.tokens) * budget_status.plain_seconds

@@ -1,33 +1,23 @@
-"""The numbers behind the acceptance panel: what drafting brings, of this answer and this session.
+"""What one answer cost, and which drafter each part of it came from.
 
-An observer of events. Formats nothing, times nothing: speeds come from the cycles that steps
-report, and the moment of an event is handed in. Figures of one answer are those of `Statistics`, so
-that the panel and `ask --json` agree.
-
-Which stretch of an answer was drafted by whom, kept with the answer's figures.
-
-Owns the form in which it is kept: runs of (characters, source), neighbours of one source joined,
-the source by its stable name, and empty for the model itself.
-
-What an answer cost and where its tokens came from: the figures of `ask --json` and of the panel.
-
-An observer of `Step`. Counts; does not time anything itself and formats nothing.
+`Statistics` are the figures of `ask --json` and of the acceptance panel; `Provenance` attributes
+the text to drafters and is stored with the figures, as runs of (characters, source name), the name
+empty for the model itself. Both only count: they time nothing and format nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from engines.draft_tree import NAMES, credited
 from engines.step import Context, Step
 
-_BITS: Mapping[str, int] = {"": 0, **{name: bit for bit, name in NAMES.items()}}
-
 
 @dataclass(slots=True)
 class Statistics:
-    """Running totals over the steps of one answer, or of many (`add`).
+    """Running totals over the steps of one answer, or of several (`add`).
 
     Attributes:
         prompt_tokens: tokens of the prompt, reused ones included.
@@ -72,7 +62,7 @@ class Statistics:
         self.target_seconds += step.timings.target
 
     def add(self, other: Statistics) -> None:
-        """Count everything `other` counted."""
+        """Add the totals of `other`."""
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, tokens in other.by_source.items():
@@ -80,17 +70,17 @@ class Statistics:
 
     @property
     def tokens_per_call(self) -> float:
-        """Tokens emitted by target calls ÷ target calls; 0 before the first call."""
+        """Tokens emitted by target calls per target call; 0 before the first call."""
         return self.call_tokens / self.target_calls if self.target_calls else 0.0
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted ÷ verified draft tokens; 0 where none was verified."""
+        """Accepted per verified draft token; 0 if none was verified."""
         return self.accepted / self.drafted if self.drafted else 0.0
 
     @property
     def overhead_seconds(self) -> float:
-        """Time of the loop outside the target's calls."""
+        """Time of the loop outside target calls."""
         return self.decode_seconds - self.target_seconds
 
     @property
@@ -100,4 +90,51 @@ class Statistics:
 
 
 COUNTS = tuple(entry.name for entry in fields(Statistics) if entry.name != "by_source")
-"""The attributes that add up."""
+"""The attributes that `add` sums."""
+
+
+SOURCES_KEY = "sources"
+"""The key of the runs among an answer's stored figures."""
+
+_BITS: Mapping[str, int] = {"": 0, **{name: bit for bit, name in NAMES.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of the answer's text and the source bit its tokens are credited to (0: the model)."""
+
+    text: str
+    source: int
+
+
+class Provenance:
+    """The runs of an answer in progress; neighbours of the same source are joined."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[int, str]] = []
+
+    def append(self, pieces: Iterable[Piece]) -> None:
+        """Add the text of new tokens."""
+        for piece in pieces:
+            name = NAMES.get(piece.source, "")
+            length = len(piece.text)
+            if self._runs and self._runs[-1][1] == name:
+                length += self._runs.pop()[0]
+            self._runs.append((length, name))
+
+    def runs(self) -> list[tuple[int, str]]:
+        """The runs so far."""
+        return list(self._runs)
+
+
+def attributed_pieces(text: str, runs: Sequence[Any]) -> list[Piece]:
+    """`text` split by its stored runs; empty if they do not match the text."""
+    pieces, at = [], 0
+    for run in runs:
+        match run:
+            case [int(length), str(name)] if name in _BITS and length > 0:
+                pieces.append(Piece(text[at : at + length], _BITS[name]))
+                at += length
+            case _:
+                return []
+    return pieces if at == len(text) else []

@@ -73,12 +73,17 @@ class Engine:
     observers: list[StepObserver] = field(default_factory=list)
 
     @property
-    def troubles(self) -> list[SpecchatError]:
+    def errors(self) -> list[SpecchatError]:
         """What was damaged when it was opened, and is made or learnt anew, and whose store failed
         since; for people."""
-        failing = [drafter.trouble for drafter in self.drafters if isinstance(drafter, HasError)]
-        found = (self.learned.trouble, *self.stores.troubles, *failing)
+        failing = [drafter.error for drafter in self.drafters if isinstance(drafter, HasError)]
+        found = (self.learned.error, *self.stores.errors, *failing)
         return [one for one in found if one is not None]
+
+    @property
+    def remembered(self) -> int | None:
+        """States in the dense index that can be drafted from; None if there is no index."""
+        return len(self.stores.dense.memory) if self.stores.dense is not None else None
 
     def keep(self) -> None:
         """Keep what was learned for the next session.

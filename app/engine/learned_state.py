@@ -25,11 +25,11 @@ class LearnedState:
     """One file of the cache, for one key (model fingerprint, build, threads).
 
     Attributes:
-        trouble: why what was kept could not be used; None while all is well.
+        error: why what was kept could not be used; None while all is well.
     """
 
     def __init__(self, path: Path, key: str) -> None:
-        self.trouble: SpecchatError | None = None
+        self.error: SpecchatError | None = None
         self._path = path
         self._key = key
 
@@ -43,7 +43,7 @@ class LearnedState:
                     one.restore(kept["costs"])
                     other.restore(kept["calibration"])
         except _UNUSABLE:
-            self.trouble = StoreError(
+            self.error = StoreError(
                 f"{self._path} is damaged: speeds and what drafts are worth are learnt anew"
             )
 

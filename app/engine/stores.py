@@ -36,20 +36,20 @@ class Stores:
     Attributes:
         crest: n-grams of texts and past chats, for the model's tokenizer.
         dense: the model's own past states.
-        troubles: which stores were damaged and are made anew, or cannot be used.
+        errors: which stores were damaged and are made anew, or cannot be used.
     """
 
     crest: CrestReader | None = None
     dense: DenseWorker | None = None
-    troubles: list[SpecchatError] = field(default_factory=list)
+    errors: list[SpecchatError] = field(default_factory=list)
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Note the trouble there is with one of them."""
+        """Note the error there is with one of them."""
         try:
             yield
         except StoreError as error:
-            self.troubles.append(error)
+            self.errors.append(error)
 
     def close(self) -> None:
         """Let them go; what the dense index has not written yet is written."""
@@ -90,7 +90,7 @@ def _open_crest(stores: Stores, path: Path, crest_bytes: int) -> None:
             if store.store.quarantined is not None:
                 discard_damaged(store.store)
                 told = f"{path} was damaged and is made anew from texts and chats"
-                stores.troubles.append(StoreError(told))
+                stores.errors.append(StoreError(told))
         stores.crest = CrestReader(path)
 
 
@@ -108,7 +108,7 @@ def _open_dense(stores: Stores, locations: Locations, target: Target) -> None:
             f"{path} was damaged and is made anew while the model is idle; what was left of it is"
             f" {store.store.quarantined.name}, and may be deleted"
         )
-        stores.troubles.append(StoreError(told))
+        stores.errors.append(StoreError(told))
     stores.dense = DenseWorker(store, target.vocabulary_size)
 
 
@@ -121,9 +121,9 @@ class Recording(Protocol):
 
 @runtime_checkable
 class HasError(Protocol):
-    """A drafter whose store may fail while it is drafted from; `trouble` tells why, if it does."""
+    """A drafter whose store may fail while it is drafted from; `error` tells why, if it does."""
 
-    trouble: SpecchatError | None
+    error: SpecchatError | None
 
 
 HEAVY = frozenset({"dense"})

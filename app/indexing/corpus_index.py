@@ -96,7 +96,7 @@ looks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Projecting:
+class IndexingProgress:
     """How far a run has come.
 
     Attributes:
@@ -152,7 +152,7 @@ class CorpusIndex:
         self._cache.write(texts)
         return self._crest.update([one for text in texts for one in documents(text)])
 
-    def run(self, *, settle: bool = False) -> Generator[Projecting]:
+    def run(self, *, settle: bool = False) -> Generator[IndexingProgress]:
         """Do all that is due. Stopped at any moment, the next run goes on from there.
 
         What is little is put beside what CREST has settled; with `settle` all of it is settled, so
@@ -160,14 +160,14 @@ class CorpusIndex:
         """
         subtract(self.corpus, self._cache, self._crest)
         added = self.corpus.difference(self._cache.keys()).added
-        last = Projecting(0, len(added), 0)
+        last = IndexingProgress(0, len(added), 0)
         for last in self._tokenise(added):
             yield last
         if missing := self._missing():
-            yield Projecting(last.done, last.total, last.tokens, building=True)
+            yield IndexingProgress(last.done, last.total, last.tokens, building=True)
             self._build(missing, settle)
 
-    def _tokenise(self, keys: Sequence[bytes]) -> Iterator[Projecting]:
+    def _tokenise(self, keys: Sequence[bytes]) -> Iterator[IndexingProgress]:
         """Tokenise the texts under `keys` in slices, each of which is written as a whole."""
         batch: list[TokenizedText] = []
         characters = tokens = 0
@@ -179,7 +179,7 @@ class CorpusIndex:
             if characters >= SLICE or number == len(keys):
                 self._cache.write(batch)
                 tokens += sum(text.tokens for text in batch)
-                yield Projecting(number, len(keys), tokens)
+                yield IndexingProgress(number, len(keys), tokens)
                 batch, characters = [], 0
 
     def _missing(self) -> list[bytes]:

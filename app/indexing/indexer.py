@@ -14,12 +14,12 @@ from pathlib import Path
 from subprocess import Popen
 
 from app.child_process import Child, send_off
-from app.indexing.corpus_index import CorpusIndex, Projecting, opened, told_of_damage
+from app.indexing.corpus_index import CorpusIndex, IndexingProgress, opened, told_of_damage
 from app.locations import Locations
 from datastores.errors import SpecchatError, StoreError
 from engines.target import Vocabulary
 
-Tell = Callable[[Projecting | None, SpecchatError | None], object]
+Tell = Callable[[IndexingProgress | None, SpecchatError | None], object]
 
 INTERVAL = 1.0
 """Seconds between two looks; an answer can be drafted from this long after its end."""
@@ -34,7 +34,7 @@ class Indexer:
 
     Attributes:
         progress: of the process at work; None while there is none.
-        trouble: why the last work failed; None while all is well.
+        error: why the last work failed; None while all is well.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class Indexer:
         model: Path,
         vocabulary: Vocabulary,
         budget_bytes: int,
-        tell: Tell = lambda progress, trouble: None,
+        tell: Tell = lambda progress, error: None,
     ) -> None:
         """For the tokenizer of `model`, a GGUF file, which is `vocabulary`.
 
-        `tell` is called, on the indexer's thread, whenever `progress` or `trouble` changed.
+        `tell` is called, on the indexer's thread, whenever `progress` or `error` changed.
         """
-        self.progress: Projecting | None = None
-        self.trouble: SpecchatError | None = None
+        self.progress: IndexingProgress | None = None
+        self.error: SpecchatError | None = None
         self._tell = tell
         self._locations = locations
         self._model = model
@@ -107,7 +107,7 @@ class Indexer:
             for told in child:
                 problem = told.pop("error", "")
                 if not problem:
-                    self._say(Projecting(**told), None)
+                    self._say(IndexingProgress(**told), None)
                 if self._closing.is_set():
                     child.stop()
             code = child.code()
@@ -123,9 +123,9 @@ class Indexer:
             f"texts could not be made ready for drafting: {problem or f'exit code {code}'}"
         )
 
-    def _say(self, progress: Projecting | None, trouble: SpecchatError | None) -> None:
-        self.progress, self.trouble = progress, trouble
-        self._tell(progress, trouble)
+    def _say(self, progress: IndexingProgress | None, error: SpecchatError | None) -> None:
+        self.progress, self.error = progress, error
+        self._tell(progress, error)
 
 
 def catch_up(

@@ -16,16 +16,15 @@ from textual.binding import BindingType
 from textual.theme import Theme
 
 from app.config import Options, load_config, write_setting
-from app.indexing.corpus_index import Projecting
+from app.indexing.corpus_index import IndexingProgress
 from app.interface.chat import copy
 from app.interface.commands.keymap import Keys
 from app.interface.commands.scopes import ALWAYS, SCOPES
 from app.interface.commands.table import CommandsProvider
-from app.interface.messages import IndexerUpdate
+from app.interface.messages import IdleChanged, IndexerChanged
 from app.interface.screen import ChatScreen
 from app.interface.themes import DARK, THEMES, own_variables
 from app.locations import Locations, locate
-from app.runtime.idle_queue import IdleChanged
 from app.runtime.model_thread import OpenModel
 from app.runtime.session import open_model
 from app.sanitise import one_line
@@ -124,17 +123,19 @@ class Specchat(App[None], inherit_bindings=False):
         if self._driver is not None:
             self._driver.write(sequence)
 
-    def indexer_updated(self, progress: Projecting | None, trouble: SpecchatError | None) -> None:
-        """Show what the indexer tells, on whichever thread."""
-        self.chat_screen.post_message(IndexerUpdate(progress, trouble))
+    def indexer_changed(
+        self, progress: IndexingProgress | None, error: SpecchatError | None
+    ) -> None:
+        """Show the indexer's progress; from any thread."""
+        self.chat_screen.post_message(IndexerChanged(progress, error))
 
-    def idled(self, reading: EncodingProgress | None, trouble: SpecchatError | None) -> None:
-        """Show what the idle model tells, on whichever thread."""
-        self.chat_screen.post_message(IdleChanged(reading, trouble))
+    def idle_changed(self, progress: EncodingProgress | None, error: SpecchatError | None) -> None:
+        """Show the progress of idle work; from any thread."""
+        self.chat_screen.post_message(IdleChanged(progress, error))
 
     def leave(self) -> bool:
         """After `run`: let the model go; whether it could be."""
-        return self.chat_screen.conversation.talk.leave()
+        return self.chat_screen.conversation.model_thread.close()
 
 
 def run(options: Options) -> None:
@@ -159,8 +160,8 @@ def run(options: Options) -> None:
             replace(options, model=choice or options.model),
             locations,
             history,
-            app.indexer_updated,
-            app.idled,
+            app.indexer_changed,
+            app.idle_changed,
         ),
         config.theme,
         lambda theme: write_setting(locations, "theme", theme),

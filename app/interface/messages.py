@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from app.indexing.corpus_index import Projecting
+from app.indexing.corpus_index import IndexingProgress
 from datastores.errors import SpecchatError
+
+if TYPE_CHECKING:
+    from app.runtime.idle_encoding import EncodingProgress
 
 
 @dataclass
@@ -60,8 +64,16 @@ class FiguresChanged(Message):
 
 
 @dataclass
-class IndexerUpdate(Message):
+class IndexerChanged(Message):
     """The indexer progressed, finished (None) or failed; see `app.indexing.indexer.Indexer`."""
 
-    progress: Projecting | None
+    progress: IndexingProgress | None
+    error: SpecchatError | None
+
+
+@dataclass
+class IdleChanged(Message):
+    """The progress of idle encoding; None if there is nothing to show, or it failed."""
+
+    progress: EncodingProgress | None
     error: SpecchatError | None

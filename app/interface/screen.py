@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from app.conversation.session_statistics import Figures
+from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.chat_actions import ChatActions, Texts
 from app.interface.chat.chat_list import Chats
 from app.interface.chat.conversation import Conversation
@@ -29,12 +29,13 @@ from app.interface.messages import (
     ChatsChanged,
     ChatsLeft,
     FiguresChanged,
-    IndexerUpdate,
+    IdleChanged,
+    IndexerChanged,
 )
 from app.interface.models.switch import ModelSwitch
+from app.interface.panel import phrases
 from app.interface.panel.panel import Panel
 from app.locations import Locations
-from app.runtime.idle_queue import IdleChanged, note, remembered
 from app.runtime.model_thread import OpenModel
 from datastores.chats.history import History
 from datastores.chats.search import Hit
@@ -57,7 +58,7 @@ class ChatScreen(Screen[None]):
     def __init__(self, history: History, locations: Locations, open_model: OpenModel) -> None:
         super().__init__()
         self._history = history
-        self._figures = Figures()
+        self._figures = SessionStatistics()
         self.conversation = Conversation(history, open_model, self._figures)
         self.keeping = ChatActions(self.conversation, history, locations)
         self.tuner = ChatSettings(self.conversation, history, locations)
@@ -85,7 +86,7 @@ class ChatScreen(Screen[None]):
             self.conversation.complain(f"the history was damaged: what was left is in {damaged}")
         # After the first frame: what loading imports would hold it up.
         self.call_after_refresh(lambda: self.run_worker(self.model_switch.load()))
-        self.call_after_refresh(self.keeping.make_good)
+        self.call_after_refresh(self.keeping.retry_pending_erasure)
 
     async def on_unmount(self) -> None:
         await self.model_switch.shutdown()
@@ -113,15 +114,15 @@ class ChatScreen(Screen[None]):
     def _chosen(self, event: ChatChosen) -> None:
         self.conversation.open(event.chat)
 
-    @on(IndexerUpdate)
-    def _indexer_updated(self, event: IndexerUpdate) -> None:
+    @on(IndexerChanged)
+    def _indexer_changed(self, event: IndexerChanged) -> None:
         self.import_task.follow_indexer(event)
 
     @on(IdleChanged)
-    def _idled(self, event: IdleChanged) -> None:
-        self.conversation.bar.idle = note(event.reading)
-        if event.trouble is not None:
-            self.conversation.complain(event.trouble)
+    def _idle_changed(self, event: IdleChanged) -> None:
+        self.conversation.bar.idle = phrases.idle(event.progress)
+        if event.error is not None:
+            self.conversation.complain(event.error)
 
     @on(ChatKept)
     def _kept(self, event: ChatKept) -> None:
@@ -133,8 +134,9 @@ class ChatScreen(Screen[None]):
 
     @on(FiguresChanged)
     def _figures_changed(self) -> None:
-        model = self.conversation.talk.model
-        self._figures.remembered = remembered(model.engine if model is not None else None)
+        model = self.conversation.model_thread.model
+        engine = model.engine if model is not None else None
+        self._figures.remembered = engine.remembered if engine is not None else None
         for panel in self.query(Panel):
             panel.redraw()
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from app.config import load_config
-from app.conversation.privacy import CHAT, TEXT, source_of, source_of_text
+from app.conversation.privacy import CHAT_PREFIX, TEXT_PREFIX, chat_source, text_source
 from app.engine.engine import Engine
 from app.importing.session import drop_note
 from app.indexing.corpus_index import forget_everywhere
@@ -114,7 +114,7 @@ def _forget(history: History, locations: Locations, chat: int, engine: Engine | 
     with ExitStack() as steps:
         steps.callback(forget_gone, history, locations)
         if engine is not None:
-            forget_alive(engine, source_of(history.name, chat))
+            forget_alive(engine, chat_source(history.name, chat))
 
 
 def forget_alive(engine: Engine, source: str) -> None:
@@ -136,11 +136,11 @@ def _n_grams(locations: Locations, _history: History) -> None:
 
 
 def _states(locations: Locations, history: History) -> None:
-    wanted = {source_of(history.name, chat.id) for chat in history.chats() if not chat.private}
+    wanted = {chat_source(history.name, chat.id) for chat in history.chats() if not chat.private}
     with closing(Library.open(locations.library)) as library:
-        wanted |= {source_of_text(digest) for digest in library.digests()}
+        wanted |= {text_source(digest) for digest in library.digests()}
     for path in sorted(locations.states.glob("*.db")):
-        retain(path, (CHAT, TEXT), wanted)
+        retain(path, (CHAT_PREFIX, TEXT_PREFIX), wanted)
 
 
 FORGETTERS: list[Forgetter] = [_n_grams, _states]

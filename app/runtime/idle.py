@@ -1,97 +1,166 @@
-"""What the loaded model does while nobody asks: slice by slice, so that whoever asks goes first.
+"""Idle work of the loaded model: done slice by slice on the model's thread, so that questions wait
+no longer than one slice.
 
-Owns when there may be something to do, and that a laptop's battery is left alone. Refuses to know
-what is done, and on which thread: that of the model, which is the caller's.
+`IdleWork` is the work of one model: it owns when there may be something to do, and does nothing on
+battery. `IdleQueue` owns when a slice is queued, and changes over when another model is loaded.
+Refuses to know what the work is (`app.runtime.idle_encoding`).
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator
-from threading import Event
+from concurrent.futures import Executor, Future
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from app.machine import on_battery
-from app.runtime.idle_encoding import EncodingProgress
 from datastores.errors import SpecchatError
 
-LOOK = 10.0
-"""Seconds between two looks at the battery."""
+if TYPE_CHECKING:
+    from app.runtime.idle_encoding import EncodingProgress
 
-Begin = Callable[[bool], Generator[EncodingProgress | None]]
-"""Begins what there is to do; told whether texts may have come or gone."""
-Tell = Callable[[EncodingProgress | None, SpecchatError | None], object]
+BATTERY_CHECK_S = 10.0
+"""Seconds between two checks of the power supply."""
+
+Begin = Callable[[bool], "Generator[EncodingProgress | None]"]
+"""Begins the work; the argument says whether texts may have been added or removed."""
+NotifyIdle = Callable[["EncodingProgress | None", SpecchatError | None], object]
+"""Called with the progress (None: nothing to show) and with what failed."""
 
 
 class IdleWork:
-    """Work of one model. All but `rouse` belongs to the model's thread.
+    """Work of one model. Everything but `wake` belongs to the model's thread.
 
     Attributes:
-        roused: called by `rouse`, on any thread; set by whoever drives the work.
+        on_wake: called by `wake`, on any thread; set by the queue that runs the work.
     """
 
-    def __init__(self, begin: Begin, tell: Tell) -> None:
-        """`tell` hears how far it is, None where there is nothing to tell, and what went wrong."""
-        self.roused: Callable[[], object] = lambda: None
+    def __init__(
+        self, begin: Begin, notify: NotifyIdle, busy: threading.Lock | None = None
+    ) -> None:
+        """`busy` is the model's lock, held during each slice."""
+        self.on_wake: Callable[[], object] = lambda: None
         self._begin = begin
-        self._tell = tell
-        self._texts = Event()
-        self._texts.set()
-        self._going: Generator[EncodingProgress | None] | None = None
-        self._told: EncodingProgress | SpecchatError | None = None
-        self._looked = -LOOK
-        self._spared = False
+        self._notify = notify
+        self._busy = busy or threading.Lock()
+        self._texts_changed = threading.Event()
+        self._texts_changed.set()
+        self._running: Generator[EncodingProgress | None] | None = None
+        self._notified: EncodingProgress | SpecchatError | None = None
+        self._checked = -BATTERY_CHECK_S
+        self._on_battery = False
 
-    def rouse(self) -> None:
-        """Texts may have come or gone: look again."""
-        self._texts.set()
-        self.roused()
+    def wake(self) -> None:
+        """Texts may have been added or removed: look for work again."""
+        self._texts_changed.set()
+        self.on_wake()
 
     def slice(self) -> bool:
-        """Do a little; whether there is more to do."""
-        if self._must_spare():
-            self._say(None)
+        """Do one slice; whether there is more to do."""
+        if self._is_on_battery():
+            self._report(None)
             return False
-        if self._going is None:
-            texts = self._texts.is_set()
-            self._texts.clear()
-            self._going = self._begin(texts)
+        if self._running is None:
+            texts_changed = self._texts_changed.is_set()
+            self._texts_changed.clear()
+            self._running = self._begin(texts_changed)
         try:
-            self._say(next(self._going))
+            with self._busy:
+                progress = next(self._running)
         except StopIteration:
-            self._going = None
-            self._say(None)
-            return self._texts.is_set()
+            self._running = None
+            self._report(None)
+            return self._texts_changed.is_set()
         except SpecchatError as error:
-            self._going = None
-            self._fail(error)
+            self._running = None
+            self._report_error(error)
             return False
+        self._report(progress)
         return True
 
     def close(self) -> None:
-        """Leave what is not done for the next time."""
-        if self._going is not None:
-            self._going.close()
-            self._going = None
+        """Leave the rest for the next session."""
+        if self._running is not None:
+            self._running.close()
+            self._running = None
 
-    def _must_spare(self) -> bool:
-        if monotonic() >= self._looked + LOOK:
-            self._looked, self._spared = monotonic(), on_battery()
-        return self._spared
+    def _is_on_battery(self) -> bool:
+        if monotonic() >= self._checked + BATTERY_CHECK_S:
+            self._checked, self._on_battery = monotonic(), on_battery()
+        return self._on_battery
 
-    def _say(self, reading: EncodingProgress | None) -> None:
-        """Tell what can be seen to have changed: a hundredth, or the end."""
-        reading = reading if reading is not None and reading.noticed else None
-        if _step(reading) != _step(self._told):
-            self._told = reading
-            self._tell(reading, None)
+    def _report(self, progress: EncodingProgress | None) -> None:
+        """Notify of visible changes only: one percent more, or the end."""
+        progress = progress if progress is not None and progress.noticed else None
+        if _percent(progress) != _percent(self._notified):
+            self._notified = progress
+            self._notify(progress, None)
 
-    def _fail(self, error: SpecchatError) -> None:
-        if str(error) != str(self._told):
-            self._told = error
-            self._tell(None, error)
+    def _report_error(self, error: SpecchatError) -> None:
+        if str(error) != str(self._notified):
+            self._notified = error
+            self._notify(None, error)
 
 
-def _step(told: EncodingProgress | SpecchatError | None) -> object:
-    if isinstance(told, EncodingProgress):
-        return told.imports, told.renewing, 100 * told.done // max(1, told.total)
-    return None
+def _percent(notified: EncodingProgress | SpecchatError | None) -> object:
+    if notified is None or isinstance(notified, SpecchatError):
+        return None
+    return notified.imports, notified.renewing, 100 * notified.done // max(1, notified.total)
+
+
+class IdleQueue:
+    """Queues the idle work of the current model behind everything else on its thread.
+
+    Args:
+        executor: the model's thread.
+        is_asked: whether a question waits or is being answered.
+    """
+
+    def __init__(self, executor: Executor, is_asked: Callable[[], bool]) -> None:
+        self._executor = executor
+        self._is_asked = is_asked
+        self._lock = threading.Lock()
+        self._work: IdleWork | None = None
+        self._queued: Future[None] | None = None
+        self._closed = False
+
+    def replace(self, work: IdleWork | None) -> None:
+        """Change over to the work of another model, or of none. On the model's thread."""
+        if self._work is not None:
+            self._work.on_wake = lambda: None
+            self._work.close()
+        self._work = work
+        if work is not None:
+            work.on_wake = self.resume
+            self.resume()
+
+    def resume(self) -> None:
+        """Queue a slice unless one is queued. On any thread."""
+        with self._lock:
+            if self._queued is None or self._queued.done():
+                self._submit()
+
+    def close(self) -> Future[None] | None:
+        """Queue no more; returns the slice that may still be queued or running."""
+        with self._lock:
+            self._closed = True
+            return self._queued
+
+    def _submit(self) -> None:
+        if self._work is not None and not self._closed:
+            self._queued = self._executor.submit(self._slice)
+            self._queued.add_done_callback(_report_defect)
+
+    def _slice(self) -> None:
+        if self._work is not None and not self._is_asked() and self._work.slice():
+            with self._lock:
+                self._submit()
+
+
+def _report_defect(done: Future[None]) -> None:
+    """Nobody awaits a slice, so an exception in it would otherwise go unnoticed."""
+    error = None if done.cancelled() else done.exception()
+    if error is not None:
+        traceback = error.__traceback__
+        threading.excepthook(threading.ExceptHookArgs((type(error), error, traceback, None)))

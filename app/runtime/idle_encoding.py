@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from app.conversation.privacy import CHAT, TEXT, source_of, source_of_text
+from app.conversation.privacy import CHAT_PREFIX, TEXT_PREFIX, chat_source, text_source
 from app.engine.engine import Engine
 from app.indexing.corpus_index import TOKENS
 from app.locations import Locations
@@ -134,9 +134,9 @@ def _read_chats(
     engine: Engine, keeper: DenseWorker, history: History
 ) -> Generator[EncodingProgress | None]:
     """Put chats into the index that it knows nothing of, and take out those that are gone."""
-    known = yield from _answered(keeper.request(lambda book: book.sources(CHAT)))
+    known = yield from _answered(keeper.request(lambda book: book.sources(CHAT_PREFIX)))
     chats = [chat for chat in history.chats() if not chat.private]
-    offered = {source_of(history.name, chat.id): chat for chat in chats}
+    offered = {chat_source(history.name, chat.id): chat for chat in chats}
     for source in known - offered.keys():
         yield from _answered(keeper.request(partial(DenseRecorder.forget, source=source)))
     for source in offered.keys() - known:
@@ -166,15 +166,15 @@ def _compare(book: DenseRecorder, locations: Locations, tokenizer: str) -> list[
         return []
     with closing(Library.open(locations.library)) as library:
         offered = set(library.digests())
-    known = book.sources(TEXT)
-    for source in known - {source_of_text(key) for key in offered}:
+    known = book.sources(TEXT_PREFIX)
+    for source in known - {text_source(key) for key in offered}:
         book.forget(source)
     with closing(TokenCache.open(path)) as cache:
         counts = cache.token_counts()
     return [
         _Text(key, tokens)
         for key, tokens in sorted(counts.items())
-        if key in offered and not is_message(key) and source_of_text(key) not in known
+        if key in offered and not is_message(key) and text_source(key) not in known
     ]
 
 
@@ -186,9 +186,9 @@ def _add(book: DenseRecorder, locations: Locations, tokenizer: str, texts: Seque
     ):
         for text in cache.read(text.key for text in texts):
             passages = [span.tokens.tolist() for span in text.spans]
-            book.add_documents(source_of_text(text.key), passages)
+            book.add_documents(text_source(text.key), passages)
             if not library.read(text.key):
-                book.forget(source_of_text(text.key))
+                book.forget(text_source(text.key))
 
 
 def _answered(answer: Future[T]) -> Generator[None, None, T]:

@@ -1,44 +1,44 @@
-"""The conversation behind the screen: one model, loaded and asked on one thread of its own.
+"""The model's thread: loads a model, answers, stops, switches models and does idle work.
 
-Owns that thread and the turn at hand. A message sent while the model is still loading waits in the
-thread's queue, because loading stands there before it. Knows no widgets; the screen is told of
-events through an outbox, and of the rest by what it awaits.
+Owns that one thread and the order of what runs on it. Every call returns a
+`concurrent.futures.Future`, so that the interface (`asyncio.wrap_future`), `specchat ask` (plain
+blocking) and a server drive the same object. Events of an answer go to a callback. Refuses to know
+who displays them, and what a turn looks like on a screen.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
-from app.conversation.events import Event
-from app.interface.chat.event_stream import EventQueue
-from app.interface.transcript.answer import Answer
-from app.interface.transcript.entries import Question
-from app.runtime.idle_queue import Idling
-from datastores.chats.records import StoredMessage
+from app.conversation.turn import Event
+from app.runtime.idle import IdleQueue
 from datastores.errors import ModelError, SpecchatError
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
     from app.runtime.idle import IdleWork
 
-PATIENCE = 1.0
-"""Seconds that leaving waits for the model to stop where it is."""
+CLOSE_TIMEOUT_S = 1.0
+"""Seconds that `ModelThread.close` waits for a call into the model to return."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Answers(Protocol):
-    """What the conversation asks of `app.conversation.assistant.Assistant`."""
+    """What is asked of `app.conversation.assistant.Assistant`."""
 
-    def answer(self, chat: int, parent: int | None, text: str) -> Iterator[Event]: ...
+    def answer(self, chat: int, parent: int | None, text: str) -> Generator[Event]: ...
 
-    def edit(self, message: int, text: str) -> Iterator[Event]: ...
+    def edit(self, message: int, text: str) -> Generator[Event]: ...
 
-    def regenerate(self, answer: int) -> Iterator[Event]: ...
+    def regenerate(self, answer: int) -> Generator[Event]: ...
 
     def stop(self) -> None: ...
 
@@ -49,17 +49,17 @@ class Model:
 
     Attributes:
         name: for people.
-        hint: what a person should know before the first question, in a line; may be empty.
-        answers: who answers with it.
+        hint: what a person should know before the first question, in one line; may be empty.
+        assistant: answers with this model.
         close: called at the end.
-        engine: what it runs on, where stores have to forget; None where there is none.
-        path: its file; None where there is none.
-        idle: what it does while nobody asks; None where there is nothing.
+        engine: what it runs on, for stores that have to forget; None for none.
+        path: its file; None for none.
+        idle: its idle work; None for none.
     """
 
     name: str
     hint: str
-    answers: Answers
+    assistant: Answers
     close: Callable[[], None]
     engine: Engine | None = None
     path: Path | None = None
@@ -67,165 +67,139 @@ class Model:
 
 
 OpenModel = Callable[[str | None], Model]
-"""Opens a model by name or path; for None the one chosen on the command line or in the settings."""
+"""Opens a model by name or path; None: the one chosen on the command line or in the settings."""
 
-
-@dataclass(slots=True)
-class Turn:
-    """A question on its way to an answer.
-
-    Attributes:
-        parent: the message it follows.
-        text: what was asked, as it was typed; empty where a stored question is answered again.
-        begin: asks it.
-        before: the last message on the thread before it.
-        edited: the question this is another version of; None for any other turn.
-    """
-
-    chat: int
-    parent: int | None
-    text: str
-    question: Question
-    answer: Answer
-    begin: Callable[[Answers], Iterator[Event]]
-    before: int | None = None
-    edited: StoredMessage | None = None
+Begin = Callable[[Answers], Generator[Event]]
+"""Begins a turn: a new question, an edited one, or another answer to the same one."""
 
 
 class ModelThread:
-    """Loads a model, asks it, stops it, puts another in its place.
+    """Loads one model at a time and runs everything that uses it, one after the other.
 
     Attributes:
-        turn: the turn at hand; None between turns.
         model: None while none is loaded.
     """
 
-    def __init__(self, open_model: OpenModel, outbox: EventQueue) -> None:
-        self.turn: Turn | None = None
+    def __init__(self, open_model: OpenModel) -> None:
         self.model: Model | None = None
         self._open_model = open_model
-        self._outbox = outbox
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="model")
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="model")
+        self._pending: list[Future[None]] = []
+        self._first: Future[None] | None = None
+        self._answer: Future[None] | None = None
         self._last: Future[None] | None = None
-        self._rest: Future[None] | None = None
-        self._idling = Idling(self._thread, lambda: self.turn is not None)
         self._stopped = False
-        self._begun = asyncio.Event()
+        self._idle = IdleQueue(self._executor, self._is_asked)
 
-    async def load(self) -> Model:
-        """Load the model.
+    def load(self) -> Future[None]:
+        """Load the first model, unless it is loaded or was tried.
 
-        Raises:
+        The future does not hold the model, which must be freed when another is loaded.
+
+        Raises (in the future):
             SpecchatError: why it cannot be used.
         """
-        self._last = self._thread.submit(self._load, None)
-        self._begun.set()
-        await asyncio.wrap_future(self._last)
-        assert self.model is not None
-        return self.model
+        if self._first is None:
+            self._first = self._submit(self._open, None)
+        return self._first
 
-    async def switch(self, choice: str) -> Model:
-        """Let the model go and load another, by name or path: never two in memory at once.
+    def switch(self, choice: str) -> Future[None]:
+        """Close the model and load another, by name or path: never two in memory at once.
 
-        Raises:
-            ModelError: why it cannot be used; then the one before is loaded again, if it can be.
+        Raises (in the future):
+            ModelError: why it cannot be used; the previous one is loaded again if it can be.
         """
-        self._last = self._thread.submit(self._switch, choice)
-        await asyncio.wrap_future(self._last)
-        assert self.model is not None
-        return self.model
+        return self._submit(self._switch, choice)
 
-    async def ask(self, turn: Turn) -> None:
-        """Answer `turn`; its events go to the outbox. Returns when all of them are there.
+    def ask(self, begin: Begin, emit: Callable[[Event], object]) -> Future[None]:
+        """Answer; `emit` gets every event, on the model's thread, before the future is done.
 
-        A turn that is stopped while it waits for the model returns without any.
+        It waits for the model; if none was loaded yet, the first one is. The future is cancelled
+        if `stop` comes before its turn does.
 
-        Raises:
-            SpecchatError: why there is no answer, or no whole one.
+        Raises (in the future):
+            SpecchatError: why there is no answer, or only part of one.
         """
-        self.turn, self._stopped = turn, False
-        try:
-            await self._begun.wait()  # one can type before the first frame is drawn
-            if not self._stopped:
-                await self._see_through(turn)
-        finally:
-            self.turn = None
-            self._idling.go_on()
+        self.load()
+        self._stopped = False
+        self._answer = self._submit(self._run, begin, emit)
+        self._answer.add_done_callback(lambda _: self._idle.resume())
+        return self._answer
 
-    async def _see_through(self, turn: Turn) -> None:
-        self._last = self._thread.submit(self._answer, turn)
-        try:
-            await asyncio.wrap_future(self._last)
-        except asyncio.CancelledError:
-            if not self._last.cancelled():
-                raise  # not the turn but the screen that awaits it is being stopped
-
-    async def between_answers(self, work: Callable[[Engine | None], None]) -> None:
+    def between_answers(self, work: Callable[[Engine | None], None]) -> Future[None]:
         """Run `work` on the model's thread with the engine, if one is loaded.
 
-        Raises:
+        Raises (in the future):
             SpecchatError: as `work` does.
         """
-        self._last = self._thread.submit(lambda: work(self.model.engine if self.model else None))
-        await asyncio.wrap_future(self._last)
+        return self._submit(lambda: work(self.model.engine if self.model else None))
 
     def stop(self) -> None:
-        """Stop the turn at hand, wherever it is; what was written is kept."""
+        """Stop the answer, whether it waits or is being written; what was written is kept."""
         self._stopped = True
-        waiting = self.turn is not None and self._last is not None and self._last.cancel()
-        if self.model is not None and not waiting:
-            self.model.answers.stop()
+        cancelled = self._answer is not None and self._answer.cancel()
+        if self.model is not None and not cancelled:
+            self.model.assistant.stop()
 
-    def leave(self) -> bool:
-        """Stop for good; whether the thread came to rest. If it did not, it is inside the model."""
+    def close(self) -> bool:
+        """Stop everything and close the model; False if a call into the model does not return."""
         self.stop()
-        for waiting in (self._last, self._idling.end()):
-            if waiting is not None:
-                waiting.cancel()
-        if self._rest is None:
-            self._rest = self._thread.submit(lambda: None)
-            self._thread.shutdown(wait=False)
-        if wait([self._rest], PATIENCE).not_done:
+        for pending in (*self._pending, self._idle.close()):
+            if pending is not None:
+                pending.cancel()
+        if self._last is None:
+            self._last = self._executor.submit(lambda: None)
+            self._executor.shutdown(wait=False)
+        if wait([self._last], CLOSE_TIMEOUT_S).not_done:
             return False
         if self.model is not None:
             self.model.close()
         return True
 
-    def _load(self, choice: str | None) -> None:
+    def _submit(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> Future[None]:
+        submitted = self._executor.submit(work, *args, **kwargs)
+        self._pending = [*(one for one in self._pending if not one.done()), submitted]
+        return submitted
+
+    def _is_asked(self) -> bool:
+        return self._answer is not None and not self._answer.done()
+
+    def _open(self, choice: str | None) -> None:
         self.model = self._open_model(choice)
-        self._idling.take(self.model.idle)
+        self._idle.replace(self.model.idle)
 
     def _switch(self, choice: str) -> None:
-        before = self.model.path if self.model is not None else None
+        previous = self.model.path if self.model is not None else None
         try:
-            self._let_go()
-            self._load(choice)
+            self._close_model()
+            self._open(choice)
             return
         except SpecchatError as error:
-            # The words alone: the error holds the frames that hold what was loaded so far.
+            # Only the message: the error's traceback keeps alive what was loaded so far.
             reason = str(error)
         gc.collect()
         try:
-            if before is not None:
-                self._load(str(before))
+            if previous is not None:
+                self._open(str(previous))
         except SpecchatError as error:
             raise ModelError(f"{reason}; nor can the model before be opened: {error}") from error
         raise ModelError(reason)
 
-    def _let_go(self) -> None:
-        """Close the model; its memory is free afterwards."""
-        self._idling.take(None)
+    def _close_model(self) -> None:
+        """Close the model and free its memory."""
+        self._idle.replace(None)
         model, self.model = self.model, None
         if model is not None:
             model.close()
         del model
         gc.collect()
 
-    def _answer(self, turn: Turn) -> None:
+    def _run(self, begin: Begin, emit: Callable[[Event], object]) -> None:
         if self.model is None:
             raise ModelError("there is no model to ask: choose one from the list of models")
-        for event in turn.begin(self.model.answers):
-            self._outbox.put(event)
-            if self._stopped:
-                # Said before the answer began, it was not heard.
-                self.model.answers.stop()
+        with closing(begin(self.model.assistant)) as events:
+            for event in events:
+                emit(event)
+                if self._stopped:
+                    # The assistant ignores a stop from before its answer began.
+                    self.model.assistant.stop()

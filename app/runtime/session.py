@@ -1,6 +1,6 @@
-"""Opens a model for the interface, with what goes on beside its answers: indexing and idle work.
+"""Opens a model together with what runs beside its answers: the indexer and idle work.
 
-Owns how these are tied together. What this imports would hold up the first frame, so it is imported
+Owns how these are connected. Its imports would delay the interface's first frame, so they happen
 when a model is opened.
 """
 
@@ -10,8 +10,9 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 from app.config import Options
-from app.indexing.corpus_index import Projecting
+from app.indexing.corpus_index import IndexingProgress
 from app.locations import Locations
+from app.runtime.idle import NotifyIdle
 from app.runtime.model_thread import Model
 from datastores.chats.history import History
 from datastores.errors import SpecchatError
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from app.runtime.idle import IdleWork
     from app.runtime.idle_encoding import EncodingProgress
 
-IndexerChanged = Callable[[Projecting | None, SpecchatError | None], object]
-Idled = Callable[["EncodingProgress | None", SpecchatError | None], object]
+NotifyIndexer = Callable[[IndexingProgress | None, SpecchatError | None], object]
 
 EMBEDDED = (
     "The model built in is a small helper for the command line and knows little else."
@@ -35,69 +35,79 @@ def open_model(
     options: Options,
     locations: Locations,
     history: History,
-    learnt: IndexerChanged,
-    idled: Idled = lambda reading, trouble: None,
+    notify_indexer: NotifyIndexer,
+    notify_idle: NotifyIdle = lambda progress, error: None,
 ) -> Model:
-    """Load the model the person chose.
+    """Load the chosen model with an indexer and idle work.
 
-    `learnt` is told, on a thread of its own, how far its view of texts and chats has come; `idled`,
-    on the model's, what it does while nobody asks.
+    `notify_indexer` is called on the indexer's thread, `notify_idle` on the model's.
     """
     from app.conversation.assistant import Assistant
     from app.engine.engine import load
     from app.models.known_folders import embedded
 
     engine = load(options, locations)
-    work = _idle_work(engine, locations, history, idled)
-    indexer = _indexer(engine, locations, learnt, work)
+    work = _idle_work(engine, locations, history, notify_idle)
+    indexer = _indexer(engine, locations, notify_indexer, work)
 
     def close() -> None:
         indexer.close()
         engine.close()
 
     hint = EMBEDDED if engine.path == embedded() else ""
-    answers = Assistant(engine, history)
-    return Model(engine.name, hint, answers, close, engine, engine.path, work)
+    assistant = Assistant(engine, history)
+    return Model(engine.name, hint, assistant, close, engine, engine.path, work)
 
 
-def _idle_work(engine: Engine, locations: Locations, history: History, idled: Idled) -> IdleWork:
-    """What the model does while nobody asks.
+def open_for_one_answer(options: Options, locations: Locations, history: History) -> Model:
+    """Load the chosen model alone, without drafters that need large libraries."""
+    from app.conversation.assistant import Assistant
+    from app.engine.engine import load
 
-    What is wrong with the engine is told here, and what goes wrong later when it is idle.
+    engine = load(options, locations, light=True)
+    return Model(engine.name, "", Assistant(engine, history), engine.close, engine, engine.path)
+
+
+def _idle_work(
+    engine: Engine, locations: Locations, history: History, notify: NotifyIdle
+) -> IdleWork:
+    """The engine's idle work.
+
+    Errors of the engine are reported here, and those that occur later whenever it is idle.
     """
     from app.runtime.idle import IdleWork
     from app.runtime.idle_encoding import read_when_idle
 
-    told = _tell(engine, idled, frozenset())
+    reported = _report_errors(engine, notify, frozenset())
 
-    def idle(texts: bool) -> Generator[EncodingProgress | None]:
-        nonlocal told
-        told = _tell(engine, idled, told)
+    def begin(texts_changed: bool) -> Generator[EncodingProgress | None]:
+        nonlocal reported
+        reported = _report_errors(engine, notify, reported)
         engine.keep()
-        yield from read_when_idle(engine, locations, history, texts=texts)
+        yield from read_when_idle(engine, locations, history, texts=texts_changed)
 
-    return IdleWork(idle, idled)
+    return IdleWork(begin, notify, engine.busy)
 
 
 def _indexer(
-    engine: Engine, locations: Locations, learnt: IndexerChanged, work: IdleWork
+    engine: Engine, locations: Locations, notify: NotifyIndexer, work: IdleWork
 ) -> Indexer:
-    """The indexer, at work; where it has brought something to an end, the idle model wakes."""
+    """The indexer, started; idle work wakes whenever it has finished something."""
     from app.indexing.indexer import Indexer
 
-    def told(progress: Projecting | None, trouble: SpecchatError | None) -> None:
-        learnt(progress, trouble)
+    def changed(progress: IndexingProgress | None, error: SpecchatError | None) -> None:
+        notify(progress, error)
         if progress is None:
-            work.rouse()
+            work.wake()
 
-    indexer = Indexer(locations, engine.path, engine.vocabulary, engine.crest_bytes, told)
+    indexer = Indexer(locations, engine.path, engine.vocabulary, engine.crest_bytes, changed)
     indexer.start()
     return indexer
 
 
-def _tell(engine: Engine, idled: Idled, told: frozenset[str]) -> frozenset[str]:
-    """Tell what is wrong with the engine, unless it was `told`; all that is."""
-    troubles = {str(trouble): trouble for trouble in engine.troubles}
-    for line in troubles.keys() - told:
-        idled(None, troubles[line])
-    return frozenset(troubles)
+def _report_errors(engine: Engine, notify: NotifyIdle, reported: frozenset[str]) -> frozenset[str]:
+    """Report the engine's errors that were not `reported` yet; returns all of them."""
+    errors = {str(error): error for error in engine.errors}
+    for message in errors.keys() - reported:
+        notify(None, errors[message])
+    return frozenset(errors)

@@ -22,7 +22,7 @@ class Crest:
     """A drafter over one tokenizer's store.
 
     Attributes:
-        trouble: why the store is not heard until the next answer; None while all is well.
+        error: why the store is not heard until the next answer; None while all is well.
     """
 
     name = "crest"
@@ -30,7 +30,7 @@ class Crest:
 
     def __init__(self, reader: CrestReader, *, recalls: bool = True) -> None:
         """Read from `reader`; without `recalls`, hear the store alone."""
-        self.trouble: SpecchatError | None = None
+        self.error: SpecchatError | None = None
         self._reader = reader
         self._recall = ContextNgrams() if recalls else None
 
@@ -39,11 +39,11 @@ class Crest:
         if self._recall:
             self._recall.begin(context.tokens)
             self._recall.extend()
-        self.trouble = None
+        self.error = None
         try:
             self._reader.refresh()
         except StoreError as error:
-            self.trouble = error
+            self.error = error
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """The most probable paths after this context."""
@@ -56,11 +56,11 @@ class Crest:
 
     def _heard(self, tokens: Sequence[int]) -> list[CrestEntry]:
         """What the store says: nothing once it has failed, for that must not end an answer."""
-        if self.trouble is None:
+        if self.error is None:
             try:
                 return self._reader.lookup(tokens)
             except StoreError as error:
-                self.trouble = error
+                self.error = error
         return []
 
 

@@ -5,7 +5,7 @@ business; it takes a second, and runs between answers on the model's thread.
 
 Texts of the person's own: one put before a question, those that are imported.
 
-Owns which screen asks for them. Reading them is `app.conversation.attachments`'s and
+Owns which screen asks for them. Reading them is `app.conversation.turn`'s and
 `imports_run.py`'s business.
 """
 
@@ -17,8 +17,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.conversation.attachments import attach
 from app.conversation.export import STEM_LENGTH, as_json, as_markdown, free_path, write_whole
+from app.conversation.turn import attach
 from app.indexing.corpus_index import told_of_damage
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import NEW_CHAT
@@ -114,7 +114,7 @@ class ChatActions:
             return
         self._try(lambda: self.verbs[verb](self._history.chat(chat)))
 
-    def make_good(self) -> None:
+    def retry_pending_erasure(self) -> None:
         """Forget what could not be forgotten when it was deleted: another window had it open."""
         self._conversation.run_worker(self._forget_gone())
 
@@ -182,7 +182,7 @@ class ChatActions:
     async def _forget(self, work: Callable[[Engine | None], None], done: str) -> None:
         """Forget something in every store, and say so when it is gone."""
         try:
-            await self._conversation.talk.between_answers(work)
+            await asyncio.wrap_future(self._conversation.model_thread.between_answers(work))
         except SpecchatError as error:
             self._conversation.complain(error)
         else:
@@ -191,9 +191,9 @@ class ChatActions:
 
     def _is_free(self) -> bool:
         """Whether no answer is being written, with a word to the person where one is."""
-        if self._conversation.talk.turn is not None:
+        if self._conversation.turn is not None:
             self._conversation.complain(keys_of(self._conversation).fill(BUSY))
-        return self._conversation.talk.turn is None
+        return self._conversation.turn is None
 
     def _try(self, change: Callable[[], None]) -> None:
         try:

@@ -11,17 +11,20 @@ Owns the open chat, as it is stored, and what stands on the screen of it. Asking
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Center, Vertical
 
-from app.conversation.session_statistics import Figures
+from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.event_stream import EventStream
 from app.interface.chat.prompt import Prompt
 from app.interface.chat.thread import (
     Thread,
+    Turn,
     asked,
     asking,
     editing,
@@ -43,7 +46,7 @@ from app.interface.panel.panel import Panel
 from app.interface.text_inputs import types
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.transcript import Transcript
-from app.runtime.model_thread import ModelThread, OpenModel, Turn
+from app.runtime.model_thread import ModelThread, OpenModel
 from app.sampling_settings import Tuning
 from app.sanitise import one_line
 from datastores.chats.history import History
@@ -59,19 +62,18 @@ class ChatView(Vertical):
         private: whether a chat that is still unstored is going to be private.
         tuning: the settings that it is going to have.
         hint: what a person should know before the first question.
-        talk: the conversation with the model, whose turn at hand is shown where it belongs.
+        turn: the turn in progress, in this chat or another; None between turns.
     """
 
     BLANK = True  # draws nothing itself
 
-    talk: ModelThread
-
-    def __init__(self, history: History, figures: Figures) -> None:
+    def __init__(self, history: History, figures: SessionStatistics) -> None:
         super().__init__(id="conversation")
         self.chat: int | None = None
         self.private = False
         self.tuning = Tuning()
         self.hint = ""
+        self.turn: Turn | None = None
         self._history = history
         self._figures = figures
         self._thread = Thread()
@@ -118,7 +120,7 @@ class ChatView(Vertical):
         self.post_message(ChatsChanged())
 
     def _is_being_answered(self, chat: int | None) -> bool:
-        return self.talk.turn is not None and self.talk.turn.chat == chat
+        return self.turn is not None and self.turn.chat == chat
 
     def on_key(self, event: events.Key) -> None:
         """What is typed elsewhere is meant for the prompt."""
@@ -141,12 +143,12 @@ class ChatView(Vertical):
     def tell(self, hint: str) -> None:
         """Have `hint` stand in empty chats from now on."""
         self.hint = hint
-        if not self._thread.messages and self.talk.turn is None:
+        if not self._thread.messages and self.turn is None:
             self._show_thread()
 
     def _show_thread(self) -> None:
         """Show the open chat: what is stored, the turn at hand, or a greeting."""
-        turn = self.talk.turn if self.talk.turn and self.talk.turn.chat == self.chat else None
+        turn = self.turn if self.turn and self.turn.chat == self.chat else None
         empty = greeting(self.hint, keys_of(self), private=self.private)
         self.transcript.show(entries(self._thread, turn) or [empty])
 
@@ -163,22 +165,23 @@ class ChatView(Vertical):
 
 
 BUSY = "an answer is still being written: {answer.stop} stops it; then send again"
+WAITING = "waiting for the model to be loaded…"
 STOPS = "{answer.stop} stops"
 
 
 class Conversation(ChatView):
     """The open chat, and the answer being written, be it in this chat or in another."""
 
-    def __init__(self, history: History, open_model: OpenModel, figures: Figures) -> None:
+    def __init__(self, history: History, open_model: OpenModel, figures: SessionStatistics) -> None:
         super().__init__(history, figures)
-        self._feed = EventStream(self, figures, lambda: self.post_message(Arrived()))
-        self.talk = ModelThread(open_model, self._feed.outbox)
+        self.model_thread = ModelThread(open_model)
+        self._stream = EventStream(self, figures, lambda: self.post_message(Arrived()))
 
     def stop(self) -> None:
         """Stop the answer at hand; where there is none, go back to the prompt."""
-        if self.talk.turn is not None:
+        if self.turn is not None:
             self.bar.state = "stopping…"
-            self.talk.stop()
+            self.model_thread.stop()
         else:
             self._desk.leave_edit(self.prompt)
             self.prompt.focus()
@@ -186,7 +189,7 @@ class Conversation(ChatView):
     def regenerate(self) -> None:
         """Have the last question of the thread answered once more."""
         turn = regenerating(self._thread.messages)
-        if self.talk.turn is not None:
+        if self.turn is not None:
             self.complain(keys_of(self).fill(BUSY))
         elif turn is not None:
             self._desk.leave_edit(self.prompt)
@@ -195,7 +198,7 @@ class Conversation(ChatView):
     def edit(self) -> None:
         """Put the last question into the prompt to be changed; again: the one before it."""
         question = question_before(self._thread.messages, self._desk.edited)
-        if self.talk.turn is not None:
+        if self.turn is not None:
             self.complain(keys_of(self).fill(BUSY))
         elif question is not None:
             self._desk.edit(self.prompt, question)
@@ -205,14 +208,14 @@ class Conversation(ChatView):
         """Read another version of the lowest message that has one `step` places on."""
         thread = self._thread
         version = other_version(thread.messages, thread.versions, step)
-        if self.talk.turn is not None:
+        if self.turn is not None:
             self.complain(keys_of(self).fill(BUSY))
         elif version is not None:
             self.open(self.chat, version)
 
     @on(Submitted)
     def _send(self, event: Submitted) -> None:
-        if self.talk.turn is not None:
+        if self.turn is not None:
             self._refuse(event.text, keys_of(self).fill(BUSY))
             return
         try:
@@ -229,12 +232,14 @@ class Conversation(ChatView):
         self.complain(reason)
 
     def _begin(self, turn: Turn) -> None:
-        turn.answer.status = "" if self.talk.model else "waiting for the model to be loaded…"
-        self.talk.turn = turn
-        self._feed.begin(turn.answer)
+        turn.answer.status = (
+            "" if self.model_thread.model else "waiting for the model to be loaded…"
+        )
+        self.turn = turn
+        self._stream.begin(turn.answer)
         self.prompt.border_subtitle = keys_of(self).fill(STOPS)
         self._show_thread()
-        self._see_through(turn)
+        self._finish(turn, self.model_thread.ask(turn.begin, self._stream.queue.put))
 
     def _next_turn(self, text: str) -> Turn:
         """A turn for `text`: as the edited question, at the end of the chat, or in a new one."""
@@ -247,15 +252,20 @@ class Conversation(ChatView):
         return asking(self.chat, self._thread.messages, text)
 
     @work
-    async def _see_through(self, turn: Turn) -> None:
-        """See a turn through, from the question to the stored answer."""
+    async def _finish(self, turn: Turn, answered: Future[None]) -> None:
+        """Wait for the end of a turn, and show the stored answer."""
         try:
-            await self.talk.ask(turn)
+            await asyncio.wrap_future(answered)
         except SpecchatError as error:
             self.complain(error)
-        self._feed.end()
+        except asyncio.CancelledError:
+            if not answered.cancelled():
+                raise  # the screen is closing; otherwise the turn was stopped before it began
+        finally:
+            self.turn = None
+        self._stream.end()
         self.prompt.border_subtitle = ""
-        self.bar.state = "" if self.talk.model else self.bar.state
+        self.bar.state = "" if self.model_thread.model else self.bar.state
         self._settle(turn)
 
     def _settle(self, turn: Turn) -> None:
@@ -285,7 +295,7 @@ class Conversation(ChatView):
 
     @on(Arrived)
     def _arrived(self) -> None:
-        self._feed.arrived()
+        self._stream.arrived()
 
     def grown(self, answer: Answer, state: str) -> None:
         self.transcript.update_entry(answer)

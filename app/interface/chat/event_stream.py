@@ -20,11 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Lock
-from time import monotonic, thread_time
+from time import monotonic, perf_counter, thread_time
 from typing import Protocol
 
-from app.conversation.events import Dropped, Event, Finished, Piece, Prefilling, Wrote
-from app.conversation.session_statistics import Figures
+from app.conversation.session_statistics import SessionStatistics
+from app.conversation.statistics import Piece
+from app.conversation.turn import Dropped, Event, Finished, Prefilling, Wrote
 from app.interface.panel import phrases
 from app.interface.transcript.answer import GROWING, Answer
 from datastores.chats.records import INTERRUPTED
@@ -61,7 +62,7 @@ class EventQueue:
         return events
 
 
-class Pacer:
+class RedrawThrottle:
     """Spaces batches by what drawing the last one took."""
 
     def __init__(self) -> None:
@@ -92,7 +93,7 @@ class EventApplier:
         state: what the model is doing, in a word or two.
     """
 
-    def __init__(self, figures: Figures, redraw: Callable[[], object]) -> None:
+    def __init__(self, figures: SessionStatistics, redraw: Callable[[], object]) -> None:
         """`redraw` draws the panel again."""
         self.state = ""
         self._figures = figures
@@ -154,15 +155,17 @@ class EventStream:
     """Feeds one answer at a time.
 
     Attributes:
-        outbox: where the answering thread puts its events.
+        queue: where the model's thread puts its events.
     """
 
-    def __init__(self, screen: Screen, figures: Figures, wake: Callable[[], object]) -> None:
+    def __init__(
+        self, screen: Screen, figures: SessionStatistics, wake: Callable[[], object]
+    ) -> None:
         """`wake` is called on the answering thread when `arrived` has to be."""
-        self.outbox = EventQueue(wake)
+        self.queue = EventQueue(wake)
         self._screen = screen
         self._live = EventApplier(figures, screen.redraw_figures)
-        self._pacer = Pacer()
+        self._throttle = RedrawThrottle()
         self._answer: Answer | None = None
         self._waiting = False
 
@@ -174,7 +177,7 @@ class EventStream:
         """Draw what has arrived, now or as soon as the processor's share allows."""
         if self._waiting or self._answer is None:
             return
-        wait = self._pacer.wait(monotonic(), thread_time())
+        wait = self._throttle.wait(perf_counter(), thread_time())
         if wait > 0:
             self._waiting = True
             self._screen.later(wait, self._wait_is_over)
@@ -196,6 +199,6 @@ class EventStream:
         self.arrived()
 
     def _draw(self, answer: Answer) -> None:
-        self._pacer.drew(monotonic(), thread_time())
-        self._live.show(self.outbox.take(), answer)
+        self._throttle.drew(perf_counter(), thread_time())
+        self._live.show(self.queue.take(), answer)
         self._screen.grown(answer, self._live.state)

@@ -1,8 +1,7 @@
-"""A stored thread of messages, and how it becomes entries of the transcript.
+"""A stored thread of messages, the turns that extend it, and the transcript entries of both.
 
-The kinds of turn a person can begin: a new question, an edited one, the same one again.
-
-Pure functions over a stored thread; nothing here asks, stores or shows.
+A turn is a new question, an edited one, or another answer to the same one. Functions over a stored
+thread; nothing here asks the model or draws.
 """
 
 from __future__ import annotations
@@ -10,13 +9,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from app.conversation.attribution import KEPT_AS
+from app.conversation.statistics import SOURCES_KEY
 from app.interface.commands.keymap import Keys
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Entry, Greeting, Question
-from app.runtime.model_thread import Turn
+from app.runtime.model_thread import Begin
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, STREAMING, USER, StoredMessage
+
+
+@dataclass(slots=True)
+class Turn:
+    """A question in progress, with the entries it is displayed in.
+
+    Attributes:
+        chat: the chat it belongs to.
+        parent: the message it follows.
+        text: the question as it was typed; empty if a stored question is answered again.
+        question, answer: its entries.
+        begin: begins it on the model's thread.
+        previous: the last message of the thread before it.
+        edited: the question this is another version of; None for any other turn.
+    """
+
+    chat: int
+    parent: int | None
+    text: str
+    question: Question
+    answer: Answer
+    begin: Begin
+    previous: int | None = None
+    edited: StoredMessage | None = None
 
 
 def asking(chat: int, thread: Sequence[StoredMessage], text: str) -> Turn:
@@ -28,7 +51,7 @@ def asking(chat: int, thread: Sequence[StoredMessage], text: str) -> Turn:
         text,
         Question(text),
         Answer(),
-        lambda answers: answers.answer(chat, parent, text),
+        lambda assistant: assistant.answer(chat, parent, text),
         _last(thread),
     )
 
@@ -41,7 +64,7 @@ def editing(thread: Sequence[StoredMessage], question: StoredMessage, text: str)
         text,
         Question(text),
         Answer(),
-        lambda answers: answers.edit(question.id, text),
+        lambda assistant: assistant.edit(question.id, text),
         _last(thread),
         question,
     )
@@ -58,7 +81,7 @@ def regenerating(thread: Sequence[StoredMessage]) -> Turn | None:
         "",
         Question(question.content, question.id),
         Answer(),
-        lambda answers: answers.regenerate(answer.id),
+        lambda assistant: assistant.regenerate(answer.id),
         answer.id,
     )
 
@@ -148,9 +171,9 @@ def outcome(history: History, turn: Turn) -> tuple[Thread, bool]:
     """
     thread = read(history, turn.chat)
     last = thread.messages[-1] if thread.messages else None
-    answered = last is not None and last.role == ASSISTANT and last.id != turn.before
-    if not answered and turn.edited is not None and turn.before is not None:
-        history.set_active(turn.chat, turn.before)
+    answered = last is not None and last.role == ASSISTANT and last.id != turn.previous
+    if not answered and turn.edited is not None and turn.previous is not None:
+        history.set_active(turn.chat, turn.previous)
         thread = read(history, turn.chat)
     return thread, answered
 
@@ -196,7 +219,7 @@ def _entry(message: StoredMessage, thread: Thread) -> Entry | None:
         entry = Question(message.content, message.id)
     elif message.role == ASSISTANT:
         finish = ELSEWHERE if message.finish == STREAMING else message.finish
-        runs = message.statistics.get(KEPT_AS)
+        runs = message.statistics.get(SOURCES_KEY)
         entry = Answer(message.content, finish, message.id, runs if isinstance(runs, list) else ())
     else:
         return None

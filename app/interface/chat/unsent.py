@@ -10,8 +10,8 @@ Owns these texts. The prompt shows one of them at a time; none is lost.
 from __future__ import annotations
 
 from app.interface.chat.prompt import Prompt
+from app.interface.chat.thread import Turn
 from app.interface.commands.keymap import keys_of
-from app.runtime.model_thread import Turn
 from datastores.chats.records import StoredMessage
 
 

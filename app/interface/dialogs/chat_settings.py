@@ -119,7 +119,7 @@ class ChatSettings:
 
     def _defaults(self) -> Sampling:
         """What holds for a chat without settings of its own."""
-        model = self._conversation.talk.model
+        model = self._conversation.model_thread.model
         if model is None or model.engine is None:
             return load_config(self._locations.settings).sampling
         engine = model.engine

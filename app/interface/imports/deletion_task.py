@@ -69,7 +69,7 @@ class DeletionTask(BackgroundTask):
 
     @property
     def _engine(self) -> Engine | None:
-        model = self._conversation.talk.model
+        model = self._conversation.model_thread.model
         return model.engine if model is not None else None
 
 

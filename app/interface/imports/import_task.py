@@ -16,7 +16,7 @@ from app.interface.background_task import BackgroundTask
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import TopBar
 from app.interface.imports.status import ImportState, summary, topbar_note
-from app.interface.messages import IndexerUpdate
+from app.interface.messages import IndexerChanged
 from app.locations import Locations
 from datastores.errors import SpecchatError
 
@@ -41,7 +41,7 @@ class ImportTask(BackgroundTask):
             self._start(partial(self._import, self.state, paths))
             self._changed()
 
-    def follow_indexer(self, update: IndexerUpdate) -> None:
+    def follow_indexer(self, update: IndexerChanged) -> None:
         """Show the indexer's progress or error; an error that lasts is announced once."""
         if self.state.indexing is not None and update.progress is None:
             self.state.indexed_tokens += self.state.indexing.tokens

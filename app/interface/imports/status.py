@@ -20,7 +20,7 @@ from app.importing.events import (
     ImportReport,
     SkippedFile,
 )
-from app.indexing.corpus_index import Projecting
+from app.indexing.corpus_index import IndexingProgress
 from app.indexing.source_list import CHARACTERS
 from app.interface.panel.drawing import PanelStyles, bar
 from app.interface.panel.phrases import percent
@@ -64,7 +64,7 @@ class ImportState:
     report: ImportReport = field(default_factory=ImportReport)
     completed: bool = False
     error: str = ""
-    indexing: Projecting | None = None
+    indexing: IndexingProgress | None = None
     indexed_tokens: int = 0
     indexer_error: str = ""
 
@@ -192,7 +192,7 @@ def _drafting_status(state: ImportState) -> str:
     return "answers are drafted from it in a moment"
 
 
-def _indexing(progress: Projecting) -> str:
+def _indexing(progress: IndexingProgress) -> str:
     if progress.building or not progress.total:
         return "learning imports: sorting"
     return f"learning imports: {percent(progress.done / progress.total)}"

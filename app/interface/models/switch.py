@@ -7,9 +7,9 @@ launch shows once, in the empty chat. `app.runtime.model_thread` loads models, t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from concurrent.futures import Future
 
-from app.conversation.session_statistics import Figures
+from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keys_of
 from app.interface.models.download import DownloadTask
@@ -18,7 +18,6 @@ from app.locations import Locations
 from app.models.description import FoundModel
 from app.models.known_folders import embedded
 from app.models.selection import choose, first_launch_offer
-from app.runtime.model_thread import Model
 from app.sanitise import one_line
 from datastores.errors import SpecchatError, StoreError
 
@@ -30,7 +29,9 @@ BUSY = "an answer is still being written: {answer.stop} stops it; then choose ag
 class ModelSwitch:
     """Switches the model of a conversation."""
 
-    def __init__(self, conversation: Conversation, figures: Figures, locations: Locations) -> None:
+    def __init__(
+        self, conversation: Conversation, figures: SessionStatistics, locations: Locations
+    ) -> None:
         self._conversation = conversation
         self._figures = figures
         self._locations = locations
@@ -38,12 +39,12 @@ class ModelSwitch:
 
     async def load(self) -> None:
         """Load the first model."""
-        if await self._await_model(self._conversation.talk.load()):
+        if await self._await_model(self._conversation.model_thread.load()):
             await self._show_first_launch_hint()
 
     def pick(self) -> None:
         """Open the picker."""
-        model = self._conversation.talk.model
+        model = self._conversation.model_thread.model
         in_use = model.path if model is not None else None
         picker = ModelPicker(self._locations, in_use, self._download_task)
         self._conversation.app.push_screen(picker, self._chosen)
@@ -55,7 +56,7 @@ class ModelSwitch:
     def _chosen(self, found: FoundModel | None) -> None:
         if found is None:
             return
-        if self._conversation.talk.turn is not None:
+        if self._conversation.turn is not None:
             self._conversation.complain(keys_of(self._conversation).fill(BUSY))
         else:
             self._conversation.run_worker(self._switch(found))
@@ -63,7 +64,7 @@ class ModelSwitch:
     async def _switch(self, found: FoundModel) -> None:
         """Load another model; where that succeeds, store the choice."""
         self._conversation.bar.model = ""
-        if not await self._await_model(self._conversation.talk.switch(str(found.path))):
+        if not await self._await_model(self._conversation.model_thread.switch(str(found.path))):
             return
         self._figures.reset()
         self._conversation.redraw_figures()
@@ -75,24 +76,24 @@ class ModelSwitch:
             name = one_line(found.name, 60)
             self._conversation.notify(f"{name} answers from now on", markup=False, timeout=4)
 
-    async def _await_model(self, loading: Awaitable[Model]) -> bool:
+    async def _await_model(self, loading: Future[None]) -> bool:
         """Await `loading` and show the current model; returns whether it is the requested one."""
-        bar, talk = self._conversation.bar, self._conversation.talk
+        bar, thread = self._conversation.bar, self._conversation.model_thread
         bar.failed, bar.state = False, LOADING
         try:
-            await loading
+            await asyncio.wrap_future(loading)
         except SpecchatError as error:
             self._conversation.complain(error)
             return False
         finally:
-            bar.failed = talk.model is None
+            bar.failed = thread.model is None
             bar.state = NO_MODEL if bar.failed else ""
-            bar.model = talk.model.name if talk.model is not None else ""
-            self._conversation.tell(talk.model.hint if talk.model is not None else "")
+            bar.model = thread.model.name if thread.model is not None else ""
+            self._conversation.tell(thread.model.hint if thread.model is not None else "")
         return True
 
     async def _show_first_launch_hint(self) -> None:
-        model = self._conversation.talk.model
+        model = self._conversation.model_thread.model
         if model is None or model.path != embedded():
             return
         try:

@@ -7,7 +7,7 @@ from rich.style import Style
 from rich.text import Text
 from textual.renderables.digits import Digits
 
-from app.conversation.session_statistics import Figures
+from app.conversation.session_statistics import SessionStatistics
 from app.interface.panel import phrases
 from app.interface.panel.details import detail
 from app.interface.panel.drawing import (
@@ -31,10 +31,10 @@ LABEL = 7
 
 
 def column(
-    figures: Figures, width: int, height: int, ink: PanelStyles, *, detailed: bool
+    figures: SessionStatistics, width: int, height: int, ink: PanelStyles, *, detailed: bool
 ) -> list[Text]:
     """Lines of at most `width` columns."""
-    if figures.outlook is None:
+    if figures.budget_status is None:
         return [Text(line, style=ink.dim) for line in phrases.wrapped(phrases.PROMISE, width)]
     lines = [
         *_lead(figures, height, ink),
@@ -50,12 +50,12 @@ def column(
     return [*lines, Text(), *_session(figures, ink), Text(), Text(ink.hint, style=ink.dim)]
 
 
-def _lead(figures: Figures, height: int, ink: PanelStyles) -> list[Text]:
+def _lead(figures: SessionStatistics, height: int, ink: PanelStyles) -> list[Text]:
     """The ratio; in large digits where there is room and something to be proud of."""
     pace = figures.now
-    if height < ROOMY or not phrases.is_faster(pace) or figures.outlook is None:
+    if height < ROOMY or not phrases.is_faster(pace) or figures.budget_status is None:
         return [lead(figures, ink)]
-    number = phrases.mark(figures.outlook) + phrases.times(pace.ratio)
+    number = phrases.mark(figures.budget_status) + phrases.times(pace.ratio)
     style = ink.accent + Style(bold=True)
     drawn = Digits(number.replace("×", "x").replace("~", "")).render(style)
     rows = [part.text for part in drawn if isinstance(part, Segment) and part.text != "\n"]
@@ -66,7 +66,7 @@ def _lead(figures: Figures, height: int, ink: PanelStyles) -> list[Text]:
     return lines
 
 
-def _speeds(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
+def _speeds(figures: SessionStatistics, width: int, ink: PanelStyles) -> list[Text]:
     columns = width - LABEL - len(" ~1,234 tok/s")
     lines = []
     for plain, label in ((False, "now" if figures.writing else "last"), (True, "plain")):
@@ -78,7 +78,7 @@ def _speeds(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
     return lines
 
 
-def _words(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
+def _words(figures: SessionStatistics, width: int, ink: PanelStyles) -> list[Text]:
     lines = [_title("words from", ink), stacked_bar(figures, width, ink)]
     return lines + [_row(part, width, ink) for part in parts(figures.shares)]
 
@@ -98,13 +98,13 @@ def _missed(outlook: BudgetStatus, width: int, ink: PanelStyles) -> list[Text]:
     return [Text("they would have given", style=ink.dim), *rows] if rows else []
 
 
-def _drafts(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
-    assert figures.outlook is not None
+def _drafts(figures: SessionStatistics, width: int, ink: PanelStyles) -> list[Text]:
+    assert figures.budget_status is not None
     lines = [_title("drafts", ink)]
-    if figures.outlook.paused:
-        paused = phrases.wrapped(phrases.pause(figures.outlook), width)
+    if figures.budget_status.paused:
+        paused = phrases.wrapped(phrases.pause(figures.budget_status), width)
         lines += [Text(line, style=ink.warning) for line in paused]
-        lines += _missed(figures.outlook, width, ink)
+        lines += _missed(figures.budget_status, width, ink)
     lines += [
         Text(phrases.accepted(figures), style=ink.text),
         Text(phrases.calls(figures), style=ink.text),
@@ -113,7 +113,7 @@ def _drafts(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
     return lines
 
 
-def _session(figures: Figures, ink: PanelStyles) -> list[Text]:
+def _session(figures: SessionStatistics, ink: PanelStyles) -> list[Text]:
     tokens = f"{figures.session.tokens:,} tokens · {phrases.saved(figures)}"
     return [_title("this session", ink), Text(tokens, style=ink.text)]
 

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from rich.style import Style
 from rich.text import Text
 
-from app.conversation.session_statistics import Figures, Tally
+from app.conversation.session_statistics import DraftCounts, SessionStatistics
 from app.interface.panel import phrases
 from app.interface.panel.drawing import PanelStyles
 from app.interface.sources import BY_NAME
@@ -24,12 +24,12 @@ WIDTH = 6
 """Columns of each of them."""
 
 
-def detail(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
+def detail(figures: SessionStatistics, width: int, ink: PanelStyles) -> list[Text]:
     """Lines of at most `width` columns."""
     return [*_table(figures, width, ink), Text(), *_raw(figures, width, ink)]
 
 
-def beside(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
+def beside(figures: SessionStatistics, width: int, ink: PanelStyles) -> list[Text]:
     """The same in two columns, for screens that are not high."""
     half = (width - GAP) // 2
     lines = []
@@ -41,10 +41,10 @@ def beside(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
     return lines
 
 
-def _table(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
+def _table(figures: SessionStatistics, width: int, ink: PanelStyles) -> list[Text]:
     """A row for each source that has proposed something in this answer."""
-    assert figures.outlook is not None
-    would = figures.outlook.would_accept
+    assert figures.budget_status is not None
+    would = figures.budget_status.would_accept
     names = [name for name in BY_NAME if name in figures.tallies or name in would]
     label = width - WIDTH * len(COLUMNS)
     head = Text.assemble(("by source".ljust(label), ink.dim + Style(bold=True)))
@@ -60,12 +60,12 @@ def _table(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
     return lines
 
 
-def _kept(figures: Figures, name: str) -> float | None:
-    tally = figures.tallies.get(name, Tally())
+def _kept(figures: SessionStatistics, name: str) -> float | None:
+    tally = figures.tallies.get(name, DraftCounts())
     return tally.accepted / tally.verified if tally.verified else None
 
 
-def _raw(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
+def _raw(figures: SessionStatistics, width: int, ink: PanelStyles) -> list[Text]:
     """Counts and times of the answer, label and value to the edges."""
     answer, calls = figures.answer, figures.answer.target_calls
     rows = [("tokens", f"{answer.tokens:,}"), ("calls of the model", f"{calls:,}")]

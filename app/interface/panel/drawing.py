@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rich.style import Style
 from rich.text import Text
 
-from app.conversation.session_statistics import Figures
+from app.conversation.session_statistics import SessionStatistics
 from app.interface.panel import phrases
 from app.interface.sources import BY_NAME, OWN, SourceLabel
 from engines.budget.status import BudgetStatus
@@ -58,14 +58,14 @@ def missed(outlook: BudgetStatus) -> list[BarPart]:
     return sorted(would, key=lambda part: -part.share)
 
 
-def lead(figures: Figures, ink: PanelStyles) -> Text:
+def lead(figures: SessionStatistics, ink: PanelStyles) -> Text:
     """`2.3× faster`."""
-    assert figures.outlook is not None
+    assert figures.budget_status is not None
     style = ink.accent if phrases.is_faster(figures.now) else ink.text
-    return Text(phrases.ratio(figures.now, figures.outlook), style=style + Style(bold=True))
+    return Text(phrases.ratio(figures.now, figures.budget_status), style=style + Style(bold=True))
 
 
-def speed_bar(figures: Figures, plain: bool, width: int, ink: PanelStyles) -> Text:
+def speed_bar(figures: SessionStatistics, plain: bool, width: int, ink: PanelStyles) -> Text:
     """One of the two bars, `width` columns wide, on the scale that both share."""
     pace = figures.now
     fastest = max(pace.speed, pace.plain_speed) or 1.0
@@ -75,13 +75,15 @@ def speed_bar(figures: Figures, plain: bool, width: int, ink: PanelStyles) -> Te
     return text
 
 
-def speed(figures: Figures, plain: bool, ink: PanelStyles) -> Text:
+def speed(figures: SessionStatistics, plain: bool, ink: PanelStyles) -> Text:
     """`41 tok/s`, `~18 tok/s`."""
-    assert figures.outlook is not None
+    assert figures.budget_status is not None
     pace = figures.now
     if not plain:
         return Text(phrases.speed(pace.speed), style=ink.text)
-    return Text(phrases.mark(figures.outlook) + phrases.speed(pace.plain_speed), style=ink.text)
+    return Text(
+        phrases.mark(figures.budget_status) + phrases.speed(pace.plain_speed), style=ink.text
+    )
 
 
 def share_bar(part: BarPart, columns: int, ink: PanelStyles) -> Text:
@@ -91,7 +93,7 @@ def share_bar(part: BarPart, columns: int, ink: PanelStyles) -> Text:
     return Text.assemble(letter, (source.texture * (columns - 1), style))
 
 
-def stacked_bar(figures: Figures, width: int, ink: PanelStyles) -> Text:
+def stacked_bar(figures: SessionStatistics, width: int, ink: PanelStyles) -> Text:
     """All sources in one bar."""
     shown = [part for part in parts(figures.shares) if part.share > 0]
     columns = widths([part.share for part in shown], width)
@@ -102,7 +104,7 @@ def stacked_bar(figures: Figures, width: int, ink: PanelStyles) -> Text:
     return joined
 
 
-def trend(figures: Figures, ink: PanelStyles) -> Text:
+def trend(figures: SessionStatistics, ink: PanelStyles) -> Text:
     """Tokens a call over the last minutes; one token a call is the floor."""
     line = Text()
     for level in sparkline(figures.trend(), floor=1.0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.style import Style
 from rich.text import Text
 
-from app.conversation.session_statistics import Figures
+from app.conversation.session_statistics import SessionStatistics
 from app.interface.panel import phrases
 from app.interface.panel.drawing import (
     BarPart,
@@ -32,9 +32,9 @@ SPEED = len("1,234 tok/s  ")
 """Columns of a speed."""
 
 
-def footer(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
+def footer(figures: SessionStatistics, width: int, ink: PanelStyles) -> list[Text]:
     """Three lines of at most `width` columns."""
-    if figures.outlook is None:
+    if figures.budget_status is None:
         lines = [Text(line, style=ink.dim) for line in phrases.wrapped(phrases.PROMISE, width)]
         return [*lines, *[Text()] * 3][:3]
     lines = [draw(figures, width, ink) for draw in (_speeds, _words, _drafts)]
@@ -43,7 +43,7 @@ def footer(figures: Figures, width: int, ink: PanelStyles) -> list[Text]:
     return lines
 
 
-def _speeds(figures: Figures, width: int, ink: PanelStyles) -> Text:
+def _speeds(figures: SessionStatistics, width: int, ink: PanelStyles) -> Text:
     line = Text.assemble(lead(figures, ink))
     line.pad_right(max(1, LABEL - line.cell_len))
     labels = ("now " if figures.writing else "last ", "plain ")
@@ -59,7 +59,7 @@ def _speeds(figures: Figures, width: int, ink: PanelStyles) -> Text:
     return line
 
 
-def _words(figures: Figures, width: int, ink: PanelStyles) -> Text:
+def _words(figures: SessionStatistics, width: int, ink: PanelStyles) -> Text:
     line = _label("words from", ink)
     missing = _missed(figures, ink)
     width -= LABEL + missing.cell_len
@@ -73,11 +73,11 @@ def _words(figures: Figures, width: int, ink: PanelStyles) -> Text:
     return line.append_text(missing)
 
 
-def _missed(figures: Figures, ink: PanelStyles) -> Text:
+def _missed(figures: SessionStatistics, ink: PanelStyles) -> Text:
     """What drafts would have given while they are paused: `  drafts would give T 31%  H 12%`."""
-    assert figures.outlook is not None
+    assert figures.budget_status is not None
     line = Text()
-    for part in missed(figures.outlook)[:2]:
+    for part in missed(figures.budget_status)[:2]:
         line.append("  " if line else "  drafts would give ", style=ink.dim)
         line.append(part.source.letter, style=ink.of(part.source) + Style(bold=True))
         line.append(f" {phrases.percent(part.share)}", style=ink.dim)
@@ -99,11 +99,11 @@ def _least(part: BarPart) -> int:
     return len(f"X {part.source.label} {phrases.percent(part.share)}  ")
 
 
-def _drafts(figures: Figures, width: int, ink: PanelStyles) -> Text:
-    assert figures.outlook is not None
+def _drafts(figures: SessionStatistics, width: int, ink: PanelStyles) -> Text:
+    assert figures.budget_status is not None
     line = _label("drafts", ink)
-    if figures.outlook.paused:
-        line.append(phrases.pause(figures.outlook), style=ink.warning)
+    if figures.budget_status.paused:
+        line.append(phrases.pause(figures.budget_status), style=ink.warning)
     else:
         line.append(f"{phrases.accepted(figures)} · {phrases.calls(figures)}", style=ink.text)
         history = Text.assemble(("  last 5 min ", ink.dim), trend(figures, ink))

@@ -24,7 +24,7 @@ from textual.reactive import var
 from textual.strip import Strip
 from textual.widget import Widget
 
-from app.conversation.session_statistics import Figures
+from app.conversation.session_statistics import SessionStatistics
 from app.interface.commands.keymap import keys_of
 from app.interface.panel.column import column
 from app.interface.panel.details import beside
@@ -91,7 +91,7 @@ class Panel(LineCanvas):
     detailed: var[bool] = var(False, init=False)
     """Whether raw figures are shown too."""
 
-    def __init__(self, figures: Figures, *, wide: bool) -> None:
+    def __init__(self, figures: SessionStatistics, *, wide: bool) -> None:
         super().__init__(classes="-column" if wide else "-footer")
         self.figures = figures
         self.wide = wide
@@ -124,7 +124,7 @@ class Panel(LineCanvas):
         if self.wide:
             return column(self.figures, width, height, ink, detailed=self.detailed)
         lines = footer(self.figures, width, ink)
-        if self.detailed and self.figures.outlook is not None:
+        if self.detailed and self.figures.budget_status is not None:
             lines += [Text(), *beside(self.figures, width, ink)]
         return lines
 

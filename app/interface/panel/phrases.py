@@ -7,9 +7,13 @@ before it was measured.
 from __future__ import annotations
 
 import textwrap
+from typing import TYPE_CHECKING
 
-from app.conversation.session_statistics import Figures, Throughput
+from app.conversation.session_statistics import SessionStatistics, Throughput
 from engines.budget.status import BudgetStatus
+
+if TYPE_CHECKING:
+    from app.runtime.idle_encoding import EncodingProgress
 
 NOTICEABLE = 0.02
 """Differences of speed below this are called none."""
@@ -88,18 +92,18 @@ def pause(outlook: BudgetStatus) -> str:
     return f"drafting paused: would cost {percent(outlook.loss)} here; tries again by itself"
 
 
-def accepted(figures: Figures) -> str:
+def accepted(figures: SessionStatistics) -> str:
     """`58% accepted`, or that nothing was drafted."""
     answer = figures.answer
     return f"{percent(answer.acceptance_rate)} accepted" if answer.drafted else "none yet"
 
 
-def calls(figures: Figures) -> str:
+def calls(figures: SessionStatistics) -> str:
     """`2.6 tokens a call`."""
     return f"{figures.answer.tokens_per_call:.1f} tokens a call"
 
 
-def saved(figures: Figures) -> str:
+def saved(figures: SessionStatistics) -> str:
     """What the session gained or lost."""
     seconds = figures.saved_seconds
     if abs(seconds) < LEAST_SAVED:
@@ -115,3 +119,13 @@ def remembered(moments: int) -> str:
 def wrapped(text: str, width: int) -> list[str]:
     """`text` in lines of at most `width` characters."""
     return textwrap.wrap(text, max(width, 8))
+
+
+def idle(progress: EncodingProgress | None) -> str:
+    """`reading imports 12%`: what the model does while idle; empty if nothing worth showing."""
+    if progress is None:
+        return ""
+    what = (
+        "rereading" if progress.renewing else "reading imports" if progress.imports else "reading"
+    )
+    return f"{what} {percent(progress.done / max(1, progress.total))}"

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from rich.segment import Segment
 from rich.text import Text
 
-from app.conversation.attribution import pieces_of
-from app.conversation.events import Piece
+from app.conversation.statistics import Piece, attributed_pieces
 from app.interface.transcript.markdown import MarkdownStream, tinted_text
 from app.interface.transcript.rows import Frame, Row, rows_of
 from app.interface.transcript.styles import Line
@@ -190,7 +189,7 @@ class Answer:
         """Whether it is known who drafted what; a stored text is only taken apart for this."""
         if not self._pieces:
             self._pieces = [
-                Piece(clean(piece.text), piece.source) for piece in pieces_of(*self._stored)
+                Piece(clean(piece.text), piece.source) for piece in attributed_pieces(*self._stored)
             ]
         return bool(self._pieces)
 

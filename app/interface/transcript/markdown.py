@@ -38,7 +38,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from app.conversation.events import Piece
+from app.conversation.statistics import Piece
 from app.interface.sources import SOURCES
 from app.interface.transcript.styles import Line, Styles
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.conversation.assistant import Assistant
-from app.conversation.attribution import KEPT_AS, pieces_of
-from app.conversation.events import Dropped, Event, Finished, Piece, Prefilling, Wrote
+from app.conversation.statistics import SOURCES_KEY, Piece, attributed_pieces
 from app.conversation.titles import title
+from app.conversation.turn import Dropped, Event, Finished, Prefilling, Wrote
 from datastores.chats.history import History
 from datastores.errors import ContextOverflowError, InputError
 from engines.sampler import Sampling
@@ -243,7 +243,7 @@ def test_who_drafted_what_is_kept_with_the_answer(tmp_path: Path, history: Histo
         for event in assistant.answer(chat, history.chat(chat).active, question):
             shown += event.pieces if isinstance(event, Wrote) else ()
     answer = history.thread(chat)[-1]
-    kept = pieces_of(answer.content, answer.statistics[KEPT_AS])  # type: ignore[arg-type]
+    kept = attributed_pieces(answer.content, answer.statistics[SOURCES_KEY])  # type: ignore[arg-type]
     assert {piece.source for piece in kept} > {0}
     assert [(letter, piece.source) for piece in kept for letter in piece.text] == [
         (letter, piece.source) for piece in shown for letter in piece.text

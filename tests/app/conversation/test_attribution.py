@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.conversation.attribution import Provenance, pieces_of
-from app.conversation.events import Piece
+from app.conversation.statistics import Piece, Provenance, attributed_pieces
 from engines.draft_tree import CHATS, NAMES
 
 PIECES = st.lists(
@@ -23,7 +22,7 @@ def test_runs_give_back_each_character_with_its_source(pieces: list[Piece]) -> N
     provenance = Provenance()
     provenance.append(pieces)
     text = "".join(piece.text for piece in pieces)
-    kept = pieces_of(text, json.loads(json.dumps(provenance.runs())))
+    kept = attributed_pieces(text, json.loads(json.dumps(provenance.runs())))
     assert [(letter, piece.source) for piece in kept for letter in piece.text] == [
         (letter, piece.source) for piece in pieces for letter in piece.text
     ]
@@ -34,7 +33,7 @@ def test_runs_give_back_each_character_with_its_source(pieces: list[Piece]) -> N
     "runs", [[[2, ""]], [[4, ""]], [[3, "nobody"]], [[3]], [["3", ""]], [[-1, ""], [4, ""]], [7]]
 )
 def test_runs_of_another_text_are_not_used(runs: list[object]) -> None:
-    assert pieces_of("one", runs) == []
+    assert attributed_pieces("one", runs) == []
 
 
 def test_neighbours_of_one_source_are_joined() -> None:

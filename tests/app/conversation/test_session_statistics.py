@@ -7,9 +7,9 @@ from threading import Event as Flag
 
 import pytest
 
-from app.conversation.events import Finished, Wrote
-from app.conversation.session_statistics import TREND_BUCKETS, TREND_SECONDS, Figures
+from app.conversation.session_statistics import TREND_BUCKETS, TREND_SECONDS, SessionStatistics
 from app.conversation.statistics import Statistics
+from app.conversation.turn import Finished, Wrote
 from engines.draft_tree import CHATS, PROMPT
 from tests.app.interface.scripted import OUTLOOK, Script, events_of, wrote
 
@@ -17,8 +17,8 @@ PASS = [("a", CHATS), ("b", PROMPT), ("c", 0)]
 SCRIPT = Script([[("first", 0)], PASS, PASS, [("d", 0)]])
 
 
-def observed(script: Script) -> tuple[Figures, Statistics]:
-    figures, statistics = Figures(), Statistics()
+def observed(script: Script) -> tuple[SessionStatistics, Statistics]:
+    figures, statistics = SessionStatistics(), Statistics()
     for event in events_of(script, Flag()):
         figures.observe(event, 100.0)
         if isinstance(event, Wrote):
@@ -41,15 +41,15 @@ def test_finished_brings_what_only_the_turn_knows() -> None:
 
 def test_the_ratio_compares_the_same_tokens_at_the_same_places() -> None:
     slower = replace(OUTLOOK, plain_seconds=0.1)
-    figures = Figures()
+    figures = SessionStatistics()
     figures.observe(wrote(1, PASS, SCRIPT), 0.0)
-    figures.observe(wrote(2, PASS, replace(SCRIPT, outlook=slower)), 0.0)
+    figures.observe(wrote(2, PASS, replace(SCRIPT, budget_status=slower)), 0.0)
     assert figures.now.ratio == pytest.approx((3 * 0.05 + 3 * 0.1) / 0.12)
     assert figures.now.ratio == pytest.approx(figures.now.speed / figures.now.plain_speed)
 
 
 def test_the_token_of_the_prefill_has_no_speed() -> None:
-    figures = Figures()
+    figures = SessionStatistics()
     figures.observe(wrote(0, [("first", 0)], SCRIPT), 0.0)
     assert figures.answer.tokens == 1
     assert figures.now.speed == 0
@@ -57,7 +57,7 @@ def test_the_token_of_the_prefill_has_no_speed() -> None:
 
 
 def test_now_is_the_last_seconds_while_writing_and_the_answer_afterwards() -> None:
-    figures = Figures()
+    figures = SessionStatistics()
     figures.observe(wrote(1, PASS, replace(SCRIPT, cycle=3.0)), 0.0)
     figures.observe(wrote(2, PASS, replace(SCRIPT, cycle=1.0)), 3.0)
     assert figures.now.speed == pytest.approx(3.0)
@@ -77,8 +77,8 @@ def test_a_new_answer_begins_anew_and_the_session_goes_on() -> None:
 
 def test_a_step_without_a_draft_was_plain_decoding_whatever_the_estimate() -> None:
     wrong = replace(OUTLOOK, plain_seconds=1.0)
-    figures = Figures()
-    figures.observe(wrote(1, [("d", 0)], replace(SCRIPT, outlook=wrong)), 0.0)
+    figures = SessionStatistics()
+    figures.observe(wrote(1, [("d", 0)], replace(SCRIPT, budget_status=wrong)), 0.0)
     assert figures.now.ratio == pytest.approx(0.99)
 
 
@@ -89,7 +89,7 @@ def test_an_answer_without_tokens_leaves_the_last_one_standing() -> None:
 
 
 def test_the_trend_has_a_value_for_each_part_with_calls() -> None:
-    figures = Figures()
+    figures = SessionStatistics()
     part = TREND_SECONDS / TREND_BUCKETS
     figures.observe(wrote(1, PASS, SCRIPT), 0.0)
     figures.observe(wrote(2, [("d", 0)], SCRIPT), 2 * part)
@@ -98,7 +98,7 @@ def test_the_trend_has_a_value_for_each_part_with_calls() -> None:
 
 
 def test_what_is_older_than_the_trend_is_forgotten() -> None:
-    figures = Figures()
+    figures = SessionStatistics()
     figures.observe(wrote(1, PASS, SCRIPT), 0.0)
     figures.observe(wrote(2, [("d", 0)], SCRIPT), TREND_SECONDS + 1)
     assert figures.trend() == [0.0] * (TREND_BUCKETS - 1) + [1.0]
@@ -112,6 +112,6 @@ def test_drafts_are_tallied_by_the_source_that_gets_the_credit() -> None:
 
 def test_reset_figures_are_new_ones() -> None:
     figures, _ = observed(SCRIPT)
-    assert figures != Figures()
+    assert figures != SessionStatistics()
     figures.reset()
-    assert figures == Figures()
+    assert figures == SessionStatistics()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.conversation.attachments import attach
+from app.conversation.turn import attach
 from app.engine.learned_state import LearnedState
 from datastores.errors import InputError, StoreError
 from engines.budget.acceptance_model import AcceptanceModel
@@ -56,19 +56,19 @@ def test_a_damaged_file_means_a_word_and_learning_again(tmp_path: Path, content:
     learned = LearnedState(path, "one")
     learned.restore(costs, AcceptanceModel())
     assert costs.table(10) == CostModel().table(10)
-    assert "\n" not in str(learned.trouble)
-    assert "learnt anew" in str(learned.trouble)
+    assert "\n" not in str(learned.error)
+    assert "learnt anew" in str(learned.error)
     learned.save(learned_costs(), AcceptanceModel())
     again = LearnedState(path, "one")
     again.restore(costs, AcceptanceModel())
-    assert again.trouble is None
+    assert again.error is None
     assert costs.table(10) != CostModel().table(10)
 
 
 def test_nothing_kept_is_no_damage(tmp_path: Path) -> None:
     learned = LearnedState(tmp_path / "costs.json", "one")
     learned.restore(CostModel(), AcceptanceModel())
-    assert learned.trouble is None
+    assert learned.error is None
 
 
 def test_what_cannot_be_written_is_named_and_what_was_kept_stays(
@@ -116,7 +116,7 @@ def test_weights_that_were_never_learnt_are_not_taken_over(
     path.write_text(json.dumps(kept))
     learned, calibration = LearnedState(path, "one"), AcceptanceModel()
     learned.restore(CostModel(), calibration)
-    assert "learnt anew" in str(learned.trouble)
+    assert "learnt anew" in str(learned.error)
     assert calibration.state() == AcceptanceModel().state()
 
 
@@ -125,6 +125,6 @@ def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
     path.mkdir()
     learned = LearnedState(path, "one")
     learned.restore(CostModel(), AcceptanceModel())
-    assert "learnt anew" in str(learned.trouble)
+    assert "learnt anew" in str(learned.error)
     with pytest.raises(StoreError, match="cannot be written"):
         learned.save(CostModel(), AcceptanceModel())

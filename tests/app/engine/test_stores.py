@@ -29,7 +29,7 @@ def test_a_missing_index_is_made(locations: Locations) -> None:
     stores = opened(locations)
     assert stores.dense is not None
     assert stores.dense.ask(DenseRecorder.status).positions == 0
-    assert stores.troubles == []
+    assert stores.errors == []
     stores.close()
 
 
@@ -45,14 +45,14 @@ def test_a_damaged_index_is_set_aside_with_a_word_and_made_anew(
     cut = whole[: int(keep * len(whole))]
     path_of(locations).write_bytes(cut[:100] + b"\xff" * (len(cut) - 100))
     again = opened(locations)
-    (told,) = again.troubles
+    (told,) = again.errors
     assert "made anew" in str(told)
     assert "\n" not in str(told)
     assert again.dense is not None
     assert again.dense.ask(DenseRecorder.status).positions == 0
     again.close()
     last = opened(locations)
-    assert last.troubles == []
+    assert last.errors == []
     last.close()
 
 
@@ -63,7 +63,7 @@ def test_another_models_index_is_left_out_with_one_line(
     locations.states.mkdir()
     DenseStore.open(path_of(locations), fingerprint, width).close()
     stores = opened(locations)
-    (told,) = stores.troubles
+    (told,) = stores.errors
     assert "another model; move it away" in str(told)
     assert "\n" not in str(told)
     assert stores.dense is None
@@ -89,7 +89,7 @@ def test_without_a_file_for_the_n_grams_answers_come_without_them(
         path.symlink_to(path)
     stores = n_grams(locations)
     assert stores.crest is None
-    assert [str(path.parent) in str(told) for told in stores.troubles] == [True]
+    assert [str(path.parent) in str(told) for told in stores.errors] == [True]
     stores.close()
 
 
@@ -101,9 +101,9 @@ def test_n_grams_that_cannot_be_read_are_made_anew(locations: Locations, content
     again = n_grams(locations)
     assert again.crest is not None
     assert again.crest.lookup([1, 2]) == []
-    assert [str(told).count("made anew") for told in again.troubles] == [1] * bool(content)
+    assert [str(told).count("made anew") for told in again.errors] == [1] * bool(content)
     again.close()
     assert list(path.parent.glob("*corrupt*")) == []
     last = n_grams(locations)
-    assert last.troubles == []
+    assert last.errors == []
     last.close()

@@ -86,7 +86,7 @@ def test_what_happens_while_it_runs_is_followed(
     _wait_until(lambda: _knows(locations, vocabulary, " badger"))
     library.forget("/s")
     _wait_until(lambda: not _is_due(locations, vocabulary))
-    assert indexer.trouble is None
+    assert indexer.error is None
 
 
 def test_closing_ends_the_process_at_work(
@@ -105,7 +105,7 @@ def test_a_process_that_fails_is_told_of(
     _import(library, "walrus")
     failing = Indexer(locations, tmp_path / "no.gguf", vocabulary, BUDGET)
     told: list[SpecchatError | None] = []
-    failing._tell = lambda _, trouble: told.append(trouble)
+    failing._tell = lambda _, error: told.append(error)
     failing.start()
     _wait_until(lambda: any(told))
     failing.close()

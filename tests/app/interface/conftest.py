@@ -153,7 +153,7 @@ async def ask(pilot: Pilot[None], stage: Stage, text: str) -> None:
     await type_in(pilot, stage, text)
     await pilot.press("enter")
     await until(pilot, lambda: text in stage.assistant.asked)
-    await until(pilot, lambda: stage.conversation.talk.turn is None)
+    await until(pilot, lambda: stage.conversation.turn is None)
 
 
 async def type_in(pilot: Pilot[None], stage: Stage, text: str) -> None:

@@ -7,15 +7,14 @@ screen is known in advance; and it stores what it says, as the real one does.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from threading import Event as Flag
 
 import numpy as np
 
-from app.conversation.attribution import KEPT_AS, Provenance
-from app.conversation.events import Dropped, Event, Finished, Piece, Prefilling, Wrote
-from app.conversation.statistics import Statistics
+from app.conversation.statistics import SOURCES_KEY, Piece, Provenance, Statistics
+from app.conversation.turn import Dropped, Event, Finished, Prefilling, Wrote
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
 from datastores.errors import SpecchatError
@@ -46,7 +45,7 @@ class Script:
     cycle: float = 0.06
     wait: float = 0.0
     rejected: int = 1
-    outlook: BudgetStatus = OUTLOOK
+    budget_status: BudgetStatus = OUTLOOK
     prefill: Sequence[tuple[int, int]] = ((12, 12),)
     dropped: int = 0
     finish: str = "stop"
@@ -66,23 +65,23 @@ class ScriptedAssistant:
     def stop(self) -> None:
         self._stop.set()
 
-    def answer(self, chat: int, parent: int | None, text: str) -> Iterator[Event]:
+    def answer(self, chat: int, parent: int | None, text: str) -> Generator[Event]:
         self.asked.append(text)
         question = self.history.add_message(chat, parent, USER, text)
         if not self.history.chat(chat).title:
             self.history.rename(chat, text[:60])
         yield from self._respond(chat, question.id)
 
-    def edit(self, message: int, text: str) -> Iterator[Event]:
+    def edit(self, message: int, text: str) -> Generator[Event]:
         edited = self.history.message(message)
         yield from self.answer(edited.chat, edited.parent, text)
 
-    def regenerate(self, answer: int) -> Iterator[Event]:
+    def regenerate(self, answer: int) -> Generator[Event]:
         given = self.history.message(answer)
         assert given.parent is not None
         yield from self._respond(given.chat, given.parent)
 
-    def _respond(self, chat: int, question: int) -> Iterator[Event]:
+    def _respond(self, chat: int, question: int) -> Generator[Event]:
         self._stop.clear()
         script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
         if script.fails is not None and not script.passes:
@@ -98,10 +97,12 @@ class ScriptedAssistant:
                     finish = event.finish
                 yield event
         finally:
-            self.history.extend_message(answer.id, said, [], {KEPT_AS: provenance.runs()}, finish)
+            self.history.extend_message(
+                answer.id, said, [], {SOURCES_KEY: provenance.runs()}, finish
+            )
 
 
-def events_of(script: Script, stop: Flag) -> Iterator[Event]:
+def events_of(script: Script, stop: Flag) -> Generator[Event]:
     """The events of one answer, as `app.conversation.generation.generate` yields them."""
     statistics = Statistics(prompt_tokens=script.prefill[-1][1])
     if script.dropped:
@@ -143,7 +144,7 @@ def wrote(position: int, said: Sequence[Said], script: Script) -> Wrote:
         finish="",
     )
     pieces = tuple(Piece(text, credited(bits)) for text, bits in said)
-    return Wrote(pieces, step, script.outlook)
+    return Wrote(pieces, step, script.budget_status)
 
 
 def passes_of(text: str, pattern: Sequence[int], per_pass: int) -> list[list[Said]]:

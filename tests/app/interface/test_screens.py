@@ -114,7 +114,7 @@ def test_every_source_tinted(stage: Make, snap_compare: Compare, size: tuple[int
 @pytest.mark.parametrize("size", SIZES)
 def test_drafting_paused(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
     paused = BudgetStatus(0.06, False, True, 0.09, {"prompt": 0.31, "recycle": 0.12})
-    made = stage(Script(passes_of(ANSWER, [0], 1), outlook=paused))
+    made = stage(Script(passes_of(ANSWER, [0], 1), budget_status=paused))
     assert snap_compare(made.app, terminal_size=size, run_before=before(made, "f2"))
 
 
@@ -165,7 +165,7 @@ def test_stopped(stage: Make, snap_compare: Compare) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: made.conversation.bar.state == "writing")
         await pilot.press("escape")
-        await until(pilot, lambda: made.conversation.talk.turn is None)
+        await until(pilot, lambda: made.conversation.turn is None)
 
     assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)
 
@@ -191,12 +191,12 @@ def test_versions(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> 
 
     async def act(pilot: Pilot[None]) -> None:
         await before(made, "ctrl+r")(pilot)
-        await until(pilot, lambda: made.conversation.talk.turn is None)
+        await until(pilot, lambda: made.conversation.turn is None)
         await pilot.press("ctrl+t")
         await type_in(pilot, made, " And a file?")
         await pilot.press("enter")
         await until(pilot, lambda: len(made.assistant.asked) == 2)
-        await until(pilot, lambda: made.conversation.talk.turn is None)
+        await until(pilot, lambda: made.conversation.turn is None)
         await pilot.press("alt+left", "ctrl+t")
         await pilot.pause()
 

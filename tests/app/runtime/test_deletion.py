@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from app.conversation.assistant import Assistant
-from app.conversation.privacy import TEXT, source_of, source_of_text
+from app.conversation.privacy import TEXT_PREFIX, chat_source, text_source
 from app.indexing.corpus_index import opened
 from app.locations import Locations
 from app.runtime import deletion
@@ -48,7 +48,7 @@ def _chats(history: History, locations: Locations) -> tuple[int, int]:
     for model in ("one", "two"):
         with closing(DenseStore.open(locations.states / f"{model}.db", model, 4)) as dense:
             for chat, text in ((gone, SENTENCE), (kept, "abc" * 20)):
-                document = dense.create_document(source_of(history.name, chat))
+                document = dense.create_document(chat_source(history.name, chat))
                 dense.write([Written(document, 0, VOCABULARIES[0].encode(text))])
     return gone, kept
 
@@ -115,7 +115,7 @@ def test_a_loaded_engine_forgets_as_well(
     asked: list[object] = []
     with closing(DenseStore.open(tmp_path / "one.db", "one", 4)) as store:
         keeper = DenseWorker(store, 64)
-        keeper.begin(source_of(history.name, 1), [1, 2, 3])
+        keeper.begin(chat_source(history.name, 1), [1, 2, 3])
         engine.stores.dense = keeper
         delete_chat(history, locations, 1, engine)
         keeper.ask(lambda book: asked.extend(book.backlog()))
@@ -137,11 +137,11 @@ def test_a_loaded_engine_forgets_a_source(history: History, locations: Locations
         for digest in library.digests():
             (part,) = library.read(digest)
             tokens = VOCABULARIES[0].encode(part.text)
-            add = partial(DenseRecorder.add_document, source=source_of_text(digest), tokens=tokens)
+            add = partial(DenseRecorder.add_document, source=text_source(digest), tokens=tokens)
             keeper.ask(add)
         forget_source(library, history, locations, "/gone", engine)
         [kept] = library.digests()
-        assert keeper.ask(lambda book: book.sources(TEXT)) == {source_of_text(kept)}
+        assert keeper.ask(lambda book: book.sources(TEXT_PREFIX)) == {text_source(kept)}
         assert len(keeper.memory.documents()) == 1
         assert _holding(locations.data) == set()
         keeper.close()

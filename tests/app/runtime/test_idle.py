@@ -1,4 +1,4 @@
-"""Idle work: told when it can be noticed, begun again when roused, spared on a battery."""
+"""Idle work: reported if noticeable, begun again on waking, not done on battery."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.runtime.idle import IdleWork
 from app.runtime.idle_encoding import EncodingProgress
 from datastores.errors import SpecchatError, StoreError
 
-Told = list[tuple[EncodingProgress | None, SpecchatError | None]]
+Notified = list[tuple[EncodingProgress | None, SpecchatError | None]]
 
 
 class Book:
@@ -22,8 +22,8 @@ class Book:
         self.noticed = noticed
         self.begun: list[bool] = []
         self.fails: SpecchatError | None = None
-        self.told: Told = []
-        self.work = IdleWork(self._begin, lambda *told: self.told.append(told))
+        self.notified: Notified = []
+        self.work = IdleWork(self._begin, lambda *change: self.notified.append(change))
 
     def _begin(self, texts: bool) -> Generator[EncodingProgress | None]:
         self.begun.append(texts)
@@ -39,54 +39,54 @@ def on_mains(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.runtime.idle.on_battery", lambda: False)
 
 
-def test_it_goes_on_to_the_end_and_tells_each_hundredth() -> None:
+def test_it_runs_to_the_end_and_reports_each_percent() -> None:
     book = Book(40)
     assert sum(iter(book.work.slice, False)) == 1 + 40
-    shares = [reading.done if reading else None for reading, _ in book.told]
-    assert shares == [0, 10, 20, 30, None]
+    done = [progress.done if progress else None for progress, _ in book.notified]
+    assert done == [0, 10, 20, 30, None]
 
 
-def test_what_nobody_would_notice_is_not_told() -> None:
+def test_unnoticeable_work_is_not_reported() -> None:
     book = Book(40, noticed=False)
     while book.work.slice():
         pass
-    assert book.told == []
+    assert book.notified == []
 
 
-def test_texts_are_looked_for_at_first_and_when_roused() -> None:
+def test_texts_are_compared_at_first_and_on_waking() -> None:
     book, calls = Book(1), list[str]()
-    book.work.roused = lambda: calls.append("roused")
+    book.work.on_wake = lambda: calls.append("woken")
     for _ in range(2):
         while book.work.slice():
             pass
     assert book.begun == [True, False]
-    book.work.rouse()
-    assert calls == ["roused"]
+    book.work.wake()
+    assert calls == ["woken"]
     assert sum(iter(book.work.slice, False)) == 2
     assert book.begun == [True, False, True]
 
 
-def test_roused_while_it_works_it_begins_again() -> None:
+def test_woken_during_work_it_begins_again() -> None:
     book = Book(3)
     assert book.work.slice()
-    book.work.rouse()
+    book.work.wake()
     while book.work.slice():
         pass
     assert book.begun == [True, True]
 
 
-def test_a_failure_is_told_once_and_tried_again() -> None:
+def test_an_error_is_reported_once_and_the_work_retried() -> None:
     book = Book(1)
     book.fails = StoreError("the disk is full")
     assert [book.work.slice() for _ in range(3)] == [False] * 3
-    assert book.told == [(None, book.fails)]
+    assert book.notified == [(None, book.fails)]
     book.fails = None
     assert book.work.slice()
 
 
-def test_a_battery_is_spared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_done_on_battery(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.runtime.idle.on_battery", lambda: True)
-    monkeypatch.setattr(idle, "LOOK", 0.0)
+    monkeypatch.setattr(idle, "BATTERY_CHECK_S", 0.0)
     book = Book(3)
     assert not book.work.slice()
     assert book.begun == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.conversation.privacy import source_of
+from app.conversation.privacy import chat_source
 from app.engine.engine import Engine
 from app.indexing.corpus_index import opened
 from app.locations import Locations
@@ -156,7 +156,7 @@ def test_a_chat_that_was_recorded_live_is_not_read_twice(
     engine: Engine, locations: Locations, history: History
 ) -> None:
     chat = _say(history, "what is a bowline?", "a knot that holds")
-    _ask(engine).begin(source_of(history.name, chat), [1, 2, 3])
+    _ask(engine).begin(chat_source(history.name, chat), [1, 2, 3])
     list(read_when_idle(engine, locations, history, texts=True))
     assert _status(engine).positions == 2
 

@@ -124,17 +124,17 @@ def test_a_store_that_fails_falls_silent_and_says_why(reader: CrestReader) -> No
     overwrite_entries(reader.path)
     context = asked(1, 2, 3, 50, 51, 1, 2, 3)
     crest.begin(context)
-    assert crest.trouble is None
+    assert crest.error is None
     tree = crest.propose(context, 16)
-    assert crest.trouble is not None
-    assert str(reader.path) in str(crest.trouble)
-    assert "\n" not in str(crest.trouble)
+    assert crest.error is not None
+    assert str(reader.path) in str(crest.error)
+    assert "\n" not in str(crest.error)
     assert set(tree.sources[1:]) == {PROMPT}, "this chat is heard all the same"
     with closing(CrestStore.open(reader.path, 1 << 22)) as again:
         assert again.store.quarantined is not None, "what SQLite cannot see was noted"
         again.rebuild(DOCUMENTS)
     crest.begin(context)
-    assert crest.trouble is None
+    assert crest.error is None
     assert CHATS in crest.propose(context, 16).sources, "the new store is read"
 
 
@@ -143,5 +143,5 @@ def test_a_store_that_is_deleted_while_it_is_read_ends_no_answer(reader: CrestRe
     reader.path.unlink()
     for _ in range(2):
         crest.begin(asked(1, 2, 3))
-        assert crest.trouble is not None
+        assert crest.error is not None
         assert crest.propose(asked(1, 2, 3), 16).drafted == 0

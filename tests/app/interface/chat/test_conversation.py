@@ -53,7 +53,7 @@ async def test_stopping_while_the_model_loads_gives_the_question_back(stage: Mak
         await pilot.press("enter", "escape")
         await until(pilot, lambda: made.conversation.prompt.text == "never mind")
         gate.set()
-        await until(pilot, lambda: made.conversation.talk.model)
+        await until(pilot, lambda: made.conversation.model_thread.model)
         assert made.assistant.asked == []
 
 
@@ -77,7 +77,7 @@ async def test_escape_stops_and_keeps_what_was_written(stage: Make, history: His
         await pilot.press("enter")
         await until(pilot, lambda: "five" in shown(made))
         await pilot.press("escape")
-        await until(pilot, lambda: made.conversation.talk.turn is None)
+        await until(pilot, lambda: made.conversation.turn is None)
         assert "one two three four five" in shown(made)
         assert "■ stopped" in shown(made)
     (chat,) = history.chats()

@@ -6,8 +6,8 @@ from threading import Thread
 
 import pytest
 
-from app.conversation.events import Event, Prefilling
-from app.interface.chat.event_stream import LONGEST, SHARE, SHORTEST, EventQueue, Pacer
+from app.conversation.turn import Event, Prefilling
+from app.interface.chat.event_stream import LONGEST, SHARE, SHORTEST, EventQueue, RedrawThrottle
 
 
 def test_events_arrive_in_order_and_only_the_first_wakes() -> None:
@@ -38,12 +38,12 @@ def test_nothing_is_lost_between_threads() -> None:
 
 
 def test_the_first_batch_is_drawn_at_once() -> None:
-    assert Pacer().wait(clock=5.0, used=1.0) == 0.0
+    assert RedrawThrottle().wait(clock=5.0, used=1.0) == 0.0
 
 
 @pytest.mark.parametrize(("cost", "pause"), [(0.0, SHORTEST), (0.1 * SHARE, 0.1), (10.0, LONGEST)])
 def test_a_dear_batch_makes_the_next_one_wait(cost: float, pause: float) -> None:
-    pacer = Pacer()
+    pacer = RedrawThrottle()
     pacer.drew(clock=5.0, used=1.0)
     assert pacer.wait(clock=5.0, used=1.0 + cost) == pytest.approx(pause)
     assert pacer.wait(clock=5.0 + pause, used=1.0 + cost) == pytest.approx(0.0)

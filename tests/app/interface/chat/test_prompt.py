@@ -24,7 +24,7 @@ async def test_what_is_typed_behind_enter_in_one_go_is_the_next_question(stage: 
         prompt = made.conversation.prompt
         await burst(pilot, *"one", "enter", *"two")
         await until(pilot, lambda: made.assistant.asked == ["one"])
-        await until(pilot, lambda: made.conversation.talk.turn is None)
+        await until(pilot, lambda: made.conversation.turn is None)
         assert prompt.text == "two"
         await pilot.press("ctrl+t")
         await burst(pilot, "a", "enter", *"three")

@@ -19,7 +19,7 @@ ANSWERS = [Script(passes_of(f"{number} it is", [CHATS], 2)) for number in ("One"
 
 
 def idle(made: Stage) -> Callable[[], bool]:
-    return lambda: made.conversation.talk.turn is None
+    return lambda: made.conversation.turn is None
 
 
 async def test_an_answer_is_given_again_and_both_are_kept(stage: Make) -> None:

@@ -12,7 +12,7 @@ from textual.widgets import Log, Static
 
 from app.importing.events import FindingFiles, ImportFinished, SkippedFile
 from app.importing.process import SET_ASIDE
-from app.indexing.corpus_index import Projecting
+from app.indexing.corpus_index import IndexingProgress
 from app.interface.imports.import_screen import ImportScreen
 from app.interface.imports.status import ImportState
 from app.interface.screen import ChatScreen
@@ -173,7 +173,7 @@ async def test_an_answer_is_written_meanwhile(stage: Make, scripted: Scripting) 
         await type_in(pilot, made, "copy?")
         await pilot.press("enter")
         await until(pilot, lambda: made.assistant.asked)
-        await until(pilot, lambda: made.conversation.talk.turn is None)
+        await until(pilot, lambda: made.conversation.turn is None)
         assert state_of(made).running
 
 
@@ -197,15 +197,15 @@ async def test_what_the_indexer_does_is_told(stage: Make, folder: Path) -> None:
     made = stage()
     async with made.app.run_test(size=(120, 36)) as pilot:
         await ready(pilot, made)
-        made.app.indexer_updated(Projecting(42, 100, 1000), None)
+        made.app.indexer_changed(IndexingProgress(42, 100, 1000), None)
         await until(pilot, lambda: made.conversation.bar.background == "learning imports: 42%")
-        made.app.indexer_updated(Projecting(100, 100, 5000, building=True), None)
+        made.app.indexer_changed(IndexingProgress(100, 100, 5000, building=True), None)
         await until(pilot, lambda: "sorting" in made.conversation.bar.background)
-        made.app.indexer_updated(None, None)
+        made.app.indexer_changed(None, None)
         await until(pilot, lambda: made.conversation.bar.background == "")
         assert state_of(made).indexed_tokens == 5000
         for _ in range(2):
-            made.app.indexer_updated(None, StoreError("crest.db: disk\nfull"))
+            made.app.indexer_changed(None, StoreError("crest.db: disk\nfull"))
         await until(pilot, lambda: made.conversation.bar.background == "learning failed")
         assert notices(made) == ["crest.db: disk full"]
 

@@ -73,7 +73,7 @@ async def test_figures_begin_anew(stage: Make, other: Path) -> None:
         figures = made.app.chat_screen._figures
         assert figures.answers == 1
         await choose(pilot, made, "other")
-        await until(pilot, lambda: figures.outlook is None)
+        await until(pilot, lambda: figures.budget_status is None)
         assert (figures.answers, figures.session.tokens, figures.trend()) == (0, 0, [0.0] * 10)
 
 
@@ -156,7 +156,7 @@ async def test_nothing_is_switched_under_an_answer_being_written(stage: Make, ot
         ]
         assert made.opened == [None]
         await pilot.press("escape")
-        await until(pilot, lambda: made.conversation.talk.turn is None)
+        await until(pilot, lambda: made.conversation.turn is None)
 
 
 async def test_what_is_asked_while_it_loads_is_answered_by_the_new_one(

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.style import Style
 
-from app.conversation.session_statistics import Figures, Throughput
+from app.conversation.session_statistics import SessionStatistics, Throughput
 from app.interface.panel import phrases
 from app.interface.panel.column import column
 from app.interface.panel.drawing import NOTHING, PanelStyles, bar, sparkline, widths
 from app.interface.panel.footer import footer
 from app.interface.sources import BY_NAME, OWN, SOURCES
+from app.runtime.idle_encoding import EncodingProgress
 from engines.budget.status import BudgetStatus
 from engines.draft_tree import NAMES
 from tests.app.interface.conftest import SCRIPT
@@ -24,8 +25,8 @@ from tests.app.interface.scripted import OUTLOOK, Script, events_of, passes_of
 INK = PanelStyles(Style(), Style(), Style(), Style(), Style(), dark=True, hint="F2 more")
 
 
-def figures_of(script: Script) -> Figures:
-    figures = Figures()
+def figures_of(script: Script) -> SessionStatistics:
+    figures = SessionStatistics()
     for event in events_of(script, Flag()):
         figures.observe(event, 0.0)
     return figures
@@ -40,7 +41,7 @@ def pace(ratio: float, tokens: int = 100) -> Throughput:
 
 
 def test_before_the_first_answer_it_says_what_it_will_show() -> None:
-    said = " ".join(line.plain for line in footer(Figures(), 76, INK))
+    said = " ".join(line.plain for line in footer(SessionStatistics(), 76, INK))
     assert said.split() == phrases.PROMISE.split()
 
 
@@ -73,7 +74,7 @@ def test_the_ratio_is_honest(ratio: float, said: str) -> None:
 def test_estimates_are_marked() -> None:
     estimate = replace(OUTLOOK, plain_measured=False)
     assert phrases.ratio(pace(2.0), estimate) == "~2.0× faster"
-    assert "~20 tok/s" in footer_of(replace(SCRIPT, outlook=estimate))[0]
+    assert "~20 tok/s" in footer_of(replace(SCRIPT, budget_status=estimate))[0]
 
 
 def test_a_few_tokens_are_no_measurement() -> None:
@@ -82,7 +83,7 @@ def test_a_few_tokens_are_no_measurement() -> None:
 
 def test_a_pause_is_said_with_its_reason() -> None:
     paused = BudgetStatus(0.05, True, True, 0.09, {"prompt": 0.3})
-    script = Script(passes_of("word " * 20, [0], 1), outlook=paused)
+    script = Script(passes_of("word " * 20, [0], 1), budget_status=paused)
     _, words, drafts = footer_of(script)
     assert words.endswith("drafts would give T 30%")
     assert "drafting paused: would cost 9% here; tries again by itself" in drafts
@@ -139,3 +140,16 @@ def test_stacked_parts_fill_the_bar(parts: list[float], width: int) -> None:
 
 def test_sparklines_begin_at_the_floor() -> None:
     assert sparkline([0.0, 1.0, 3.0], floor=1.0) == f"{NOTHING}▁█"
+
+
+@pytest.mark.parametrize(
+    ("progress", "words"),
+    [
+        (None, ""),
+        (EncodingProgress(12, 100, True, False, True), "reading imports 12%"),
+        (EncodingProgress(12, 100, False, False, True), "reading 12%"),
+        (EncodingProgress(12, 100, True, True, True), "rereading 12%"),
+    ],
+)
+def test_idle_progress_in_words(progress: EncodingProgress | None, words: str) -> None:
+    assert phrases.idle(progress) == words

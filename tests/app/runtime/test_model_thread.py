@@ -1,22 +1,21 @@
-"""Switching between real models: another tokenizer, another memory, the same chat."""
+"""Real models on one thread: another tokenizer, another memory, the same chat."""
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event as Flag
+from time import sleep
 
 import pytest
 
 from app.config import Options
+from app.conversation.turn import Event, Finished
 from app.indexing.corpus_index import TOKENS
-from app.interface.chat.event_stream import EventQueue
-from app.interface.chat.thread import asking
 from app.locations import Locations
 from app.models.known_folders import embedded
 from app.runtime.model_thread import Model, ModelThread
@@ -28,21 +27,21 @@ from datastores.token_cache import TokenCache
 from tests.app.models.gguf_files import write_gguf
 from tests.engines.tiny import Words, write_llama
 
-SHARED = Path(__file__).parents[5] / "shared" / "models" / "provisional-target-f16.gguf"
+SHARED = Path(__file__).parents[4] / "shared" / "models" / "provisional-target-f16.gguf"
 OPTIONS = Options(drafters=("prompt", "recycle", "crest"), max_tokens=8, temperature=0.0)
 
 
 def opened(locations: Locations, history: History, choice: str | None) -> Model:
     """Open a model as the interface does."""
     options = OPTIONS if choice is None else replace(OPTIONS, model=choice)
-    return open_model(options, locations, history, lambda progress, trouble: None)
+    return open_model(options, locations, history, lambda progress, error: None)
 
 
 @pytest.fixture
-def talk(locations: Locations, history: History) -> Iterator[ModelThread]:
-    made = ModelThread(partial(opened, locations, history), EventQueue(lambda: None))
+def thread(locations: Locations, history: History) -> Iterator[ModelThread]:
+    made = ModelThread(partial(opened, locations, history))
     yield made
-    assert made.leave()
+    assert made.close()
 
 
 @pytest.fixture(params=["tiny", "shared"])
@@ -55,32 +54,44 @@ def other(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return SHARED
 
 
-async def said(talk: ModelThread, history: History, chat: int, text: str) -> StoredMessage:
+def load(thread: ModelThread) -> Model:
+    """Load the first model and return it."""
+    thread.load().result()
+    assert thread.model is not None
+    return thread.model
+
+
+def said(thread: ModelThread, history: History, chat: int, text: str) -> StoredMessage:
     """Ask and return the stored answer."""
-    await talk.ask(asking(chat, history.thread(chat), text))
+    parent = history.chat(chat).active
+    events: list[Event] = []
+    thread.ask(lambda assistant: assistant.answer(chat, parent, text), events.append).result()
+    assert isinstance(events[-1], Finished)
     return history.thread(chat)[-1]
 
 
-async def test_the_same_chat_goes_on_with_another_tokenizer(
-    talk: ModelThread, history: History, locations: Locations, other: Path
+def test_the_same_chat_goes_on_with_another_tokenizer(
+    thread: ModelThread, history: History, locations: Locations, other: Path
 ) -> None:
     chat = history.create_chat().id
-    first = await talk.load()
+    first = load(thread)
     assert first.engine is not None
     tokenizer = first.engine.vocabulary.fingerprint
-    before = await said(talk, history, chat, "How do I copy a directory?")
-    second = await talk.switch(str(other))
+    before = said(thread, history, chat, "How do I copy a directory?")
+    thread.switch(str(other)).result()
+    second = thread.model
+    assert second is not None
     assert second.engine is not None
-    after = await said(talk, history, chat, "And a file?")
+    after = said(thread, history, chat, "And a file?")
     assert before.tokenizer == tokenizer
     assert after.tokenizer == second.engine.vocabulary.fingerprint != tokenizer
     assert after.tokens
     assert [message.role for message in history.thread(chat)] == ["user", "assistant"] * 2
     assert second.engine.stores.crest is not None
-    await projected(locations, second)
+    projected(locations, second)
 
 
-async def projected(locations: Locations, model: Model) -> None:
+def projected(locations: Locations, model: Model) -> None:
     """Wait until the stores of the model's tokenizer hold what was said with another."""
     assert model.engine is not None
     folder = locations.projections / model.engine.vocabulary.fingerprint
@@ -89,11 +100,11 @@ async def projected(locations: Locations, model: Model) -> None:
             with closing(TokenCache.open(folder / TOKENS)) as cache:
                 if cache.total_tokens():
                     return
-        await asyncio.sleep(0.02)
+        sleep(0.02)
     raise AssertionError("the new tokenizer's stores stayed empty")
 
 
-async def test_the_model_before_is_gone_when_the_next_is_loaded(
+def test_the_model_before_is_gone_when_the_next_is_loaded(
     locations: Locations, history: History, tmp_path: Path
 ) -> None:
     left: list[weakref.ref[object]] = []
@@ -106,47 +117,47 @@ async def test_the_model_before_is_gone_when_the_next_is_loaded(
         left.append(weakref.ref(model.engine.target))
         return model
 
-    talk = ModelThread(watched, EventQueue(lambda: None))
+    thread = ModelThread(watched)
     chat = history.create_chat().id
-    await talk.load()
-    await said(talk, history, chat, "hello")
+    thread.load().result()
+    said(thread, history, chat, "hello")
     tiny = write_llama(tmp_path / "tiny.gguf", Words(pieces=["a"]))
-    await talk.switch(str(tiny))
-    await said(talk, history, chat, "hello again")
-    await talk.switch(str(embedded()))
+    thread.switch(str(tiny)).result()
+    said(thread, history, chat, "hello again")
+    thread.switch(str(embedded())).result()
     assert (len(left), alive) == (3, [])
-    assert talk.leave()
+    assert thread.close()
 
 
-async def test_a_model_that_cannot_be_loaded_leaves_the_one_before(
-    talk: ModelThread, history: History, tmp_path: Path
+def test_a_model_that_cannot_be_loaded_leaves_the_one_before(
+    thread: ModelThread, history: History, tmp_path: Path
 ) -> None:
     broken = write_gguf(tmp_path / "broken.gguf")
     chat = history.create_chat().id
-    before = await talk.load()
-    first = await said(talk, history, chat, "How do I copy a directory?")
+    before = load(thread)
+    first = said(thread, history, chat, "How do I copy a directory?")
     with pytest.raises(ModelError, match=r"broken\.gguf cannot be loaded"):
-        await talk.switch(str(broken))
-    assert talk.model is not None
-    assert talk.model is not before
-    assert talk.model.path == before.path == embedded()
+        thread.switch(str(broken)).result()
+    assert thread.model is not None
+    assert thread.model is not before
+    assert thread.model.path == before.path == embedded()
     again = history.create_chat().id
-    assert (await said(talk, history, again, "How do I copy a directory?")).tokens == first.tokens
+    assert (said(thread, history, again, "How do I copy a directory?")).tokens == first.tokens
 
 
-async def test_one_that_does_not_fit_is_refused_with_the_figures(
-    talk: ModelThread, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_one_that_does_not_fit_is_refused_with_the_figures(
+    thread: ModelThread, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    await talk.load()
+    thread.load().result()
     wide = write_gguf(tmp_path / "wide.gguf", attention__key_length=1 << 22)
     monkeypatch.setattr("app.models.memory.available", lambda cards=True: 10**9)
     with pytest.raises(ModelError, match=r"wide\.gguf needs .* of memory .* and 1 GB are free"):
-        await talk.switch(str(wide))
-    assert talk.model is not None
-    assert talk.model.path == embedded()
+        thread.switch(str(wide)).result()
+    assert thread.model is not None
+    assert thread.model.path == embedded()
 
 
-async def test_one_that_cannot_be_closed_is_opened_again(
+def test_one_that_cannot_be_closed_is_opened_again(
     locations: Locations, history: History, tmp_path: Path
 ) -> None:
     def unclosable(choice: str | None) -> Model:
@@ -158,17 +169,17 @@ async def test_one_that_cannot_be_closed_is_opened_again(
 
         return replace(model, close=full)
 
-    talk = ModelThread(unclosable, EventQueue(lambda: None))
-    await talk.load()
+    thread = ModelThread(unclosable)
+    thread.load().result()
     with pytest.raises(ModelError, match="the disk is full"):
-        await talk.switch(str(write_llama(tmp_path / "tiny.gguf", Words(pieces=["a"]))))
-    assert talk.model is not None
-    assert talk.model.path == embedded()
+        thread.switch(str(write_llama(tmp_path / "tiny.gguf", Words(pieces=["a"])))).result()
+    assert thread.model is not None
+    assert thread.model.path == embedded()
     with pytest.raises(StoreError, match="the disk is full"):
-        talk.leave()
+        thread.close()
 
 
-async def test_leaving_while_a_model_is_loaded_does_not_close_it_under_the_loader(
+def test_closing_while_a_model_loads_does_not_close_it_under_the_loader(
     locations: Locations, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, closed = Flag(), []
@@ -183,18 +194,17 @@ async def test_leaving_while_a_model_is_loaded_does_not_close_it_under_the_loade
 
         return replace(model, close=close)
 
-    monkeypatch.setattr("app.runtime.model_thread.PATIENCE", 0.01)
-    talk = ModelThread(slow, EventQueue(lambda: None))
-    loading = asyncio.create_task(talk.load())
-    await asyncio.sleep(0)
-    asked = asyncio.create_task(said(talk, history, history.create_chat().id, "early"))
-    await asyncio.sleep(0)
-    assert not talk.leave()
+    monkeypatch.setattr("app.runtime.model_thread.CLOSE_TIMEOUT_S", 0.01)
+    thread = ModelThread(slow)
+    loading = thread.load()
+    chat = history.create_chat().id
+    asked = thread.ask(lambda assistant: assistant.answer(chat, None, "early"), lambda _: None)
+    assert not thread.close()
     assert not closed
     gate.set()
-    await loading
-    with suppress(IndexError):  # there is no answer
-        await asked
-    monkeypatch.setattr("app.runtime.model_thread.PATIENCE", 60.0)
-    assert talk.leave()
+    loading.result()
+    assert asked.cancelled()
+    assert history.thread(chat) == []
+    monkeypatch.setattr("app.runtime.model_thread.CLOSE_TIMEOUT_S", 60.0)
+    assert thread.close()
     assert closed

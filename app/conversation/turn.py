@@ -1,0 +1,99 @@
+"""One conversation turn as data: a question with its attached files, and the events that answer it.
+
+Events come in order: `Dropped`, `Prefilling`, `Wrote`, `Finished`. Their text is raw model output
+and hostile until `app.sanitise` has cleaned it, which is up to whoever displays it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.conversation.statistics import Piece, Statistics
+from datastores.errors import InputError
+from engines.budget.status import BudgetStatus
+from engines.step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The context was full: the model no longer sees the oldest `messages` messages."""
+
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilling:
+    """The prompt is being read: `done` of `total` tokens are in the KV cache."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """One forward pass produced text. Control tokens have none, so `pieces` may be empty."""
+
+    pieces: tuple[Piece, ...]
+    step: Step
+    budget_status: BudgetStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The answer ended: `finish` is stop, length, context or interrupted.
+
+    The same `seed`, settings and messages give the same answer again.
+    """
+
+    finish: str
+    statistics: Statistics
+    seed: int
+
+
+Event = Dropped | Prefilling | Wrote | Finished
+
+
+MAX_ATTACHMENT_BYTES = 4_000_000
+"""No model's context holds more text than this."""
+
+
+def attach(text: str, files: Sequence[Path]) -> str:
+    """`text` with the contents of `files` before it, each under its name.
+
+    Raises:
+        InputError: a file is missing, too large or no text.
+    """
+    parts = [f"File {path.name}:\n\n{read_text(path).rstrip()}\n" for path in files]
+    return "\n".join([*parts, text])
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file.
+
+    Raises:
+        InputError: it is missing, too large or no text.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_ATTACHMENT_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    if len(content) > MAX_ATTACHMENT_BYTES:
+        raise InputError(
+            f"{path} is larger than {MAX_ATTACHMENT_BYTES // 1_000_000} MB: attach a part of it"
+        )
+    return decoded(content, str(path))
+
+
+def decoded(content: bytes, name: str) -> str:
+    """`content` as text.
+
+    Raises:
+        InputError: what `name` names holds no UTF-8 text.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is not UTF-8 text: convert it first") from error

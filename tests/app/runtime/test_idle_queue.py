@@ -1,0 +1,81 @@
+"""Idle work yields to a question after one slice at most."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from app.runtime.idle import IdleQueue, IdleWork
+from app.runtime.idle_encoding import EncodingProgress
+
+TIMEOUT_S = 30.0
+
+
+@pytest.fixture(autouse=True)
+def on_mains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.runtime.idle.on_battery", lambda: False)
+
+
+class Endless:
+    """Work without an end; counts its slices."""
+
+    def __init__(self) -> None:
+        self.slices = 0
+        self.many = threading.Event()
+        self.work = IdleWork(self._begin, lambda progress, error: None)
+
+    def _begin(self, _texts: bool) -> Generator[EncodingProgress | None]:
+        while True:
+            self.slices += 1
+            if self.slices % 50 == 0:
+                self.many.set()
+            yield None
+
+
+def test_a_question_waits_for_one_slice_and_the_work_for_the_answer() -> None:
+    asked = threading.Event()
+    endless = Endless()
+    with ThreadPoolExecutor(1) as thread:
+        queue = IdleQueue(thread, asked.is_set)
+        thread.submit(queue.replace, endless.work).result(TIMEOUT_S)
+        assert endless.many.wait(TIMEOUT_S)
+        before = endless.slices
+        asked.set()
+        answered = thread.submit(lambda: endless.slices)
+        assert answered.result(TIMEOUT_S) - before <= 50
+        stood = thread.submit(lambda: endless.slices).result(TIMEOUT_S)
+        assert thread.submit(lambda: endless.slices).result(TIMEOUT_S) == stood
+        asked.clear()
+        endless.many.clear()
+        queue.resume()
+        assert endless.many.wait(TIMEOUT_S), "it resumes after the answer"
+        queue.close()
+
+
+def test_nothing_is_queued_after_closing() -> None:
+    endless = Endless()
+    thread = ThreadPoolExecutor(1)
+    queue = IdleQueue(thread, lambda: False)
+    thread.submit(queue.replace, endless.work).result(TIMEOUT_S)
+    queue.close()
+    thread.shutdown(wait=True)
+    slices = endless.slices
+    endless.work.wake()
+    queue.resume()
+    assert endless.slices == slices
+
+
+def test_work_of_another_model_replaces_it() -> None:
+    first, second = Endless(), Endless()
+    with ThreadPoolExecutor(1) as thread:
+        queue = IdleQueue(thread, lambda: False)
+        thread.submit(queue.replace, first.work).result(TIMEOUT_S)
+        assert first.many.wait(TIMEOUT_S)
+        thread.submit(queue.replace, second.work).result(TIMEOUT_S)
+        stood = thread.submit(lambda: first.slices).result(TIMEOUT_S)
+        assert second.many.wait(TIMEOUT_S)
+        assert first.slices == stood
+        queue.close()
