@@ -7,7 +7,6 @@ from pathlib import Path
 from threading import Event as Flag
 
 import pytest
-from app.conversation.turn import Event, Finished, Wrote
 
 from app.conversation.assistant import Assistant
 from app.conversation.generation import FINISH_INTERRUPTED, generate
