@@ -20,7 +20,7 @@ from time import perf_counter
 
 import numpy as np
 
-from engines.budget.adaptive import Budget
+from engines.budget.protocol import Budget
 from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Drafter
 from engines.sampler import Draw, best, leaders
@@ -87,7 +87,7 @@ def decode(
     """
     context = Context(list(target.tokens), target.last_row.hidden[0].copy(), temperature)
     everyone: list[StepObserver] = [*drafters, budget, *observers]
-    step = _first_step(target, context, draw, ending, keep, budget.keep(drafters))
+    step = _first_step(target, context, draw, ending, keep, budget.top_count(drafters))
     for observer in everyone:
         observer.begin(context)
     left = ending.limit - 1
@@ -104,7 +104,7 @@ def decode(
         verified = perf_counter()
         position = len(context.tokens)
         walk = walk_tree(tree, rows, draw, context, ending, left)
-        kept = _keep(rows, walk.path, keep, budget.keep(drafters))
+        kept = _keep(rows, walk.path, keep, budget.top_count(drafters))
         context.hidden = kept[0][-1]
         committing = perf_counter()
         target.commit(walk.path)

@@ -32,7 +32,7 @@ from datastores.chats.records import ASSISTANT, StoredMessage
 from datastores.crest.counting import TokenDocument
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
-from engines.budget.selection import choose, prune
+from engines.budget.selection import choose_count, prune
 from engines.draft_tree import CHATS, DraftTree
 from engines.drafters.crest import Crest
 from engines.drafters.prompt_lookup import PromptLookup
@@ -104,7 +104,7 @@ class BudgetedDrafters:
         paths = list(tree.probabilities)
         for row in range(1, len(tree)):
             paths[row] *= paths[tree.parents[row]]
-        chosen, _ = choose(paths[1:], self._table, self.rate, 0.0)
+        chosen, _ = choose_count(paths[1:], self._table, self.rate, 0.0)
         return prune(tree, range(1, chosen + 1))
 
     def observe(self, step: Step) -> None:

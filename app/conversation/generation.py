@@ -117,7 +117,7 @@ def _write(
         for step in steps:
             if step.prefill:
                 statistics.first_token_seconds = perf_counter() - started
-            status = engine.budget.outlook(step.position)
+            status = engine.budget.status(step.position)
             yield Wrote(text.pieces(step), step, status)
             if step.finish:
                 return step.finish

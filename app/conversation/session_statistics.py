@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 
 from app.conversation.statistics import Statistics
 from app.conversation.turn import Event, Finished, Wrote
-from engines.budget.status import BudgetStatus
+from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import NAMES, credited
 from engines.step import Step
 

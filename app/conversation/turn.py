@@ -12,7 +12,7 @@ from pathlib import Path
 
 from app.conversation.statistics import Piece, Statistics
 from datastores.errors import InputError
-from engines.budget.status import BudgetStatus
+from engines.budget.protocol import BudgetStatus
 from engines.step import Step
 
 

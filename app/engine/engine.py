@@ -22,9 +22,9 @@ from app.models.memory import require_memory
 from app.sampling_settings import NEW_SEED
 from datastores.errors import SpecchatError
 from engines.budget.acceptance_model import AcceptanceModel
-from engines.budget.adaptive import AutoBudget, Budget
 from engines.budget.cost_model import CostModel
-from engines.budget.fixed import FixedBudget
+from engines.budget.policies import AdaptiveBudget, FixedBudget
+from engines.budget.protocol import Budget
 from engines.chat_message import Message
 from engines.drafters.protocol import Drafter
 from engines.sampler import Sampling
@@ -198,7 +198,7 @@ def equip(
 def make_budget(draft_tokens: int | None, costs: CostModel, calibration: AcceptanceModel) -> Budget:
     """The budget for `--draft-tokens`: measured (None) or a fixed length."""
     if draft_tokens is None:
-        return AutoBudget(costs, calibration)
+        return AdaptiveBudget(costs, calibration)
     return FixedBudget(draft_tokens, costs, calibration)
 
 

@@ -1,15 +1,15 @@
 """What a forward pass costs on this machine: V(n, L), wall time of a cycle with n rows at length L.
 
-Learned from live cycles and short interleaved probes; nothing is measured at start-up. Kept as the
-time of a plain cycle for each octave of the context length, and for each width its ratio to that:
-ratios hardly move with L, so a width measured in one chat serves the next.
+Learned from live cycles and short interleaved probes; nothing is measured at start-up. Stored as
+the time of a plain cycle for each octave of the context length, and for each width its ratio to
+that: ratios hardly change with L, so a width measured in one chat serves the next.
 
-On a shared machine single cycles mislead, and a width once thought dear would never be tried again.
-So all samples together say how steep the curve is, each width's median counts against that by the
-number of its samples, and samples that no new ones join are forgotten, until the width is probed
-once more.
+On a shared machine single cycles mislead, and a width once measured as expensive would never be
+tried again. So the steepness of the curve is fitted to all samples together, each width's median
+is weighted against that fit by the number of its samples, and samples that are not refreshed are
+dropped, until the width is probed once more.
 
-Owns measurements. Decides nothing (`engines.budget.adaptive` does).
+Owns measurements. Decides nothing (`engines.budget.policies` does).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-SAMPLES = 15
-"""Kept for each width and octave: medians over these, since shared machines are noisy."""
+MAX_SAMPLES = 15
+"""For each width and octave; medians over these, since shared machines are noisy."""
 WIDTHS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64)
-"""Widths worth knowing; others are interpolated."""
-TRUSTED = 3
-"""Samples from which a measurement counts."""
-REFRESH = 16
-"""Observations after which the table is computed anew."""
-DOUBT = 2.0
-"""Samples that the curve fitted to all widths counts for at each of them."""
-STALE = 500
-"""Cycles after which a width that was not seen among them loses its oldest sample."""
+"""Widths that are measured; others are interpolated."""
+MIN_SAMPLES = 3
+"""Samples from which on a width counts as measured."""
+REFIT_INTERVAL = 16
+"""Observations after which the curve is refitted."""
+PRIOR_SAMPLES = 2.0
+"""Weight, in samples, of the curve fitted to all widths at each of them."""
+STALE_CYCLES = 500
+"""Cycles after which a width that did not occur in them loses its oldest sample."""
 
 
 def prior_ratio(rows: int) -> float:
@@ -47,7 +47,7 @@ class CostModel:
         self._live: set[int] = set()
         self._ratios: dict[int, deque[float]] = {}
         self._curve = [prior_ratio(max(rows, 1)) for rows in range(WIDTHS[-1] + 1)]
-        self._since = 0
+        self._since_refit = 0
         self._cycles = 0
         self._seen: set[int] = set()
         self._tables: dict[float, list[float]] = {}
@@ -57,14 +57,14 @@ class CostModel:
         self._age(rows)
         if rows == 1:
             octave = _octave(length)
-            self._plain.setdefault(octave, deque(maxlen=SAMPLES)).append(seconds)
+            self._plain.setdefault(octave, deque(maxlen=MAX_SAMPLES)).append(seconds)
             self._medians.pop(octave, None)
             self._live.add(octave)
         elif self._plain:
             ratio = seconds / self.plain(length)
-            self._ratios.setdefault(rows, deque(maxlen=SAMPLES)).append(ratio)
-            self._since += 1
-            if self._since >= REFRESH or len(self._ratios[rows]) <= TRUSTED:
+            self._ratios.setdefault(rows, deque(maxlen=MAX_SAMPLES)).append(ratio)
+            self._since_refit += 1
+            if self._since_refit >= REFIT_INTERVAL or len(self._ratios[rows]) <= MIN_SAMPLES:
                 self._refit()
 
     def plain(self, length: int) -> float:
@@ -81,7 +81,7 @@ class CostModel:
     def measured(self, length: int) -> bool:
         """Whether `plain(length)` rests on calls of this session at this length."""
         octave = _octave(length)
-        return octave in self._live and len(self._plain[octave]) >= TRUSTED
+        return octave in self._live and len(self._plain[octave]) >= MIN_SAMPLES
 
     def ratio(self, rows: int) -> float:
         """V(rows) ÷ V(1), at whatever context length."""
@@ -96,13 +96,13 @@ class CostModel:
 
     def unmeasured(self) -> list[int]:
         """Widths that still lack samples, narrow ones first."""
-        return [rows for rows in WIDTHS if len(self._ratios.get(rows, ())) < TRUSTED]
+        return [rows for rows in WIDTHS if len(self._ratios.get(rows, ())) < MIN_SAMPLES]
 
     def _age(self, rows: int) -> None:
-        """Forget, a sample at a time, what is not seen again."""
+        """Drop samples of widths that no longer occur, one at a time."""
         self._seen.add(rows)
         self._cycles += 1
-        if self._cycles % STALE == 0:
+        if self._cycles % STALE_CYCLES == 0:
             for width in self._ratios.keys() - self._seen:
                 self._ratios[width].popleft()
             self._ratios = {width: kept for width, kept in self._ratios.items() if kept}
@@ -110,18 +110,18 @@ class CostModel:
             self._refit()
 
     def _refit(self) -> None:
-        """A curve through the medians, as far as they are trusted, that never falls."""
-        self._since = 0
+        """Fit a monotone curve to the medians, weighted by their samples."""
+        self._since_refit = 0
         self._tables = {}
         medians = {rows: (median(kept), len(kept)) for rows, kept in self._ratios.items()}
         steepness = _steepness(medians)
-        points = [(1, 1.0, float(SAMPLES))]
+        points = [(1, 1.0, float(MAX_SAMPLES))]
         for rows in sorted(medians):
             measured, count = medians[rows]
-            usual = 1.0 + steepness * (prior_ratio(rows) - 1.0)
-            blend = (count * measured + DOUBT * usual) / (count + DOUBT)
+            fitted = 1.0 + steepness * (prior_ratio(rows) - 1.0)
+            blend = (count * measured + PRIOR_SAMPLES * fitted) / (count + PRIOR_SAMPLES)
             points.append((rows, max(blend, 1.0), float(count)))
-        known = _never_falling(points)
+        known = _isotonic(points)
         for (low, at_low), (high, at_high) in pairwise(known):
             for rows in range(low, min(high, WIDTHS[-1]) + 1):
                 share = (rows - low) / (high - low)
@@ -132,18 +132,18 @@ class CostModel:
             self._curve[rows] = at_last + further
 
     def state(self) -> dict[str, dict[str, list[float]]]:
-        """What was learnt, as plain JSON values."""
+        """The measurements, as plain JSON values."""
         return {
             "plain": {str(octave): list(kept) for octave, kept in self._plain.items()},
             "ratios": {str(rows): list(kept) for rows, kept in self._ratios.items()},
         }
 
     def restore(self, state: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
-        """Go on from a saved `state`."""
+        """Continue from a saved `state`."""
         for octave, kept in state.get("plain", {}).items():
-            self._plain[int(octave)] = deque(kept, maxlen=SAMPLES)
+            self._plain[int(octave)] = deque(kept, maxlen=MAX_SAMPLES)
         for rows, kept in state.get("ratios", {}).items():
-            self._ratios[int(rows)] = deque(kept, maxlen=SAMPLES)
+            self._ratios[int(rows)] = deque(kept, maxlen=MAX_SAMPLES)
         self._refit()
 
 
@@ -154,8 +154,8 @@ def _steepness(medians: Mapping[int, tuple[float, int]]) -> float:
     return max(extra / weight, 0.0) if weight else 1.0
 
 
-def _never_falling(points: Sequence[tuple[int, float, float]]) -> list[tuple[int, float]]:
-    """Isotonic regression of (width, ratio, weight): neighbours that fall share their mean."""
+def _isotonic(points: Sequence[tuple[int, float, float]]) -> list[tuple[int, float]]:
+    """Isotonic regression of (width, ratio, weight): decreasing neighbours share their mean."""
     pools: list[tuple[float, float, list[int]]] = []
     for rows, ratio, weight in points:
         members = [rows]

@@ -1,13 +1,12 @@
-"""Choosing rows of a merged draft: by falling P, as many as pay, pruned to a tree of their own.
+"""From proposals to the tree that is verified: merge, order, choose how many rows, prune.
 
-Pure functions of trees, probabilities and costs; `engines.budget.adaptive` says which costs and
-which rate.
+The proposals of several drafters become one trie, and each row its features; rows are taken in
+order of falling P, as many as pay, and pruned to a tree of their own. Pure functions of trees,
+probabilities and costs.
 
-Merging drafts: the proposals of several drafters become one trie, and each row its features.
-
-Owns what calibration looks at. Refuses to know how probable a row is in the end
-(`engines.budget.acceptance_model`) or how many rows are worth verifying
-(`engines.budget.adaptive`).
+Owns the features that calibration learns from. Refuses to know how probable a row is
+(`engines.budget.acceptance_model`), and at which costs and rate it is chosen
+(`engines.budget.policies`).
 """
 
 from __future__ import annotations
@@ -23,94 +22,95 @@ from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Drafter
 from engines.step import Context, Proposal, Step
 
-DRAFTERS = ("prompt", "recycle", "crest", "dense", "student", "rest")
-"""Drafters with features of their own, by name; the order is part of the saved state's meaning."""
-PER_DRAFTER = ("present", "logit", "support", "passed")
-COMMON = ("bias", "depth", "heat", "first", "second", "third")
-FEATURES = len(COMMON) + len(PER_DRAFTER) * len(DRAFTERS)
-"""Columns of the features: bias, depth, temperature, whether the row is at depth 1, 2 or 3
-(with a bias of their own for each, P along a path is right on average, although a text that has
-followed a draft for long goes on doing so); then, for each drafter: whether it proposed the row,
+DRAFTER_NAMES = ("prompt", "recycle", "crest", "dense", "student", "rest")
+"""Drafters with features of their own, by name. The order defines the columns of saved weights."""
+PER_DRAFTER = ("present", "logit", "support", "passed_over")
+COMMON = ("bias", "depth", "temperature", "first", "second", "third")
+FEATURES = len(COMMON) + len(PER_DRAFTER) * len(DRAFTER_NAMES)
+"""Columns of the features: bias, depth, temperature, whether the row is at depth 1, 2 or 3 (with a
+bias for each of these, P along a path is right on average, although a text that has followed a
+draft for long tends to go on following it); then, for each drafter: whether it proposed the row,
 its own log odds, its evidence, and whether it proposed only siblings of the row."""
 
-BASE = {name: len(COMMON) + len(PER_DRAFTER) * index for index, name in enumerate(DRAFTERS)}
-FIRST = tuple(COMMON.index(name) for name in ("first", "second", "third"))
-DEEP = 0.1
-"""What a depth of 1 counts."""
-LEAST = 0.005
-"""A drafter is taken as no surer than this of what it says or does not say."""
+BASE = {name: len(COMMON) + len(PER_DRAFTER) * index for index, name in enumerate(DRAFTER_NAMES)}
+DEPTH_COLUMNS = tuple(COMMON.index(name) for name in ("first", "second", "third"))
+DEPTH_SCALE = 0.1
+"""Value of the depth feature for each token of depth."""
+MIN_PROBABILITY = 0.005
+"""Drafters' own probabilities are clamped to between this and 1 minus this."""
 
-Word = tuple[int, float, float]
-"""What a drafter says of a row: the first of its columns, its log odds, ln(1 + evidence)."""
+Evidence = tuple[int, float, float]
+"""One drafter's estimate of a row: the first of its columns, its log odds, ln(1 + support)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedDraft:
     """A trie of all proposals (not yet estimated) and its features, of which most are 0.
 
     In plain Python: between two passes of a large model the caches are cold, and each call of NumPy
     costs several microseconds. A matrix of all features took 0.08 ms more for each draft of 8 rows.
 
     Attributes:
-        heat: the sampler's temperature.
+        temperature: of the sampler.
         depths: of each row.
-        said: of each row, what was said of it.
-        spoke: of each row, a bit set of the drafters, by first column, that proposed a child of it.
+        evidence: of each row, the estimates of the drafters that proposed it.
+        proposers: of each row, a bit set of the drafters, by first column, that proposed a child
+            of it.
     """
 
     tree: DraftTree
-    heat: float
+    temperature: float
     depths: list[int]
-    said: list[list[Word]]
-    spoke: list[int]
+    evidence: list[list[Evidence]]
+    proposers: list[int]
 
     def features(self, row: int) -> list[tuple[int, float]]:
-        """The columns that are not 0 of a row beside the root, and what they are."""
-        depth, spoke = self.depths[row], self.spoke[self.tree.parents[row]]
-        columns = [(0, 1.0), (1, depth * DEEP), (2, self.heat)]
-        if depth <= len(FIRST):
-            columns.append((FIRST[depth - 1], 1.0))
-        for base, odds, evidence in self.said[row]:
-            columns += ((base, 1.0), (base + 1, odds), (base + 2, evidence))
-            spoke ^= 1 << base
-        columns += [(base + 3, 1.0) for base in BASE.values() if spoke >> base & 1]
+        """The columns of a row (not the root) that are not 0, and their values."""
+        depth, silent = self.depths[row], self.proposers[self.tree.parents[row]]
+        columns = [(0, 1.0), (1, depth * DEPTH_SCALE), (2, self.temperature)]
+        if depth <= len(DEPTH_COLUMNS):
+            columns.append((DEPTH_COLUMNS[depth - 1], 1.0))
+        for base, log_odds, support in self.evidence[row]:
+            columns += ((base, 1.0), (base + 1, log_odds), (base + 2, support))
+            silent ^= 1 << base
+        columns += [(base + 3, 1.0) for base in BASE.values() if silent >> base & 1]
         return columns
 
     def scores(self, weights: Sequence[float]) -> list[float]:
         """The sum of weights [FEATURES] × features of each row; 0 for the root."""
-        deep = [
+        by_depth = [
             weights[0]
-            + weights[1] * depth * DEEP
-            + weights[2] * self.heat
-            + (weights[FIRST[depth - 1]] if 1 <= depth <= len(FIRST) else 0.0)
+            + weights[1] * depth * DEPTH_SCALE
+            + weights[2] * self.temperature
+            + (weights[DEPTH_COLUMNS[depth - 1]] if 1 <= depth <= len(DEPTH_COLUMNS) else 0.0)
             for depth in range(max(self.depths) + 1)
         ]
-        passed = {
+        passed_over = {
             bits: sum(weights[base + 3] for base in BASE.values() if bits >> base & 1)
-            for bits in set(self.spoke)
+            for bits in set(self.proposers)
         }
         scores, parents = [0.0], self.tree.parents
         for row in range(1, len(parents)):
-            score = deep[self.depths[row]] + passed[self.spoke[parents[row]]]
-            for base, odds, evidence in self.said[row]:
-                present, by_odds, by_evidence, missed = weights[base : base + 4]
-                score += present + by_odds * odds + by_evidence * evidence - missed
+            score = by_depth[self.depths[row]] + passed_over[self.proposers[parents[row]]]
+            for base, log_odds, support in self.evidence[row]:
+                present, by_odds, by_support, missed = weights[base : base + 4]
+                score += present + by_odds * log_odds + by_support * support - missed
             scores.append(score)
         return scores
 
 
-def merge(root: int, proposals: Sequence[Proposal], temperature: float) -> Merged:
-    """One trie under `root` in which equal paths are one, with each drafter's word on every row."""
-    merged = Merged(root_only(root), temperature, [0], [[]], [0])
+def merge(root: int, proposals: Sequence[Proposal], temperature: float) -> MergedDraft:
+    """One trie under `root` in which equal paths are one, with the estimates of each row."""
+    merged = MergedDraft(root_only(root), temperature, [0], [[]], [0])
     index: dict[tuple[int, int], int] = {}
     for proposal in proposals:
         _graft(merged, index, proposal)
     return merged
 
 
-def _graft(merged: Merged, index: dict[tuple[int, int], int], proposal: Proposal) -> None:
+def _graft(merged: MergedDraft, index: dict[tuple[int, int], int], proposal: Proposal) -> None:
     """Add a proposal; `index` finds a row by its parent and token."""
-    tree, said, spoke = merged.tree, merged.said, merged.spoke
+    tree, evidence, proposers = merged.tree, merged.evidence, merged.proposers
     draft, base = proposal.tree, BASE[proposal.drafter]
     rows = [0] * len(draft)
     for old in range(1, len(draft)):
@@ -121,15 +121,16 @@ def _graft(merged: Merged, index: dict[tuple[int, int], int], proposal: Proposal
         else:
             row = index[parent, token] = tree.add(parent, token, draft.sources[old], 0.0)
             merged.depths.append(merged.depths[parent] + 1)
-            said.append([])
-            spoke.append(0)
+            evidence.append([])
+            proposers.append(0)
         rows[old] = row
-        spoke[parent] |= 1 << base
-        chance = min(max(draft.probabilities[old], LEAST), 1.0 - LEAST)
-        said[row].append((base, log(chance / (1.0 - chance)), log1p(draft.supports[old])))
+        proposers[parent] |= 1 << base
+        claimed = min(max(draft.probabilities[old], MIN_PROBABILITY), 1.0 - MIN_PROBABILITY)
+        log_odds = log(claimed / (1.0 - claimed))
+        evidence[row].append((base, log_odds, log1p(draft.supports[old])))
 
 
-def choose(
+def choose_count(
     gains: Sequence[float], table: Sequence[float], rate: float, seconds: float
 ) -> tuple[int, float]:
     """The n that maximises τ(n) − λ·(V(n + 1) + t_draft), and what drafting would lose if n is 0.
@@ -138,7 +139,7 @@ def choose(
         gains: P of the rows in order.
         table: V by number of rows, in seconds.
         rate: λ, tokens per second.
-        seconds: t_draft, spent already: it weighs in the loss only.
+        seconds: t_draft, already spent: it counts in the loss only.
     """
     tau, chosen, best_value, best_speed = 1.0, 0, 1.0 - rate * table[1], 0.0
     for count, gain in enumerate(gains, 1):
@@ -152,26 +153,26 @@ def choose(
 
 
 def affordable(
-    chosen: int, gains: Sequence[float], table: Sequence[float], purse: LossLimiter
+    chosen: int, gains: Sequence[float], table: Sequence[float], limiter: LossLimiter
 ) -> int:
-    """The most rows, up to `chosen`, whose loss the purse covers.
+    """The most rows, up to `chosen`, whose possible loss `limiter` allows.
 
-    A pass wins back what it costs with as many accepted tokens; along a chain the P of the last of
-    them is the chance of that.
+    A pass pays for itself with as many accepted tokens as it costs extra; along a chain, the P of
+    the last of these is the probability of that.
     """
     for rows in range(chosen, 0, -1):
         extra = table[rows + 1] / table[1] - 1.0
         needed = min(max(ceil(extra), 1), rows)
-        if purse.covers(extra, gains[needed - 1]):
+        if limiter.allows(extra, gains[needed - 1]):
             return rows
     return 0
 
 
 def consult(drafter: Drafter, context: Context, limit: int, vocabulary: int) -> Proposal:
-    """Ask one drafter, on the clock.
+    """Consult one drafter, and time it.
 
-    What is no token of the target's (a store may be damaged) would end the answer: a proposal with
-    one is not heard.
+    A damaged store may return out-of-vocabulary ids, which would end the answer; such proposals
+    are dropped.
     """
     started = perf_counter()
     tree = drafter.propose(context, limit)
@@ -180,7 +181,7 @@ def consult(drafter: Drafter, context: Context, limit: int, vocabulary: int) -> 
     return Proposal(drafter.name, tree, perf_counter() - started)
 
 
-def in_order(tree: DraftTree, paths: list[float], chains_only: bool) -> list[int]:
+def by_probability(tree: DraftTree, paths: list[float], chains_only: bool) -> list[int]:
     """Rows beside the root by falling P, parents before children; one path if `chains_only`."""
     # P never grows along a path and the sort is stable, so a parent comes before its children.
     order = sorted(range(1, len(tree)), key=lambda row: -paths[row])
@@ -197,23 +198,24 @@ def in_order(tree: DraftTree, paths: list[float], chains_only: bool) -> list[int
 def prune(tree: DraftTree, rows: Sequence[int]) -> DraftTree:
     """The tree of the root and `rows` alone, in their order."""
     kept = DraftTree([tree.tokens[0]])
-    place = {0: 0}
+    new_rows = {0: 0}
     for row in rows:
-        parent = place[tree.parents[row]]
-        place[row] = kept.add(
+        parent = new_rows[tree.parents[row]]
+        new_rows[row] = kept.add(
             parent, tree.tokens[row], tree.sources[row], tree.probabilities[row], tree.supports[row]
         )
     return kept
 
 
-def record(costs: CostModel, step: Step) -> None:
-    """Learn the cost of a cycle, the drafters' own time aside."""
+def record_cost(costs: CostModel, step: Step) -> None:
+    """Learn the cost of a cycle, less the time of drafting and observing."""
     if not step.prefill:
         seconds = step.timings.total - step.timings.draft
         costs.observe(len(step.tree), step.position, seconds)
 
 
 def source_bits(tree: DraftTree) -> int:
+    """The union of the rows' sources."""
     bits = 0
     for sources in tree.sources:
         bits |= sources

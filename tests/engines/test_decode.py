@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.budget.acceptance_model import AcceptanceModel
-from engines.budget.adaptive import AutoBudget, Budget
 from engines.budget.cost_model import CostModel
-from engines.budget.fixed import FixedBudget
+from engines.budget.policies import AdaptiveBudget, FixedBudget
+from engines.budget.protocol import Budget
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import STUDENT, DraftTree, root_only
 from engines.drafters.prompt_lookup import PromptLookup
@@ -120,7 +120,7 @@ def test_any_random_tree_is_lossless(
 def test_the_auto_budget_is_lossless_too() -> None:
     sampling = Sampling(temperature=0.0)
     plain = run([4, 5], [], fixed(0), sampling, StopCriteria(NEVER, 300))
-    budget = AutoBudget(CostModel(), AcceptanceModel())
+    budget = AdaptiveBudget(CostModel(), AcceptanceModel())
     drafted = run([4, 5], every_drafter(), budget, sampling, StopCriteria(NEVER, 300))
     assert tokens(drafted) == tokens(plain)
 

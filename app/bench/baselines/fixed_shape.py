@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engines.budget.selection import in_order, prune
+from engines.budget.selection import by_probability, prune
 from engines.draft_tree import DraftTree
 from engines.drafters.protocol import Drafter
 from engines.step import Context, Step
@@ -64,7 +64,7 @@ def cut(tree: DraftTree, shape: DraftShape) -> DraftTree:
     depths, leaves = tree.depths(), 0
     kept: list[int] = []
     open_at, tips = {0}, set[int]()
-    for row in in_order(tree, paths, chains_only=False):
+    for row in by_probability(tree, paths, chains_only=False):
         parent = tree.parents[row]
         lengthens = parent in tips
         if parent not in open_at or depths[row] > shape.length:

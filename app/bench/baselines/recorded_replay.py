@@ -19,7 +19,7 @@ from time import perf_counter
 import numpy as np
 
 from engines.budget.acceptance_model import AcceptanceModel
-from engines.budget.selection import in_order, merge, prune
+from engines.budget.selection import by_probability, merge, prune
 from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Drafter
 from engines.step import Context, Proposal, Step, Timings
@@ -187,7 +187,7 @@ class Combined:
 
     def begin(self, context: Context) -> None:
         """A new answer starts; what was calibrated stays."""
-        self._calibration.forget_waiting()
+        self._calibration.drop_pending()
         for drafter in self._drafters:
             drafter.begin(context)
 
@@ -199,8 +199,8 @@ class Combined:
         ]
         merged = merge(context.root, proposals, context.temperature)
         paths = self._calibration.estimate(merged)
-        self._calibration.expect(merged, paths)
-        return prune(merged.tree, in_order(merged.tree, paths, chains_only=False)[:limit])
+        self._calibration.add_pending(merged, paths)
+        return prune(merged.tree, by_probability(merged.tree, paths, chains_only=False)[:limit])
 
     def observe(self, step: Step) -> None:
         """Learn from what came."""

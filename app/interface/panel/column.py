@@ -21,7 +21,7 @@ from app.interface.panel.drawing import (
     stacked_bar,
     trend,
 )
-from engines.budget.status import BudgetStatus
+from engines.budget.protocol import BudgetStatus
 
 ROOMY = 30
 """Rows from which the lead is written in large digits."""
@@ -92,9 +92,9 @@ def _row(part: BarPart, width: int, ink: PanelStyles) -> Text:
     return line + Text(share, style=ink.dim)
 
 
-def _missed(outlook: BudgetStatus, width: int, ink: PanelStyles) -> list[Text]:
+def _missed(budget_status: BudgetStatus, width: int, ink: PanelStyles) -> list[Text]:
     """What drafts would have given while they are paused."""
-    rows = [_row(part, width, ink) for part in missed(outlook)[:3]]
+    rows = [_row(part, width, ink) for part in missed(budget_status)[:3]]
     return [Text("they would have given", style=ink.dim), *rows] if rows else []
 
 

@@ -44,7 +44,7 @@ def beside(figures: SessionStatistics, width: int, ink: PanelStyles) -> list[Tex
 def _table(figures: SessionStatistics, width: int, ink: PanelStyles) -> list[Text]:
     """A row for each source that has proposed something in this answer."""
     assert figures.budget_status is not None
-    would = figures.budget_status.would_accept
+    would = figures.budget_status.counterfactual_acceptance
     names = [name for name in BY_NAME if name in figures.tallies or name in would]
     label = width - WIDTH * len(COLUMNS)
     head = Text.assemble(("by source".ljust(label), ink.dim + Style(bold=True)))

@@ -16,7 +16,7 @@ from rich.text import Text
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.panel import phrases
 from app.interface.sources import BY_NAME, OWN, SourceLabel
-from engines.budget.status import BudgetStatus
+from engines.budget.protocol import BudgetStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ def parts(shares: Mapping[str, float]) -> list[BarPart]:
     return [*known, BarPart(OWN, max(0.0, 1 - sum(shares.values())))]
 
 
-def missed(outlook: BudgetStatus) -> list[BarPart]:
+def missed(budget_status: BudgetStatus) -> list[BarPart]:
     """While drafting is paused: the sources whose drafts would have been accepted, best first."""
-    shares = outlook.would_accept.items() if outlook.paused else ()
+    shares = budget_status.counterfactual_acceptance.items() if budget_status.paused else ()
     would = [BarPart(BY_NAME[name], share) for name, share in shares if share > 0]
     return sorted(would, key=lambda part: -part.share)
 

@@ -10,7 +10,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from app.conversation.session_statistics import SessionStatistics, Throughput
-from engines.budget.status import BudgetStatus
+from engines.budget.protocol import BudgetStatus
 
 if TYPE_CHECKING:
     from app.runtime.idle_encoding import EncodingProgress
@@ -43,11 +43,11 @@ def is_faster(pace: Throughput) -> bool:
     return is_telling(pace) and pace.ratio >= 1 + NOTICEABLE
 
 
-def ratio(pace: Throughput, outlook: BudgetStatus) -> str:
+def ratio(pace: Throughput, budget_status: BudgetStatus) -> str:
     """The lead: how many times as fast as plain decoding."""
     if not is_telling(pace):
         return "measuring…"
-    about = mark(outlook)
+    about = mark(budget_status)
     if is_faster(pace):
         return f"{about}{times(pace.ratio)} faster"
     if pace.ratio > 1 - NOTICEABLE:
@@ -60,9 +60,9 @@ def times(value: float) -> str:
     return f"{value:.2f}×" if value < 1.1 else f"{value:.1f}×"
 
 
-def mark(outlook: BudgetStatus) -> str:
+def mark(budget_status: BudgetStatus) -> str:
     """What stands before figures that rest on an estimate."""
-    return "" if outlook.plain_measured else "~"
+    return "" if budget_status.plain_measured else "~"
 
 
 def speed(tokens_per_second: float) -> str:
@@ -85,11 +85,11 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def pause(outlook: BudgetStatus) -> str:
+def pause(budget_status: BudgetStatus) -> str:
     """Why nothing is drafted."""
-    if not outlook.loss:
+    if not budget_status.loss:
         return "drafting paused: it lost time lately; tries again by itself"
-    return f"drafting paused: would cost {percent(outlook.loss)} here; tries again by itself"
+    return f"drafting paused: would cost {percent(budget_status.loss)} here; tries again by itself"
 
 
 def accepted(figures: SessionStatistics) -> str:

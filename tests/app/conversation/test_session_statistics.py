@@ -11,7 +11,7 @@ from app.conversation.session_statistics import TREND_BUCKETS, TREND_SECONDS, Se
 from app.conversation.statistics import Statistics
 from app.conversation.turn import Finished, Wrote
 from engines.draft_tree import CHATS, PROMPT
-from tests.app.interface.scripted import OUTLOOK, Script, events_of, wrote
+from tests.app.interface.scripted import BUDGET_STATUS, Script, events_of, wrote
 
 PASS = [("a", CHATS), ("b", PROMPT), ("c", 0)]
 SCRIPT = Script([[("first", 0)], PASS, PASS, [("d", 0)]])
@@ -40,7 +40,7 @@ def test_finished_brings_what_only_the_turn_knows() -> None:
 
 
 def test_the_ratio_compares_the_same_tokens_at_the_same_places() -> None:
-    slower = replace(OUTLOOK, plain_seconds=0.1)
+    slower = replace(BUDGET_STATUS, plain_seconds=0.1)
     figures = SessionStatistics()
     figures.observe(wrote(1, PASS, SCRIPT), 0.0)
     figures.observe(wrote(2, PASS, replace(SCRIPT, budget_status=slower)), 0.0)
@@ -76,7 +76,7 @@ def test_a_new_answer_begins_anew_and_the_session_goes_on() -> None:
 
 
 def test_a_step_without_a_draft_was_plain_decoding_whatever_the_estimate() -> None:
-    wrong = replace(OUTLOOK, plain_seconds=1.0)
+    wrong = replace(BUDGET_STATUS, plain_seconds=1.0)
     figures = SessionStatistics()
     figures.observe(wrote(1, [("d", 0)], replace(SCRIPT, budget_status=wrong)), 0.0)
     assert figures.now.ratio == pytest.approx(0.99)

@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_attached_is_named(tmp_path: Path, content: bytes 
         attach("what?", [path])
 
 
-@pytest.mark.parametrize("part", ["", "following_"])
+@pytest.mark.parametrize("part", ["", "path_"])
 @pytest.mark.parametrize(("name", "value"), [("weights", 1e6), ("squares", 0.0), ("squares", -1.0)])
 def test_weights_that_were_never_learnt_are_not_taken_over(
     tmp_path: Path, part: str, name: str, value: float

@@ -18,11 +18,11 @@ from app.conversation.turn import Dropped, Event, Finished, Prefilling, Wrote
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
 from datastores.errors import SpecchatError
-from engines.budget.status import BudgetStatus
+from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import DraftTree, credited, root_only
 from engines.step import Step, Timings
 
-OUTLOOK = BudgetStatus(0.05, True, False, 0.0, {"chats": 0.44, "prompt": 0.2, "recycle": 0.1})
+BUDGET_STATUS = BudgetStatus(0.05, True, False, 0.0, {"chats": 0.44, "prompt": 0.2, "recycle": 0.1})
 """Plain decoding writes 20 tokens per second."""
 
 Said = tuple[str, int]
@@ -45,7 +45,7 @@ class Script:
     cycle: float = 0.06
     wait: float = 0.0
     rejected: int = 1
-    budget_status: BudgetStatus = OUTLOOK
+    budget_status: BudgetStatus = BUDGET_STATUS
     prefill: Sequence[tuple[int, int]] = ((12, 12),)
     dropped: int = 0
     finish: str = "stop"

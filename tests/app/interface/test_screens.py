@@ -12,7 +12,7 @@ from textual.widgets import OptionList
 
 from app.interface.chat import chat_list, event_stream
 from datastores.chats.history import History
-from engines.budget.status import BudgetStatus
+from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import CHATS, CODE, DENSE, NOTES, PROMPT, RECYCLE, STUDENT
 from tests.app.interface.conftest import (
     ANSWER,

@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.budget.acceptance_model import LARGEST, AdaGrad
+from engines.budget.acceptance_model import MAX_WEIGHT, AdaGrad
 
 slopes = st.lists(st.floats(-10, 10), min_size=3, max_size=3)
 
 
-def make(forget: float = 0.9, least: float = 1e-12) -> AdaGrad:
-    return AdaGrad((0.1, -0.2, 0.3), rate=0.5, confidence=1.0, forget=forget, least=least)
+def make(decay: float = 0.9, epsilon: float = 1e-12) -> AdaGrad:
+    return AdaGrad((0.1, -0.2, 0.3), rate=0.5, prior_squares=1.0, decay=decay, epsilon=epsilon)
 
 
 @given(st.lists(slopes, max_size=6), st.floats(0, 1))
-def test_steps_are_those_of_the_formula(gradients: list[list[float]], forget: float) -> None:
-    learner = make(forget)
+def test_steps_are_those_of_the_formula(gradients: list[list[float]], decay: float) -> None:
+    learner = make(decay)
     weights, squares = np.array([0.1, -0.2, 0.3]), np.ones(3)
     for gradient in np.array(gradients).reshape(-1, 3):
         learner.step(gradient.tolist())
-        squares = squares * forget + (gradient**2 + 1e-12)
+        squares = squares * decay + (gradient**2 + 1e-12)
         weights -= 0.5 * gradient / np.sqrt(squares)
     np.testing.assert_allclose(learner.weights, weights, rtol=1e-12, atol=1e-12)
 
@@ -48,7 +48,7 @@ def test_a_saved_state_follows_no_later_step() -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        {"weights": [0.0, 0.0, LARGEST + 1.0]},
+        {"weights": [0.0, 0.0, MAX_WEIGHT + 1.0]},
         {"squares": [1.0, 1.0, 0.0]},
     ],
 )
@@ -56,7 +56,7 @@ def test_what_was_never_learnt_is_refused_and_leaves_no_trace(
     damage: dict[str, list[float]],
 ) -> None:
     learner = make()
-    with pytest.raises(ValueError, match="never learnt"):
+    with pytest.raises(ValueError, match="out of range"):
         learner.restore(make().state() | damage)
     assert learner.state() == make().state()
 

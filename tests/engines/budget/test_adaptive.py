@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import engines.budget.acceptance_model
-import engines.budget.adaptive
+import engines.budget.policies
 import engines.budget.selection
 from engines.budget.acceptance_model import AcceptanceModel
-from engines.budget.adaptive import AutoBudget, Budget
 from engines.budget.cost_model import CostModel, prior_ratio
-from engines.budget.fixed import FixedBudget
-from engines.budget.loss_limit import LONGEST_PAUSE, DrafterBackoff
-from engines.budget.selection import BASE, FEATURES, choose, in_order, merge, prune
+from engines.budget.loss_limit import MAX_PAUSE_STEPS, DrafterBackoff
+from engines.budget.policies import AdaptiveBudget, FixedBudget
+from engines.budget.protocol import Budget
+from engines.budget.selection import BASE, FEATURES, by_probability, choose_count, merge, prune
 from engines.draft_tree import PROMPT, RECYCLE, STUDENT, DraftTree, chain, root_only
 from engines.step import Context, Proposal, Step, Timings
 from tests.engines.scripted import ScriptedTarget
@@ -72,11 +72,11 @@ def test_estimates_are_probabilities_and_prune_keeps_a_tree(
     for row, children in enumerate(tree.children()):
         assert sum(tree.probabilities[child] for child in children.values()) <= 1.0 + 1e-9
         assert all(chances[child] <= chances[row] + 1e-12 for child in children.values())
-    order = in_order(tree, chances, chains_only=False)
+    order = by_probability(tree, chances, chains_only=False)
     kept = prune(tree, order[:count])
     assert paths(kept).items() <= paths(tree).items()
     assert kept.drafted == min(count, tree.drafted)
-    single = prune(tree, in_order(tree, chances, chains_only=True))
+    single = prune(tree, by_probability(tree, chances, chains_only=True))
     assert single.is_chain()
 
 
@@ -88,7 +88,7 @@ def test_calibration_learns_whom_to_believe() -> None:
         liar = chain(0, [int(random.integers(1, 50))], PROMPT, 0.9)
         honest = chain(0, [truth if random.random() < 0.7 else 99], RECYCLE, 0.3)
         merged = merge(0, [Proposal("prompt", liar, 0.0), Proposal("recycle", honest, 0.0)], 0.0)
-        calibration.expect(merged, calibration.estimate(merged))
+        calibration.add_pending(merged, calibration.estimate(merged))
         calibration.learn([truth])
     merged = merge(
         0,
@@ -109,11 +109,11 @@ def test_calibration_learns_whom_to_believe() -> None:
 
 def test_a_drafter_that_was_silent_for_long_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     # As after millions of tokens.
-    monkeypatch.setattr(engines.budget.acceptance_model, "FORGET", 0.0)
+    monkeypatch.setattr(engines.budget.acceptance_model, "SQUARES_DECAY", 0.0)
     calibration = AcceptanceModel()
     for _ in range(100):
         merged = merge(0, [Proposal("prompt", chain(0, [1, 2], PROMPT, 0.9), 0.0)], 0.0)
-        calibration.expect(merged, calibration.estimate(merged))
+        calibration.add_pending(merged, calibration.estimate(merged))
         calibration.learn([1, 2])
     assert np.isfinite(calibration.state()["weights"]).all()
 
@@ -121,12 +121,12 @@ def test_a_drafter_that_was_silent_for_long_spoils_nothing(monkeypatch: pytest.M
 def test_hindsight_scores_proposals_that_were_never_verified() -> None:
     calibration = AcceptanceModel()
     merged = merge(0, [Proposal("prompt", chain(0, [1, 2, 3], PROMPT), 0.0)], 0.0)
-    calibration.expect(merged, calibration.estimate(merged))
+    calibration.add_pending(merged, calibration.estimate(merged))
     calibration.learn([1])
-    assert calibration.would_accept() == {}
+    assert calibration.counterfactual_acceptance() == {}
     calibration.learn([2])
     calibration.learn([9])
-    assert calibration.would_accept() == {"prompt": pytest.approx(2 / 3)}
+    assert calibration.counterfactual_acceptance() == {"prompt": pytest.approx(2 / 3)}
 
 
 @given(
@@ -140,7 +140,7 @@ def test_choose_equals_looking_at_every_length(
     gains = sorted(gains, reverse=True)
     table = [0.0, *np.cumsum([1e-3, *steps]).tolist()]
     values = [1 + sum(gains[:count]) - rate * table[count + 1] for count in range(len(gains) + 1)]
-    chosen, loss = choose(gains, table, rate, 0.0)
+    chosen, loss = choose_count(gains, table, rate, 0.0)
     assert values[chosen] == pytest.approx(max(values))
     assert 0.0 <= loss < 1.0
 
@@ -198,18 +198,18 @@ def test_an_outlier_does_not_move_the_costs() -> None:
 
 
 def test_a_gate_closes_on_a_bad_drafter_and_never_for_good() -> None:
-    gate = DrafterBackoff()
+    backoff = DrafterBackoff()
     rate = 100.0
     opened = 0
     for _ in range(1000):
-        if gate.opens():
+        if backoff.should_consult():
             opened += 1
-            gate.settle(0.0, 0.01, rate)
-    assert 1000 / (LONGEST_PAUSE + 1) < opened < 60
-    for _ in range(LONGEST_PAUSE + 1):
-        if gate.opens():
-            gate.settle(60.0, 0.01, rate)
-    assert gate.opens()
+            backoff.record(0.0, 0.01, rate)
+    assert 1000 / (MAX_PAUSE_STEPS + 1) < opened < 60
+    for _ in range(MAX_PAUSE_STEPS + 1):
+        if backoff.should_consult():
+            backoff.record(60.0, 0.01, rate)
+    assert backoff.should_consult()
 
 
 def step_of(tree: DraftTree, seconds: float) -> Step:
@@ -250,9 +250,9 @@ def test_the_budget_pauses_a_hopeless_drafter_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Consulting takes no time here: on a busy machine it might take long, and close the gate.
-    for module in (engines.budget.adaptive, engines.budget.selection):
+    for module in (engines.budget.policies, engines.budget.selection):
         monkeypatch.setattr(module, "perf_counter", lambda: 0.0)
-    budget = AutoBudget(CostModel(), AcceptanceModel())
+    budget = AdaptiveBudget(CostModel(), AcceptanceModel())
     context = Context([1] * 50, HIDDEN, 0.0)
     target = ScriptedTarget()
     budget.begin(context)
@@ -263,11 +263,11 @@ def test_the_budget_pauses_a_hopeless_drafter_and_says_so(
         budget.observe(step_of(tree, 0.010 * prior_ratio(len(tree))))
     assert sum(verified[:50]) > 0
     assert sum(verified[-200:]) <= 0.05 * 200
-    outlook = budget.outlook(50)
-    assert outlook.paused
-    assert outlook.loss > 0.0
-    assert outlook.plain_measured
-    assert outlook.plain_seconds == pytest.approx(0.010)
+    budget_status = budget.status(50)
+    assert budget_status.paused
+    assert budget_status.loss > 0.0
+    assert budget_status.plain_measured
+    assert budget_status.plain_seconds == pytest.approx(0.010)
 
 
 class Damaged(Hopeless):
@@ -282,7 +282,7 @@ class Damaged(Hopeless):
 
 
 @pytest.mark.parametrize("token", [-1, ScriptedTarget.vocabulary_size])
-@pytest.mark.parametrize("made", [AutoBudget, partial(FixedBudget, 8)])
+@pytest.mark.parametrize("made", [AdaptiveBudget, partial(FixedBudget, 8)])
 def test_what_is_no_token_is_not_verified(made: Callable[..., Budget], token: int) -> None:
     budget = made(CostModel(), AcceptanceModel())
     context = Context([1] * 50, HIDDEN, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.budget.loss_limit import MOST, SHARE, START, LossLimiter
+from engines.budget.loss_limit import INITIAL_PASSES, MAX_PASSES, PASSES_PER_TOKEN, LossLimiter
 from engines.budget.selection import affordable
 
 EXTRA = 3.0
@@ -15,30 +15,30 @@ EXTRA = 3.0
 def test_passes_that_win_nothing_lose_no_more_than_the_purse_held(
     drafts: list[tuple[float, float]],
 ) -> None:
-    purse, lost, largest = LossLimiter(), 0.0, 0.0
+    limiter, lost, largest = LossLimiter(), 0.0, 0.0
     for extra, chance in drafts:
-        risked = extra if purse.covers(extra, chance) else 0.0
-        purse.settle(1, risked)
+        risked = extra if limiter.allows(extra, chance) else 0.0
+        limiter.record(1, risked)
         lost += risked
         largest = max(largest, risked)
-    # A sure draft may fail once; after that the purse is empty.
-    assert lost <= START + SHARE * len(drafts) + largest
+    # A sure draft may fail once; after that the limiter is empty.
+    assert lost <= INITIAL_PASSES + PASSES_PER_TOKEN * len(drafts) + largest
 
 
 def test_what_was_won_may_be_risked_again() -> None:
-    purse = LossLimiter()
-    assert not purse.covers(EXTRA, 0.0)
-    purse.settle(tokens=6, extra=EXTRA)
-    assert purse.covers(EXTRA, 0.0)
+    limiter = LossLimiter()
+    assert not limiter.allows(EXTRA, 0.0)
+    limiter.record(tokens=6, extra=EXTRA)
+    assert limiter.allows(EXTRA, 0.0)
     for _ in range(100):
-        purse.settle(tokens=6, extra=EXTRA)
-    assert not purse.covers(MOST + 1.0, 0.0)
+        limiter.record(tokens=6, extra=EXTRA)
+    assert not limiter.allows(MAX_PASSES + 1.0, 0.0)
 
 
 def test_a_sure_draft_is_covered_where_a_doubtful_one_is_not() -> None:
-    purse = LossLimiter()
-    assert purse.covers(EXTRA, 0.9)
-    assert not purse.covers(EXTRA, 0.3)
+    limiter = LossLimiter()
+    assert limiter.allows(EXTRA, 0.9)
+    assert not limiter.allows(EXTRA, 0.3)
 
 
 def test_no_more_rows_are_verified_than_are_covered() -> None:
@@ -50,9 +50,9 @@ def test_no_more_rows_are_verified_than_are_covered() -> None:
 
 
 def test_an_empty_purse_fills_with_the_text() -> None:
-    purse = LossLimiter()
-    purse.settle(tokens=1, extra=START)
-    assert not purse.covers(0.5, 0.0)
-    for _ in range(round(1.0 / SHARE)):
-        purse.settle(tokens=1, extra=0.0)
-    assert purse.covers(0.5, 0.0)
+    limiter = LossLimiter()
+    limiter.record(tokens=1, extra=INITIAL_PASSES)
+    assert not limiter.allows(0.5, 0.0)
+    for _ in range(round(1.0 / PASSES_PER_TOKEN)):
+        limiter.record(tokens=1, extra=0.0)
+    assert limiter.allows(0.5, 0.0)

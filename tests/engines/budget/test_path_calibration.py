@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engines.budget.acceptance_model import PathCalibration
+from engines.budget.acceptance_model import AcceptanceModel, PathCalibration
+from engines.budget.selection import merge
 from engines.draft_tree import PROMPT, DraftTree, chain
+from engines.step import Proposal
 
 
 def draft(estimate: float) -> DraftTree:
@@ -20,15 +22,15 @@ def walked(random: np.random.Generator) -> list[int]:
 
 
 def test_paths_learn_that_a_text_leaves_all_rows_at_once() -> None:
-    random, following = np.random.default_rng(0), PathCalibration()
+    random, calibration = np.random.default_rng(0), PathCalibration()
     for _ in range(2000):
         tree = draft(0.7)
-        following.learn(tree, walked(random), sum(following.paths(tree)) - 1.0)
-    paths = following.paths(draft(0.7))
+        calibration.learn(tree, walked(random), sum(calibration.paths(tree)) - 1.0)
+    paths = calibration.paths(draft(0.7))
     assert paths[1] == pytest.approx(0.6, abs=0.12)
     assert paths[8] == pytest.approx(0.6, abs=0.12)
     restored = PathCalibration()
-    restored.restore(following.state())
+    restored.restore(calibration.state())
     assert restored.paths(draft(0.7))[8] > 0.4
 
 
@@ -42,24 +44,41 @@ def test_no_path_is_likelier_than_its_beginning() -> None:
 
 
 def test_broken_promises_make_it_doubt_the_next() -> None:
-    following = PathCalibration()
-    before = following.paths(draft(0.9))[3]
+    calibration = PathCalibration()
+    before = calibration.paths(draft(0.9))[3]
     for _ in range(10):
-        following.learn(draft(0.9), [], 6.0)
-    assert following.paths(draft(0.9))[3] < 0.5 * before
+        calibration.learn(draft(0.9), [], 6.0)
+    assert calibration.paths(draft(0.9))[3] < 0.5 * before
 
 
 def test_it_outlives_any_number_of_broken_promises() -> None:
-    following, tree = PathCalibration(), draft(0.9)
+    calibration, tree = PathCalibration(), draft(0.9)
     for _ in range(20_000):
-        following.learn(tree, [], sum(following.paths(tree)) - 1.0)
-    assert 0.0 < following.paths(tree)[1] < 0.01
+        calibration.learn(tree, [], sum(calibration.paths(tree)) - 1.0)
+    assert 0.0 < calibration.paths(tree)[1] < 0.01
     for _ in range(200):
-        following.learn(tree, range(1, 9), sum(following.paths(tree)) - 1.0)
-    assert following.paths(tree)[1] > 0.3
+        calibration.learn(tree, range(1, 9), sum(calibration.paths(tree)) - 1.0)
+    assert calibration.paths(tree)[1] > 0.3
 
 
 def test_a_state_of_another_shape_is_left_aside() -> None:
-    following = PathCalibration()
-    following.restore({"weights": [1.0], "squares": [1.0]})
-    assert following.paths(draft(0.5)) == PathCalibration().paths(draft(0.5))
+    calibration = PathCalibration()
+    calibration.restore({"weights": [1.0], "squares": [1.0]})
+    assert calibration.paths(draft(0.5)) == PathCalibration().paths(draft(0.5))
+
+
+def test_weights_saved_under_the_old_key_are_restored() -> None:
+    trained = AcceptanceModel()
+    for _ in range(40):
+        merged = merge(0, [Proposal("prompt", draft(0.7), 0.0)], 0.0)
+        trained.add_pending(merged, trained.estimate(merged))
+        trained.learn([1, 2, 9])
+    state = trained.state()
+    assert {"path_weights", "path_squares"} < state.keys()
+    old = {name.replace("path_", "following_"): kept for name, kept in state.items()}
+    restored, unlearned = AcceptanceModel(), AcceptanceModel()
+    restored.restore(old)
+    assert restored.state() == state
+    assert restored.state() != unlearned.state()
+    unlearned.restore(old | state)
+    assert unlearned.state() == state

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import pytest
 
 from engines import decode
-from engines.budget import adaptive, selection
+from engines.budget import policies, selection
 from engines.budget.acceptance_model import AcceptanceModel
-from engines.budget.adaptive import AutoBudget, Budget
 from engines.budget.cost_model import CostModel, prior_ratio
-from engines.budget.fixed import FixedBudget
+from engines.budget.policies import AdaptiveBudget, FixedBudget
+from engines.budget.protocol import Budget
 from engines.decode import StopCriteria
 from engines.draft_tree import STUDENT, DraftTree, chain
 from engines.drafters.prompt_lookup import PromptLookup
@@ -94,7 +94,7 @@ class Liar:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (adaptive, decode, selection):
+    for module in (decode, policies, selection):
         monkeypatch.setattr(module, "perf_counter", made)
     return made
 
@@ -129,7 +129,7 @@ def speedup(
 ) -> float:
     never, auto = (
         FixedBudget(0, CostModel(), AcceptanceModel()),
-        AutoBudget(CostModel(), AcceptanceModel()),
+        AdaptiveBudget(CostModel(), AcceptanceModel()),
     )
     plain = seconds(clock, [], never, sampling, steepness, length)
     return plain / seconds(clock, drafters, auto, sampling, steepness, length)

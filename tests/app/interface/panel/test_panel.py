@@ -17,10 +17,10 @@ from app.interface.panel.drawing import NOTHING, PanelStyles, bar, sparkline, wi
 from app.interface.panel.footer import footer
 from app.interface.sources import BY_NAME, OWN, SOURCES
 from app.runtime.idle_encoding import EncodingProgress
-from engines.budget.status import BudgetStatus
+from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import NAMES
 from tests.app.interface.conftest import SCRIPT
-from tests.app.interface.scripted import OUTLOOK, Script, events_of, passes_of
+from tests.app.interface.scripted import BUDGET_STATUS, Script, events_of, passes_of
 
 INK = PanelStyles(Style(), Style(), Style(), Style(), Style(), dark=True, hint="F2 more")
 
@@ -68,17 +68,17 @@ def test_it_leads_with_the_ratio_and_the_two_speeds() -> None:
     ],
 )
 def test_the_ratio_is_honest(ratio: float, said: str) -> None:
-    assert phrases.ratio(pace(ratio), OUTLOOK) == said
+    assert phrases.ratio(pace(ratio), BUDGET_STATUS) == said
 
 
 def test_estimates_are_marked() -> None:
-    estimate = replace(OUTLOOK, plain_measured=False)
+    estimate = replace(BUDGET_STATUS, plain_measured=False)
     assert phrases.ratio(pace(2.0), estimate) == "~2.0× faster"
     assert "~20 tok/s" in footer_of(replace(SCRIPT, budget_status=estimate))[0]
 
 
 def test_a_few_tokens_are_no_measurement() -> None:
-    assert phrases.ratio(pace(2.0, tokens=3), OUTLOOK) == "measuring…"
+    assert phrases.ratio(pace(2.0, tokens=3), BUDGET_STATUS) == "measuring…"
 
 
 def test_a_pause_is_said_with_its_reason() -> None:

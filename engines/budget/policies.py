@@ -1,0 +1,273 @@
+"""The two budgets: adaptive, and a fixed draft length (`--draft-tokens N`) for tests and studies.
+
+The adaptive one adds rows in order of P, the probability that the text passes through them. With
+τ(n) = 1 + Σ P of the first n, it takes the n that maximises τ(n) − λ·(V(n + 1, L) + t_draft), where
+λ is the long-run rate in tokens per second. (Maximising τ per second in each step by itself
+overspends where the context is poor.) Every n is evaluated, since V has plateaus. A drafter is
+consulted only if what it adds is worth its own time, cheapest first, and is probed again now and
+then: never switched off for good. `engines.budget.loss_limit` bounds what all this may lose before
+it wins.
+
+Owns λ and the drafters' backoffs. Costs come from `engines.budget.cost_model`, probabilities from
+`engines.budget.acceptance_model`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.cost_model import WIDTHS, CostModel
+from engines.budget.loss_limit import DrafterBackoff, LossLimiter
+from engines.budget.protocol import BudgetStatus, Draft
+from engines.budget.selection import (
+    affordable,
+    by_probability,
+    choose_count,
+    consult,
+    merge,
+    prune,
+    record_cost,
+    source_bits,
+)
+from engines.draft_tree import DraftTree, root_only
+from engines.drafters.protocol import Drafter
+from engines.step import Context, Proposal, Step
+from engines.target import Target
+
+MAX_ROWS = WIDTHS[-1]
+"""Widest tree ever considered."""
+MAX_GAIN_TOKENS = 8.0
+"""Most tokens a call can be expected to add: rows that take longer than these are worth are not
+requested."""
+PLAIN_INTERVAL_STEPS = 96
+"""Steps between plain calls made only to measure their cost."""
+MIN_REACH_ROWS = 6
+"""Rows beside the root that drafters may always propose."""
+REACH_DECAY = 0.8
+"""Decay of the reach with each plan: requesting twice the rows that are used costs drafters and
+planning less than requesting all that could ever pay."""
+PROBE_SHARE = 0.005
+"""Share of decoding time that may be spent on measuring unknown widths."""
+RATE_DECAY = 0.995
+"""Decay of λ's sums at each step."""
+PAUSE_STEPS = 12
+"""Steps without a draft after which drafting counts as paused."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """A merged draft, its rows in order of P, and the budget's choice among them."""
+
+    tree: DraftTree
+    order: list[int]
+    paths: list[float]
+    chosen: int
+    loss: float
+
+
+class AdaptiveBudget:
+    """Verifies as many draft tokens as pay on this machine, at this position of this text."""
+
+    def __init__(self, costs: CostModel, calibration: AcceptanceModel) -> None:
+        self._costs = costs
+        self._calibration = calibration
+        self._backoffs = defaultdict[str, DrafterBackoff](DrafterBackoff)
+        self._limiter = LossLimiter()
+        self._reach = float(MAX_ROWS)
+        self._tokens = 0.0
+        self._seconds = 0.0
+        self._probe_seconds = 0.0
+        self._decode_seconds = 0.0
+        self._since_plain = PLAIN_INTERVAL_STEPS
+        self._since_draft = 0
+        self._loss = 0.0
+
+    def begin(self, context: Context) -> None:
+        """A new answer: old proposals are not scored against its text."""
+        self._calibration.drop_pending()
+
+    def draft(
+        self, drafters: Sequence[Drafter], context: Context, target: Target, room: int
+    ) -> Draft:
+        """The rows that pay, or the root alone."""
+        length = len(context.tokens)
+        if room <= 1 or not drafters or self._plain_is_due(length):
+            self._since_plain = 0
+            return root_only(context.root), ()
+        self._since_plain += 1
+        ready = [one for one in drafters if self._backoffs[one.name].should_consult()]
+        if not ready:
+            return root_only(context.root), ()
+        table = self._costs.table(length)
+        limit = min(room - 1, self._limit(table))
+        proposals, seconds = self._consult(ready, context, limit, target.vocabulary_size)
+        if not any(len(proposal.tree) > 1 for proposal in proposals):
+            rate = self._rate(table[1])
+            for proposal in proposals:
+                self._backoffs[proposal.drafter].record(0.0, proposal.seconds, rate)
+            return root_only(context.root), tuple(proposals)
+        started = perf_counter()
+        plan = self._plan(context, proposals, table, limit, seconds, target.chains_only)
+        self._record_utilities(plan, proposals, table, perf_counter() - started)
+        return prune(plan.tree, plan.order[: plan.chosen]), tuple(proposals)
+
+    def top_count(self, drafters: Sequence[Drafter]) -> int:
+        """As many as any drafter learns from that is not paused for long."""
+        learning = (one for one in drafters if self._backoffs[one.name].keeps_learning)
+        return max((drafter.learns_from for drafter in learning), default=0)
+
+    def observe(self, step: Step) -> None:
+        """Learn costs, λ and calibration from the step."""
+        if step.prefill:
+            return
+        self._calibration.learn(step.tokens)
+        record_cost(self._costs, step)
+        self._limiter.record(len(step.tokens), self._costs.ratio(len(step.tree)) - 1.0)
+        self._tokens = self._tokens * RATE_DECAY + len(step.tokens)
+        self._seconds = self._seconds * RATE_DECAY + step.timings.total
+        self._decode_seconds += step.timings.total
+        self._since_draft = 0 if step.drafted else self._since_draft + 1
+
+    def status(self, length: int) -> BudgetStatus:
+        """How drafting fares at context length `length`."""
+        paused = self._since_draft >= PAUSE_STEPS and bool(self._backoffs)
+        return BudgetStatus(
+            self._costs.plain(length),
+            self._costs.measured(length),
+            paused,
+            self._loss if paused else 0.0,
+            self._calibration.counterfactual_acceptance(),
+        )
+
+    def _rate(self, plain: float) -> float:
+        """λ, tokens per second over the long run; at least the rate of plain decoding."""
+        live = self._tokens / self._seconds if self._seconds > 0 else 0.0
+        return max(live, 1.0 / plain)
+
+    def _plain_is_due(self, length: int) -> bool:
+        interval = PLAIN_INTERVAL_STEPS if self._costs.measured(length) else 2
+        return self._since_plain >= interval
+
+    def _limit(self, table: list[float]) -> int:
+        """The most rows beside the root that could pay, if nearly all were accepted, and that are
+        likely to be used."""
+        allowed = table[1] + MAX_GAIN_TOKENS / self._rate(table[1])
+        most = 1 + max(MIN_REACH_ROWS, int(self._reach))
+        rows = 2
+        while rows < min(most, MAX_ROWS) and table[rows + 1] <= allowed:
+            rows += 1
+        return rows - 1
+
+    def _consult(
+        self, drafters: Sequence[Drafter], context: Context, limit: int, vocabulary: int
+    ) -> tuple[list[Proposal], float]:
+        """Consult the drafters, cheapest first; their proposals and the seconds they took."""
+        ranked = sorted(drafters, key=lambda drafter: self._backoffs[drafter.name].seconds)
+        proposals = [consult(drafter, context, limit, vocabulary) for drafter in ranked]
+        return proposals, sum(proposal.seconds for proposal in proposals)
+
+    def _plan(
+        self,
+        context: Context,
+        proposals: list[Proposal],
+        table: list[float],
+        limit: int,
+        seconds: float,
+        chains_only: bool,
+    ) -> Plan:
+        merged = merge(context.root, proposals, context.temperature)
+        paths = self._calibration.estimate(merged)
+        self._calibration.add_pending(merged, paths)
+        order = by_probability(merged.tree, paths, chains_only)[:limit]
+        rate = self._rate(table[1])
+        gains = [paths[row] for row in order]
+        chosen, loss = choose_count(gains, table, rate, seconds)
+        chosen = affordable(chosen, gains, table, self._limiter)
+        self._reach = max(self._reach * REACH_DECAY, 2.0 * chosen + 4.0)
+        chosen = max(chosen, self._probe_rows(table, len(order)))
+        return Plan(merged.tree, order, paths, chosen, loss)
+
+    def _probe_rows(self, table: list[float], available: int) -> int:
+        """Rows to verify only to learn their cost, within `PROBE_SHARE`; else 0."""
+        for rows in self._costs.unmeasured():
+            extra = table[rows] - table[1]
+            if rows - 1 > available:
+                return 0
+            if self._probe_seconds + extra <= PROBE_SHARE * self._decode_seconds:
+                self._probe_seconds += extra
+                return rows - 1
+            return 0
+        return 0
+
+    def _record_utilities(
+        self, plan: Plan, proposals: list[Proposal], table: list[float], planning: float
+    ) -> None:
+        """Record what each drafter added; a row counts for the cheapest that proposed it."""
+        self._loss = plan.loss
+        rate = self._rate(table[1])
+        rows = plan.order[: plan.chosen]
+        price = rate * (table[len(rows) + 1] - table[1]) / max(len(rows), 1)
+        utilities = [plan.paths[row] - price for row in rows]
+        share = planning / len(proposals)
+        seen = 0
+        for proposal in proposals:
+            bits = source_bits(proposal.tree) & ~seen
+            seen |= bits
+            gain = sum(
+                utility
+                for row, utility in zip(rows, utilities, strict=True)
+                if plan.tree.sources[row] & bits and not plan.tree.sources[row] & seen & ~bits
+            )
+            self._backoffs[proposal.drafter].record(gain, proposal.seconds + share, rate)
+
+
+class FixedBudget:
+    """Verifies the `count` likeliest draft tokens at every step, whatever they cost; 0 is plain."""
+
+    def __init__(self, count: int, costs: CostModel, calibration: AcceptanceModel) -> None:
+        self._count = count
+        self._costs = costs
+        self._calibration = calibration
+
+    def begin(self, context: Context) -> None:
+        """A new answer: old proposals are not scored against its text."""
+        self._calibration.drop_pending()
+
+    def draft(
+        self, drafters: Sequence[Drafter], context: Context, target: Target, room: int
+    ) -> Draft:
+        """The `count` likeliest rows, fewer where `room` or the drafters give fewer."""
+        count = min(self._count, room - 1)
+        if count < 1 or not drafters:
+            return root_only(context.root), ()
+        proposals = [
+            consult(drafter, context, count, target.vocabulary_size) for drafter in drafters
+        ]
+        merged = merge(context.root, proposals, context.temperature)
+        paths = self._calibration.estimate(merged)
+        self._calibration.add_pending(merged, paths)
+        order = by_probability(merged.tree, paths, target.chains_only)
+        return prune(merged.tree, order[:count]), tuple(proposals)
+
+    def top_count(self, drafters: Sequence[Drafter]) -> int:
+        """As many as any drafter learns from."""
+        return max((drafter.learns_from for drafter in drafters), default=0)
+
+    def observe(self, step: Step) -> None:
+        """Learn costs and calibration from the step."""
+        self._calibration.learn(step.tokens)
+        record_cost(self._costs, step)
+
+    def status(self, length: int) -> BudgetStatus:
+        """Never paused: the length is forced."""
+        return BudgetStatus(
+            self._costs.plain(length),
+            self._costs.measured(length),
+            False,
+            0.0,
+            self._calibration.counterfactual_acceptance(),
+        )

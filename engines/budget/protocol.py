@@ -1,0 +1,59 @@
+"""The budget protocol: an observer of steps that decides what the next forward pass verifies.
+
+Owns what the decode loop and the screen know of a budget. Refuses to know how it decides
+(`engines.budget.policies`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engines.draft_tree import DraftTree
+from engines.drafters.protocol import Drafter
+from engines.step import Context, Proposal, StepObserver
+from engines.target import Target
+
+Draft = tuple[DraftTree, tuple[Proposal, ...]]
+"""The tree to verify, and everything that was proposed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetStatus:
+    """How drafting fares at the present context length, for the screen and the statistics.
+
+    Attributes:
+        plain_seconds: wall time of one whole plain cycle (one row) at this context length.
+        plain_measured: false while `plain_seconds` is only an estimate (shown with `~`).
+        paused: whether drafting is not worth it just now.
+        loss: while paused, by what share drafting would slow this step, e.g. 0.09; 0 where it is
+            held back although it is expected to pay (`engines.budget.loss_limit`).
+        counterfactual_acceptance: for each source name, the share of the answer's tokens so far
+            that its proposals, verified or not, would have had accepted; measured while paused,
+            too.
+    """
+
+    plain_seconds: float
+    plain_measured: bool
+    paused: bool
+    loss: float
+    counterfactual_acceptance: Mapping[str, float]
+
+
+class Budget(StepObserver, Protocol):
+    """Decides what each forward pass verifies."""
+
+    def draft(
+        self, drafters: Sequence[Drafter], context: Context, target: Target, room: int
+    ) -> Draft:
+        """The tree to verify, at most `room` rows, the root included."""
+        ...
+
+    def top_count(self, drafters: Sequence[Drafter]) -> int:
+        """How many of the likeliest tokens the loop keeps for the drafters that learn from them."""
+        ...
+
+    def status(self, length: int) -> BudgetStatus:
+        """How drafting fares at context length `length`."""
+        ...
