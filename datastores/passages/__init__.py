@@ -1,0 +1,1 @@
+"""Passages: the imported texts in chunks that can be retrieved, and what ranks them."""

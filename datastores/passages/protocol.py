@@ -1,0 +1,54 @@
+"""The retriever protocol: what answers queries with passages.
+
+Three implementations are meant: exact dense, approximate dense, and BM25. Each answers a batch of
+queries at once and scores a given subset with the same metric, which a speculative cache needs
+(RaLMSpec, section 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from datastores.passages.chunks import Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A stored chunk.
+
+    Attributes:
+        id: of the chunk in its store; the order of ties.
+        text: key of the text it belongs to, as in the library.
+        part: number of the part of that text, from 0.
+        chunk: lines and content.
+    """
+
+    id: int
+    text: bytes
+    part: int
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPassage:
+    """A passage and how well it answers a query: the higher the score, the better."""
+
+    passage: Passage
+    score: float
+
+
+class Retriever(Protocol):
+    """Ranks the passages of one store."""
+
+    def search(self, queries: Sequence[str], limit: int) -> list[list[ScoredPassage]]:
+        """For each query the best `limit` passages, best first, ties by id."""
+        ...
+
+    def score(self, queries: Sequence[str], passages: Sequence[int]) -> list[list[float]]:
+        """For each query the score of each of `passages` (ids); 0.0 if it does not match.
+
+        The statistics are the whole store's, so scores compare with those of `search`.
+        """
+        ...

@@ -1,0 +1,138 @@
+"""Passages on disk: the chunks of the library's texts, with a word index over them.
+
+A cache: it is made from the library and follows it by the keys of its texts. Owns rows, the word
+index, and that what was removed leaves no byte. Refuses to know sources, titles and ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from datastores.passages.chunks import Chunk
+from datastores.passages.protocol import Passage
+from datastores.storage.erasure import erase_requested, request_erasure
+from datastores.storage.sqlite import Store
+
+INDEX = "chunks_index"
+"""The word index (FTS5)."""
+
+
+def _texts_and_chunks(db: Database) -> None:
+    db.executescript(
+        f"""
+        CREATE TABLE texts (key BLOB PRIMARY KEY) WITHOUT ROWID;
+        CREATE TABLE chunks (
+            id INTEGER PRIMARY KEY,
+            text BLOB NOT NULL REFERENCES texts(key) ON DELETE CASCADE,
+            part INTEGER NOT NULL,
+            first_line INTEGER NOT NULL,
+            last_line INTEGER NOT NULL,
+            heading TEXT NOT NULL,
+            content TEXT NOT NULL,
+            digest BLOB NOT NULL
+        );
+        CREATE INDEX chunks_by_text ON chunks(text);
+        CREATE VIRTUAL TABLE {INDEX} USING fts5(
+            heading, content, content='chunks', content_rowid='id',
+            tokenize="porter unicode61 remove_diacritics 2"
+        );
+        CREATE TRIGGER chunks_added AFTER INSERT ON chunks BEGIN
+            INSERT INTO {INDEX} (rowid, heading, content)
+            VALUES (new.id, new.heading, new.content);
+        END;
+        CREATE TRIGGER chunks_removed AFTER DELETE ON chunks BEGIN
+            INSERT INTO {INDEX} ({INDEX}, rowid, heading, content)
+            VALUES ('delete', old.id, old.heading, old.content);
+        END;
+        CREATE TABLE erasures (wanted INTEGER PRIMARY KEY);
+        """
+    )
+
+
+MIGRATIONS = (_texts_and_chunks,)
+"""Version n of the store is what the first n of these make."""
+
+
+class PassageStore:
+    """The passages of one library. Several processes and threads may use one file at once.
+
+    Every method raises StoreError if the file cannot be read or written.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @classmethod
+    def open(cls, path: Path) -> PassageStore:
+        """Open or create the store."""
+        opened = cls(Store(path, MIGRATIONS))
+        # A cache: what is lost with the power is cut again.
+        opened.store.db.conn.execute("PRAGMA synchronous = NORMAL")
+        return opened
+
+    def close(self) -> None:
+        self.store.close()
+
+    def keys(self) -> set[bytes]:
+        """The keys of all texts."""
+        return {bytes(row["key"]) for row in self.store.rows("SELECT key FROM texts")}
+
+    def __len__(self) -> int:
+        """Passages of all texts."""
+        return int(self.store.rows("SELECT count(*) AS number FROM chunks")[0]["number"])
+
+    def add(self, key: bytes, chunks: Iterable[tuple[int, Chunk]]) -> None:
+        """Store the chunks of the text `key`, each with the number of its part, all or none.
+
+        A text that is stored already stays as it is: its key is its content's.
+        """
+        with self.store.writing() as db:
+            if not db.conn.execute("INSERT OR IGNORE INTO texts VALUES (?)", (key,)).rowcount:
+                return
+            db.conn.executemany(
+                "INSERT INTO chunks (text, part, first_line, last_line, heading, content, digest)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    (
+                        key,
+                        part,
+                        chunk.first_line,
+                        chunk.last_line,
+                        chunk.heading,
+                        chunk.content,
+                        chunk.digest,
+                    )
+                    for part, chunk in chunks
+                ),
+            )
+
+    def remove(self, keys: Iterable[bytes]) -> None:
+        """Delete texts with their passages, and leave no byte of them.
+
+        Raises:
+            StoreError: also if another process keeps an older state; the next call, even with no
+                keys, finishes the work.
+        """
+        with self.store.writing() as db:
+            before = db.conn.total_changes
+            db.conn.executemany("DELETE FROM texts WHERE key = ?", [(key,) for key in keys])
+            if db.conn.total_changes > before:
+                request_erasure(db)
+        erase_requested(self.store, [INDEX])
+
+    def passages(self, ids: Sequence[int]) -> list[Passage]:
+        """The passages with these ids, in this order; those that were removed are left out."""
+        marks = ", ".join("?" * len(ids))
+        rows = self.store.rows(f"SELECT * FROM chunks WHERE id IN ({marks})", ids)
+        found = {row["id"]: passage_of(row) for row in rows}
+        return [found[number] for number in ids if number in found]
+
+
+def passage_of(row: Mapping[str, Any]) -> Passage:
+    """A row of `chunks`."""
+    chunk = Chunk(row["heading"], row["first_line"], row["last_line"], row["content"])
+    return Passage(row["id"], bytes(row["text"]), row["part"], chunk)

@@ -1,0 +1,86 @@
+"""Passages are stored once, ranked by BM25, scored alike in subsets, removed to the last byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from datastores.passages.bm25 import Bm25Retriever, match_expression
+from datastores.passages.chunks import split
+from datastores.passages.store import PassageStore
+
+TEXTS = {
+    b"tar": "# tar\n\nArchiving utility.\n\n- Extract an archive:\n\n`tar xf archive.tar`",
+    b"zip": "# zip\n\nPackage and compress files into a zip archive.",
+    b"ls": "# ls\n\nList the contents of a directory.",
+}
+
+
+@pytest.fixture
+def passages(tmp_path: Path) -> Iterator[PassageStore]:
+    with closing(PassageStore.open(tmp_path / "passages.db")) as store:
+        for key, text in TEXTS.items():
+            store.add(key, [(0, chunk) for chunk in split(text)])
+        yield store
+
+
+def test_the_passage_that_shares_most_comes_first(passages: PassageStore) -> None:
+    retriever = Bm25Retriever(passages)
+    found, nothing, empty = retriever.search(["extract a tar archive", "giraffe", "?!"], 5)
+    assert [scored.passage.text for scored in found][:2] == [b"tar", b"zip"]
+    assert found[0].passage.chunk.heading == "tar"
+    assert [nothing, empty] == [[], []]
+
+
+def test_words_of_a_query_are_never_operators(passages: PassageStore) -> None:
+    assert match_expression('NOT "x" OR (heading:') == '"not" OR "x" OR "or" OR "heading"'
+    assert Bm25Retriever(passages).search(['tar" NEAR( *', "-tar"], 1)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["tar", "zip", "list", "archive", "a", "x"]),
+        max_size=5,
+    )
+)
+def test_a_subset_is_scored_as_in_the_whole_store(passages: PassageStore, words: list[str]) -> None:
+    retriever = Bm25Retriever(passages)
+    query = " ".join(words)
+    best = {scored.passage.id: scored.score for scored in retriever.search([query], 10)[0]}
+    ids = list(range(1, len(passages) + 1))
+    assert retriever.score([query], ids) == [[best.get(number, 0.0) for number in ids]]
+    for number in ids:
+        assert retriever.score([query], [number]) == [[best.get(number, 0.0)]]
+
+
+def test_a_text_is_added_once_and_found_at_once(passages: PassageStore) -> None:
+    count = len(passages)
+    passages.add(b"tar", [(0, chunk) for chunk in split("something else")])
+    assert len(passages) == count
+    passages.add(b"new", [(0, chunk) for chunk in split("zebra crossing")])
+    ((found,),) = Bm25Retriever(passages).search(["zebras"], 1)
+    assert found.passage.text == b"new"
+
+
+def test_what_is_removed_leaves_no_byte_and_no_word(passages: PassageStore, tmp_path: Path) -> None:
+    passages.add(b"secret", [(0, chunk) for chunk in split("xylophone quartz " * 200)])
+    passages.remove([b"secret", b"never stored"])
+    assert passages.keys() == TEXTS.keys()
+    assert Bm25Retriever(passages).search(["xylophone"], 1) == [[]]
+    for file in tmp_path.iterdir():
+        content = file.read_bytes().lower()
+        assert b"xylophon" not in content, file
+        assert b"quartz" not in content, file
+
+
+def test_removed_passages_are_left_out(passages: PassageStore) -> None:
+    ids = [scored.passage.id for scored in Bm25Retriever(passages).search(["archive"], 5)[0]]
+    assert [passage.id for passage in passages.passages(ids)] == ids
+    passages.remove([b"zip"])
+    assert {passage.text for passage in passages.passages(ids)} == {b"tar"}
