@@ -30,7 +30,7 @@ _SAID = """
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class CorpusText:
     """A stretch of text that nothing runs into.
 
     Attributes:
@@ -75,12 +75,12 @@ class Corpus:
         seen = frozenset(known)
         return Difference(tuple(sorted(present - seen)), tuple(sorted(seen - present)))
 
-    def read(self, key: bytes) -> tuple[Passage, ...]:
+    def read(self, key: bytes) -> tuple[CorpusText, ...]:
         """The passages under one key; none if it went meanwhile."""
         if is_message(key):
             own = key.startswith(self._prefix)
             return self._message(int(key.removeprefix(self._prefix))) if own else ()
-        return tuple(Passage(part.kind, part.role, part.text) for part in self._library.read(key))
+        return tuple(CorpusText(part.kind, part.role, part.text) for part in self._library.read(key))
 
     def library_version(self) -> tuple[int, int]:
         """Differs from an earlier answer of this object if the library changed in between."""
@@ -108,15 +108,15 @@ class Corpus:
     def _messages(self) -> list[bytes]:
         return [self._key(row["id"]) for row in self._history.store.rows(_SAID)]
 
-    def _message(self, message: int) -> tuple[Passage, ...]:
+    def _message(self, message: int) -> tuple[CorpusText, ...]:
         """One message. With a secret in it its tokens are of no use: they spell it."""
         sql = f"SELECT role, content, tokens, tokenizer FROM messages WHERE id IN ({_SAID})"
         for row in self._history.store.rows(f"{sql} AND id = ?", (message,)):
             text, secrets = redact(row["content"])
             if secrets:
-                return (Passage(CHATS, row["role"], text),)
+                return (CorpusText(CHATS, row["role"], text),)
             tokens = unpack(row["tokens"])
-            return (Passage(CHATS, row["role"], text, tokens, row["tokenizer"]),)
+            return (CorpusText(CHATS, row["role"], text, tokens, row["tokenizer"]),)
         return ()
 
     def _key(self, message: int) -> bytes:

@@ -22,7 +22,7 @@ import numpy as np
 
 from app.locations import Locations, make_folder
 from datastores.chats.history import History
-from datastores.corpus import Corpus, Passage
+from datastores.corpus import Corpus, CorpusText
 from datastores.crest.counting import TokenDocument
 from datastores.crest.store import MAX_DELTA_TOKENS, CrestStore
 from datastores.errors import StoreError
@@ -57,7 +57,7 @@ def documents(text: TokenizedText) -> Iterator[TokenDocument]:
         yield TokenDocument(identity_of(text.key, number), span.tokens, span.kind)
 
 
-def tokenised(key: bytes, passages: Sequence[Passage], vocabulary: Vocabulary) -> TokenizedText:
+def tokenised(key: bytes, passages: Sequence[CorpusText], vocabulary: Vocabulary) -> TokenizedText:
     """The token ids of `passages`; those that were kept, where this tokenizer made them."""
     spans = []
     for passage in passages:

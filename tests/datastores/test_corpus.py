@@ -9,7 +9,7 @@ import pytest
 
 from datastores.chats.history import History
 from datastores.chats.records import STREAMING
-from datastores.corpus import Corpus, Passage
+from datastores.corpus import Corpus, CorpusText
 from datastores.library.documents import CHATS, CODE, NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from datastores.redaction import REDACTED
@@ -20,7 +20,7 @@ def corpus(library: Library, history: History) -> Corpus:
     return Corpus(library, history)
 
 
-def _passages(corpus: Corpus) -> set[Passage]:
+def _passages(corpus: Corpus) -> set[CorpusText]:
     keys = corpus.difference(()).added
     return {passage for key in keys for passage in corpus.read(key)}
 
@@ -32,10 +32,10 @@ def test_texts_and_chats_are_read_alike(corpus: Corpus, library: Library, histor
     asked = history.add_message(chat, None, "user", "why?")
     history.add_message(chat, asked.id, "assistant", "so.", tokens=(5, 7), tokenizer="t")
     assert _passages(corpus) == {
-        Passage(NOTES, "", "words"),
-        Passage(CODE, "", "x = 1"),
-        Passage(CHATS, "user", "why?"),
-        Passage(CHATS, "assistant", "so.", (5, 7), "t"),
+        CorpusText(NOTES, "", "words"),
+        CorpusText(CODE, "", "x = 1"),
+        CorpusText(CHATS, "user", "why?"),
+        CorpusText(CHATS, "assistant", "so.", (5, 7), "t"),
     }
 
 
@@ -63,7 +63,7 @@ def test_a_secret_said_in_a_chat_stays_in_its_transcript(corpus: Corpus, history
     chat = history.create_chat().id
     said = "password=hunter2 it is"
     history.add_message(chat, None, "assistant", said, tokens=(1, 2, 3), tokenizer="t")
-    assert _passages(corpus) == {Passage(CHATS, "assistant", f"password={REDACTED} it is")}
+    assert _passages(corpus) == {CorpusText(CHATS, "assistant", f"password={REDACTED} it is")}
     assert history.thread(chat)[0].content == said
 
 

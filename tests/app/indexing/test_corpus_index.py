@@ -20,7 +20,7 @@ from app.indexing.corpus_index import (
 )
 from app.locations import Locations
 from datastores.chats.history import History
-from datastores.corpus import Passage
+from datastores.corpus import CorpusText
 from datastores.crest.reader import CrestReader
 from datastores.library.documents import CODE, NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
@@ -280,6 +280,6 @@ def test_long_texts_are_tokenised_in_pieces(monkeypatch: pytest.MonkeyPatch) -> 
             return super().encode(text)
 
     text = "x" * 300_000
-    result = tokenised(b"k", [Passage(NOTES, "", text)], Counting())
+    result = tokenised(b"k", [CorpusText(NOTES, "", text)], Counting())
     assert result.tokens == 300_000
     assert max(lengths) <= 2**16
