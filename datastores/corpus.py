@@ -80,7 +80,8 @@ class Corpus:
         if is_message(key):
             own = key.startswith(self._prefix)
             return self._message(int(key.removeprefix(self._prefix))) if own else ()
-        return tuple(CorpusText(part.kind, part.role, part.text) for part in self._library.read(key))
+        parts = self._library.read(key)
+        return tuple(CorpusText(part.kind, part.role, part.text) for part in parts)
 
     def library_version(self) -> tuple[int, int]:
         """Differs from an earlier answer of this object if the library changed in between."""
