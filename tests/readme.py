@@ -19,7 +19,7 @@ import click
 
 from app.cli.main import specchat
 from app.config import Config
-from app.interface.commands.keymap import Keys
+from app.interface.commands.keymap import Keymap
 from app.interface.commands.scopes import SCOPES
 
 README = Path(__file__).parents[1] / "README.md"
@@ -48,7 +48,7 @@ def help_block() -> str:
 def keys_block() -> str:
     """Every key of the interface, from the same table as its help screen."""
     lines = ["| where | key | what it does | name |", "|---|---|---|---|"]
-    for where, commands in Keys(SCOPES).table():
+    for where, commands in Keymap(SCOPES).by_scope():
         for name, keys, title in commands:
             lines.append(f"| {where} | {keys} | {title} | `{name}` |")
             where = ""

@@ -18,7 +18,7 @@ from textual.theme import Theme
 from app.config import Options, load_config, write_setting
 from app.indexing.corpus_index import IndexingProgress
 from app.interface.chat import copy
-from app.interface.commands.keymap import Keys
+from app.interface.commands.keymap import Keymap
 from app.interface.commands.scopes import ALWAYS, SCOPES
 from app.interface.commands.table import CommandsProvider
 from app.interface.messages import IdleChanged, IndexerChanged
@@ -53,12 +53,12 @@ class Specchat(App[None], inherit_bindings=False):
         open_model: OpenModel,
         theme: str = DARK.name,
         keep_theme: Callable[[str], None] = lambda theme: None,
-        keys: Keys | None = None,
+        keymap: Keymap | None = None,
     ) -> None:
         """`keep_theme` is called with the name of each theme the person chooses."""
         super().__init__()
-        self.keys = keys or Keys(SCOPES)
-        self.set_keymap(self.keys.keymap)
+        self.keymap = keymap or Keymap(SCOPES)
+        self.set_keymap(self.keymap.overrides)
         for own in THEMES:
             self.register_theme(own)
         self._wanted_theme = theme
@@ -92,7 +92,7 @@ class Specchat(App[None], inherit_bindings=False):
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
         if self._wanted_theme not in self.available_themes:
             told = (
-                f"there is no theme “{one_line(self._wanted_theme, 40)}”; {self.keys.fill(THEME)}"
+                f"there is no theme “{one_line(self._wanted_theme, 40)}”; {self.keymap.fill(THEME)}"
             )
             self.notify(told, severity="error", markup=False, timeout=15)
 
@@ -116,8 +116,8 @@ class Specchat(App[None], inherit_bindings=False):
     @work(thread=True, group="clipboard")
     def _copy_out(self, text: str) -> None:
         """Apart from the screen: such a program can hang."""
-        if not copy.hand_over(text, copy.programs(os.environ)):
-            self.call_from_thread(self._write, copy.sequence(text, os.environ))
+        if not copy.copy_with(text, copy.clipboard_commands(os.environ)):
+            self.call_from_thread(self._write, copy.osc52_sequence(text, os.environ))
 
     def _write(self, sequence: str) -> None:
         if self._driver is not None:
@@ -151,7 +151,7 @@ def run(options: Options) -> None:
     locations = locate(options.data_dir)
     locations.create()
     config = load_config(locations.settings)
-    keys = Keys(SCOPES, config.keys, f"{locations.settings}: keys")
+    keymap = Keymap(SCOPES, config.keys, f"{locations.settings}: keys")
     history = History.open(locations.history)
     app = Specchat(
         history,
@@ -165,7 +165,7 @@ def run(options: Options) -> None:
         ),
         config.theme,
         lambda theme: write_setting(locations, "theme", theme),
-        keys,
+        keymap,
     )
     try:
         app.run()

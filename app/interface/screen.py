@@ -1,6 +1,7 @@
-"""The one screen: chats at the left, the conversation, the panel at the right or below.
+"""The one screen: chats on the left, the conversation, the panel on the right or below.
 
-Owns what stands where, and who hears of what. What each command does stands in `deeds.py`.
+Owns the layout, and which part handles which message. What each command runs is in
+`commands/table.py`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ from textual.screen import Screen
 
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.chat_actions import ChatActions, Texts
-from app.interface.chat.chat_list import Chats
+from app.interface.chat.chat_list import ChatList
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import Copying
-from app.interface.commands.actions import deeds
-from app.interface.commands.table import COMMANDS
+from app.interface.commands.table import COMMANDS, RUN
 from app.interface.dialogs.chat_settings import ChatSettings
 from app.interface.dialogs.search import ChatSearch
 from app.interface.imports.deletion_task import DeletionTask
@@ -60,24 +60,23 @@ class ChatScreen(Screen[None]):
         self._history = history
         self._figures = SessionStatistics()
         self.conversation = Conversation(history, open_model, self._figures)
-        self.keeping = ChatActions(self.conversation, history, locations)
-        self.tuner = ChatSettings(self.conversation, history, locations)
+        self.chat_actions = ChatActions(self.conversation, history, locations)
+        self.chat_settings = ChatSettings(self.conversation, history, locations)
         self.model_switch = ModelSwitch(self.conversation, self._figures, locations)
-        self.copying = Copying(self.conversation)
+        self.copy_actions = Copying(self.conversation)
         self.import_task = ImportTask(self.conversation, locations)
         self.deletion_task = DeletionTask(self.conversation, locations)
-        self.texts = Texts(self.conversation, self.import_task, self.deletion_task)
+        self.text_actions = Texts(self.conversation, self.import_task, self.deletion_task)
         self._listed: bool | None = None
-        self._deeds = deeds(self)
 
     def compose(self) -> ComposeResult:
-        yield Chats()
+        yield ChatList()
         yield self.conversation
         yield Panel(self._figures, wide=True)
 
     @property
-    def chats(self) -> Chats:
-        return self.query_one(Chats)
+    def chats(self) -> ChatList:
+        return self.query_one(ChatList)
 
     def on_mount(self) -> None:
         self._list_chats()
@@ -86,7 +85,7 @@ class ChatScreen(Screen[None]):
             self.conversation.complain(f"the history was damaged: what was left is in {damaged}")
         # After the first frame: what loading imports would hold it up.
         self.call_after_refresh(lambda: self.run_worker(self.model_switch.load()))
-        self.call_after_refresh(self.keeping.retry_pending_erasure)
+        self.call_after_refresh(self.chat_actions.retry_pending_erasure)
 
     async def on_unmount(self) -> None:
         await self.model_switch.shutdown()
@@ -126,7 +125,7 @@ class ChatScreen(Screen[None]):
 
     @on(ChatKept)
     def _kept(self, event: ChatKept) -> None:
-        self.keeping.do(event.verb, event.chat)
+        self.chat_actions.do(event.verb, event.chat)
 
     @on(ChatsLeft)
     def _left(self) -> None:
@@ -142,7 +141,16 @@ class ChatScreen(Screen[None]):
 
     def action_command(self, name: str) -> None:
         """Run a command of the table."""
-        self._deeds[name]()
+        RUN[name](self)
+
+    def act_on_chat(self, action: str) -> None:
+        """Run one of `ChatActions` on the open chat."""
+        self.chat_actions.do(action, self.conversation.chat)
+
+    def toggle_details(self) -> None:
+        """Show or hide the raw figures."""
+        for panel in self.query(Panel):
+            panel.detailed = not panel.detailed
 
     def toggle_list(self) -> None:
         """Go to the list of chats; from there, hide it."""

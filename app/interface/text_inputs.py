@@ -9,19 +9,19 @@ from textual.widgets import Input, TextArea
 from app.sanitise import clean
 
 
-def types(event: events.Key) -> bool:
+def writes_text(event: events.Key) -> bool:
     """Whether a key may write its character: `alt+y` comes with a y, but means none."""
     return not event.key.startswith(("alt+", "ctrl+", "super+", "meta+", "hyper+"))
 
 
-async def in_order(box: Widget, event: events.Key) -> None:
+async def run_bindings_in_order(box: Widget, event: events.Key) -> None:
     """Run what `box` binds to a key at once, between the characters typed before and after.
 
     Textual has the key climb up to the application, and what was typed behind it overtake it; one
     that has priority overtakes what was typed before it. What is pressed with Alt is left to the
     bindings: terminals report it as its letter too.
     """
-    if not types(event):
+    if not writes_text(event):
         event.prevent_default()
     bindings = box._bindings.copy()
     bindings.apply_keymap(box.app._keymap)
@@ -31,7 +31,7 @@ async def in_order(box: Widget, event: events.Key) -> None:
             event.prevent_default()
 
 
-class Line(Input):
+class LineInput(Input):
     """A single line."""
 
     def __init__(self, text: str = "", placeholder: str = "", *, selected: bool = True) -> None:
@@ -41,10 +41,10 @@ class Line(Input):
         self.cursor_blink = False
 
     async def _on_key(self, event: events.Key) -> None:
-        await in_order(self, event)
+        await run_bindings_in_order(self, event)
 
 
-class Writing(TextArea):
+class TextInput(TextArea):
     """Several lines."""
 
     def __init__(self, placeholder: str = "", *, id: str | None = None) -> None:
@@ -64,7 +64,7 @@ class Writing(TextArea):
         self.move_cursor(self.document.end)
 
     async def _on_key(self, event: events.Key) -> None:
-        await in_order(self, event)
+        await run_bindings_in_order(self, event)
 
     async def _on_paste(self, event: events.Paste) -> None:
         """Paste as it was meant: terminals send line ends as carriage returns."""

@@ -23,7 +23,7 @@ from app.indexing.corpus_index import told_of_damage
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import NEW_CHAT
 from app.interface.commands.keymap import keys_of
-from app.interface.dialogs.confirm import AskLine, Confirm
+from app.interface.dialogs.confirm import Confirm, InputDialog
 from app.interface.imports.deletion_task import DeletionTask
 from app.interface.imports.import_screen import ImportScreen
 from app.interface.imports.import_task import ImportTask
@@ -49,7 +49,7 @@ class Texts:
 
     def attach(self) -> None:
         """Ask for a file and put its text before what stands in the prompt."""
-        self._conversation.app.push_screen(AskLine("File to attach"), self._put_before)
+        self._conversation.app.push_screen(InputDialog("File to attach"), self._put_before)
 
     def bring_in(self, line: str | None = None) -> None:
         """Open the import screen; `line` stands in its box, else what was imported last."""
@@ -133,7 +133,7 @@ class ChatActions:
             if title is not None and title.strip():
                 self._try(lambda: self._history.rename(chat.id, title.strip()))
 
-        self._conversation.app.push_screen(AskLine("Rename the chat", chat.title), keep)
+        self._conversation.app.push_screen(InputDialog("Rename the chat", chat.title), keep)
 
     def _pin(self, chat: Chat) -> None:
         self._history.pin(chat.id, not chat.pinned)

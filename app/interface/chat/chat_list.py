@@ -31,10 +31,14 @@ PINNED, PRIVATE = "▴", "◌"
 """Marks before a title."""
 
 
-class Chats(ScrollView, can_focus=True):
+class ChatList(ScrollView, can_focus=True):
     """All chats, the one last written in first; the open one is marked."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"chats--dim", "chats--accent", "chats--cursor"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "chat-list--dim",
+        "chat-list--accent",
+        "chat-list--cursor",
+    }
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "Open this chat", id="chats.choose"),
@@ -120,7 +124,7 @@ class Chats(ScrollView, can_focus=True):
         if index >= len(self._chats):
             return Strip.blank(width, base)
         if index == self.cursor and self.has_focus:
-            base = self.get_component_rich_style("chats--cursor")
+            base = self.get_component_rich_style("chat-list--cursor")
         text = self._line(self._chats[index], width - MARGIN)
         return (
             Strip(text.render(self.app.console)).apply_style(base).extend_cell_length(width, base)
@@ -129,9 +133,9 @@ class Chats(ScrollView, can_focus=True):
     def _line(self, chat: Chat, width: int) -> Text:
         when = age(datetime.fromtimestamp(chat.updated), datetime.now())
         is_open = chat.id == self._open
-        dim = component_color(self, "chats--dim")
+        dim = component_color(self, "chat-list--dim")
         line = Text(no_wrap=True)
-        line.append(" ▌" if is_open else "  ", style=component_color(self, "chats--accent"))
+        line.append(" ▌" if is_open else "  ", style=component_color(self, "chat-list--accent"))
         marks = PINNED * chat.pinned + PRIVATE * chat.private + TUNED * chat.tuned
         line.append(f"{marks} " if marks else "", style=dim)
         line.append(one_line(chat.title) or NEW_CHAT, style=Style(bold=is_open))

@@ -43,7 +43,7 @@ from app.interface.chat.unsent import UnsentText
 from app.interface.commands.keymap import keys_of
 from app.interface.messages import Arrived, ChatsChanged, FiguresChanged, Scrolled, Submitted
 from app.interface.panel.panel import Panel
-from app.interface.text_inputs import types
+from app.interface.text_inputs import writes_text
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.transcript import Transcript
 from app.runtime.model_thread import ModelThread, OpenModel
@@ -124,7 +124,7 @@ class ChatView(Vertical):
 
     def on_key(self, event: events.Key) -> None:
         """What is typed elsewhere is meant for the prompt."""
-        typed = event.character if event.is_printable and types(event) else None
+        typed = event.character if event.is_printable and writes_text(event) else None
         if typed and not self.prompt.has_focus:
             event.stop()
             self.prompt.focus()

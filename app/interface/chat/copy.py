@@ -19,11 +19,11 @@ from markdown_it import MarkdownIt
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keys_of
 
-PATIENCE = 2.0
+COPY_TIMEOUT_S = 2.0
 """Seconds that a program is given to take the text."""
 
 
-def programs(environment: Mapping[str, str]) -> list[list[str]]:
+def clipboard_commands(environment: Mapping[str, str]) -> list[list[str]]:
     """Commands that may take the text on their standard input, the likeliest first."""
     known = []
     if not environment.get("SSH_TTY"):
@@ -38,12 +38,12 @@ def programs(environment: Mapping[str, str]) -> list[list[str]]:
     return known
 
 
-def hand_over(text: str, commands: Sequence[Sequence[str]]) -> bool:
+def copy_with(text: str, commands: Sequence[Sequence[str]]) -> bool:
     """Give `text` to the first program that is there and takes it; whether one did."""
     return any(_takes(command, text) for command in commands)
 
 
-def sequence(text: str, environment: Mapping[str, str]) -> str:
+def osc52_sequence(text: str, environment: Mapping[str, str]) -> str:
     """The escape sequence that has the terminal copy `text`."""
     copy = f"\x1b]52;c;{b64encode(text.encode()).decode()}\a"
     if not environment.get("TMUX"):
@@ -67,7 +67,7 @@ def _takes(command: Sequence[str], text: str) -> bool:
             input=text.encode(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=PATIENCE,
+            timeout=COPY_TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -12,11 +12,11 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from app.interface.messages import Scrolled, Submitted
-from app.interface.text_inputs import Writing
+from app.interface.text_inputs import TextInput
 from app.sanitise import clean
 
 
-class Prompt(Writing):
+class Prompt(TextInput):
     """A text area that sends."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.conversation.statistics import SOURCES_KEY
-from app.interface.commands.keymap import Keys
+from app.interface.commands.keymap import Keymap
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Entry, Greeting, Question
 from app.runtime.model_thread import Begin
@@ -133,7 +133,7 @@ PRIVATE_GREETING = (
 KEYS = "{prompt.send} sends · {prompt.newline} makes a new line · {help} shows every key"
 
 
-def greeting(hint: str, keys: Keys, *, private: bool = False) -> Greeting:
+def greeting(hint: str, keys: Keymap, *, private: bool = False) -> Greeting:
     """What stands in an empty chat, with what is to be known of the model."""
     lines = PRIVATE_GREETING if private else GREETING
     return Greeting((*lines, "", *((hint, "") if hint else ()), keys.fill(KEYS)))

@@ -1,1 +1,1 @@
-"""Every command and key of the interface, and what they do."""
+"""Every command and key of the interface: the table, the palette, the help screen, remapping."""

@@ -1,4 +1,4 @@
-"""The help screen: every key with the name it is remapped by, and what the panel means."""
+"""The help screen: every key with the id it is remapped by, and what the panel means."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from app.interface.commands.keymap import keys_of
 from app.interface.sources import OWN, SOURCES
 from app.interface.themes import component_color
 
-KEYS, TITLES = 20, 31
-"""Columns of the keys, and of what they do."""
+KEY_COLUMNS, TITLE_COLUMNS = 20, 31
+"""Width of the column of keys, and of the column of titles."""
 
-REMAPPING = (
+REMAPPING_TEXT = (
     "The names behind the titles are for the settings file (`specchat locate` tells where it is):"
     " under [keys] each can be given other keys."
 )
 
-PANEL = (
+PANEL_TEXT = (
     "The model writes some words at each step of its own. specchat drafts the words that are likely"
     " to come next, from the places below, and the model checks several at once: the answer is the"
     " same, only sooner. The panel compares with plain, the model writing each word alone, as"
     " measured on this machine."
 )
-FIGURES = (
+FIGURES_TEXT = (
     "{panel} shows more, by source: the share of the answer's words, how many of its drafts the"
     " model kept, and how many it would have kept had every draft been checked."
 )
 
-MOMENTS = (
+DENSE_TEXT = (
     "Similar moments are what the model was about to say: the state it was in is kept with each"
     " word, and where it comes into a state like one before, what followed then is drafted. It"
     " takes some fifty answers before they give much. Imported texts and your questions are read"
@@ -45,7 +45,7 @@ MOMENTS = (
 
 
 class Help(ModalScreen[None]):
-    """A page that any of its keys closes."""
+    """One scrolling page of text."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"help--accent", "help--dim"}
 
@@ -61,25 +61,25 @@ class Help(ModalScreen[None]):
     def _lines(self) -> Iterator[Text]:
         yield from self._keys()
         yield Text("What the panel shows", style=Style(bold=True))
-        yield Text(PANEL)
+        yield Text(PANEL_TEXT)
         yield Text()
-        yield Text(keys_of(self).fill(FIGURES))
+        yield Text(keys_of(self).fill(FIGURES_TEXT))
         yield Text()
-        yield Text(MOMENTS)
+        yield Text(DENSE_TEXT)
         yield Text()
         dark = self.app.current_theme.dark
         for source in (*SOURCES.values(), OWN):
             color = Style(color=source.color(dark=dark), bold=True)
-            label = f" {source.label}".ljust(KEYS - 1)
+            label = f" {source.label}".ljust(KEY_COLUMNS - 1)
             yield Text.assemble((source.letter, color), label, source.meaning)
 
     def _keys(self) -> Iterator[Text]:
         accent, dim = (component_color(self, f"help--{kind}") for kind in ("accent", "dim"))
-        for where, commands in keys_of(self).table():
-            yield Text(where, style=Style(bold=True))
+        for scope, commands in keys_of(self).by_scope():
+            yield Text(scope, style=Style(bold=True))
             for name, keys, title in commands:
-                told = f"{title:<{TITLES - 1}} "
-                yield Text.assemble((f"{keys or '–':<{KEYS}}", accent), told, (name, dim))
+                padded = f"{title:<{TITLE_COLUMNS - 1}} "
+                yield Text.assemble((f"{keys or '–':<{KEY_COLUMNS}}", accent), padded, (name, dim))
             yield Text()
-        yield Text(REMAPPING)
+        yield Text(REMAPPING_TEXT)
         yield Text()

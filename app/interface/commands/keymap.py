@@ -1,11 +1,11 @@
-"""Which key runs what: the names that keys are remapped by, and which remapping makes sense.
+"""Which keys run what: the names by which keys are remapped, and the checks of a remapping.
 
-Owns the checks: each name exists, each key can be pressed, and none means two things in one place.
-What the names run is the business of the screens that bind them.
+Textual applies the remapping (`App.set_keymap`, by binding id) but reports neither unknown ids nor
+unknown keys, and a clash only when the key is pressed. So this module checks, at start-up, that
+each id exists, that each key exists, and that no key means two things in one place. It also writes
+keys for people, in hints, the help screen and the README.
 
-Names of keys: as people write them, as Textual reports them, as the screen shows them.
-
-Owns which names there are. Knows no commands.
+Refuses to know what a binding runs: the screens and widgets that declare it do.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from textual.keys import Keys as TextualKeys
 from datastores.errors import InputError
 
 UNBOUND = "none"
-"""Stands for no key: nothing on a keyboard is called that."""
+"""The key of a binding that has none; no keyboard has a key of this name."""
 
 MODIFIERS = {"ctrl", "alt", "shift", "super", "hyper", "meta"}
 
-_NAMES = {
+_DISPLAY_NAMES = {
     "escape": "Esc",
     "pageup": "PgUp",
     "pagedown": "PgDn",
@@ -38,171 +38,174 @@ _NAMES = {
     "left": "←",
     "right": "→",
 }
-_MEANT = {name.lower(): key for key, name in _NAMES.items()}
-_SPECIAL = {key.value for key in TextualKeys if not key.value.startswith("<")}
+_KEYS_BY_DISPLAY_NAME = {name.lower(): key for key, name in _DISPLAY_NAMES.items()}
+_SPECIAL_KEYS = {key.value for key in TextualKeys if not key.value.startswith("<")}
 _ALIASES = {alias: key for key, aliases in KEY_ALIASES.items() for alias in aliases}
 
 
-def shown(key: str) -> str:
-    """How a key is written for people: `Ctrl+N`, `Esc`."""
-    return "+".join(_NAMES.get(part, part.capitalize()) for part in key.split("+"))
+def display_key(key: str) -> str:
+    """A key as people write it: `Ctrl+N`, `Esc`."""
+    return "+".join(_DISPLAY_NAMES.get(part, part.capitalize()) for part in key.split("+"))
 
 
-def understood(written: str, where: str) -> str:
-    """The name of the key that a person means by `Ctrl+N` or `esc`.
+def parse_key(written: str, where: str) -> str:
+    """Textual's name of the key that a person writes as `Ctrl+N` or `esc`.
+
+    Args:
+        where: where it is written; the error starts with it.
 
     Raises:
-        InputError: there is no such key; `where` it was written stands before the reason.
+        InputError: there is no such key.
     """
     *modifiers, last = written.split("+")
-    last = _MEANT.get(last.lower(), last if len(last) == 1 and not modifiers else last.lower())
+    last = _KEYS_BY_DISPLAY_NAME.get(
+        last.lower(), last if len(last) == 1 and not modifiers else last.lower()
+    )
     modifiers = [modifier.lower() for modifier in modifiers]
-    # With a modifier, terminals tell letters and digits only.
-    told = last.isalnum() if modifiers and len(last) == 1 else _is_named(last)
-    if not told or not MODIFIERS.issuperset(modifiers):
+    # With a modifier, terminals report letters and digits only.
+    exists = last.isalnum() if modifiers and len(last) == 1 else _is_key_name(last)
+    if not exists or not MODIFIERS.issuperset(modifiers):
         raise InputError(f"{where}: {written!r} is no key; write it like ctrl+g, alt+up or f5")
     key = "+".join([*modifiers, last])
     return _ALIASES.get(key, key)
 
 
-def is_typed(key: str) -> bool:
-    """Whether a key writes a character."""
+def writes_character(key: str) -> bool:
+    """Whether a key types a character."""
     return key_to_character(key) is not None or key in KEY_NAME_REPLACEMENTS.values()
 
 
-def _is_named(last: str) -> bool:
-    """Whether a key is called that, modifiers aside."""
+def _is_key_name(last: str) -> bool:
     if len(last) == 1:
         return last.isprintable()
-    return last in _SPECIAL or is_typed(last)
+    return last in _SPECIAL_KEYS or writes_character(last)
 
 
-_HINT = re.compile(r"\{([a-z.-]+)\}")
+_PLACEHOLDER = re.compile(r"\{([a-z.-]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A place where keys work.
+    """A place where keys work: a screen, a dialog or a focused widget.
 
     Attributes:
-        title: where, for people.
-        bindings: its own; each has an id, its name.
-        editing: those of the text box in it, which takes keys first; None where one cannot type.
-        around: the scope whose keys work here too.
+        title: its name for people.
+        bindings: its own bindings; each has an id.
+        text_box: the bindings of its text box, which receives keys first; None without a text box.
+        enclosing: the scope whose keys work here too.
     """
 
     title: str
     bindings: Sequence[BindingType]
-    editing: Sequence[BindingType] | None = None
-    around: Scope | None = None
+    text_box: Sequence[BindingType] | None = None
+    enclosing: Scope | None = None
 
     def commands(self) -> dict[str, tuple[str, tuple[str, ...]]]:
-        """By name: what it does, and the keys it has by itself."""
+        """By binding id: its title and its default keys."""
         found: dict[str, tuple[str, tuple[str, ...]]] = {}
         for bound in Binding.make_bindings(self.bindings):
             assert bound.id is not None, bound
             _, keys = found.get(bound.id, ("", ()))
-            own = () if bound.key == UNBOUND else (bound.key,)
-            found[bound.id] = bound.description, keys + own
+            key = () if bound.key == UNBOUND else (bound.key,)
+            found[bound.id] = bound.description, keys + key
         return found
 
 
-class Keys:
-    """Every name with its keys.
+class Keymap:
+    """Every binding id with its keys.
 
     Attributes:
-        keymap: what was chosen, as Textual takes it.
+        overrides: the person's own keys by binding id, in the form of `App.set_keymap`.
     """
 
     def __init__(
         self, scopes: Sequence[Scope], chosen: Mapping[str, str] | None = None, where: str = "keys"
     ) -> None:
-        """The bindings of `scopes`, with `chosen` (name → keys, by commas) in place of their own.
+        """Replace default keys of `scopes` by `chosen` ones (binding id → keys, comma-separated).
 
         Args:
-            where: what holds them, for the error.
+            where: where `chosen` is written; errors start with it.
 
         Raises:
-            InputError: an unknown name, no key, or a key that means something else there.
+            InputError: an unknown id, an unknown key, or a key that means something else there.
         """
         self._where = where
         self._scopes = scopes
         known = {name: found for scope in scopes for name, found in scope.commands().items()}
         self._titles = {name: title for name, (title, _) in known.items()}
-        self._own = {name: keys for name, (_, keys) in known.items()}
-        self._keys = dict(self._own)
+        self._defaults = {name: keys for name, (_, keys) in known.items()}
+        self._keys = dict(self._defaults)
         for name, keys in (chosen or {}).items():
-            self._keys[name] = self._understood(name, keys)
-        self.keymap = {name: ",".join(self._keys[name]) or UNBOUND for name in chosen or {}}
+            self._keys[name] = self._parse(name, keys)
+        self.overrides = {name: ",".join(self._keys[name]) or UNBOUND for name in chosen or {}}
         for scope in scopes:
-            self._require_no_clash(scope)
+            self._check_clashes(scope)
         for scope in scopes:
-            self._require_free_for_text(scope)
+            self._check_text_box(scope)
 
-    def shown(self, name: str) -> str:
-        """All keys of a name, for people; empty where it has none."""
-        return ", ".join(shown(key) for key in self._keys[name])
+    def display(self, name: str) -> str:
+        """All keys of a binding id, for people; empty where it has none."""
+        return ", ".join(display_key(key) for key in self._keys[name])
 
     def fill(self, hint: str) -> str:
-        """`hint` with each `{name}` replaced by its first key, or where it has none its title."""
+        """`hint` with each `{id}` replaced by its first key, or by its title where it has none."""
 
         def key_of(found: re.Match[str]) -> str:
             keys = self._keys[found[1]]
-            return shown(keys[0]) if keys else f"“{self._titles[found[1]]}”"
+            return display_key(keys[0]) if keys else f"“{self._titles[found[1]]}”"
 
-        return _HINT.sub(key_of, hint)
+        return _PLACEHOLDER.sub(key_of, hint)
 
-    def table(self) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
-        """By place: every name, its keys for people, and what it does."""
+    def by_scope(self) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+        """For each scope its title, and every binding id in it with its keys and its title."""
         for scope in self._scopes:
             names = scope.commands()
-            yield scope.title, [(name, self.shown(name), self._titles[name]) for name in names]
+            yield scope.title, [(name, self.display(name), self._titles[name]) for name in names]
 
-    def _understood(self, name: str, keys: str) -> tuple[str, ...]:
-        """The keys that were chosen for `name`."""
-        if name not in self._own:
-            near = get_close_matches(name, self._own, 1)
+    def _parse(self, name: str, keys: str) -> tuple[str, ...]:
+        if name not in self._defaults:
+            near = get_close_matches(name, self._defaults, 1)
             meant = f"did you mean {near[0]}?" if near else "the help screen lists them"
-            raise self._wrong(f"there is no command of the name {name!r}; {meant}")
+            raise self._error(f"there is no command of the name {name!r}; {meant}")
         written = filter(None, map(str.strip, keys.split(",")))
-        return tuple(understood(key, f"{self._where}: {name}") for key in written)
+        return tuple(parse_key(key, f"{self._where}: {name}") for key in written)
 
-    def _require_no_clash(self, scope: Scope) -> None:
-        names = {**scope.commands(), **(scope.around.commands() if scope.around else {})}
+    def _check_clashes(self, scope: Scope) -> None:
+        names = {**scope.commands(), **(scope.enclosing.commands() if scope.enclosing else {})}
         for one, other in combinations(names, 2):
             for key in self._keys[one]:
                 if key not in self._keys[other]:
                     continue
-                if key not in self._own[one] or key not in self._own[other]:
-                    raise self._wrong(
+                if key not in self._defaults[one] or key not in self._defaults[other]:
+                    raise self._error(
                         f"{key} would be {one} and {other}; give one of them another key"
                     )
 
-    def _require_free_for_text(self, scope: Scope) -> None:
-        """Raise where a chosen key would write or edit text."""
-        if scope.editing is None:
+    def _check_text_box(self, scope: Scope) -> None:
+        """Raise where a chosen key would type or edit text."""
+        if scope.text_box is None:
             return
-        taken = {bound.key for bound in Binding.make_bindings(scope.editing)}
+        taken = {bound.key for bound in Binding.make_bindings(scope.text_box)}
         for name in scope.commands():
             for key in self._keys[name]:
-                if key not in self._own[name] and (key in taken or is_typed(key)):
-                    raise self._wrong(
+                if key not in self._defaults[name] and (key in taken or writes_character(key)):
+                    raise self._error(
                         f"{key} for {name} writes or edits text there; choose another key"
                     )
 
-    def _wrong(self, reason: str) -> InputError:
+    def _error(self, reason: str) -> InputError:
         return InputError(f"{self._where}: {reason}")
 
 
 @runtime_checkable
-class HasKeys(Protocol):
-    """An application with keys."""
+class HasKeymap(Protocol):
+    """An application with a keymap."""
 
-    keys: Keys
+    keymap: Keymap
 
 
-def keys_of(node: DOMNode) -> Keys:
-    """The keys of the application that `node` belongs to."""
+def keys_of(node: DOMNode) -> Keymap:
+    """The keymap of the application that `node` belongs to."""
     app: object = node.app
-    assert isinstance(app, HasKeys)
-    return app.keys
+    assert isinstance(app, HasKeymap)
+    return app.keymap

@@ -28,10 +28,10 @@ from textual.widgets import Input, Static
 from app.config import load_config
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keys_of
-from app.interface.dialogs.confirm import AskLine, Confirm
+from app.interface.dialogs.confirm import Confirm, InputDialog
 from app.interface.dialogs.presets import PresetList
 from app.interface.messages import ChatsChanged
-from app.interface.text_inputs import Line, Writing
+from app.interface.text_inputs import LineInput, TextInput
 from app.locations import Locations
 from app.sampling_settings import NEW_SEED, Tuning, read_setting
 from app.sanitise import clean, one_line
@@ -41,7 +41,7 @@ from datastores.errors import InputError, SpecchatError
 from engines.sampler import Sampling
 
 
-class Field(Horizontal):
+class SettingField(Horizontal):
     """A line of the form; an empty box stands for the default.
 
     Attributes:
@@ -58,12 +58,12 @@ class Field(Horizontal):
 
     def compose(self) -> ComposeResult:
         yield Static(self.setting.replace("_", " "), markup=False, classes="-name")
-        yield Line(placeholder=self._default)
+        yield LineInput(placeholder=self._default)
         yield Static(self._hint, markup=False, classes="-hint")
 
     @property
-    def box(self) -> Line:
-        return self.query_one(Line)
+    def box(self) -> LineInput:
+        return self.query_one(LineInput)
 
     def value(self) -> int | float | None:
         """What was typed; None where nothing was.
@@ -108,7 +108,7 @@ class ChatSettings:
             self._conversation.complain(error)
 
     def _show(self, chat: int | None, tuning: Tuning) -> None:
-        form = Form(tuning, self._defaults(), Presets(self._history))
+        form = ChatSettingsForm(tuning, self._defaults(), Presets(self._history))
         self._conversation.app.push_screen(form, lambda chosen: self._keep(chat, chosen))
 
     def _present(self, chat: int | None) -> Tuning:
@@ -143,7 +143,7 @@ class ChatSettings:
             self._conversation.notify(told, markup=False, timeout=3)
 
 
-HINTS: Mapping[str, str] = {
+SETTING_HINTS: Mapping[str, str] = {
     "temperature": "how bold; 0 takes the likeliest word always",
     "top_k": "how many words to choose among; 0 for all",
     "top_p": "only the likeliest, up to this probability",
@@ -154,11 +154,13 @@ HINTS: Mapping[str, str] = {
 }
 """What each setting is for."""
 
-KEYS = "{form.keep} keeps · {form.presets} presets · {form.save} saves as one · {form.close} closes"
-PROMPT = "System prompt, which the model reads before the chat; empty for its own"
+KEY_HINT = (
+    "{form.keep} keeps · {form.presets} presets · {form.save} saves as one · {form.close} closes"
+)
+SYSTEM_PROMPT_LABEL = "System prompt, which the model reads before the chat; empty for its own"
 
 
-class Form(ModalScreen[Tuning | None]):
+class ChatSettingsForm(ModalScreen[Tuning | None]):
     """Closes with the settings to keep, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -182,20 +184,20 @@ class Form(ModalScreen[Tuning | None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(can_focus=False) as frame:
-            yield Static(PROMPT, markup=False)
-            yield Writing()
+            yield Static(SYSTEM_PROMPT_LABEL, markup=False)
+            yield TextInput()
             for name, value in asdict(self._defaults).items():
                 default = "new" if name == "seed" and value == NEW_SEED else str(value)
-                yield Field(name, default, HINTS[name])
+                yield SettingField(name, default, SETTING_HINTS[name])
         frame.border_title = "Settings of this chat"
-        frame.border_subtitle = keys_of(self).fill(KEYS)
+        frame.border_subtitle = keys_of(self).fill(KEY_HINT)
 
     def on_mount(self) -> None:
         self._show(self._tuning)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave the arrows to the system prompt while it is written."""
-        return action not in ("above", "below") or not isinstance(self.focused, Writing)
+        return action not in ("above", "below") or not isinstance(self.focused, TextInput)
 
     def action_above(self) -> None:
         self.focus_previous()
@@ -204,11 +206,11 @@ class Form(ModalScreen[Tuning | None]):
         self.focus_next()
 
     @property
-    def _fields(self) -> list[Field]:
-        return list(self.query(Field))
+    def _fields(self) -> list[SettingField]:
+        return list(self.query(SettingField))
 
     def _show(self, tuning: Tuning) -> None:
-        self.query_one(Writing).write(tuning.system)
+        self.query_one(TextInput).write(tuning.system)
         for line in self._fields:
             line.show(tuning.sampling.get(line.setting))
 
@@ -228,7 +230,7 @@ class Form(ModalScreen[Tuning | None]):
 
     def _system(self) -> str:
         """The system prompt; one that was not touched is as it was stored, to the byte."""
-        written, stored = self.query_one(Writing).text, self._tuning.system
+        written, stored = self.query_one(TextInput).text, self._tuning.system
         return stored if written == clean(stored) else written
 
     @on(Input.Submitted)
@@ -259,7 +261,7 @@ class Form(ModalScreen[Tuning | None]):
         tuning = self._typed()
         if tuning is not None:
             self.app.push_screen(
-                AskLine("Save as the preset"), lambda name: self._named(name, tuning)
+                InputDialog("Save as the preset"), lambda name: self._named(name, tuning)
             )
 
     def _named(self, name: str | None, tuning: Tuning) -> None:

@@ -13,11 +13,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from app.interface.commands.keymap import keys_of
-from app.interface.text_inputs import Line
+from app.interface.text_inputs import LineInput
 from app.sanitise import one_line
 
 
-class AskLine(ModalScreen[str | None]):
+class InputDialog(ModalScreen[str | None]):
     """Asks for a line; closes with it, or with None where the person would rather not."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -30,7 +30,7 @@ class AskLine(ModalScreen[str | None]):
         self._text = one_line(text)
 
     def compose(self) -> ComposeResult:
-        frame = Vertical(Line(self._text, selected=False))
+        frame = Vertical(LineInput(self._text, selected=False))
         frame.border_title, frame.border_subtitle = (
             self._question,
             keys_of(self).fill("Enter keeps · {line.close} closes"),

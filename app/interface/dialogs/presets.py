@@ -26,8 +26,8 @@ from datastores.chats.history import History
 from datastores.chats.presets import Preset, Presets
 from datastores.errors import SpecchatError
 
-KEYS = "Enter takes it · {presets.delete} deletes it · {presets.close} closes"
-NONE = "there is none yet: {form.save} in the settings of a chat saves one"
+KEY_HINT = "Enter takes it · {presets.delete} deletes it · {presets.close} closes"
+NO_PRESETS = "there is none yet: {form.save} in the settings of a chat saves one"
 
 
 class PresetList(ModalScreen[Preset | None]):
@@ -63,7 +63,7 @@ class PresetList(ModalScreen[Preset | None]):
         options.add_options([self._line(preset) for preset in self._listed])
         options.highlighted = 0 if self._listed else None
         self.query_one(Vertical).border_subtitle = keys_of(self).fill(
-            KEYS if self._listed else NONE
+            KEY_HINT if self._listed else NO_PRESETS
         )
 
     def _line(self, preset: Preset) -> Text:

@@ -29,7 +29,7 @@ from textual.widgets import Input, OptionList
 from app.interface.chat.chat_list import age
 from app.interface.chat.topbar import NEW_CHAT
 from app.interface.commands.keymap import keys_of
-from app.interface.text_inputs import Line
+from app.interface.text_inputs import LineInput
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
 from datastores.chats.records import USER
@@ -37,7 +37,7 @@ from datastores.chats.search import Hit, search
 from datastores.errors import SpecchatError
 
 
-class Searching:
+class SearchConnection:
     """One search at a time, on whichever thread; from the first one until `close`."""
 
     def __init__(self, history: History) -> None:
@@ -67,8 +67,8 @@ class Searching:
                 self._beside.close()
 
 
-KEYS = "{finder.up} {finder.down} choose · Enter opens · {finder.close} closes"
-NOTHING = "nothing found"
+KEY_HINT = "{finder.up} {finder.down} choose · Enter opens · {finder.close} closes"
+NOTHING_FOUND = "nothing found"
 
 
 class ChatSearch(ModalScreen[Hit | None]):
@@ -78,7 +78,7 @@ class ChatSearch(ModalScreen[Hit | None]):
         found_for: what was typed when that was found; the next search may be under way.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"finder--dim", "finder--found"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"chat-search--dim", "chat-search--found"}
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Close", id="finder.close"),
@@ -91,15 +91,15 @@ class ChatSearch(ModalScreen[Hit | None]):
     def __init__(self, history: History) -> None:
         super().__init__()
         self.found_for = ""
-        self._searching = Searching(history)
+        self._searching = SearchConnection(history)
         self._hits: list[Hit] = []
         self._opens = False
 
     def compose(self) -> ComposeResult:
         found = OptionList(markup=False)
         found.can_focus = False
-        frame = Vertical(Line(placeholder="Words in a title or a message"), found)
-        frame.border_subtitle = keys_of(self).fill(KEYS)
+        frame = Vertical(LineInput(placeholder="Words in a title or a message"), found)
+        frame.border_subtitle = keys_of(self).fill(KEY_HINT)
         yield frame
 
     def on_mount(self) -> None:
@@ -131,7 +131,9 @@ class ChatSearch(ModalScreen[Hit | None]):
         listed.add_options(self._lines(hits))
         listed.highlighted = 0 if hits else None
         frame = self.query_one(Vertical)
-        frame.border_subtitle = keys_of(self).fill(KEYS) if hits or not typed.strip() else NOTHING
+        frame.border_subtitle = (
+            keys_of(self).fill(KEY_HINT) if hits or not typed.strip() else NOTHING_FOUND
+        )
         if self._opens:
             self._opens = False
             self._open_chosen()
@@ -141,11 +143,11 @@ class ChatSearch(ModalScreen[Hit | None]):
 
     def _line(self, hit: Hit) -> Text:
         """The chat's title and, below it, the words around what was found in a message."""
-        dim = self._style("finder--dim")
+        dim = self._style("chat-search--dim")
         when = age(datetime.fromtimestamp(hit.created), datetime.now())
         excerpt = Text()
         for text, found in hit.excerpt.pieces():
-            excerpt.append(clean(text), self._style("finder--found") if found else None)
+            excerpt.append(clean(text), self._style("chat-search--found") if found else None)
         if hit.message is None:
             return Text.assemble(excerpt, (f"  {when}", dim))
         speaker = "you" if hit.role == USER else "answer"

@@ -24,7 +24,7 @@ from app.interface.imports.import_task import ImportTask
 from app.interface.imports.sources_screen import SourcesScreen
 from app.interface.imports.status import skipped_lines, status_lines
 from app.interface.panel.phrases import wrapped
-from app.interface.text_inputs import Line
+from app.interface.text_inputs import LineInput
 from app.interface.themes import panel_styles, style_classes
 
 BOX = "Path of a file, a folder or an archive"
@@ -61,7 +61,7 @@ class ImportScreen(ListDialog[None]):
         self._names_listed = 0
 
     def compose(self) -> ComposeResult:
-        box = Line(self._initial, BOX, selected=False)
+        box = LineInput(self._initial, BOX, selected=False)
         log = Log(auto_scroll=False)
         log.can_focus = False
         frame = Vertical(box, Static(classes="-names"), Static(classes="-state"), log)
@@ -83,8 +83,8 @@ class ImportScreen(ListDialog[None]):
         return self.query_one(Log)
 
     @property
-    def box(self) -> Line:
-        return self.query_one(Line)
+    def box(self) -> LineInput:
+        return self.query_one(LineInput)
 
     def redraw(self) -> None:
         """Show the state of the import."""

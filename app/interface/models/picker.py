@@ -29,7 +29,7 @@ from app.interface.models.rows import (
     render,
     rows,
 )
-from app.interface.text_inputs import Line
+from app.interface.text_inputs import LineInput
 from app.interface.themes import panel_styles, style_classes
 from app.locations import Locations
 from app.models.description import FoundModel
@@ -119,7 +119,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
         self._redraw_pending = False
 
     def compose(self) -> ComposeResult:
-        frame = Vertical(Line(placeholder=BOX), ModelList(), Static(markup=False))
+        frame = Vertical(LineInput(placeholder=BOX), ModelList(), Static(markup=False))
         frame.border_title = "Models"
         yield frame
 

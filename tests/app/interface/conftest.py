@@ -14,7 +14,7 @@ from app.importing.events import Event as ImportEvent
 from app.interface.app import Specchat
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.prompt import Prompt
-from app.interface.commands.keymap import Keys
+from app.interface.commands.keymap import Keymap
 from app.interface.commands.scopes import SCOPES
 from app.locations import locate
 from app.models.known_folders import embedded
@@ -82,8 +82,8 @@ class Stage:
         self.locations = locate(self.history.store.path.parent)
         if not self.first:
             self.locations.offered.touch()
-        keys = Keys(SCOPES, self.keys)
-        self.app = Specchat(self.history, self.locations, self._open, self.theme, keys=keys)
+        keymap = Keymap(SCOPES, self.keys)
+        self.app = Specchat(self.history, self.locations, self._open, self.theme, keymap=keymap)
 
     @property
     def conversation(self) -> Conversation:

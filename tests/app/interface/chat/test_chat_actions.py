@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from app.interface.chat import chat_list
-from app.interface.chat.chat_list import PINNED, PRIVATE, Chats
-from app.interface.dialogs.confirm import AskLine, Confirm
+from app.interface.chat.chat_list import PINNED, PRIVATE, ChatList
+from app.interface.dialogs.confirm import Confirm, InputDialog
 from datastores.chats.history import History
 from engines.draft_tree import CHATS
 from tests.app.interface.conftest import SIZES, Compare, Stage, ask, ready, shown, type_in, until
@@ -45,7 +45,7 @@ def contents(path: Path) -> bytes:
 
 
 def lines(made: Stage) -> list[str]:
-    listed = made.app.chat_screen.query_one(Chats)
+    listed = made.app.chat_screen.query_one(ChatList)
     return [listed.render_line(row).text for row in range(listed.count)]
 
 
@@ -54,7 +54,7 @@ async def test_renaming(stage: Make, history: History) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         await pilot.press("ctrl+o", "r")
-        await until(pilot, lambda: isinstance(made.app.screen, AskLine))
+        await until(pilot, lambda: isinstance(made.app.screen, InputDialog))
         assert made.app.screen.query_one(Input).value == "old"
         await pilot.press("end", *" name", "enter")
         await until(pilot, lambda: any("old name" in line for line in lines(made)))
@@ -80,7 +80,7 @@ async def test_pinning_moves_a_chat_to_the_top_and_the_cursor_with_it(
     async with made.app.run_test(size=(160, 40)) as pilot:
         await pilot.press("ctrl+o", "down", "p")
         await until(pilot, lambda: f"{PINNED} first" in lines(made)[0])
-        assert made.app.screen.query_one(Chats).cursor == 0
+        assert made.app.screen.query_one(ChatList).cursor == 0
         await pilot.press("p")
         await until(pilot, lambda: "second" in lines(made)[0])
     assert [chat.id for chat in history.chats()] == [second, first]
@@ -216,7 +216,7 @@ async def test_a_new_private_chat_is_private_from_its_first_word(
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(("key", "screen"), [("r", AskLine), ("delete", Confirm)])
+@pytest.mark.parametrize(("key", "screen"), [("r", InputDialog), ("delete", Confirm)])
 def test_what_is_asked_of_a_chat(
     stage: Make,
     history: History,

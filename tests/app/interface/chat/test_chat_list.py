@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.interface.chat.chat_list import Chats
+from app.interface.chat.chat_list import ChatList
 from datastores.chats.history import History
 from engines.draft_tree import CHATS
 from tests.app.interface.conftest import Stage, ask, until
@@ -21,7 +21,7 @@ async def test_chats_are_listed_opened_and_stepped_through(stage: Make) -> None:
         await ask(pilot, made, "first chat")
         await pilot.press("ctrl+n")
         await ask(pilot, made, "second chat")
-        listed = made.app.screen.query_one(Chats)
+        listed = made.app.screen.query_one(ChatList)
         assert listed.count == 2
         await pilot.press("alt+down")
         assert made.conversation.bar.chat == "first chat"
@@ -33,7 +33,7 @@ async def test_chats_are_listed_opened_and_stepped_through(stage: Make) -> None:
 async def test_the_list_of_chats_hides_on_narrow_screens_until_asked_for(stage: Make) -> None:
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
-        listed = made.app.screen.query_one(Chats)
+        listed = made.app.screen.query_one(ChatList)
         assert not listed.display
         await pilot.press("ctrl+o")
         assert listed.display
@@ -51,7 +51,7 @@ async def test_the_list_opens_where_the_open_chat_is(stage: Make, history: Histo
         made.conversation.open(history.chats()[60].id)
         await pilot.pause()
         await pilot.press("ctrl+o")
-        listed = made.app.screen.query_one(Chats)
+        listed = made.app.screen.query_one(ChatList)
         await until(pilot, lambda: listed.scroll_offset.y > 30)
         assert any("chat 39" in listed.render_line(row).text for row in range(listed.size.height))
 
@@ -61,4 +61,4 @@ async def test_empty_chats_are_not_listed(stage: Make, history: History) -> None
     made = stage()
     async with made.app.run_test() as pilot:
         await pilot.pause()
-        assert made.app.screen.query_one(Chats).count == 0
+        assert made.app.screen.query_one(ChatList).count == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.interface.chat.copy import hand_over, last_code, programs, sequence
+from app.interface.chat.copy import clipboard_commands, copy_with, last_code, osc52_sequence
 from engines.draft_tree import CHATS
 from tests.app.interface.conftest import ANSWER, Stage, ask, notices, until
 from tests.app.interface.scripted import Script, passes_of
@@ -18,25 +18,27 @@ Make = Callable[..., Stage]
 
 
 def test_programs_of_this_machine_come_first_and_none_over_ssh() -> None:
-    names = [command[0] for command in programs({"DISPLAY": ":0", "TMUX": "/tmp/socket"})]
+    names = [command[0] for command in clipboard_commands({"DISPLAY": ":0", "TMUX": "/tmp/socket"})]
     assert names == ["pbcopy", "xclip", "clip.exe", "tmux"]
-    assert "wl-copy" in [command[0] for command in programs({"WAYLAND_DISPLAY": "wayland-0"})]
-    assert programs({"DISPLAY": ":0", "SSH_TTY": "/dev/pts/1"}) == []
+    assert "wl-copy" in [
+        command[0] for command in clipboard_commands({"WAYLAND_DISPLAY": "wayland-0"})
+    ]
+    assert clipboard_commands({"DISPLAY": ":0", "SSH_TTY": "/dev/pts/1"}) == []
 
 
 def test_the_first_program_that_takes_the_text_gets_it(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     write = f"import sys; open({str(taken)!r}, 'w').write(sys.stdin.read())"
     fails, takes = [sys.executable, "-c", "exit(1)"], [sys.executable, "-c", write]
-    assert hand_over("à copier", [["specchat-has-no-such-program"], fails, takes])
+    assert copy_with("à copier", [["specchat-has-no-such-program"], fails, takes])
     assert taken.read_text() == "à copier"
-    assert not hand_over("text", [["specchat-has-no-such-program"], fails])
+    assert not copy_with("text", [["specchat-has-no-such-program"], fails])
 
 
 def test_tmux_gets_the_sequence_wrapped() -> None:
-    plain = sequence("é", {})
+    plain = osc52_sequence("é", {})
     assert base64.b64decode(plain.removeprefix("\x1b]52;c;").removesuffix("\a")) == "é".encode()
-    wrapped = sequence("é", {"TMUX": "/tmp/socket"})
+    wrapped = osc52_sequence("é", {"TMUX": "/tmp/socket"})
     assert wrapped == f"\x1bPtmux;\x1b{plain}\x1b\\"
 
 

@@ -18,7 +18,7 @@ from textual.widgets import OptionList, Static
 import app.interface
 from app.config import load_config
 from app.interface.commands.help import Help
-from app.interface.commands.keymap import Keys
+from app.interface.commands.keymap import Keymap
 from app.interface.commands.scopes import ALWAYS, SCOPES
 from app.interface.dialogs.search import ChatSearch
 from app.interface.screen import ChatScreen
@@ -81,7 +81,7 @@ def test_what_always_works_is_listed_with_the_same_keys() -> None:
 )
 def test_what_makes_no_sense_is_named_in_one_line(chosen: dict[str, str], said: str) -> None:
     with pytest.raises(InputError) as raised:
-        Keys(SCOPES, chosen, "config.toml: keys")
+        Keymap(SCOPES, chosen, "config.toml: keys")
     assert str(raised.value).startswith("config.toml: keys: ")
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -89,15 +89,15 @@ def test_what_makes_no_sense_is_named_in_one_line(chosen: dict[str, str], said: 
 
 def test_keys_are_understood_as_the_help_shows_them() -> None:
     written = "Ctrl+L, Alt+PgUp,F12 , alt+↑"
-    keys = Keys(SCOPES, {"chat.find": written, "chat.newer": "", "chats.rename": "?"})
-    assert keys.keymap["chat.find"] == "ctrl+l,alt+pageup,f12,alt+up"
-    assert keys.shown("chat.find") == "Ctrl+L, Alt+PgUp, F12, Alt+↑"
-    assert keys.shown("chat.newer") == ""
+    keymap = Keymap(SCOPES, {"chat.find": written, "chat.newer": "", "chats.rename": "?"})
+    assert keymap.overrides["chat.find"] == "ctrl+l,alt+pageup,f12,alt+up"
+    assert keymap.display("chat.find") == "Ctrl+L, Alt+PgUp, F12, Alt+↑"
+    assert keymap.display("chat.newer") == ""
 
 
 def test_two_commands_change_keys() -> None:
-    keys = Keys(SCOPES, {"chat.find": "ctrl+n", "chat.new": "ctrl+f"})
-    assert (keys.shown("chat.find"), keys.shown("chat.new")) == ("Ctrl+N", "Ctrl+F")
+    keymap = Keymap(SCOPES, {"chat.find": "ctrl+n", "chat.new": "ctrl+f"})
+    assert (keymap.display("chat.find"), keymap.display("chat.new")) == ("Ctrl+N", "Ctrl+F")
 
 
 def test_names_with_dots_are_written_with_and_without_quotes(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_names_with_dots_are_written_with_and_without_quotes(tmp_path: Path) -> 
 def test_no_key_of_ours_is_taken_from_writing() -> None:
     taken = {"ctrl+c", "up", "down", "pageup", "pagedown", "enter"}
     for scope in SCOPES:
-        editing = {bound.key for bound in Binding.make_bindings(scope.editing or [])}
+        editing = {bound.key for bound in Binding.make_bindings(scope.text_box or [])}
         for _, keys in scope.commands().values():
             assert not (set(keys) & editing) - taken
 

@@ -9,10 +9,10 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
-from app.interface.dialogs.chat_settings import HINTS, Field, Form
-from app.interface.dialogs.confirm import AskLine, Confirm
+from app.interface.dialogs.chat_settings import SETTING_HINTS, ChatSettingsForm, SettingField
+from app.interface.dialogs.confirm import Confirm, InputDialog
 from app.interface.dialogs.presets import PresetList
-from app.interface.text_inputs import Writing
+from app.interface.text_inputs import TextInput
 from app.sampling_settings import RANGES
 from datastores.chats.history import History
 from datastores.chats.presets import Presets
@@ -22,23 +22,23 @@ from tests.app.interface.conftest import SIZES, Compare, Stage, ask, burst, noti
 Make = Callable[..., Stage]
 
 
-def form_of(made: Stage) -> Form:
+def form_of(made: Stage) -> ChatSettingsForm:
     found = made.app.screen
-    assert isinstance(found, Form)
+    assert isinstance(found, ChatSettingsForm)
     return found
 
 
-def field(made: Stage, name: str) -> Field:
-    return next(line for line in form_of(made).query(Field) if line.setting == name)
+def field(made: Stage, name: str) -> SettingField:
+    return next(line for line in form_of(made).query(SettingField) if line.setting == name)
 
 
 def on(made: Stage, kind: type[object]) -> bool:
     return isinstance(made.app.screen, kind)
 
 
-async def opened(pilot: Pilot[None], made: Stage) -> Form:
+async def opened(pilot: Pilot[None], made: Stage) -> ChatSettingsForm:
     await pilot.press("ctrl+s")
-    await until(pilot, partial(on, made, Form))
+    await until(pilot, partial(on, made, ChatSettingsForm))
     return form_of(made)
 
 
@@ -48,7 +48,7 @@ async def type_into(pilot: Pilot[None], made: Stage, name: str, text: str) -> No
 
 
 def test_every_setting_is_explained() -> None:
-    assert set(HINTS) == set(RANGES)
+    assert set(SETTING_HINTS) == set(RANGES)
 
 
 async def test_an_open_chat_is_set_by_keyboard_alone(stage: Make, history: History) -> None:
@@ -70,7 +70,7 @@ async def test_keys_of_a_burst_reach_the_field_they_were_typed_for(stage: Make) 
         await opened(pilot, made)
         await burst(pilot, *"a", "enter", *"b", "up", *"c", "tab", *"12", "backspace", "down", *"3")
         await burst(pilot, "tab", *"0", "up", *"45", "left", "7", "up", "up", *"d")
-        await until(pilot, lambda: form_of(made).query_one(Writing).text == "acd\nb")
+        await until(pilot, lambda: form_of(made).query_one(TextInput).text == "acd\nb")
         typed = [field(made, name).box.value for name in ("temperature", "top_k", "top_p")]
         assert typed == ["1", "475", "0"]
 
@@ -109,17 +109,17 @@ async def test_bad_input_is_named_at_its_field_and_stays(
         await pilot.press("x")
         await type_into(pilot, made, name, typed)
         await until(pilot, lambda: field(made, name).trouble.startswith(said))
-        form_of(made).query_one(Writing).focus()
+        form_of(made).query_one(TextInput).focus()
         await pilot.press("ctrl+s")
-        assert on(made, Form)
+        assert on(made, ChatSettingsForm)
         assert field(made, name).box.has_focus
         assert field(made, name).box.value == typed
-        assert form_of(made).query_one(Writing).text == "x"
+        assert form_of(made).query_one(TextInput).text == "x"
         assert history.chats()[0].system == ""
         await type_into(pilot, made, name, "1")
         assert field(made, name).trouble == ""
         await pilot.press("ctrl+s")
-        assert not on(made, Form)
+        assert not on(made, ChatSettingsForm)
     assert history.chats()[0].sampling == {name: 1}
 
 
@@ -145,7 +145,7 @@ async def test_changes_are_not_thrown_away_without_a_question(
         made.conversation.open(chat)
         await opened(pilot, made)
         await pilot.press("escape")
-        assert not on(made, Form)
+        assert not on(made, ChatSettingsForm)
         await opened(pilot, made)
         await type_into(pilot, made, "top_k", "2")
         await pilot.press("escape")
@@ -153,7 +153,7 @@ async def test_changes_are_not_thrown_away_without_a_question(
         await pilot.press("n")
         assert field(made, "top_k").box.value == "2"
         await pilot.press("escape", "y")
-        assert not on(made, Form)
+        assert not on(made, ChatSettingsForm)
         assert history.chat(chat).sampling == {}
         await opened(pilot, made)
         await pilot.press("ctrl+s")
@@ -177,7 +177,7 @@ async def test_presets_are_saved_taken_and_deleted(stage: Make, history: History
         await pilot.press("ctrl+o")
         assert on(made, PresetList)
         await pilot.press("enter")
-        assert form_of(made).query_one(Writing).text == "Speak French"
+        assert form_of(made).query_one(TextInput).text == "Speak French"
         assert field(made, "seed").box.value == "7"
         await pilot.press("ctrl+s")
         assert history.chats()[0].system == "Speak French"
@@ -199,7 +199,7 @@ async def test_a_preset_is_not_replaced_without_a_question(stage: Make, history:
         await pilot.press("n")
         assert Presets(history).get("mine").system == "old"
         await pilot.press("ctrl+t")
-        assert on(made, AskLine)
+        assert on(made, InputDialog)
         made.app.screen.query_one(Input).value = " mine "
         await pilot.press("enter", "y")
         assert Presets(history).get("mine").system == "x"
@@ -218,7 +218,7 @@ async def test_what_cannot_be_kept_stays_in_the_form(
         monkeypatch.setattr(History, "set_system", fails)
         await pilot.press("x", "ctrl+s")
         await until(pilot, lambda: notices(made) == ["the disk is full"])
-        assert form_of(made).query_one(Writing).text == "x"
+        assert form_of(made).query_one(TextInput).text == "x"
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -11,7 +11,7 @@ from textual.widgets import OptionList
 
 from app.interface.chat import chat_list
 from app.interface.dialogs import search
-from app.interface.dialogs.search import ChatSearch, Searching
+from app.interface.dialogs.search import ChatSearch, SearchConnection
 from app.interface.screen import ChatScreen
 from datastores.chats.history import History
 from datastores.chats.search import Hit
@@ -60,14 +60,14 @@ async def test_a_word_in_the_middle_of_a_chat_opens_it_there(stage: Make, histor
 async def test_enter_waits_for_what_was_typed_before_it(
     stage: Make, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, at_once = Event(), Searching.find
+    gate, at_once = Event(), SearchConnection.find
 
-    def slowly(self: Searching, typed: str) -> list[Hit]:
+    def slowly(self: SearchConnection, typed: str) -> list[Hit]:
         if typed == "sea life":
             gate.wait(60)
         return at_once(self, typed)
 
-    monkeypatch.setattr(Searching, "find", slowly)
+    monkeypatch.setattr(SearchConnection, "find", slowly)
     chat = long_chat(history)
     later = history.create_chat("Sea birds").id
     history.add_message(later, None, "user", "gulls")
@@ -118,7 +118,7 @@ async def test_nothing_found_is_said_and_nothing_opens(stage: Make, history: His
     async with made.app.run_test() as pilot:
         await pilot.press("ctrl+f", *"xyz")
         frame = made.app.screen.query_one("Vertical")
-        await until(pilot, lambda: frame.border_subtitle == search.NOTHING)
+        await until(pilot, lambda: frame.border_subtitle == search.NOTHING_FOUND)
         await pilot.press("enter")
         assert isinstance(made.app.screen, ChatSearch)
         await pilot.press("escape")
@@ -129,10 +129,10 @@ async def test_nothing_found_is_said_and_nothing_opens(stage: Make, history: His
 async def test_a_history_that_cannot_be_read_is_said(
     stage: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(searching: Searching, typed: str) -> list[object]:
+    def fails(searching: SearchConnection, typed: str) -> list[object]:
         raise StoreError("history.db cannot be read")
 
-    monkeypatch.setattr(Searching, "find", fails)
+    monkeypatch.setattr(SearchConnection, "find", fails)
     made = stage()
     async with made.app.run_test() as pilot:
         await pilot.press("ctrl+f", "x")

@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from app.interface.chat import chat_list
-from app.interface.chat.chat_list import Chats
+from app.interface.chat.chat_list import ChatList
 from datastores.chats.history import History
 from tests.app.interface.conftest import SIZES, Compare, Stage, ask, ready, until
 
@@ -17,7 +17,7 @@ Make = Callable[..., Stage]
 
 def listed(made: Stage) -> list[str]:
     """The lines of the list of chats."""
-    shown = made.app.screen.query_one(Chats)
+    shown = made.app.screen.query_one(ChatList)
     return [shown.render_line(row).text for row in range(shown.count)]
 
 
