@@ -166,7 +166,7 @@ def _opened(path: Path, options: Options, config: Config, known: Path, rows: int
         threads=config.threads,
         context_length=config.context,
         exact=options.exact,
-        known=known,
+        probe_cache=known,
         rows=rows,
     )
 
@@ -213,7 +213,7 @@ def model_path(options: Options, config: Config, locations: Locations) -> Path:
 
 def deepened(path: Path, layers: int, cache: Path) -> Path:
     """`path` with function-preserving layers added, made once and kept in the cache."""
-    from engines.llama.deepen import deepen
+    from engines.llama.gguf import deepen
 
     changed = path.stat()
     name = f"{path.stem}-{changed.st_size}-{changed.st_mtime_ns}-deepened-{layers}.gguf"

@@ -131,9 +131,9 @@ def available(cards: bool = True) -> int:
     room = min(psutil.virtual_memory().available, _group_room())
     if not cards:
         return room
-    from engines.llama.devices import card_memory
+    from engines.llama.devices import free_gpu_memory
 
-    return room + card_memory()
+    return room + free_gpu_memory()
 
 
 def _size(path: Path) -> int:

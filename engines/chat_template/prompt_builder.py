@@ -1,14 +1,16 @@
-"""Joins literals, contents and stored ids into one prompt of token ids.
+"""A conversation as segments, and segments as the token ids of a prompt.
 
-Text between two control tokens is tokenised as one run, whether it is the template's or a person's:
-that is how the model has seen it in training, and merges across the seam come out right. Control
-tokens are looked for in literals alone.
+Owns two steps. A conversation is split into the template's own text (literals) and the places of
+the messages' contents. Then literals, contents and stored token ids are joined into one prompt.
+Refuses to know templates, models and engines.
 
-A conversation as a template frames it: its own literal text, and places for the contents.
+Contents do not go through the template. A sentinel takes the place of each, and the rendered text
+is split at the sentinels. So what a person typed is told apart from the template's control tokens,
+and an answer's stored token ids can take its place.
 
-Contents do not go through the template. Each stands in it as a sentinel, and the rendered text is
-cut at the sentinels: what a person typed is then told apart from the template's own control tokens,
-and an answer's stored token ids can take its place. Refuses to know tokens.
+Text between two control tokens is tokenized as one run, whether it is the template's or a person's:
+so the model has seen it in training, and merges across the boundary come out right. Control tokens
+are recognised in literals alone.
 """
 
 from __future__ import annotations
@@ -22,11 +24,16 @@ from typing import Protocol
 from engines.chat_message import Message
 
 PAD = "\x1f"
-"""Around each sentinel: whitespace to Python, so a template that trims contents takes it away."""
+"""Around a sentinel: whitespace to Python, so a template that trims contents strips it."""
+ANCHOR = "\n"
+"""Put before text that continues other text, so that it is not tokenized as a text's beginning."""
+STRIPS_BEFORE, STRIPS_AFTER = 1 << 7, 1 << 8
+"""llama.cpp's LLAMA_TOKEN_ATTR_LSTRIP and _RSTRIP: a control token that strips whitespace."""
+NO_MATCH = r"(?!)"
 
 
 class Renderer(Protocol):
-    """What turns messages into text; `engines.chat_template.sandbox.JinjaTemplate`."""
+    """Turns messages into text; `engines.chat_template.sandbox.JinjaTemplate`."""
 
     def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
         """The conversation as text."""
@@ -35,7 +42,7 @@ class Renderer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Text of the template's own: control tokens in it are meant."""
+    """The template's own text: control tokens written in it are control tokens."""
 
     text: str
 
@@ -52,25 +59,25 @@ class Content:
 Segment = Literal | Content
 
 
-class Framer:
-    """Cuts conversations, with sentinels nobody else can write."""
+class Segmenter:
+    """Splits conversations, with sentinels that cannot be guessed."""
 
     def __init__(self, template: Renderer) -> None:
         self._template = template
         self._nonce = secrets.token_hex(8)
         self._pattern = re.compile(f"({PAD}?)s{self._nonce}x(\\d+)x({PAD}?)")
 
-    def frame(self, messages: Sequence[Message]) -> list[Segment] | None:
-        """Literals and contents by turns, literals first and last.
+    def split(self, messages: Sequence[Message]) -> list[Segment] | None:
+        """Literals and contents in alternation, literals first and last.
 
-        None if the template does not carry every content through once and in order: it quotes,
+        None if the template does not pass every content through once and in order: it quotes,
         repeats, reorders or rewrites them.
 
         Raises:
             ModelError: the template refuses the conversation.
         """
-        stand_ins = [self._stand_in(message, index) for index, message in enumerate(messages)]
-        text = self._template.render(stand_ins, add_generation_prompt=True)
+        sentinels = [self._sentinel(message, index) for index, message in enumerate(messages)]
+        text = self._template.render(sentinels, add_generation_prompt=True)
         found = list(self._pattern.finditer(text))
         if [int(match[2]) for match in found] != list(range(len(messages))):
             return None
@@ -81,13 +88,13 @@ class Framer:
             segments.append(_content(message, match))
             end = match.end()
         segments.append(Literal(text[end:]))
-        return segments if not self._damaged(segments) else None
+        return None if self._rewritten(segments) else segments
 
-    def _stand_in(self, message: Message, index: int) -> dict[str, str]:
+    def _sentinel(self, message: Message, index: int) -> dict[str, str]:
         return {"role": message.role, "content": f"{PAD}s{self._nonce}x{index}x{PAD}"}
 
-    def _damaged(self, segments: Sequence[Segment]) -> bool:
-        """Whether a piece of a sentinel is left in a literal, in whatever spelling."""
+    def _rewritten(self, segments: Sequence[Segment]) -> bool:
+        """Whether a part of a sentinel is left in a literal, in upper or lower case."""
         return any(
             isinstance(segment, Literal) and self._nonce in segment.text.lower()
             for segment in segments
@@ -99,46 +106,40 @@ def _content(message: Message, match: re.Match[str]) -> Content:
     return Content(int(match[2]), text if match[3] else text.rstrip(), message.tokens)
 
 
-def reopen_answers(segments: Sequence[Segment]) -> list[Segment]:
-    """Open earlier answers as the one to come is opened, where both openings begin alike.
+def restore_generation_prompts(segments: Sequence[Segment]) -> list[Segment]:
+    """Put the generation prompt before earlier answers too, where their own opening begins alike.
 
     Templates end a prompt with more (`<think>`) or less (a space) than they put before an answer
-    that is over. The stored ids were written after the prompt's ending, which stands in the cache.
+    that is finished. Stored ids were generated after the generation prompt, and so they are in the
+    KV cache.
     """
-    opening = segments[-1]
-    assert isinstance(opening, Literal)
-    reopened = list(segments)
+    prompt = segments[-1]
+    assert isinstance(prompt, Literal)
+    restored = list(segments)
     for place, segment in enumerate(segments):
         if isinstance(segment, Content) and segment.tokens and place > 1:
-            before = segments[place - 1]
-            assert isinstance(before, Literal)
-            if _begin_alike(before.text, opening.text):
-                reopened[place - 1] = replace(before, text=opening.text)
-    return reopened
+            opening = segments[place - 1]
+            assert isinstance(opening, Literal)
+            if _begin_alike(opening.text, prompt.text):
+                restored[place - 1] = replace(opening, text=prompt.text)
+    return restored
 
 
 def _begin_alike(one: str, other: str) -> bool:
     return bool(one and other) and (one.startswith(other) or other.startswith(one))
 
 
-STRIPS_BEFORE, STRIPS_AFTER = 1 << 7, 1 << 8
-"""llama.cpp's LLAMA_TOKEN_ATTR_LSTRIP and _RSTRIP: a control token that eats whitespace."""
-
-
 class Tokenizer(Protocol):
     """What prompts need of a vocabulary; see `engines.llama.vocabulary.LlamaVocabulary`."""
 
     @property
-    def controls(self) -> Mapping[str, int]: ...
-
-    @property
-    def control_pattern(self) -> re.Pattern[str]: ...
+    def control_tokens(self) -> Mapping[str, int]: ...
 
     @property
     def stops(self) -> Collection[int]: ...
 
     @property
-    def leading(self) -> Sequence[int]: ...
+    def prompt_prefix(self) -> Sequence[int]: ...
 
     @property
     def bos(self) -> int: ...
@@ -152,25 +153,42 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str) -> list[int]: ...
 
-    def encode_on(self, text: str) -> list[int]: ...
+
+def control_pattern(tokenizer: Tokenizer) -> re.Pattern[str]:
+    """Matches every text that is written like a control token; the longest first."""
+    texts = sorted(tokenizer.control_tokens, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, texts)) or NO_MATCH)
+
+
+def encode_continuation(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Token ids of `text` after other text: without the space that SentencePiece vocabularies put
+    before the first word."""
+    anchor = tokenizer.encode(ANCHOR)
+    ids = tokenizer.encode(ANCHOR + text)
+    return ids[len(anchor) :] if ids[: len(anchor)] == anchor else tokenizer.encode(text)
 
 
 class PromptBuilder:
-    """Collects one prompt, left to right."""
+    """Collects one prompt, left to right.
 
-    def __init__(self, vocabulary: Tokenizer) -> None:
-        self._vocabulary = vocabulary
+    Args:
+        controls: the tokenizer's `control_pattern`.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, controls: re.Pattern[str]) -> None:
+        self._tokenizer = tokenizer
+        self._controls = controls
         self._ids: list[int] = []
         self._run: list[str] = []
         self._follows_text = False
         self._strips_next = False
 
     def literal(self, text: str) -> None:
-        """Add text in which control tokens are meant."""
+        """Add text in which control tokens are recognised."""
         start = 0
-        for found in self._vocabulary.control_pattern.finditer(text):
+        for found in self._controls.finditer(text):
             self.content(text[start : found.start()])
-            self._control(self._vocabulary.controls[found[0]])
+            self._control(self._tokenizer.control_tokens[found[0]])
             start = found.end()
         self.content(text[start:])
 
@@ -182,28 +200,26 @@ class PromptBuilder:
         self._run.append(text)
 
     def stored(self, tokens: Sequence[int], following: str) -> None:
-        """Add an answer as the model wrote it; `following` is the literal after it.
+        """Add an answer as the model generated it; `following` is the literal after it.
 
-        The token that ended the answer is left to the literal if that ends it too.
+        The token that ended the answer is left out if the literal begins with such a token.
         """
         self._flush()
-        ended = tokens[-1] in self._vocabulary.stops
-        ends = self._vocabulary.control_pattern.match(following.lstrip())
-        if ended and ends and self._vocabulary.controls[ends[0]] in self._vocabulary.stops:
+        stops = self._tokenizer.stops
+        end = self._controls.match(following.lstrip())
+        if tokens[-1] in stops and end and self._tokenizer.control_tokens[end[0]] in stops:
             tokens = tokens[:-1]
         self._ids.extend(tokens)
         self._follows_text = True
 
     def finish(self) -> list[int]:
-        """The prompt, led by what the file wants before every prompt unless it stands there."""
+        """The prompt, with the tokenizer's prefix unless the template has written it."""
         self._flush()
-        leading = list(self._vocabulary.leading)
-        if self._ids[: len(leading)] == leading:
-            return self._ids
-        return leading + self._ids
+        prefix = list(self._tokenizer.prompt_prefix)
+        return self._ids if self._ids[: len(prefix)] == prefix else prefix + self._ids
 
     def _control(self, token: int) -> None:
-        attributes = self._vocabulary.attributes(token)
+        attributes = self._tokenizer.attributes(token)
         if attributes & STRIPS_BEFORE:
             self._run = ["".join(self._run).rstrip()]
         self._flush()
@@ -216,6 +232,8 @@ class PromptBuilder:
         self._run = []
         if not text:
             return
-        encode = self._vocabulary.encode_on if self._follows_text else self._vocabulary.encode
-        self._ids.extend(encode(text))
+        if self._follows_text:
+            self._ids.extend(encode_continuation(self._tokenizer, text))
+        else:
+            self._ids.extend(self._tokenizer.encode(text))
         self._follows_text = True

@@ -1,17 +1,11 @@
-"""A model file's Jinja template, run as the foreign code it is: in a sandbox and within a time.
+"""A model file's Jinja template, run as the untrusted code it is: sandboxed and bounded.
 
 Owns compiling and rendering. Refuses to know roles, tokens and models.
 
-How much a foreign template may make: every operation that builds something pays beforehand.
-
-The sandbox keeps a template from reaching out; this keeps it from eating memory. A single
-expression can ask for gigabytes, so sizes are reckoned before the work is done, not after.
-
-The Jinja environment of a foreign chat template: its helpers, its limits.
-
-Helpers are those of transformers' `apply_chat_template`, for which templates are written; filters
-are the ones templates use. Every operation that makes something pays for it
-(`engines.chat_template.sandbox`).
+Jinja's sandbox keeps a template from reaching outside. A quota keeps it from filling the memory: a
+single expression can ask for gigabytes, so every operation that builds something is charged before
+the work is done. A deadline stops it from running forever. Helpers are those of transformers'
+`apply_chat_template`, for which templates are written; filters are the ones that templates use.
 """
 
 from __future__ import annotations
@@ -37,37 +31,62 @@ from jinja2.visitor import NodeTransformer
 
 from datastores.errors import ModelError
 
-RATION = 1 << 22
-"""Characters and items one rendering may make in all."""
-LARGEST_POWER = 64
-WIDTH = re.compile(r"\d{5}|\*")
+TIMEOUT_S = 2.0
+"""Seconds for one rendering; templates in use take about a millisecond."""
+FILE_NAME = "<template>"
+"""Jinja's file name for code that it compiles from a string."""
+MAX_REASON = 160
+MAX_OUTPUT = 1 << 22
+"""Characters and items that one rendering may build in all."""
+MAX_EXPONENT = 64
+WIDE_FIELD = re.compile(r"\d{5}|\*")
 """In a format string: a field wider than any in use, or one whose width is an argument."""
 PADDING_METHODS = frozenset({"center", "expandtabs", "ljust", "rjust", "zfill"})
 FORMATS = frozenset({"format", "format_map"})
+SELECTING_FILTERS = (
+    "abs attr count d default dictsort first float groupby int items last length list map max min"
+    " reject rejectattr reverse select selectattr sort unique"
+)
+"""Filters that look at a value or select from it: what it contains is not written out."""
+STRING_FILTERS = "capitalize e escape indent join lower replace safe string title trim upper"
+"""Filters that build a string from all their arguments."""
+
+TEMPLATE_ERRORS = (
+    TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TimeoutError,
+    TypeError,
+    ValueError,
+)
+"""Everything that a template's code can raise."""
 
 
 class RenderQuota:
-    """What is left for the rendering under way."""
+    """What the current rendering may still build, in characters and items."""
 
     def __init__(self) -> None:
-        self._left = RATION
+        self._left = MAX_OUTPUT
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Begin another rendering."""
-        self._left = RATION
+        self._left = MAX_OUTPUT
 
-    def spend(self, amount: int) -> None:
-        """Take `amount` characters or items.
+    def charge(self, amount: int) -> None:
+        """Charge `amount` characters or items.
 
         Raises:
-            SecurityError: there are not that many left.
+            SecurityError: fewer are left.
         """
         self._left -= amount
         if self._left < 0:
-            raise SecurityError(f"it makes more than {RATION} characters")
+            raise SecurityError(f"it builds more than {MAX_OUTPUT} characters")
 
-    def spend_on(self, value: Any) -> Any:
-        """Pay for writing `value` out, whatever it holds; returns it."""
+    def charge_value(self, value: Any) -> Any:
+        """Charge for writing out `value` with all it contains; returns it."""
         waiting = [value]
         while waiting:
             item = waiting.pop()
@@ -75,63 +94,67 @@ class RenderQuota:
                 waiting.extend([*item.keys(), *item.values()])
             elif isinstance(item, list | tuple | set | frozenset | range):
                 waiting.extend(item)
-            self.spend(1 + _extent(item))
+            self.charge(1 + _size(item))
         return value
 
-    def spend_shallow(self, value: Any) -> None:
-        """Pay for going over `value`'s items once."""
-        self.spend(1 + _extent(value))
+    def charge_items(self, value: Any) -> None:
+        """Charge for iterating over `value` once."""
+        self.charge(1 + _size(value))
 
-    def spend_on_operator(self, operator: str, left: Any, right: Any) -> None:
-        """Pay for `left operator right`."""
+    def charge_operator(self, operator: str, left: Any, right: Any) -> None:
+        """Charge for `left operator right`."""
         if operator == "**":
-            if not isinstance(right, int | float) or abs(right) > LARGEST_POWER:
-                raise SecurityError("it raises to a high power")
-            self.spend(_extent(left) * LARGEST_POWER)
+            if not isinstance(right, int | float) or abs(right) > MAX_EXPONENT:
+                raise SecurityError("it computes a high power")
+            self.charge(_size(left) * MAX_EXPONENT)
         elif operator == "*":
-            self.spend(_product(left, right))
+            self.charge(_product_size(left, right))
         elif operator == "%" and isinstance(left, str):
-            self.spend_on_format(left, right)
+            self.charge_format(left, right)
         else:
-            self.spend(_extent(left) + _extent(right))
+            self.charge(_size(left) + _size(right))
 
-    def spend_on_format(self, template: str, *values: Any) -> None:
-        """Pay for filling in a format string."""
-        if WIDTH.search(template):
-            raise SecurityError("it formats very wide")
+    def charge_format(self, template: str, *values: Any) -> None:
+        """Charge for filling in a format string."""
+        if WIDE_FIELD.search(template):
+            raise SecurityError("it formats a very wide field")
         places = 1 + template.count("%") + template.count("{")
         before = self._left
-        self.spend_on(values)
-        self.spend(len(template) + places * (before - self._left))
+        self.charge_value(values)
+        self.charge(len(template) + places * (before - self._left))
 
-    def spend_on_method(self, text: str, name: str, arguments: tuple[Any, ...]) -> None:
-        """Pay for a call of `text`'s method `name`."""
+    def charge_method(self, text: str, name: str, arguments: tuple[Any, ...]) -> None:
+        """Charge for a call of `text`'s method `name`."""
         if name in FORMATS:
-            self.spend_on_format(text, *arguments)
+            self.charge_format(text, *arguments)
         elif name in PADDING_METHODS:
             width = max((item for item in arguments if isinstance(item, int)), default=8)
-            self.spend((1 + text.count("\t")) * max(width, 8) + len(text))
+            self.charge((1 + text.count("\t")) * max(width, 8) + len(text))
         elif name == "replace":
-            self.spend_on_replace(text, *arguments[:2])
+            self.charge_replace(text, *arguments[:2])
         elif name == "join":
-            self.spend_on_join(arguments[0], text)
+            self.charge_join(arguments[0], text)
         else:
-            self.spend(4 * len(text))
+            self.charge(4 * len(text))
 
-    def spend_on_replace(self, text: Any, old: Any = "", new: Any = "", *_count: Any) -> None:
-        """Pay for replacing `old` by `new` throughout."""
-        text, old, new = str(self.spend_on(text)), str(self.spend_on(old)), self.spend_on(new)
-        self.spend(len(text) + text.count(old) * len(str(new)))
+    def charge_replace(self, text: Any, old: Any = "", new: Any = "", *_count: Any) -> None:
+        """Charge for replacing every `old` by `new`."""
+        text, old, new = (
+            str(self.charge_value(text)),
+            str(self.charge_value(old)),
+            self.charge_value(new),
+        )
+        self.charge(len(text) + text.count(old) * len(str(new)))
 
-    def spend_on_join(self, items: Any, separator: Any = "") -> None:
-        """Pay for joining `items`."""
+    def charge_join(self, items: Any, separator: Any = "") -> None:
+        """Charge for joining `items`."""
         if isinstance(items, list | tuple | str | Mapping):
-            self.spend(len(items) * (1 + len(str(separator))))
-        self.spend_on(items)
+            self.charge(len(items) * (1 + len(str(separator))))
+        self.charge_value(items)
 
 
-def _extent(value: Any) -> int:
-    """Characters or items of a value by itself; bytes of an integer."""
+def _size(value: Any) -> int:
+    """Characters or items of a value without what they contain; bytes of an integer."""
     if isinstance(value, int):
         return value.bit_length() >> 3
     if isinstance(value, str | bytes | list | tuple | Mapping | set | frozenset | range):
@@ -139,86 +162,79 @@ def _extent(value: Any) -> int:
     return 0
 
 
-def _product(left: Any, right: Any) -> int:
-    """What `left * right` makes."""
+def _product_size(left: Any, right: Any) -> int:
+    """Size of `left * right`."""
     for text, count in ((left, right), (right, left)):
         if isinstance(text, str | bytes | list | tuple) and isinstance(count, int):
             return len(text) * max(count, 0)
-    return _extent(left) + _extent(right)
-
-
-PICKING = (
-    "abs attr count d default dictsort first float groupby int items last length list map max min"
-    " reject rejectattr reverse select selectattr sort unique"
-)
-"""Filters that look at a value or pick from it: what lies within is not written out."""
-WRITING = "capitalize e escape indent join lower replace safe string title trim upper"
-"""Filters that make a string of all they are given."""
+    return _size(left) + _size(right)
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """Attributes lead nowhere, values do not change, and `ration` bounds what is made."""
+    """Attributes lead nowhere, values do not change, and `quota` bounds what is built."""
 
     intercepted_binops = frozenset({"+", "-", "*", "**", "%"})
 
     def __init__(self) -> None:
-        self.ration = RenderQuota()
+        self.quota = RenderQuota()
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
-            # Folding constants would run a template's expressions before anything is bounded.
+            # Constant folding would evaluate a template's expressions before anything is bounded.
             optimized=False,
-            finalize=self.ration.spend_on,
+            finalize=self.quota.charge_value,
             extensions=[GenerationTag, loopcontrols],
         )
-        known = self.filters
+        filters = self.filters
         self.filters = {
-            name: self._paying(name, known[name]) for name in f"{PICKING} {WRITING}".split()
+            name: self._charging(name, filters[name])
+            for name in f"{SELECTING_FILTERS} {STRING_FILTERS}".split()
         }
         self.filters["tojson"] = self._to_json
         del self.globals["lipsum"]
         self.globals.update(raise_exception=_raise_exception, strftime_now=_strftime_now)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        """Pay for methods of strings, then call as the sandbox does."""
+        """Charge for methods of strings, then call as the sandbox does."""
         owner = getattr(getattr(__obj, "__wrapped__", __obj), "__self__", None)
         if isinstance(owner, str):
-            args = tuple(_reckonable(argument) for argument in args)
+            args = tuple(_as_list(argument) for argument in args)
             values = (*args, *kwargs.values())
-            __self.ration.spend_on_method(owner, __obj.__name__, values)
+            __self.quota.charge_method(owner, __obj.__name__, values)
         return super().call(__context, __obj, *args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Pay for an operator, then apply it."""
-        self.ration.spend_on_operator(operator, left, right)
+        """Charge for an operator, then apply it."""
+        self.quota.charge_operator(operator, left, right)
         return super().call_binop(context, operator, left, right)
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree: nodes.Template = _AddForConcat().visit(super()._parse(source, name, filename))
         return tree
 
-    def _paying(self, name: str, filter_: Callable[..., Any]) -> Callable[..., Any]:
-        """`filter_`, paying for its input, and for more where it makes more."""
+    def _charging(self, name: str, filter_: Callable[..., Any]) -> Callable[..., Any]:
+        """`filter_`, which charges for its input, and for more where it builds more."""
         skipped = 1 if hasattr(filter_, "jinja_pass_arg") else 0
+        selects, builds_text = name in SELECTING_FILTERS.split(), name in STRING_FILTERS.split()
 
         @wraps(filter_)
-        def paid(*args: Any, **kwargs: Any) -> Any:
-            if name in WRITING.split():
-                args = (*args[:skipped], *map(_reckonable, args[skipped:]))
+        def charged(*args: Any, **kwargs: Any) -> Any:
+            if builds_text:
+                args = (*args[:skipped], *map(_as_list, args[skipped:]))
             values = (*args[skipped:], *kwargs.values())
             if name == "replace":
-                self.ration.spend_on_replace(*values)
+                self.quota.charge_replace(*values)
             elif name == "join":
-                self.ration.spend_on_join(*values[:2])
+                self.quota.charge_join(*values[:2])
             elif name == "indent":
-                self.ration.spend_on_join(str(values[0]).split("\n"), " " * _width(values[1:]))
-            elif name in PICKING.split():
-                self.ration.spend_shallow(values[0])
+                self.quota.charge_join(str(values[0]).split("\n"), " " * _indent_width(values[1:]))
+            elif selects:
+                self.quota.charge_items(values[0])
             else:
-                self.ration.spend_on(values)
+                self.quota.charge_value(values)
             return filter_(*args, **kwargs)
 
-        return paid
+        return charged
 
     def _to_json(
         self,
@@ -228,8 +244,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         separators: tuple[str, str] | None = None,
         sort_keys: bool = False,
     ) -> str:
-        """Unlike Jinja's own, without escapes for HTML."""
-        self.ration.spend_on(value)
+        """Unlike Jinja's own, it escapes nothing for HTML."""
+        self.quota.charge_value(value)
         return json.dumps(
             value,
             ensure_ascii=ensure_ascii,
@@ -241,12 +257,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def concat(self, parts: Iterable[str]) -> str:
         """Join the output of a block or macro."""
         texts = list(parts)
-        self.ration.spend(sum(map(len, texts)))
+        self.quota.charge(sum(map(len, texts)))
         return "".join(texts)
 
 
 class GenerationTag(Extension):
-    """`{% generation %}` marks the assistant's words for training; here it changes nothing."""
+    """`{% generation %}` marks the assistant's text for training; here it has no effect."""
 
     tags = {"generation"}  # noqa: RUF012
 
@@ -257,7 +273,7 @@ class GenerationTag(Extension):
 
 
 class _AddForConcat(NodeTransformer):
-    """a ~ b becomes a|string + b|string: an operator that can be intercepted."""
+    """Turns a ~ b into a|string + b|string, whose operator can be intercepted."""
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Expr:  # noqa: N802
         """Fold the parts from the left."""
@@ -274,13 +290,13 @@ class _AddForConcat(NodeTransformer):
         return total
 
 
-def _reckonable(value: Any) -> Any:
-    """A generator as the list of its items: what it would yield can be paid for only then."""
+def _as_list(value: Any) -> Any:
+    """A generator as the list of its items, so that they can be charged for; others as they are."""
     return list(value) if isinstance(value, Iterator) else value
 
 
-def _width(arguments: tuple[Any, ...]) -> int:
-    """Columns an `indent` indents by: its first argument, a number or the text itself."""
+def _indent_width(arguments: tuple[Any, ...]) -> int:
+    """Columns that `indent` indents by: its first argument, a number or the text itself."""
     width = arguments[0] if arguments else 4
     return len(width) if isinstance(width, str) else min(int(width), 1 << 20)
 
@@ -293,28 +309,8 @@ def _strftime_now(format: str) -> str:
     return datetime.now().strftime(format[:100])
 
 
-PATIENCE = 2.0
-"""Seconds for one rendering; templates in use take about a millisecond."""
-NAME = "<template>"
-"""What Jinja calls the file of code compiled from a string."""
-LONGEST_REASON = 160
-
-FAILURES = (
-    TemplateError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    TimeoutError,
-    TypeError,
-    ValueError,
-)
-"""All that a template's own code can raise."""
-
-
 class JinjaTemplate:
-    """A compiled template; `variables` are there in every rendering.
+    """A compiled template; `variables` are defined in every rendering.
 
     Raises:
         ModelError: it is not valid Jinja.
@@ -332,11 +328,11 @@ class JinjaTemplate:
         """The conversation as text.
 
         Raises:
-            ModelError: the template refuses the conversation, fails, or knows no bounds.
+            ModelError: the template refuses the conversation, fails, or exceeds its quota or time.
         """
-        self._sandbox.ration.renew()
+        self._sandbox.quota.reset()
         try:
-            with _deadline(PATIENCE):
+            with _deadline(TIMEOUT_S):
                 return self._template.render(
                     messages=messages,
                     add_generation_prompt=add_generation_prompt,
@@ -344,7 +340,7 @@ class JinjaTemplate:
                     documents=None,
                     **self._variables,
                 )
-        except FAILURES as error:
+        except TEMPLATE_ERRORS as error:
             raise _unusable(error) from error
 
 
@@ -352,13 +348,13 @@ class JinjaTemplate:
 def _deadline(seconds: float) -> Iterator[None]:
     """Stop template code that runs longer, wherever it loops.
 
-    Tracing is the one way to stop foreign Python code on this thread; it is on only within the
-    template's own frames. A debugger's or coverage's tracing is put back afterwards.
+    Tracing is the only way to interrupt Python code on this thread; it is active in the template's
+    own frames only. A debugger's or coverage's trace function is restored afterwards.
     """
     end = monotonic() + seconds
 
     def trace(frame: FrameType, event: str, _argument: Any) -> Any:
-        if frame.f_code.co_filename != NAME:
+        if frame.f_code.co_filename != FILE_NAME:
             return None
         if monotonic() > end:
             raise TimeoutError(f"it runs longer than {seconds:.0f} s")
@@ -373,5 +369,5 @@ def _deadline(seconds: float) -> Iterator[None]:
 
 
 def _unusable(error: BaseException) -> ModelError:
-    reason = " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
+    reason = " ".join(str(error).split())[:MAX_REASON] or type(error).__name__
     return ModelError(f"the model's chat template fails: {reason}")

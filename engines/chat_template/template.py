@@ -1,8 +1,9 @@
-"""Conversations to prompts: a GGUF's chat template, applied to token ids rather than to text.
+"""Conversations to prompts: a model's chat template, applied to token ids rather than to text.
 
-Owns how literals, contents and stored ids are joined into one list of ids. Three promises: what a
-person typed is never read as a control token; an answer the model wrote is never tokenised again;
-the beginning-of-text token stands once, where the model's file asks for it.
+Owns which template is used and what happens where it refuses a conversation. Three guarantees: what
+a person typed is never read as a control token; an answer the model generated is never tokenized
+again; the beginning-of-text token is there once, where the model's file asks for it. Refuses to
+know how templates run (`sandbox`) and how ids are joined (`prompt_builder`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from dataclasses import replace
 from datastores.errors import ModelError
 from engines.chat_message import Message
 from engines.chat_template.prompt_builder import (
-    Framer,
     Literal,
     PromptBuilder,
     Segment,
+    Segmenter,
     Tokenizer,
-    reopen_answers,
+    control_pattern,
+    restore_generation_prompts,
 )
 from engines.chat_template.sandbox import JinjaTemplate
 
@@ -39,83 +41,79 @@ class ChatTemplate:
         problem: why the file's own template is not used; empty if it is.
     """
 
-    def __init__(self, source: str, vocabulary: Tokenizer) -> None:
-        self._vocabulary = vocabulary
+    def __init__(self, source: str, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
         self._variables = {
-            "bos_token": vocabulary.text(vocabulary.bos),
-            "eos_token": vocabulary.text(vocabulary.eos),
+            "bos_token": tokenizer.text(tokenizer.bos),
+            "eos_token": tokenizer.text(tokenizer.eos),
         }
+        self._controls = control_pattern(tokenizer)
         # A template that rewrites contents may change their case.
-        self._any_case = re.compile(vocabulary.control_pattern.pattern, re.IGNORECASE)
+        self._controls_any_case = re.compile(self._controls.pattern, re.IGNORECASE)
         self.problem = ""
         try:
-            self._adopt(source or CHATML)
+            self._compile(source or CHATML)
             self._segments(SAMPLE)
         except ModelError as error:
             self.problem = f"{error}; ChatML is used instead"
-            self._adopt(CHATML)
+            self._compile(CHATML)
 
     def render(self, messages: Sequence[Message]) -> list[int]:
-        """The prompt's token ids; it ends where the assistant's answer begins.
+        """The prompt's token ids, up to where the assistant's answer begins.
 
         Raises:
             ModelError: the template refuses this conversation.
         """
         segments = self._segments(messages)
-        splicer = PromptBuilder(self._vocabulary)
+        prompt = PromptBuilder(self._tokenizer, self._controls)
         if segments is None:
-            splicer.literal(self._plain(messages))
+            prompt.literal(self._render_text(messages))
         else:
             for segment, following in zip(segments, [*segments[1:], Literal("")], strict=True):
-                _splice(splicer, segment, following)
-        return splicer.finish()
+                _add(prompt, segment, following)
+        return prompt.finish()
 
-    def _adopt(self, source: str) -> None:
+    def _compile(self, source: str) -> None:
         self._template = JinjaTemplate(source, **self._variables)
-        self._framer = Framer(self._template)
+        self._segmenter = Segmenter(self._template)
 
     def _segments(self, messages: Sequence[Message]) -> list[Segment] | None:
-        """The framed conversation; with the system's message in the user's if it is refused."""
+        """The split conversation; with the system message inside the user's if it is refused."""
         try:
-            segments = self._framer.frame(messages)
+            segments = self._segmenter.split(messages)
         except ModelError:
-            folded = _fold_system(messages)
-            if folded is None:
+            merged = _merge_system(messages)
+            if merged is None:
                 raise
-            segments = self._framer.frame(folded)
-        return segments if segments is None else reopen_answers(segments)
+            segments = self._segmenter.split(merged)
+        return segments if segments is None else restore_generation_prompts(segments)
 
-    def _plain(self, messages: Sequence[Message]) -> str:
-        """The conversation rendered with its contents, control tokens in them made harmless."""
+    def _render_text(self, messages: Sequence[Message]) -> str:
+        """The conversation rendered with its contents, control tokens in them escaped."""
         contents = [
-            {"role": message.role, "content": self._harmless(message.content)}
-            for message in messages
+            {"role": message.role, "content": self._escape(message.content)} for message in messages
         ]
         return self._template.render(contents, add_generation_prompt=True)
 
-    def _harmless(self, content: str) -> str:
+    def _escape(self, content: str) -> str:
         """`content` with a space inside everything that would be read as a control token."""
-        return self._any_case.sub(lambda found: _spaced(found[0]), content)
+        return self._controls_any_case.sub(lambda found: f"{found[0][0]} {found[0][1:]}", content)
 
 
-def _splice(splicer: PromptBuilder, segment: Segment, following: Segment) -> None:
+def _add(prompt: PromptBuilder, segment: Segment, following: Segment) -> None:
     if isinstance(segment, Literal):
-        splicer.literal(segment.text)
+        prompt.literal(segment.text)
     elif segment.tokens:
         assert isinstance(following, Literal)
-        splicer.stored(segment.tokens, following.text)
+        prompt.stored(segment.tokens, following.text)
     else:
-        splicer.content(segment.text)
+        prompt.content(segment.text)
 
 
-def _spaced(token: str) -> str:
-    return f"{token[0]} {token[1:]}"
+def _merge_system(messages: Sequence[Message]) -> list[Message] | None:
+    """The system message put before the first user's; None where there is nothing to merge.
 
-
-def _fold_system(messages: Sequence[Message]) -> list[Message] | None:
-    """The system's message put before the first user's; None where there is nothing to fold.
-
-    Gemma's template and others raise an exception at a system's message.
+    Gemma's template and others raise an exception at a system message.
     """
     if len(messages) < 2 or messages[0].role != "system" or messages[1].role != "user":
         return None

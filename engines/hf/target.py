@@ -1,19 +1,12 @@
-"""The second target: GGUF files and safetensors folders through transformers and torch.
+"""A transformers model as a `Target`: prefill, verify, commit, rewind.
 
-Owns a model on one device and its cache; verifies a tree in one forward pass by a four-dimensional
-mask (a row sees its ancestors only) and explicit positions. Refuses to know text, chats and which
-drafts are worth verifying.
+Owns a model on one device, its KV cache and the masks: a tree is verified in one forward pass by a
+four-dimensional mask (a row sees its ancestors only) and explicit positions. Refuses to know text,
+chats and which drafts are worth verifying.
 
-A key-value cache for transformers models that can rewind and keep one branch of a tree.
-
-Owns one preallocated buffer per layer; growing is a write, rewinding an assignment, committing a
-gather of a few cells. transformers' own dynamic cache copies all of itself at every step, and its
-sliding layers forget what a rewind needs. Refuses to know about tokens, masks and positions.
-
-Who sees whom: additive attention masks and positions for trees, as transformers wants them.
-
-Owns the geometry of a tree behind a cache, with full and sliding-window attention. Refuses to know
-about weights and caches' contents.
+The cache preallocates one buffer per layer: to append is a write, to rewind an assignment, to
+commit a gather of a few cells. transformers' own dynamic cache copies all of itself at every step,
+and its sliding layers drop what a rewind needs.
 """
 
 from __future__ import annotations
@@ -38,6 +31,23 @@ from engines.draft_tree import DraftTree
 from engines.fingerprint import fingerprint
 from engines.target import Floats, ForwardOutput, require_prompt_fits, require_tree_fits
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+CHUNK = 256
+"""Tokens of one prefill pass: bounds how long an interrupt has to wait."""
+MAX_ROWS = 64
+"""Rows of the widest tree. Wider ones do not pay on any device this was measured on."""
+LOAD_ERRORS = (OSError, ValueError, KeyError, RuntimeError, struct.error, SafetensorError)
+"""Raised by transformers for files that are missing, damaged or unknown to it."""
+
+FULL = "full_attention"
+SLIDING = "sliding_attention"
+
+Mask = torch.Tensor | dict[str, torch.Tensor]
+Attention = Callable[[DraftTree, int], tuple[torch.Tensor, Mask]]
+"""(tree, cached tokens) → positions [1, rows] and additive masks [1, 1, rows, tokens + rows]."""
+
 
 class BufferLayer(CacheLayerMixin):
     """Keys and values of one layer, [1, heads, capacity, head width], filled up to `length`."""
@@ -49,7 +59,7 @@ class BufferLayer(CacheLayerMixin):
         self.length = 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Allocate the buffers in the shape, type and place of the first states to come."""
+        """Allocate the buffers with the shape, type and device of the first states."""
         keys, values = (
             states.new_empty((*states.shape[:2], self._capacity, states.shape[3]))
             for states in (key_states, value_states)
@@ -60,7 +70,7 @@ class BufferLayer(CacheLayerMixin):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: object, **__: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append; views of all that stands in the cache."""
+        """Append; returns views of everything in the cache."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         keys, values = self._buffers
@@ -71,7 +81,7 @@ class BufferLayer(CacheLayerMixin):
         return keys[:, :, :end], values[:, :, :end]
 
     def keep(self, start: int, rows: Sequence[int]) -> None:
-        """Of the cells from `start` on, keep those at `rows` (offsets from `start`), in order."""
+        """Of the cells from `start` on, keep those at the offsets `rows`, in order."""
         if not self.is_initialized:
             return
         cells = [start + row for row in rows]
@@ -94,7 +104,7 @@ class RewindableCache(Cache):
 
     Args:
         layers: layers of the model.
-        capacity: cells: tokens and tree rows that stand in the cache at the same time.
+        capacity: most cells in use at a time, by tokens and tree rows together.
     """
 
     def __init__(self, layers: int, capacity: int) -> None:
@@ -102,49 +112,41 @@ class RewindableCache(Cache):
         super().__init__(layers=list(self._buffers))
 
     def rewind(self, length: int) -> None:
-        """Forget every cell from `length` on."""
+        """Drop every cell from `length` on."""
         for layer in self._buffers:
             layer.length = min(layer.length, length)
 
     def keep(self, start: int, path: Sequence[int]) -> None:
-        """Of the tree that was written from cell `start` on, keep the rows of `path`, in order."""
+        """Of the tree written from cell `start` on, keep the rows of `path`, in order."""
         if all(row == place for place, row in enumerate(path)):
             self.rewind(start + len(path))
             return
-        with torch.inference_mode():  # the buffers were born in it
+        with torch.inference_mode():  # the buffers were allocated in it
             for layer in self._buffers:
                 layer.keep(start, path)
 
 
-FULL = "full_attention"
-SLIDING = "sliding_attention"
-
-Mask = torch.Tensor | dict[str, torch.Tensor]
-Attention = Callable[[DraftTree, int], tuple[torch.Tensor, Mask]]
-"""(tree, tokens before it) → positions [1, rows] and masks [1, 1, rows, tokens + rows]."""
-
-
-def attention_of(config: Any, device: torch.device, dtype: torch.dtype) -> Attention:
-    """What maps a tree to positions and masks for the model of `config`.
+def make_attention(config: Any, device: torch.device, dtype: torch.dtype) -> Attention:
+    """Maps trees to positions and masks for the model of `config`.
 
     Models that mix full and sliding layers take a mask for each kind, by name; others take one.
 
     Raises:
-        ModelError: some layer keeps a running state, which cannot be rewound.
+        ModelError: a layer keeps a running state, which cannot be rewound.
     """
     window: int | None = getattr(config, "sliding_window", None)
     kinds = set(getattr(config, "layer_types", None) or [SLIDING if window else FULL])
     if kinds - {FULL, SLIDING}:
-        strange = ", ".join(sorted(kinds - {FULL, SLIDING}))
-        raise ModelError(f"{config.model_type}: {strange} cannot be rewound; use llama.cpp for it")
+        others = ", ".join(sorted(kinds - {FULL, SLIDING}))
+        raise ModelError(f"{config.model_type}: {others} cannot be rewound; use llama.cpp for it")
     windows = {kind: window if kind == SLIDING else None for kind in kinds}
 
     def attention(tree: DraftTree, past: int) -> tuple[torch.Tensor, Mask]:
         depths = np.asarray(tree.depths()) + past
-        seen = _seen(tree, past)
+        visible = _visible(tree, past)
         masks = {
-            kind: _additive(_within(seen, depths, past, reach), device, dtype)
-            for kind, reach in windows.items()
+            kind: _additive(_within_window(visible, depths, past, size), device, dtype)
+            for kind, size in windows.items()
         }
         positions = torch.from_numpy(depths[None]).to(device)
         return positions, masks if len(masks) > 1 else next(iter(masks.values()))
@@ -152,101 +154,71 @@ def attention_of(config: Any, device: torch.device, dtype: torch.dtype) -> Atten
     return attention
 
 
-def _seen(tree: DraftTree, past: int) -> NDArray[np.bool_]:
+def _visible(tree: DraftTree, past: int) -> NDArray[np.bool_]:
     """[rows, past + rows]: the cached tokens, the row's ancestors and the row itself."""
     rows = len(tree)
-    seen = np.zeros((rows, past + rows), dtype=np.bool_)
-    seen[:, :past] = True
+    visible = np.zeros((rows, past + rows), dtype=np.bool_)
+    visible[:, :past] = True
     for row, parent in enumerate(tree.parents):
         if parent >= 0:
-            seen[row, past:] = seen[parent, past:]
-        seen[row, past + row] = True
-    return seen
+            visible[row, past:] = visible[parent, past:]
+        visible[row, past + row] = True
+    return visible
 
 
-def _within(
-    seen: NDArray[np.bool_], depths: NDArray[np.int64], past: int, window: int | None
+def _within_window(
+    visible: NDArray[np.bool_], depths: NDArray[np.int64], past: int, window: int | None
 ) -> NDArray[np.bool_]:
-    """What of `seen` lies less than `window` positions back."""
+    """`visible` without what is `window` or more positions back."""
     if window is None:
-        return seen
+        return visible
     positions = np.concatenate([np.arange(past), depths])
     near: NDArray[np.bool_] = depths[:, None] - positions[None, :] < window
-    return seen & near
+    return visible & near
 
 
-def _additive(seen: NDArray[np.bool_], device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-    """0 where seen, the type's lowest value elsewhere: what every attention kernel accepts."""
-    mask = torch.zeros(seen.shape, dtype=dtype, device=device)
-    mask.masked_fill_(torch.from_numpy(~seen).to(device), torch.finfo(dtype).min)
+def _additive(visible: NDArray[np.bool_], device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """0 where visible, the type's lowest value elsewhere: what every attention kernel accepts."""
+    mask = torch.zeros(visible.shape, dtype=dtype, device=device)
+    mask.masked_fill_(torch.from_numpy(~visible).to(device), torch.finfo(dtype).min)
     return mask[None, None]
 
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-CHUNK = 256
-"""Rows of one prefill pass: how long a person who interrupts may have to wait."""
-MAX_ROWS = 64
-"""The widest tree. Wider ones do not pay on any device this was measured on."""
-
-UNREADABLE = (OSError, ValueError, KeyError, RuntimeError, struct.error, SafetensorError)
-"""What transformers raises over files that are missing, damaged or unknown to it."""
-
-
 class HfTarget:
-    """`engines.target.Target` over a causal language model of transformers.
+    """Implements `engines.target.Target`.
 
     Args:
-        model: loaded, on one device, attention layers only.
-        identity: fingerprint of the weights.
-        context_length: tokens the cache holds.
+        model: a causal language model on one device, attention layers only.
+        fingerprint: of its weights.
+        context_length: most tokens in the cache.
+
+    Attributes:
+        chains_only: false: a mask takes any tree.
     """
 
-    def __init__(self, model: PreTrainedModel, identity: str, context_length: int) -> None:
+    def __init__(self, model: PreTrainedModel, fingerprint: str, context_length: int) -> None:
         config = model.config.get_text_config()
+        self.fingerprint = fingerprint
+        self.vocabulary_size = int(config.vocab_size)
+        self.width = int(config.hidden_size)
+        self.context_length = context_length
+        self.max_rows = MAX_ROWS
+        self.chains_only = False
         self._model = model.eval()
-        self._attention: Attention = attention_of(config, model.device, model.dtype)
+        self._attention: Attention = make_attention(config, model.device, model.dtype)
         self._cache = RewindableCache(config.num_hidden_layers, context_length)
-        self._identity = identity
-        self._context_length = context_length
-        self._width = int(config.hidden_size)
-        self._vocabulary_size = int(config.vocab_size)
         self._tokens: list[int] = []
         self._tree: DraftTree | None = None
         self._last_row: ForwardOutput | None = None
 
     @property
-    def fingerprint(self) -> str:
-        return self._identity
-
-    @property
-    def place(self) -> str:
-        """Device and type of numbers, as measured costs depend on them."""
+    def device_and_dtype(self) -> str:
+        """Such as `cpu float32`; measured costs depend on both."""
         return f"{self._model.device} {str(self._model.dtype).removeprefix('torch.')}"
 
     @property
-    def vocabulary_size(self) -> int:
-        return self._vocabulary_size
-
-    @property
-    def width(self) -> int:
-        return self._width
-
-    @property
-    def context_length(self) -> int:
-        return self._context_length
-
-    @property
-    def max_rows(self) -> int:
-        return MAX_ROWS
-
-    @property
-    def chains_only(self) -> bool:
-        return False
-
-    @property
     def tokens(self) -> Sequence[int]:
+        """The cached token ids, in order. A live view: copy it to keep it."""
         return self._tokens
 
     @property
@@ -293,7 +265,7 @@ class HfTarget:
         self._last_row = None
 
     def _forward(self, tree: DraftTree, keep: int) -> ForwardOutput:
-        """Evaluate the rows of `tree` after the cached tokens; the last `keep` rows' outcome."""
+        """Evaluate the rows of `tree` after the cached tokens; output the last `keep` of them."""
         positions, mask = self._attention(tree, len(self._tokens))
         with torch.inference_mode():
             out = self._model(
@@ -308,16 +280,16 @@ class HfTarget:
         return ForwardOutput(_array(out.logits[0]), _array(out.hidden_states[-1][0, -keep:]))
 
 
-def load(
+def load_target(
     path: Path, *, device: str = "auto", dtype: str = "auto", context_length: int | None = None
 ) -> HfTarget:
-    """Load a GGUF file or a folder with safetensors and a config; nothing is ever downloaded.
+    """Load a GGUF file, or a folder with safetensors and a config; nothing is ever downloaded.
 
     Args:
         path: of the file or the folder.
-        device: as torch names it; `auto` takes CUDA where there is one.
-        dtype: as torch names it; `auto` is float32 on the CPU, bfloat16 elsewhere.
-        context_length: tokens; as long as the model was trained for if not given.
+        device: torch's name for it; `auto` is CUDA where available, else the CPU.
+        dtype: torch's name for it; `auto` is float32 on the CPU, bfloat16 elsewhere.
+        context_length: tokens; as many as the model was trained for unless given.
 
     Raises:
         ModelError: the file is missing, damaged, or of an architecture this engine cannot rewind.
@@ -326,15 +298,15 @@ def load(
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if dtype == "auto":
         dtype = "float32" if device == "cpu" else "bfloat16"
-    model = _read(path, device, getattr(torch, dtype))
-    trained = int(model.config.get_text_config().max_position_embeddings)
-    length = min(context_length or trained, trained)
+    model = _load_model(path, device, getattr(torch, dtype))
+    trained_length = int(model.config.get_text_config().max_position_embeddings)
+    length = min(context_length or trained_length, trained_length)
     return HfTarget(model, fingerprint(path), length)
 
 
-def _read(path: Path, device: str, dtype: torch.dtype) -> PreTrainedModel:
+def _load_model(path: Path, device: str, dtype: torch.dtype) -> PreTrainedModel:
     folder, gguf = (path, None) if path.is_dir() else (path.parent, path.name)
-    # Progress bars would be drawn across a full-screen interface; failures arrive as exceptions.
+    # Progress bars would be drawn over a full-screen interface; failures are raised.
     with contextlib.redirect_stderr(io.StringIO()):
         try:
             return transformers.AutoModelForCausalLM.from_pretrained(
@@ -346,7 +318,7 @@ def _read(path: Path, device: str, dtype: torch.dtype) -> PreTrainedModel:
                 use_safetensors=True,
                 trust_remote_code=False,
             )
-        except UNREADABLE as error:
+        except LOAD_ERRORS as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
             raise ModelError(f"transformers cannot load {path}: {reason}") from error
 

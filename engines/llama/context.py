@@ -1,16 +1,7 @@
-"""A GGUF file's weights and contexts over them, as native handles that free themselves.
+"""Model weights, contexts over them and batches for them: llama.cpp's objects as Python ones.
 
-Owns how files and contexts are opened and how llama.cpp's refusals are worded. Refuses to know what
-is computed with them.
-
-What a freshly opened context can do, found by trying.
-
-Recurrent and hybrid memories refuse to drop a part of their tail beyond the states they keep, and
-no metadata says so for every architecture.
-
-How many layers go to a graphics card: all, where the build can and the card has room.
-
-llama.cpp does not tell beforehand what fits, so fewer layers are tried until everything does.
+Owns how they are opened, when they are freed and how llama.cpp's refusals are worded. Refuses to
+know what is computed with them.
 """
 
 from __future__ import annotations
@@ -18,31 +9,34 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
 from engines.llama import native
-from engines.llama.native import END, LOGGER
 
-ROWS, ROWS_ON_DEVICE = 32, 64
-"""Widest trees. A processor's cost grows with every row; a graphics card stays flat for longer."""
+MAX_ROWS_CPU, MAX_ROWS_GPU = 32, 64
+"""Widest trees. A CPU's cost grows with every row; a graphics card's stays flat for longer."""
+MICRO_BATCH = 512
+"""Most rows llama.cpp computes at once: its own default."""
+STATE_SNAPSHOTS = 4
+"""Past states a recurrent memory keeps to step back to; each costs the size of a whole state."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextLimits:
-    """What a context can do.
+    """What a context supports.
 
     Attributes:
-        context_length: most tokens the cache may hold.
-        max_rows: widest tree, the root included.
+        context_length: most tokens in the KV cache.
+        max_rows: rows of the widest tree, the root included.
         chains_only: no branching (exact mode, recurrent memory).
-        padded_rows: in exact mode the width of every decode; else 0.
+        padded_rows: width of every decode in exact mode; 0 otherwise.
     """
 
     context_length: int
@@ -51,100 +45,22 @@ class ContextLimits:
     padded_rows: int = 0
 
 
-def widest_tree(on_device: bool) -> int:
-    """Rows to build a context for."""
-    return ROWS_ON_DEVICE if on_device else ROWS
-
-
-def usable_rows(context: LlamaContext, rows: int) -> int:
-    """How many rows of a tree can be taken back again; 1 where drafting is impossible.
-
-    Evaluates two tokens, which also pages in the weights and warms up the threads.
-
-    Raises:
-        ModelError: not even that can be computed.
-    """
-    batch = Batch(2)
-    batch.position[1] = 1
-    batch.struct.n_tokens = 2
-    if native.decode(context.handle, batch.struct):
-        raise ModelError(f"{context.weights.path} cannot be run: {native.first_error()}")
-    steps_back = bool(native.seq_rm(context.memory, 0, 1, END))
-    stepped = native.seq_pos_max(context.memory, 0) == 0
-    native.seq_rm(context.memory, 0, 0, END)
-    if not (steps_back and stepped):
-        return 1
-    if context.weights.keeps_states:
-        return min(rows, 1 + int(lib.llama_n_rs_seq(context.handle)))
-    return rows
-
-
-Made = TypeVar("Made")
-
-QUARTERS = (3, 2, 1, 0)
-
-
-def open_fitting(path: Path, gpu_layers: int | None, make: Callable[[Weights], Made]) -> Made:
-    """Open `path` with `gpu_layers` on the card (None: as many as fit) and `make` something of it.
-
-    `make` builds the context, whose KV cache has to fit as well.
-
-    Raises:
-        ModelError: the file cannot be loaded or run, or this build has no use for a card.
-    """
-    if not lib.llama_supports_gpu_offload():
-        if gpu_layers:
-            raise ModelError(
-                "this build of llama.cpp uses no graphics card: leave --gpu-layers out, or see"
-                " `specchat doctor` for the build that does"
-            )
-        return make(Weights(path, 0))
-    if gpu_layers is not None:
-        return make(Weights(path, gpu_layers))
-    return _most_layers(path, make)
-
-
-def _most_layers(path: Path, make: Callable[[Weights], Made]) -> Made:
-    refusal = ModelError(f"{path} cannot be loaded")
-    for layers in _descending(path):
-        try:
-            return make(Weights(path, layers))
-        except ModelError as error:
-            LOGGER.info("with %d layers on the graphics card: %s", layers, error)
-            refusal = error
-    raise refusal
-
-
-def _descending(path: Path) -> Iterator[int]:
-    yield ALL_LAYERS
-    layers = Weights(path, 0).layers
-    yield from (layers * quarters // 4 for quarters in QUARTERS)
-
-
-MICRO_BATCH = 512
-"""Most rows llama.cpp computes at once: its own default."""
-ALL_LAYERS = 1 << 20
-"""More than any model has."""
-SNAPSHOTS = 4
-"""Past states a recurrent memory keeps for stepping back; each costs a whole state."""
-
-
-def _free_with(owner: object, free: Callable[[Any], None], handle: Any) -> None:
-    """Free `handle` when `owner` goes.
-
-    At exit the system does it, as a thread may still be decoding then; but Metal, on macOS, aborts
-    a process that leaves without.
-    """
-    weakref.finalize(owner, free, handle).atexit = sys.platform == "darwin"
-
-
 class Weights:
-    """An open model. Freed with the last reference, after every context over it."""
+    """An open GGUF file. Freed with the last reference, after every context over it.
 
-    def __init__(self, path: Path, gpu_layers: int) -> None:
+    Args:
+        gpu_layers: layers to put on a graphics card; more than the model has puts all there.
+        vocabulary_only: read the metadata and the tokenizer, and no tensors.
+
+    Raises:
+        ModelError: llama.cpp cannot load the file, or it is not a model that specchat can run.
+    """
+
+    def __init__(self, path: Path, gpu_layers: int = 0, *, vocabulary_only: bool = False) -> None:
         parameters = lib.llama_model_default_params()
         parameters.n_gpu_layers = gpu_layers
-        native.forget_errors()
+        parameters.vocab_only = vocabulary_only
+        native.clear_errors()
         self.handle: Any = lib.llama_model_load_from_file(str(path).encode(), parameters)
         if not self.handle:
             raise ModelError(
@@ -177,7 +93,7 @@ class Weights:
 
     @property
     def on_device(self) -> bool:
-        """Whether layers lie on a GPU, so that decoding returns before the work is done."""
+        """Whether layers are on a GPU, so that decoding returns before the work is done."""
         return self.gpu_layers > 0
 
     @property
@@ -191,8 +107,11 @@ class Weights:
         return int(lib.llama_vocab_n_tokens(self.vocabulary))
 
     @property
-    def keeps_states(self) -> bool:
-        """Whether the memory is, wholly or in part, a running state (recurrent, hybrid)."""
+    def recurrent(self) -> bool:
+        """Whether the memory is, wholly or in part, a running state (recurrent and hybrid models).
+
+        Such a memory steps back `STATE_SNAPSHOTS` tokens at most.
+        """
         return bool(
             lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle)
         )
@@ -204,33 +123,35 @@ class Weights:
 
     def metadata(self, key: str) -> str:
         """A metadata value as text; empty where the file has none."""
-        room = 1 << 10
+        capacity = 1 << 10
         while True:
-            buffer = ctypes.create_string_buffer(room)
-            count = lib.llama_model_meta_val_str(self.handle, key.encode(), buffer, room)
-            if count < room:
+            buffer = ctypes.create_string_buffer(capacity)
+            count = lib.llama_model_meta_val_str(self.handle, key.encode(), buffer, capacity)
+            if count < capacity:
                 return buffer.value.decode("utf-8", "replace") if count >= 0 else ""
-            room = count + 1
+            capacity = count + 1
 
 
 class LlamaContext:
     """A llama.cpp context: KV cache and compute buffers. Keeps its weights alive.
 
+    Args:
+        cells: of the KV cache.
+        rows: most rows a decode may output.
+
     Attributes:
-        rows: most rows a decode may output, and sequences for the branches of trees.
-        spare: whether there is one sequence more.
+        rows: as given; also the number of sequences for the branches of trees.
+        has_scratch: whether there is one more sequence, for a text beside the cached one.
+
+    Raises:
+        ModelError: it does not fit into memory, or the model does not generate text.
     """
 
     def __init__(self, weights: Weights, cells: int, *, rows: int, threads: int) -> None:
-        """Open a context of `cells` KV cells whose decodes output at most `rows` rows.
-
-        Raises:
-            ModelError: it does not fit into memory, or the model cannot generate.
-        """
-        native.forget_errors()
+        native.clear_errors()
         self.rows = rows
-        self.spare = not weights.keeps_states
-        sequences = rows + 1 if self.spare else 1
+        self.has_scratch = not weights.recurrent
+        sequences = rows + 1 if self.has_scratch else 1
         self.handle: Any = lib.llama_init_from_model(
             weights.handle, _context_parameters(cells, rows, sequences, threads)
         )
@@ -253,7 +174,7 @@ def _context_parameters(cells: int, rows: int, sequences: int, threads: int) -> 
     parameters.n_seq_max = sequences
     # llama.cpp asserts that every sequence can have an output.
     parameters.n_outputs_max = max(rows, sequences)
-    parameters.n_rs_seq = SNAPSHOTS
+    parameters.n_rs_seq = STATE_SNAPSHOTS
     parameters.n_threads = parameters.n_threads_batch = threads
     parameters.pooling_type = lib.LLAMA_POOLING_TYPE_NONE
     parameters.embeddings = True
@@ -263,13 +184,24 @@ def _context_parameters(cells: int, rows: int, sequences: int, threads: int) -> 
     return parameters
 
 
+def _free_with(owner: object, free: Callable[[Any], None], handle: Any) -> None:
+    """Free `handle` with `owner`.
+
+    At exit the operating system does it, since a thread may still be decoding then; but on macOS,
+    Metal aborts a process that exits without freeing.
+    """
+    weakref.finalize(owner, free, handle).atexit = sys.platform == "darwin"
+
+
 class Batch:
-    """Up to `capacity` rows. All rows begin in sequence 0; `logits` decides which rows are output.
+    """One `llama_batch` of up to `capacity` rows, allocated once and filled through NumPy.
+
+    Every row is in sequence 0 until `place` puts it elsewhere.
 
     Attributes:
         token, position: int32 [capacity].
-        logits: int8 [capacity].
-        struct: the C struct over the same memory; `struct.n_tokens` is the next width.
+        logits: int8 [capacity], 1 for rows whose logits and hidden state are output.
+        struct: the C struct over the same memory; `struct.n_tokens` is the width of the next pass.
     """
 
     def __init__(self, capacity: int, sequences: int = 1) -> None:
@@ -290,10 +222,35 @@ class Batch:
         )
 
     def place(self, row: int, sequences: Sequence[int]) -> None:
-        """Put `row` into several sequences."""
+        """Put `row` into `sequences`, and into no other."""
         self._counts[row] = len(sequences)
         self._ids[row, : len(sequences)] = sequences
 
 
 def _pointer(array: np.ndarray, kind: type) -> object:
     return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
+
+
+def measure_max_rows(context: LlamaContext, rows: int) -> int:
+    """How many of a tree's `rows` rows this context can drop again; 1 where drafting is impossible.
+
+    Found by trying: recurrent and hybrid memories refuse to drop more than the states they keep,
+    and no metadata says so for every architecture. Evaluates two tokens, which also pages in the
+    weights and warms up the threads.
+
+    Raises:
+        ModelError: llama.cpp cannot evaluate them.
+    """
+    batch = Batch(2)
+    batch.position[1] = 1
+    batch.struct.n_tokens = 2
+    if native.decode(context.handle, batch.struct):
+        raise ModelError(f"{context.weights.path} cannot be run: {native.first_error()}")
+    accepted = bool(native.seq_rm(context.memory, 0, 1, native.TO_END))
+    removed = native.seq_pos_max(context.memory, 0) == 0
+    native.seq_rm(context.memory, 0, 0, native.TO_END)
+    if not (accepted and removed):
+        return 1
+    if context.weights.recurrent:
+        return min(rows, 1 + int(lib.llama_n_rs_seq(context.handle)))
+    return rows

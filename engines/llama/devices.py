@@ -1,9 +1,7 @@
-"""Memory of graphics cards, as this build of llama.cpp sees it.
+"""Graphics cards: which are in this machine, how much memory they have free, and whether this build
+of llama.cpp uses them; if not, the command that installs the build that does.
 
-Which graphics cards are in this machine, whether this build of llama.cpp uses them, and if not,
-the line that installs the build that does.
-
-Looks at files and asks small system programs; loads llama.cpp only in `uses_gpu`.
+Reads files and runs small system programs; imports llama.cpp only to ask it about its build.
 """
 
 from __future__ import annotations
@@ -24,16 +22,20 @@ INSTALL = (
     " --no-binary llama-cpp-python llama-cpp-python=={version}"
 )
 FLAGS = {"NVIDIA": "GGML_CUDA", "Apple": "GGML_METAL"}
-OTHERS_FLAG = "GGML_VULKAN"
+DEFAULT_FLAG = "GGML_VULKAN"
+
+_GPU = 1
+"""ggml's type of a device with memory of its own (GGML_BACKEND_DEVICE_TYPE_GPU)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What `specchat doctor` says of llama.cpp.
+    """The installed llama.cpp.
 
     Attributes:
-        package: version of llama-cpp-python; llama_cpp: of llama.cpp itself.
-        uses_gpu: whether it can put layers on a card that is here.
+        package: version of llama-cpp-python.
+        llama_cpp: version of llama.cpp itself.
+        uses_gpu: whether it can put layers on a graphics card.
         features: instruction sets and backends, as llama.cpp lists them.
     """
 
@@ -44,7 +46,7 @@ class Build:
 
 
 def build() -> Build:
-    """Ask the installed llama.cpp."""
+    """Ask the installed llama.cpp about itself."""
     import llama_cpp
     from llama_cpp import llama_cpp as lib
 
@@ -56,26 +58,26 @@ def build() -> Build:
     )
 
 
+def install_line(gpu: str, version: str) -> str:
+    """The command that installs llama.cpp with the backend for `gpu`, one of `find_gpus`."""
+    flag = next((flag for vendor, flag in FLAGS.items() if vendor in gpu), DEFAULT_FLAG)
+    return INSTALL.format(flag=flag, version=version)
+
+
 def find_gpus() -> list[str]:
     """Names of the graphics cards in this machine that a build of llama.cpp could use."""
     return _nvidia() or _apple() or _drm()
 
 
-def install_line(gpu: str, version: str) -> str:
-    """The command that installs llama.cpp with the backend for `gpu`, one of `find_gpus`."""
-    flag = next((flag for vendor, flag in FLAGS.items() if vendor in gpu), OTHERS_FLAG)
-    return INSTALL.format(flag=flag, version=version)
-
-
 def _nvidia() -> list[str]:
-    """Cards the driver has taken; /proc tells at once, nvidia-smi where there is no /proc."""
+    """Cards that the driver has claimed: /proc answers at once; nvidia-smi where there is none."""
     if NVIDIA.is_dir():
-        return [_model(card / "information") for card in sorted(NVIDIA.iterdir())]
-    names = _ask("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
+        return [_nvidia_model(card / "information") for card in sorted(NVIDIA.iterdir())]
+    names = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
     return [name if "NVIDIA" in name else f"NVIDIA {name}" for name in names]
 
 
-def _model(information: Path) -> str:
+def _nvidia_model(information: Path) -> str:
     for line in information.read_text(errors="replace").splitlines():
         name, _, value = line.partition(":")
         if name == "Model":
@@ -84,10 +86,10 @@ def _model(information: Path) -> str:
 
 
 def _apple() -> list[str]:
-    """Apple's own processors have a GPU that Metal reaches."""
+    """Apple's own processors have a GPU that Metal supports."""
     if sys.platform != "darwin":
         return []
-    chip = _ask("sysctl", "-n", "machdep.cpu.brand_string")
+    chip = _output("sysctl", "-n", "machdep.cpu.brand_string")
     return [f"{chip} GPU"] if chip.startswith("Apple") else []
 
 
@@ -101,7 +103,7 @@ def _drm() -> list[str]:
     return found
 
 
-def _ask(program: str, *arguments: str) -> str:
+def _output(program: str, *arguments: str) -> str:
     """What a program prints; empty where it is missing or fails."""
     path = shutil.which(program)
     if path is None:
@@ -110,35 +112,31 @@ def _ask(program: str, *arguments: str) -> str:
     return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
-_CARD = 1
-"""ggml's type of a device with memory of its own (GGML_BACKEND_DEVICE_TYPE_GPU)."""
-
-
-def card_memory() -> int:
-    """Free bytes on all cards this build can use; 0 where the processor shares its memory."""
-    # `native` first: to its log goes what drivers have to say when they are first asked.
+def free_gpu_memory() -> int:
+    """Free bytes on all cards this build can use; 0 where they share the processor's memory."""
     from llama_cpp import llama_cpp as lib
 
+    # Before the first call: it routes llama.cpp's log, where drivers write when first used.
     from engines.llama import native
 
     if sys.platform == "darwin" or not lib.llama_supports_gpu_offload():
         return 0  # Metal reports the processor's own memory
-    free = sum(_free(lib._lib, device) for device in _cards(lib._lib))
+    free = sum(_free_memory(lib._lib, device) for device in _gpu_devices(lib._lib))
     native.LOGGER.info("%d bytes are free on graphics cards", free)
     return free
 
 
-def _cards(library: Any) -> list[ctypes.c_void_p]:
+def _gpu_devices(library: Any) -> list[ctypes.c_void_p]:
     library.ggml_backend_dev_count.restype = ctypes.c_size_t
     library.ggml_backend_dev_get.restype = ctypes.c_void_p
     devices = (
         ctypes.c_void_p(library.ggml_backend_dev_get(ctypes.c_size_t(index)))
         for index in range(library.ggml_backend_dev_count())
     )
-    return [device for device in devices if library.ggml_backend_dev_type(device) == _CARD]
+    return [device for device in devices if library.ggml_backend_dev_type(device) == _GPU]
 
 
-def _free(library: Any, device: ctypes.c_void_p) -> int:
+def _free_memory(library: Any, device: ctypes.c_void_p) -> int:
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     library.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
     return free.value

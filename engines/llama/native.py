@@ -1,9 +1,9 @@
-"""The few llama.cpp functions the target calls, bound once, and its log.
+"""The llama.cpp functions that the hot path calls, bound once, and llama.cpp's log.
 
-Owns how C is called: which calls let go of the interpreter lock and where log lines go. Refuses to
-know what a batch means or what a cache holds.
+Owns the calling convention: which calls release the interpreter lock, and where log lines go.
+Refuses to know what a batch means or what a cache holds.
 
-Long calls (decode, synchronize) release the lock. The short ones keep it: giving it up for two
+Long calls (decode, synchronize) release the lock. Short ones keep it: releasing it for two
 microseconds invites another thread to take it for the whole switch interval (5 ms).
 """
 
@@ -21,13 +21,13 @@ LOGGER = logging.getLogger("specchat.llama")
 LOGGER.addHandler(logging.NullHandler())
 
 _WARNING, _ERROR = 3, 4
-"""ggml's log levels. Its errors are specchat's to word; in the log they are warnings."""
+"""ggml's log levels. specchat raises its errors itself, so in the log they are warnings."""
 _LEVELS = {_WARNING: logging.INFO, _ERROR: logging.WARNING}
 
 _recent_errors: deque[str] = deque(maxlen=8)
 
 
-def _receive(level: int, text: bytes, _user_data: int | None) -> None:
+def _log(level: int, text: bytes, _user_data: int | None) -> None:
     line = text.decode("utf-8", "replace").rstrip()
     if not line or line == ".":
         return
@@ -36,17 +36,17 @@ def _receive(level: int, text: bytes, _user_data: int | None) -> None:
     LOGGER.log(_LEVELS.get(level, logging.DEBUG), "%s", line)
 
 
-_CALLBACK = lib.llama_log_callback(_receive)
-"""Kept for the life of the process: llama.cpp holds the bare pointer."""
+_LOG_CALLBACK = lib.llama_log_callback(_log)
+"""Kept for the life of the process: llama.cpp stores the bare pointer."""
 
 
-def forget_errors() -> None:
-    """Start listening afresh, before a call whose failure is to be explained."""
+def clear_errors() -> None:
+    """Forget logged errors, before a call whose failure `first_error` is to explain."""
     _recent_errors.clear()
 
 
 def first_error() -> str:
-    """The first error llama.cpp logged since `forget_errors`, without its function's name."""
+    """The first error llama.cpp logged since `clear_errors`, without its function's name."""
     if not _recent_errors:
         return ""
     line = _recent_errors[0]
@@ -54,11 +54,12 @@ def first_error() -> str:
     return rest if colon and " " not in name else line
 
 
-_holding = ctypes.PyDLL(lib._lib._name)
+_library = ctypes.PyDLL(lib._lib._name)
+"""The same library; calls through it keep the interpreter lock."""
 
 
 def _bind(name: str, result: Any, *arguments: Any) -> Any:
-    function = getattr(_holding, name)
+    function = getattr(_library, name)
     function.argtypes = list(arguments)
     function.restype = result
     return function
@@ -80,11 +81,9 @@ token_attributes = _bind("llama_vocab_get_attr", _INT, _PTR, _INT)
 token_is_end = _bind("llama_vocab_is_eog", _BOOL, _PTR, _INT)
 token_to_piece = _bind("llama_token_to_piece", _INT, _PTR, _INT, ctypes.c_char_p, _INT, _INT, _BOOL)
 
-lib.llama_log_set(_CALLBACK, ctypes.c_void_p(0))
+TO_END = -1
+"""As the last position of a range in a sequence operation: all cells from the first on."""
+ALL_SEQUENCES = -1
+
+lib.llama_log_set(_LOG_CALLBACK, ctypes.c_void_p(0))
 lib.llama_backend_init()
-
-
-END = -1
-
-
-ALL = -1

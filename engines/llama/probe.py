@@ -1,12 +1,12 @@
-"""The child process of `engines.llama.probe`: loads a file, runs one token, and says how it went.
+"""Whether llama.cpp survives a file: tried in a child process, once per file and build.
 
-Dies of what llama.cpp dies of. Keeps a hostile file from taking all memory; dumps no core.
+An assertion in llama.cpp aborts the process it is in. So a file that was never loaded before is
+first loaded in a child process, given a context and run for two tokens. Files that passed are
+listed in a cache by path, size and modification time.
 
-Whether llama.cpp survives a file: tried in a child process, once for each file.
-
-An assertion in llama.cpp aborts the process it is in. A file that was never loaded before is
-therefore loaded, given a context and run for one token elsewhere first. Files that passed are
-remembered by path, size and time of change.
+Both sides are here. The parent (`probe_once`) starts this module with the file's path as argument
+and reads how it ended: exit code 0; `REFUSED` with a reason as the last line of its output; or a
+crash. The child (`main`) keeps a hostile file from taking all memory and writes no core dump.
 """
 
 from __future__ import annotations
@@ -21,47 +21,67 @@ from pathlib import Path
 from datastores.errors import ModelError, SpecchatError, StoreError
 from datastores.storage.files import write_atomic
 
-CHILD = "from engines.llama.probe import main; main()"
 REFUSED = 3
-"""Exit code of a child that was told a reason, which it has printed as its last line."""
-PATIENCE, SLOWEST_DISK = 60, 20e6
-"""Seconds any file gets, and bytes per second below which a disk is not waited for."""
-LONGEST = 400
+"""Exit code of a child that has printed a reason."""
+TIMEOUT_S, MIN_BYTES_PER_S = 60, 20e6
+"""Seconds that any file gets, and more for a large one: the reading speed of a slow disk."""
+MAX_REASON = 400
+ADDRESS_SPACE = 4 << 30
+"""Bytes beyond three times the file: its mapping, its repacked copy, its context."""
+CELLS = 256
 
 
-def probe_once(path: Path, known: Path, build: str) -> None:
-    """Probe `path` unless the file `known` remembers that this build has loaded it.
+def probe_once(path: Path, cache: Path, build: str) -> None:
+    """Probe `path` unless the file `cache` says that this build has loaded it.
 
     Raises:
-        ModelError: llama.cpp refuses the file, crashes on it, or does not come to an end.
+        ModelError: llama.cpp refuses the file, crashes on it, or does not finish.
+        StoreError: the cache cannot be written.
     """
     status = path.stat()
-    mark = f"{status.st_size}:{status.st_mtime_ns}:{build}"
-    remembered = _read(known)
-    if remembered.get(str(path.resolve())) == mark:
+    version = f"{status.st_size}:{status.st_mtime_ns}:{build}"
+    passed = _read(cache)
+    if passed.get(str(path.resolve())) == version:
         return
-    _probe(path, PATIENCE + status.st_size / SLOWEST_DISK)
-    _write(known, {**remembered, str(path.resolve()): mark})
+    _probe(path, TIMEOUT_S + status.st_size / MIN_BYTES_PER_S)
+    _write(cache, {**passed, str(path.resolve()): version})
 
 
-def _probe(path: Path, patience: float) -> None:
+def _read(cache: Path) -> dict[str, str]:
+    """Versions of files by path; none where the cache is missing or damaged."""
+    try:
+        content = json.loads(cache.read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _write(cache: Path, passed: dict[str, str]) -> None:
+    try:
+        cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(cache, [json.dumps(passed)])
+    except OSError as error:
+        raise StoreError(f"{cache} cannot be written ({error.strerror}): move it away") from error
+
+
+def _probe(path: Path, timeout_s: float) -> None:
     try:
         child = subprocess.run(
-            [sys.executable, "-P", "-c", CHILD, str(path)],
+            [sys.executable, "-P", "-m", "engines.llama.probe", str(path)],
             env=_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=patience,
+            timeout=timeout_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
         raise ModelError(
-            f"{path} could not be loaded within {patience:.0f} s: choose another file"
+            f"{path} could not be loaded within {timeout_s:.0f} s: choose another file"
         ) from None
     if child.returncode == REFUSED:
         raise ModelError(_last_line(child.stdout))
     if child.returncode:
-        raise ModelError(f"{path} {_death(child)}: choose another file or download it again")
+        raise ModelError(f"{path} {_crash(child)}: choose another file or download it again")
 
 
 def _environment() -> dict[str, str]:
@@ -69,49 +89,27 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "GGML_NO_BACKTRACE": "1"}
 
 
-def _death(child: subprocess.CompletedProcess[bytes]) -> str:
+def _crash(child: subprocess.CompletedProcess[bytes]) -> str:
     if child.returncode == -signal.SIGKILL:
-        return "takes more memory than there is"
-    words = _last_line(child.stderr).partition(": GGML_ASSERT")
-    return f"crashes llama.cpp ({(words[1] + words[2])[2:] or f'exit code {child.returncode}'})"
+        return "ran out of memory"
+    _, assertion, text = _last_line(child.stderr).partition(": GGML_ASSERT")
+    reason = f"{assertion}{text}".removeprefix(": ") or f"exit code {child.returncode}"
+    return f"crashes llama.cpp ({reason})"
 
 
 def _last_line(output: bytes) -> str:
-    """The last line that says something, made safe to show and short."""
+    """The last line that is not blank, safe to display and of bounded length."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
-    spoken = [line for line in lines if line] or [""]
-    return "".join(char for char in spoken[-1] if char.isprintable())[:LONGEST]
-
-
-def _read(known: Path) -> dict[str, str]:
-    """What is remembered; nothing, where the file is missing or damaged: it is only a cache."""
-    try:
-        content = json.loads(known.read_text())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _write(known: Path, content: dict[str, str]) -> None:
-    try:
-        known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomic(known, [json.dumps(content)])
-    except OSError as error:
-        raise StoreError(f"{known} cannot be written ({error.strerror}): move it away") from error
-
-
-ROOM = 4 << 30
-"""Address space beyond three times the file: its mapping, its repacked copy, its context."""
-CELLS = 256
+    texts = [line for line in lines if line] or [""]
+    return "".join(char for char in texts[-1] if char.isprintable())[:MAX_REASON]
 
 
 def main() -> None:
-    """Probe the file named by the first argument; exit code 0, or REFUSED after one line."""
-
+    """The child: probe the file named by the first argument; exit with 0, or REFUSED and a line."""
     path = Path(sys.argv[1])
     try:
-        _limit(path.stat().st_size)
-        _try(path)
+        _limit_resources(path.stat().st_size)
+        _run(path)
     except SpecchatError as error:
         print(error)
         sys.exit(REFUSED)
@@ -120,7 +118,7 @@ def main() -> None:
         sys.exit(REFUSED)
 
 
-def _limit(size: int) -> None:
+def _limit_resources(file_size: int) -> None:
     if sys.platform == "win32":
         return
     import resource
@@ -130,16 +128,19 @@ def _limit(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Drivers of graphics cards reserve address space far beyond what they use.
     if not lib.llama_supports_gpu_offload():
-        limit = 3 * size + ROOM
+        limit = 3 * file_size + ADDRESS_SPACE
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _try(path: Path) -> None:
+def _run(path: Path) -> None:
     from engines.chat_template.template import ChatTemplate
-    from engines.llama.context import LlamaContext, Weights, usable_rows
+    from engines.llama.context import LlamaContext, Weights, measure_max_rows
     from engines.llama.vocabulary import LlamaVocabulary
 
-    weights = Weights(path, gpu_layers=0)
-    vocabulary = LlamaVocabulary(weights.vocabulary, weights)
-    ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary)
-    usable_rows(LlamaContext(weights, CELLS, rows=2, threads=1), rows=2)
+    weights = Weights(path)
+    ChatTemplate(weights.metadata("tokenizer.chat_template"), LlamaVocabulary(weights))
+    measure_max_rows(LlamaContext(weights, CELLS, rows=2, threads=1), rows=2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,8 +1,8 @@
 """A llama.cpp context as a `Target`: prefill, verify, commit, rewind.
 
-Owns the record of what stands in the KV cache, and keeps the cache to it: cells behind the recorded
-tokens are there only from a pass until its commit. Refuses to know how a pass is run
-(`engines.llama.forward`), text, chats, files, and which drafts are worth verifying.
+Owns the list of cached tokens and keeps the KV cache equal to it: cells beyond those tokens exist
+only from a pass until its commit. Refuses to know how a pass is run (`engines.llama.forward`),
+text, chats, files, and which drafts are worth verifying.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datastores.tokens import common_prefix
 from engines.draft_tree import DraftTree
 from engines.llama.context import ContextLimits, LlamaContext
 from engines.llama.forward import ForwardPass, PrefillChunkSize
-from engines.llama.kv_sequences import KvSequences, ScratchSequence, lay_out
+from engines.llama.kv_sequences import KvSequences, ScratchSequence, assign_sequences
 from engines.llama.threads import ThreadTuner
 from engines.target import ForwardOutput, require_prompt_fits, require_tree_fits
 
@@ -34,66 +34,67 @@ class LlamaTarget:
     def __init__(
         self,
         context: LlamaContext,
-        shape: ContextLimits,
-        pace: PrefillChunkSize,
-        governor: ThreadTuner,
+        limits: ContextLimits,
+        chunk_size: PrefillChunkSize,
+        tuner: ThreadTuner,
         fingerprint: str,
     ) -> None:
         self.fingerprint = fingerprint
         self.vocabulary_size = context.weights.vocabulary_size
         self.width = context.weights.width
-        self.context_length = shape.context_length
-        self.max_rows = shape.max_rows
-        self.chains_only = shape.chains_only
-        self.padded_rows = shape.padded_rows
+        self.context_length = limits.context_length
+        self.max_rows = limits.max_rows
+        self.chains_only = limits.chains_only
+        self.padded_rows = limits.padded_rows
         self._tokens: list[int] = []
-        self._settled = True
-        self._verified: DraftTree | None = None
-        self._carried: list[list[int]] = []
+        self._in_sync = True  # whether the cache holds exactly `_tokens`
+        self._tree: DraftTree | None = None
+        self._row_sequences: list[list[int]] = []
         self._last_row: ForwardOutput | None = None
         self._last_row_pass = 0
-        self._passes = ForwardPass(context, shape, pace, governor)
-        self._branches = KvSequences(context.memory, shape.max_rows, shape.chains_only)
-        self.scratch = ScratchSequence(context, self._passes, self._free) if context.spare else None
+        self._forward = ForwardPass(context, limits, chunk_size, tuner)
+        self._sequences = KvSequences(context.memory, limits.max_rows, limits.chains_only)
+        self.scratch = (
+            ScratchSequence(context, self._forward, self._free_cells)
+            if context.has_scratch
+            else None
+        )
 
     @property
     def tokens(self) -> Sequence[int]:
-        """The token ids standing in the KV cache, in order. A live view: copy to keep."""
+        """The cached token ids, in order. A live view: copy it to keep it."""
         return self._tokens
 
     @property
     def last_row(self) -> ForwardOutput:
-        """See `Target.last_row`. A view: every pass of this context, a `scratch` one too, ends it.
-
-        Raises:
-            RuntimeError: no prefill was finished, or something was evaluated since.
-        """
-        if self._last_row is None or self._last_row_pass != self._passes.count:
+        """See `Target.last_row`. A view: every later pass of this context, the scratch sequence's
+        included, invalidates it."""
+        if self._last_row is None or self._last_row_pass != self._forward.count:
             raise RuntimeError("last_row is valid only right after a finished prefill")
         return self._last_row
 
     def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
         """Make the cache hold exactly `tokens`; see `Target.prefill`.
 
-        A long prompt passes without outputs, in chunks, but for its last token.
+        A long prompt is read in chunks without outputs, except for its end.
 
         Raises:
             ContextOverflowError: `tokens` is longer than the context.
-            ModelError: llama.cpp refuses a chunk; the cache holds what was read before it.
+            ModelError: llama.cpp refuses a chunk; the cache holds the chunks before it.
         """
         require_prompt_fits(self, len(tokens))
         if self.scratch is not None:
             self.scratch.drop()
         # The last token is always evaluated, for `last_row`.
         self.rewind(min(common_prefix(self._tokens, tokens), len(tokens) - 1))
-        while len(tokens) - len(self._tokens) > self._passes.ending:
+        while len(tokens) - len(self._tokens) > self._forward.final_chunk:
             start = len(self._tokens)
-            chunk = tokens[start : min(start + self._passes.chunk, len(tokens) - 1)]
-            self._evaluate(self._passes.read, chunk, start)
+            chunk = tokens[start : min(start + self._forward.chunk, len(tokens) - 1)]
+            self._evaluate(self._forward.prefill, chunk, start)
             self._append(chunk)
             yield len(self._tokens)
-        self._last_row = self._read_last(tokens[len(self._tokens) :])
-        self._last_row_pass = self._passes.count
+        self._last_row = self._read_final_chunk(tokens[len(self._tokens) :])
+        self._last_row_pass = self._forward.count
         yield len(self._tokens)
 
     def verify(self, tree: DraftTree) -> ForwardOutput:
@@ -103,79 +104,78 @@ class LlamaTarget:
             ContextOverflowError: the tree does not fit behind the cached tokens.
             ModelError: llama.cpp could not evaluate it; the cache is as it was before.
         """
-        if not self._settled:
-            self._settle()
+        if not self._in_sync:
+            self._resync()
         rows, start = len(tree.tokens), len(self._tokens)
         require_tree_fits(self, rows)
-        carried = [] if rows == 1 or tree.is_chain() else lay_out(tree.parents)
-        if not carried:
-            view = self._evaluate(self._passes.chain, tree.tokens, start)
+        row_sequences = [] if rows == 1 or tree.is_chain() else assign_sequences(tree.parents)
+        if not row_sequences:
+            output = self._evaluate(self._forward.chain, tree.tokens, start)
         elif self.chains_only:
             raise ValueError("this model verifies chains only")
         else:
-            self._branches.grow(len(carried[0]), start)
-            view = self._evaluate(self._passes.tree, tree, start, carried)
-        self._verified, self._carried = tree, carried
-        return view
+            self._sequences.extend(len(row_sequences[0]), start)
+            output = self._evaluate(self._forward.tree, tree, start, row_sequences)
+        self._tree, self._row_sequences = tree, row_sequences
+        return output
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keep the verified rows that stand on `path` (root first), drop the rest."""
-        tree, start = self._verified, len(self._tokens)
+        """Keep the verified rows on `path` (root first), drop the rest."""
+        tree, start = self._tree, len(self._tokens)
         if tree is None:
             raise RuntimeError("commit without a verified tree")
-        self._verified = None
-        if self._carried:
-            self._branches.keep_path(start, path, self._carried)
-        elif self._passes.width(len(tree.tokens)) > len(path):
-            self._branches.keep_chain(start + len(path))
+        self._tree = None
+        if self._row_sequences:
+            self._sequences.keep_path(start, path, self._row_sequences)
+        elif self._forward.cells(len(tree.tokens)) > len(path):
+            self._sequences.truncate_chain(start + len(path))
         self._tokens.extend([tree.tokens[row] for row in path])
-        self._settled = True
+        self._in_sync = True
 
     def rewind(self, length: int) -> None:
-        """Cut the cache to its first `length` tokens; to none where its memory keeps no past."""
+        """Truncate the cache to its first `length` tokens, or to none where its memory cannot."""
         self._last_row = None
-        if length == len(self._tokens) and self._settled:
+        if length == len(self._tokens) and self._in_sync:
             return
-        self._drop_after(length)
+        self._truncate(length)
 
-    def _free(self) -> int:
-        """Cells left beside the recorded tokens."""
+    def _free_cells(self) -> int:
         return self.context_length - len(self._tokens)
 
-    def _read_last(self, tokens: Sequence[int]) -> ForwardOutput:
-        """Append the last few `tokens`, with outputs, and return the last one's row."""
-        rows = self._evaluate(self._passes.chain, tokens, len(self._tokens))
+    def _read_final_chunk(self, tokens: Sequence[int]) -> ForwardOutput:
+        """Append the last few tokens of a prompt; the last one's row."""
+        rows = self._evaluate(self._forward.chain, tokens, len(self._tokens))
         self._append(tokens)
         return ForwardOutput(rows.logits[-1:], rows.hidden[-1:])
 
     def _evaluate(self, run: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
-        """One forward pass. On failure the cache holds what it held before."""
-        self._settled = False
+        """One forward pass. If it fails, the cache holds what it held before."""
+        self._in_sync = False
         try:
             return run(*arguments)
         except ModelError:
-            self._drop_after(len(self._tokens))
+            self._truncate(len(self._tokens))
             raise
 
     def _append(self, tokens: Sequence[int]) -> None:
         """Record `tokens`, a chain that was just evaluated."""
-        if self._passes.width(len(tokens)) > len(tokens):
-            self._branches.keep_chain(len(self._tokens) + len(tokens))
+        if self._forward.cells(len(tokens)) > len(tokens):
+            self._sequences.truncate_chain(len(self._tokens) + len(tokens))
         self._tokens.extend(tokens)
-        self._settled = True
+        self._in_sync = True
 
-    def _drop_after(self, length: int) -> None:
-        """Empty the cache from position `length` on, or wholly where its memory keeps no past."""
-        if not self._branches.cut(length):
+    def _truncate(self, length: int) -> None:
+        """Drop the cells from position `length` on; all cells where the memory cannot step back."""
+        if not self._sequences.truncate(length):
             length = 0
-            self._branches.cut(0)
+            self._sequences.truncate(0)
         del self._tokens[length:]
-        self._verified = None
-        self._settled = True
+        self._tree = None
+        self._in_sync = True
 
-    def _settle(self) -> None:
-        """Drop what was evaluated and never made part of `tokens`: an interrupt came between."""
+    def _resync(self) -> None:
+        """Drop what was evaluated and never recorded in `_tokens`, as after an interrupt."""
         length = len(self._tokens)
-        self._drop_after(length)
+        self._truncate(length)
         if len(self._tokens) < length:
             raise ModelError("this model cannot step back: the chat has to be read again")

@@ -1,17 +1,6 @@
-"""How many threads the next forward pass should use, while other programs use the machine too.
+"""How many threads llama.cpp should use: a default for this machine, then what passes show.
 
-llama.cpp's threads meet at a barrier after every operation, so one thread that has lost its core to
-another program holds up all: with four threads on a busy four-core machine a pass of 0.3 ms was
-measured at 600 ms in the mean, and one thread at 0.6 ms. The best count is therefore learned: each
-power of two is an arm, the present one's mean time is followed for every width, since a drafted
-pass costs one to five plain ones, and neighbours are tried now and then, within a share of the time
-that bounds what a bad try may cost.
-
-Knows counts and seconds; sets nothing.
-
-How many threads llama.cpp should use here: one for each physical core we may run on.
-
-A second thread on one core, or more threads than a container's quota, makes every barrier wait.
+Knows core counts and seconds; sets nothing.
 """
 
 from __future__ import annotations
@@ -28,13 +17,16 @@ CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def default_threads() -> int:
-    """Physical cores within our affinity mask and the container's quota; at least 1."""
+    """Physical cores within our affinity mask and the container's quota; at least 1.
+
+    A second thread on one core, or more threads than the quota, makes every barrier wait.
+    """
     cores = _linux_cores() or _macos_cores() or max(1, (os.cpu_count() or 2) // 2)
     return max(1, min(cores, _quota()))
 
 
 def _linux_cores() -> int:
-    """Distinct (package, core) pairs among the processors we may run on; 0 if not told."""
+    """Distinct (package, core) pairs among the CPUs we may run on; 0 where unknown."""
     if not CPU_INFO.exists() or not hasattr(os, "sched_getaffinity"):
         return 0
     allowed = os.sched_getaffinity(0)
@@ -53,7 +45,7 @@ def _pairs(block: str) -> list[tuple[str, str]]:
 
 
 def _macos_cores() -> int:
-    """Performance cores (efficiency cores would hold up every barrier); 0 elsewhere."""
+    """Performance cores (efficiency cores would delay every barrier); 0 on other systems."""
     if sys.platform != "darwin":
         return 0
     for name in ("hw.perflevel0.physicalcpu", "hw.physicalcpu"):
@@ -64,36 +56,35 @@ def _macos_cores() -> int:
 
 
 def _quota() -> int:
-    """Whole processors a cgroup (v2) grants; very many where it sets no limit."""
+    """Whole CPUs that the control group (v2) grants; very many where it sets no limit."""
     if not CPU_QUOTA.exists():
         return sys.maxsize
     quota, _, period = CPU_QUOTA.read_text().partition(" ")
     return sys.maxsize if quota == "max" else math.ceil(int(quota) / int(period))
 
 
-WIDEST = 16
-"""Passes of more rows (a prompt's chunks) teach nothing: their time depends on other things."""
+MAX_TIMED_ROWS = 16
+"""Wider passes (chunks of a prompt) are not learned from: their time depends on other things."""
 WINDOW = 64
-"""Passes over which a count's mean is followed: one slow pass must not decide."""
-PATIENCE = 4
-"""Passes until a count is tried again; doubled each time it comes out worse, up to `LONGEST`."""
-LONGEST = 1024
-SHARE = 0.05
-"""Share of the time that tries may cost beyond the present count."""
-BETTER = 0.93
-"""A count takes over if its pass takes less than this share of the present one's mean."""
-HELD_UP = 4.0
-"""A pass that takes this many means was held up: a smaller count is tried at once."""
+"""Passes over which a count's mean is taken: one slow pass must not decide."""
+TRIAL_INTERVAL, MAX_TRIAL_INTERVAL = 4, 1024
+"""Passes until a count is tried again: the first, doubled after each failed trial, and the last."""
+TRIAL_SHARE = 0.05
+"""Share of the time that trials may cost beyond the current count."""
+TAKEOVER_RATIO = 0.93
+"""A count takes over if its pass takes less than this share of the current one's mean."""
+STALL_RATIO = 4.0
+"""A pass that takes this many means was stalled: a smaller count is tried at once."""
 
 
 @dataclass(slots=True)
 class RunningMean:
-    """The mean time of passes of one width, in seconds, over the last `WINDOW` of them."""
+    """Mean time of passes of one width, in seconds, over about the last `WINDOW` of them."""
 
     seconds: float
     passes: int = 1
 
-    def record(self, seconds: float) -> None:
+    def add(self, seconds: float) -> None:
         """Take a pass into the mean."""
         self.passes = min(self.passes + 1, WINDOW)
         self.seconds += (seconds - self.seconds) / self.passes
@@ -101,83 +92,106 @@ class RunningMean:
 
 @dataclass(slots=True)
 class ThreadCount:
-    """One count of threads, and when it is to be tried again.
+    """A number of threads, and when it is tried next.
 
     Attributes:
-        means: by width, while this is the present count.
+        means: by width, while this is the current count.
+        interval: passes from one trial to the next.
+        next_trial: number of the pass from which on it may be tried.
     """
 
     threads: int
     means: dict[int, RunningMean] = field(default_factory=dict)
-    patience: int = PATIENCE
-    due: int = PATIENCE
+    interval: int = TRIAL_INTERVAL
+    next_trial: int = TRIAL_INTERVAL
 
     def record(self, rows: int, seconds: float) -> None:
-        """A pass of `rows` rows took `seconds`."""
+        """Record a pass of `rows` rows that took `seconds`."""
         if rows in self.means:
-            self.means[rows].record(seconds)
+            self.means[rows].add(seconds)
         else:
             self.means[rows] = RunningMean(seconds)
 
 
 class ThreadTuner:
-    """Learns the number of threads that gives the shortest passes; at most `most`."""
+    """Learns the number of threads that gives the shortest passes while other programs run too.
 
-    def __init__(self, most: int, *, learning: bool = True) -> None:
-        """Begin with `most` threads; stay there unless `learning`."""
-        powers = (2**power for power in range(most.bit_length()))
-        counts = sorted({most, *powers}) if learning else [most]
-        self._arms = [ThreadCount(threads) for threads in counts]
-        self._present = self._next = len(counts) - 1
+    llama.cpp's threads meet at a barrier after every operation, so a single thread that has lost
+    its core to another program delays all: with four threads on a busy four-core machine a pass of
+    0.3 ms took 600 ms in the mean, and 0.6 ms with one thread. The best count is therefore learned.
+    The candidates are the powers of two; the current one's mean time is kept for every width, since
+    a drafted pass costs one to five plain ones; its neighbours are tried now and then, within a
+    share of the time that bounds what bad trials cost.
+
+    Args:
+        max_threads: largest count, and the first one.
+        learning: false to stay at `max_threads`.
+    """
+
+    def __init__(self, max_threads: int, *, learning: bool = True) -> None:
+        powers = (2**power for power in range(max_threads.bit_length()))
+        counts = sorted({max_threads, *powers}) if learning else [max_threads]
+        self._counts = [ThreadCount(threads) for threads in counts]
+        self._current = self._next = len(counts) - 1
         self._passes = 0
-        self._spare = 0.0
+        self._trial_budget_s = 0.0
 
     @property
     def threads(self) -> int:
         """Threads for the next pass."""
-        return self._arms[self._next].threads
+        return self._counts[self._next].threads
 
     def observe(self, rows: int, seconds: float) -> int:
-        """A pass of `rows` rows took `seconds` with `threads` threads; returns the next count."""
-        if rows > WIDEST or len(self._arms) == 1:
+        """Learn from a pass of `rows` rows that took `seconds` on `threads` threads.
+
+        Returns:
+            Threads for the next pass.
+        """
+        if rows > MAX_TIMED_ROWS or len(self._counts) == 1:
             return self.threads
         self._passes += 1
-        present = self._arms[self._present]
-        usual = present.means.get(rows)
-        if self._next == self._present:
-            held_up = usual is not None and seconds > HELD_UP * usual.seconds
-            present.record(rows, seconds)
-            most = SHARE * LONGEST * present.means[rows].seconds
-            self._spare = min(self._spare + SHARE * seconds, most)
-            self._next = self._choose(held_up)
-        elif usual is None:
-            # Nothing to compare with: the present count first, then the try again.
-            self._next = self._present
+        current = self._counts[self._current]
+        mean = current.means.get(rows)
+        if self._next == self._current:
+            stalled = mean is not None and seconds > STALL_RATIO * mean.seconds
+            current.record(rows, seconds)
+            max_budget_s = TRIAL_SHARE * MAX_TRIAL_INTERVAL * current.means[rows].seconds
+            self._trial_budget_s = min(self._trial_budget_s + TRIAL_SHARE * seconds, max_budget_s)
+            self._next = self._choose(stalled)
+        elif mean is None:
+            # Nothing to compare the trial with: measure the current count first.
+            self._next = self._current
         else:
-            self._judge(self._arms[self._next], seconds / usual.seconds, present)
-            self._spare -= max(0.0, seconds - usual.seconds)
+            self._judge_trial(seconds / mean.seconds)
+            self._trial_budget_s -= max(0.0, seconds - mean.seconds)
         return self.threads
 
-    def _judge(self, tried: ThreadCount, ratio: float, present: ThreadCount) -> None:
-        """A try took `ratio` of the usual time: take over and let the other prove itself soon, or
-        wait longer."""
-        if ratio < BETTER:
+    def _judge_trial(self, ratio: float) -> None:
+        """A trial took `ratio` of the current count's mean: switch to it and try the other again
+        soon, or wait longer before the next trial."""
+        current, tried = self._counts[self._current], self._counts[self._next]
+        if ratio < TAKEOVER_RATIO:
             tried.means = {
-                rows: RunningMean(ratio * mean.seconds) for rows, mean in present.means.items()
+                rows: RunningMean(ratio * mean.seconds) for rows, mean in current.means.items()
             }
-            present.patience = PATIENCE
-            present.due = self._passes + PATIENCE
-            self._present = self._next
+            current.interval = TRIAL_INTERVAL
+            current.next_trial = self._passes + TRIAL_INTERVAL
+            self._current = self._next
         else:
-            tried.patience = min(2 * tried.patience, LONGEST)
-            tried.due = self._passes + tried.patience
-            self._next = self._present
+            tried.interval = min(2 * tried.interval, MAX_TRIAL_INTERVAL)
+            tried.next_trial = self._passes + tried.interval
+            self._next = self._current
 
-    def _choose(self, held_up: bool) -> int:
-        """The arm for the next pass: the present one, or a neighbour whose try is due."""
-        below, above = self._present - 1, self._present + 1
-        if below >= 0 and (held_up or self._passes >= self._arms[below].due):
+    def _choose(self, stalled: bool) -> int:
+        """Index of the next pass's count: the current one, or a neighbour that is due for trial."""
+        below, above = self._current - 1, self._current + 1
+        if below >= 0 and (stalled or self._passes >= self._counts[below].next_trial):
             return below
-        if above < len(self._arms) and self._spare >= 0.0 and self._passes >= self._arms[above].due:
+        affordable = self._trial_budget_s >= 0.0
+        if (
+            above < len(self._counts)
+            and affordable
+            and self._passes >= self._counts[above].next_trial
+        ):
             return above
-        return self._present
+        return self._current

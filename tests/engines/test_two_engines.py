@@ -18,8 +18,8 @@ from engines.draft_tree import chain, root_only
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
-from engines.hf.model import load_model
-from engines.hf.target import HfTarget, load
+from engines.hf.model import load
+from engines.hf.target import HfTarget, load_target
 from engines.llama.model import LlamaModel
 from engines.sampler import Sampling, make_sampler
 from engines.target import Target
@@ -40,7 +40,7 @@ NEAR = 0.02
 
 @pytest.fixture(scope="module")
 def other() -> HfTarget:
-    return load(EMBEDDED, device="cpu", context_length=1024)
+    return load_target(EMBEDDED, device="cpu", context_length=1024)
 
 
 def answer(target: Target, prompt: list[int], stops: frozenset[int], draft: int) -> list[int]:
@@ -164,7 +164,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, other: HfTarget) -> Path:
 
 
 def test_a_folder_reads_and_writes_text_as_its_gguf_does(model: LlamaModel, folder: Path) -> None:
-    loaded = load_model(folder, device="cpu", context_length=512)
+    loaded = load(folder, device="cpu", context_length=512)
     assert loaded.vocabulary.stops == model.vocabulary.stops
     assert loaded.vocabulary.size == model.vocabulary.size
     texts = ["Grüße, 世界!\n\n  `ls -la`", "<|im_start|>user", "a\ud800b", "", "  x  "]
@@ -185,7 +185,7 @@ def test_a_folder_reads_and_writes_text_as_its_gguf_does(model: LlamaModel, fold
 
 
 def test_a_gguf_through_transformers_keeps_its_own_tokenizer(model: LlamaModel) -> None:
-    loaded = load_model(EMBEDDED, device="cpu", context_length=512)
+    loaded = load(EMBEDDED, device="cpu", context_length=512)
     assert loaded.vocabulary.fingerprint == model.vocabulary.fingerprint
     chat = [Message("user", QUESTIONS[1])]
     assert loaded.render(chat) == model.render(chat)

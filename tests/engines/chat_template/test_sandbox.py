@@ -77,7 +77,7 @@ def test_what_templates_use_works(source: str) -> None:
 
 @pytest.mark.parametrize("source", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_templates_are_stopped(monkeypatch: pytest.MonkeyPatch, source: str) -> None:
-    monkeypatch.setattr(sandbox, "PATIENCE", 0.2)
+    monkeypatch.setattr(sandbox, "TIMEOUT_S", 0.2)
     tracing, began = sys.gettrace(), monotonic()
     with pytest.raises(ModelError, match="chat template fails"):
         JinjaTemplate(source).render(MESSAGES, add_generation_prompt=True)
@@ -86,7 +86,7 @@ def test_hostile_templates_are_stopped(monkeypatch: pytest.MonkeyPatch, source: 
     assert MESSAGES[0] == {"role": "user", "content": "hi"}
 
 
-def test_every_rendering_has_its_own_ration() -> None:
+def test_every_rendering_has_its_own_quota() -> None:
     template = JinjaTemplate("{{ 'a' * 600000 }}")
     for _ in range(3):
         assert len(template.render(MESSAGES, add_generation_prompt=False)) == 600_000

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import cached_property
 
 import pytest
 from hypothesis import given, settings
@@ -25,27 +23,21 @@ class Letters:
     """A vocabulary of one token for each character, and of control tokens."""
 
     def __init__(self, *controls: str, stops: Sequence[str], bos: str = "", eos: str = "") -> None:
-        self.controls = {text: index for index, text in enumerate(controls)}
-        self.stops = frozenset(self.controls[text] for text in stops)
-        self.bos = self.controls.get(bos, -1)
-        self.eos = self.controls.get(eos, -1)
-        self.leading = (self.bos,) if bos else ()
-
-    @cached_property
-    def control_pattern(self) -> re.Pattern[str]:
-        return re.compile("|".join(map(re.escape, self.controls)))
+        self.control_tokens = {text: index for index, text in enumerate(controls)}
+        self.stops = frozenset(self.control_tokens[text] for text in stops)
+        self.bos = self.control_tokens.get(bos, -1)
+        self.eos = self.control_tokens.get(eos, -1)
+        self.prompt_prefix = (self.bos,) if bos else ()
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         assert not special
         return [FIRST_CHARACTER + ord(character) for character in text]
 
-    encode_on = encode
-
     def attributes(self, token: int) -> int:
         return 0
 
     def text(self, token: int) -> str:
-        return next((text for text, known in self.controls.items() if known == token), "")
+        return next((text for text, known in self.control_tokens.items() if known == token), "")
 
     def show(self, ids: Sequence[int]) -> str:
         """Ids written out: controls in double brackets, stored ones as numbers."""

@@ -15,7 +15,7 @@ from transformers import LlamaConfig, Qwen2Config
 
 from datastores.errors import ModelError
 from engines.draft_tree import DraftTree, chain, root_only
-from engines.hf.target import HfTarget, load
+from engines.hf.target import HfTarget, load_target
 from engines.target import Floats
 
 torch.set_num_threads(1)  # at this size threads only cost
@@ -112,7 +112,7 @@ def test_a_committed_path_leaves_the_cache_of_plain_decoding(
 
 
 def test_hidden_states_are_those_the_head_reads() -> None:
-    target = load(ASSET)
+    target = load_target(ASSET)
     for _ in target.prefill([5, 6, 7]):
         pass
     head = target._model.get_output_embeddings().weight.detach().numpy()
@@ -143,18 +143,18 @@ def test_the_last_row_is_fresh_even_where_all_is_cached() -> None:
 
 def test_a_saved_folder_loads_and_a_missing_one_is_named(tmp_path: Path) -> None:
     TARGETS[False]._model.save_pretrained(tmp_path / "model")
-    loaded = load(tmp_path / "model")
+    loaded = load_target(tmp_path / "model")
     np.testing.assert_allclose(
         logits_after(loaded, [1, 2, 3]), logits_after(TARGETS[False], [1, 2, 3]), atol=1e-5
     )
     with pytest.raises(ModelError, match="nowhere"):
-        load(tmp_path / "nowhere")
+        load_target(tmp_path / "nowhere")
 
 
 def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(ASSET.read_bytes()[:5000])
     with pytest.raises(ModelError) as refusal:
-        load(broken)
+        load_target(broken)
     assert "broken.gguf" in str(refusal.value)
     assert "\n" not in str(refusal.value)

@@ -9,7 +9,7 @@ import pytest
 
 from datastores.errors import ModelError
 from engines.draft_tree import chain
-from engines.llama.deepen import deepen
+from engines.llama.gguf import deepen
 from engines.llama.model import LlamaModel, load
 from tests.engines.conftest import EMBEDDED, THREADS
 

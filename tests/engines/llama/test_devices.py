@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engines.llama import devices, threads
-from engines.llama.forward import LARGEST, SMALLEST, PrefillChunkSize
+from engines.llama.forward import MAX_CHUNK, MIN_CHUNK, PrefillChunkSize
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without any card, driver or tool; its files lie under the path returned."""
     monkeypatch.setattr(devices, "NVIDIA", tmp_path / "nvidia")
     monkeypatch.setattr(devices, "DRM", tmp_path / "drm")
-    monkeypatch.setattr(devices, "_ask", lambda *command: "")
+    monkeypatch.setattr(devices, "_output", lambda *command: "")
     return tmp_path
 
 
@@ -31,7 +31,7 @@ def test_nvidia_by_its_driver(bare: Path) -> None:
 
 
 def test_nvidia_by_its_tool(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "_ask", lambda *command: "Tesla T4\nNVIDIA L4")
+    monkeypatch.setattr(devices, "_output", lambda *command: "Tesla T4\nNVIDIA L4")
     assert devices.find_gpus() == ["NVIDIA Tesla T4", "NVIDIA L4"]
 
 
@@ -88,15 +88,15 @@ def test_threads_are_cores_within_the_quota(
 
 
 def test_chunks_shrink_on_slow_machines_and_grow_back() -> None:
-    pace = PrefillChunkSize(parameters=7_000_000_000, threads=4, on_device=False)
-    assert pace.rows == SMALLEST
+    chunk_size = PrefillChunkSize(parameters=7_000_000_000, threads=4, on_device=False)
+    assert chunk_size.tokens == MIN_CHUNK
     for _ in range(9):
-        pace.observe(pace.rows, 0.01)
-    assert pace.rows == LARGEST
-    pace.observe(3, 9.0)
-    assert pace.rows == LARGEST, "a short last chunk tells nothing"
-    pace.observe(LARGEST, 0.1)
-    assert pace.rows == LARGEST
+        chunk_size.observe(chunk_size.tokens, 0.01)
+    assert chunk_size.tokens == MAX_CHUNK
+    chunk_size.observe(3, 9.0)
+    assert chunk_size.tokens == MAX_CHUNK, "a short last chunk tells nothing"
+    chunk_size.observe(MAX_CHUNK, 0.1)
+    assert chunk_size.tokens == MAX_CHUNK
     for _ in range(9):
-        pace.observe(pace.rows, 1.0)
-    assert pace.rows == SMALLEST
+        chunk_size.observe(chunk_size.tokens, 1.0)
+    assert chunk_size.tokens == MIN_CHUNK

@@ -71,12 +71,12 @@ def test_full_context_is_reached(exact_model: LlamaModel) -> None:
 
 
 def test_model_without_a_stable_width_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_module, "_stable", lambda target, width: False)
+    monkeypatch.setattr(model_module, "_is_stable", lambda target, width: False)
     with pytest.raises(ModelError, match="without --exact"):
         load(EMBEDDED, threads=THREADS, exact=True)
 
 
 def test_an_unpadded_target_would_not_pass_the_trial(model: LlamaModel) -> None:
-    assert not model_module._stable(model.target, 8), (
+    assert not model_module._is_stable(model.target, 8), (
         "width 1 and wider differ, or the trial is blind"
     )

@@ -30,7 +30,7 @@ def test_it_reads_what_the_reference_reads() -> None:
     assert read.parameters == sum(int(tensor.n_elements) for tensor in reference.tensors)
     for name, value in read.values.items():
         assert reference.fields[name].contents() == value, name
-    words = {name for name, field in reference.fields.items() if len(field.data) > reader.SHORT}
+    words = {name for name, field in reference.fields.items() if len(field.data) > reader.MAX_LIST}
     assert set(reference.fields) - set(read.values) >= words
 
 
@@ -51,7 +51,7 @@ def test_numbers_stand_behind_the_architecture(tmp_path: Path) -> None:
 def test_a_long_word_list_is_walked_over(tmp_path: Path) -> None:
     words = 200_000  # several of the pieces in which the file is read
     path = write_gguf(tmp_path / "a.gguf", tokens=words)
-    assert path.stat().st_size > 3 * reader.CHUNK
+    assert path.stat().st_size > 3 * reader.READ_SIZE
     assert read_metadata(path).parameters == 2 * WIDTH * WIDTH
 
 
@@ -92,7 +92,7 @@ def test_no_count_is_believed(tmp_path: Path, content: bytes, complaint: str) ->
 
 
 def test_endless_empty_words_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "LONGEST", 1 << 20)
+    monkeypatch.setattr(reader, "MAX_HEADER", 1 << 20)
     content = _header(0, 1) + KEY + struct.pack("<IIQ", 9, 8, 1 << 62)
     _damaged(tmp_path / "a.gguf", content + bytes(2 << 20), "longer than any model's")
 

@@ -62,7 +62,7 @@ def test_damaged_and_hostile_files_are_refused(tmp_path: Path, case: str) -> Non
     path = tmp_path / "bad.gguf"
     path.write_bytes(content)
     with pytest.raises(ModelError, match=message) as caught:
-        load(path, threads=1, known=tmp_path / "known.json")
+        load(path, threads=1, probe_cache=tmp_path / "known.json")
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "known.json").exists()
@@ -78,20 +78,20 @@ def test_missing_file_and_directory(tmp_path: Path) -> None:
 def test_a_file_is_probed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_llama(tmp_path / "tiny.gguf", Words())
     known = tmp_path / "cache" / "known.json"
-    load(path, threads=1, known=known)
+    load(path, threads=1, probe_cache=known)
     assert str(path) in json.loads(known.read_text())
 
-    def refuse(path: Path, patience: float) -> None:
+    def refuse(path: Path, timeout_s: float) -> None:
         raise AssertionError(CHILD_STARTS)
 
     monkeypatch.setattr(probe, "_probe", refuse)
-    load(path, threads=1, known=known)
+    load(path, threads=1, probe_cache=known)
     path.write_bytes(path.read_bytes() + b"\0")
     with pytest.raises(AssertionError, match=CHILD_STARTS):
-        load(path, threads=1, known=known)
+        load(path, threads=1, probe_cache=known)
     known.write_text("[damaged")
     with pytest.raises(AssertionError, match=CHILD_STARTS):
-        load(path, threads=1, known=known)
+        load(path, threads=1, probe_cache=known)
 
 
 def test_a_probe_that_never_ends_is_given_up(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_recurrent_model_runs_undrafted(tmp_path: Path) -> None:
     model = load(write_mamba(tmp_path / "mamba.gguf", Words()), threads=1, context_length=256)
     target = model.target
     assert (target.max_rows, target.chains_only) == (1, True)
-    assert "no drafting" in model.limits[0]
+    assert "no drafting" in model.restrictions[0]
     tokens = list(range(5, 60))
     list(target.prefill(tokens))
     list(target.prefill([*tokens, 7, 8]))

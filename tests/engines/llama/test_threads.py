@@ -1,4 +1,4 @@
-"""The thread governor finds the shortest passes and comes back when the machine is quiet again."""
+"""The thread tuner finds the shortest passes and comes back when the machine is quiet again."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ QUIET = {1: 0.60e-3, 2: 0.39e-3, 4: 0.27e-3}
 BUSY = {1: 0.70e-3, 2: 14e-3, 4: 120e-3}
 
 
-def spend(governor: ThreadTuner, passes: int, cost: Callable[[int], float]) -> Counter[int]:
+def run(tuner: ThreadTuner, passes: int, cost: Callable[[int], float]) -> Counter[int]:
     """How often each count was used."""
     used: Counter[int] = Counter()
     for _ in range(passes):
-        threads = governor.threads
+        threads = tuner.threads
         used[threads] += 1
-        assert governor.observe(1, cost(threads)) == governor.threads
+        assert tuner.observe(1, cost(threads)) == tuner.threads
     return used
 
 
 def test_a_quiet_machine_keeps_all_threads() -> None:
-    used = spend(ThreadTuner(4), 2000, QUIET.__getitem__)
+    used = run(ThreadTuner(4), 2000, QUIET.__getitem__)
     assert used[4] > 1950
 
 
 def test_a_busy_machine_gets_one_and_a_quiet_one_all_again() -> None:
-    governor = ThreadTuner(4)
-    spend(governor, 500, QUIET.__getitem__)
-    busy = spend(governor, 500, BUSY.__getitem__)
+    tuner = ThreadTuner(4)
+    run(tuner, 500, QUIET.__getitem__)
+    busy = run(tuner, 500, BUSY.__getitem__)
     assert busy[1] > 450
-    spend(governor, 60_000, QUIET.__getitem__)
-    assert spend(governor, 100, QUIET.__getitem__)[4] > 80
+    run(tuner, 60_000, QUIET.__getitem__)
+    assert run(tuner, 100, QUIET.__getitem__)[4] > 80
 
 
 def test_a_machine_that_is_busy_from_the_start_is_noticed_soon() -> None:
-    used = spend(ThreadTuner(4), 60, BUSY.__getitem__)
+    used = run(ThreadTuner(4), 60, BUSY.__getitem__)
     assert used[4] < 12
     assert used[1] > 30
 
 
 def test_long_passes_and_a_fixed_count_change_nothing() -> None:
-    governor = ThreadTuner(4)
+    tuner = ThreadTuner(4)
     for _ in range(100):
-        governor.observe(512, 1.0)
-    assert governor.threads == 4
+        tuner.observe(512, 1.0)
+    assert tuner.threads == 4
     fixed = ThreadTuner(3, learning=False)
-    spend(fixed, 100, lambda _threads: 0.5)
+    run(fixed, 100, lambda _threads: 0.5)
     assert fixed.threads == 3
 
 
 def test_wide_passes_are_compared_with_wide_passes() -> None:
-    widths, governor = random.Random(1), ThreadTuner(4)
+    widths, tuner = random.Random(1), ThreadTuner(4)
     plain = {1: 10.5e-3, 2: 9.0e-3, 4: 7.8e-3}
     ratios = {1: 1.0, 4: 1.2, 8: 1.4}
     used: Counter[int] = Counter()
     for _ in range(4000):
-        rows, threads = widths.choice((1, 4, 8)), governor.threads
+        rows, threads = widths.choice((1, 4, 8)), tuner.threads
         used[threads] += 1
-        governor.observe(rows, plain[threads] * ratios[rows])
+        tuner.observe(rows, plain[threads] * ratios[rows])
     assert used[4] > 3900

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastores.errors import InputError
+from engines.chat_template.prompt_builder import encode_continuation
 from engines.llama.model import LlamaModel, load
 from engines.llama.vocabulary import LlamaVocabulary
 from tests.engines.conftest import EMBEDDED
@@ -54,7 +55,7 @@ def test_stops_and_control_pieces(model: LlamaModel) -> None:
     assert model.vocabulary.stops == {0, 2}
     assert model.vocabulary.piece(1) == b""
     assert model.vocabulary.piece(2) == b""
-    assert model.vocabulary.leading == ()
+    assert model.vocabulary.prompt_prefix == ()
 
 
 def test_pieces_may_be_parts_of_characters(model: LlamaModel) -> None:
@@ -90,6 +91,6 @@ def test_continued_text_gets_no_dummy_space(sentencepiece: LlamaVocabulary) -> N
         return [WORDS.tokens[token] for token in ids]
 
     assert spell(sentencepiece.encode("hello")) == ["▁hello"]
-    assert spell(sentencepiece.encode_on("hello")) == ["h", "el", "lo"]
-    assert spell(sentencepiece.encode_on(" hello")) == ["▁hello"]
-    assert sentencepiece.leading == (1,)
+    assert spell(encode_continuation(sentencepiece, "hello")) == ["h", "el", "lo"]
+    assert spell(encode_continuation(sentencepiece, " hello")) == ["▁hello"]
+    assert sentencepiece.prompt_prefix == (1,)
