@@ -1,8 +1,8 @@
-"""Processes of this program's own that work beside it and tell what they do, a line of JSON each.
+"""Child processes of this program that report their work as lines of JSON.
 
-Owns how one is started, heard and ended: by a thread (`Child`), by an event loop (`AsyncChild`), or
-by nobody (`send_off`); and how it tells (`tell`). Refuses to know what they do and what they tell:
-each is a module of its own, which says so.
+Owns how one is started, read and ended: by a thread (`ChildProcess`), by an event loop
+(`AsyncChildProcess`), or by nobody (`start_detached`); and how it reports (`emit`). Refuses to know
+what the children do: each is a module of its own, whose docstring says so.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
 
-LINE_BYTES = 2**28
+MAX_LINE_BYTES = 2**28
 """The longest line an event loop takes: the last one of an import names all that was skipped."""
 
 
-class Child:
+class ChildProcess:
     """A process at work, for one thread to hear. It is gone where `with` ends."""
 
     def __init__(self, module: str, *arguments: object) -> None:
@@ -56,7 +56,7 @@ class Child:
         return self._process.wait()
 
 
-class AsyncChild:
+class AsyncChildProcess:
     """A process at work, for an event loop to hear, for as long as `async with` lasts."""
 
     def __init__(self, module: str, *arguments: object) -> None:
@@ -73,7 +73,7 @@ class AsyncChild:
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=DEVNULL,
-            limit=LINE_BYTES,
+            limit=MAX_LINE_BYTES,
             start_new_session=True,
             env=_environment(),
         )
@@ -116,12 +116,12 @@ class AsyncChild:
         return await self._process.wait()
 
 
-def send_off(module: str, *arguments: object) -> subprocess.Popen[bytes]:
+def start_detached(module: str, *arguments: object) -> subprocess.Popen[bytes]:
     """Start one that nobody hears; it goes on when this process ends."""
     return _started(module, arguments, DEVNULL)
 
 
-def tell(told: object) -> None:
+def emit(told: object) -> None:
     """In such a process: tell something that JSON can hold.
 
     Ends the process where nobody hears it any more: who asked for its work has ended. It may be

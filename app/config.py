@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import tomlkit
 
 from app.locations import Locations
-from app.sampling_settings import NEW_SEED, checked
+from app.sampling_settings import NEW_SEED, require_valid
 from datastores.errors import InputError, StoreError
 from datastores.storage.files import write_atomic
 from engines.sampler import Sampling
@@ -117,7 +117,7 @@ def load_config(path: Path) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid TOML: {error}; correct or remove it") from error
     config = _filled(Config(), table, path, "")
-    checked(config.sampling, f"{path}: sampling")
+    require_valid(config.sampling, f"{path}: sampling")
     return config
 
 

@@ -16,7 +16,7 @@ import platformdirs
 from datastores.errors import StoreError
 
 NAME = "specchat"
-VARIABLE = "SPECCHAT_DATA_DIR"
+DATA_DIR_VARIABLE = "SPECCHAT_DATA_DIR"
 OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
 """Ollama's models where its installer made it a service with a user of its own."""
 
@@ -108,7 +108,7 @@ class Locations:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class ModelFolders:
     """Folders of other programs that hold models; they need not exist.
 
     Attributes:
@@ -142,12 +142,12 @@ def make_folder(directory: Path) -> None:
         raise _unusable(directory, "Permission denied")
 
 
-def elsewhere() -> Elsewhere:
+def model_folders() -> ModelFolders:
     """Where other programs keep their models, by the variables that move them."""
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
     home = os.environ.get("HF_HOME", f"{cache}/huggingface")
     hub = os.environ.get("HUGGINGFACE_HUB_CACHE", f"{home}/hub")
-    return Elsewhere(
+    return ModelFolders(
         hugging_face=_expanded(os.environ.get("HF_HUB_CACHE", hub)),
         lm_studio=(_expanded("~/.lmstudio/models"), _expanded("~/.cache/lm-studio/models")),
         ollama=(_expanded(os.environ.get("OLLAMA_MODELS") or "~/.ollama/models"), OLLAMA_SERVICE),
@@ -156,7 +156,7 @@ def elsewhere() -> Elsewhere:
 
 def locate(data_dir: Path | None = None) -> Locations:
     """The places for `data_dir`, else for SPECCHAT_DATA_DIR, else the platform's."""
-    chosen = data_dir or os.environ.get(VARIABLE)
+    chosen = data_dir or os.environ.get(DATA_DIR_VARIABLE)
     if chosen:
         root = Path(chosen).expanduser().absolute()
         return Locations(data=root, cache=root / "cache", config=root)

@@ -19,7 +19,7 @@ from engines.sampler import Sampling
 NEW_SEED = -1
 """The seed that stands for a new one at each answer."""
 
-RANGES: Mapping[str, tuple[float, float]] = {
+SETTING_RANGES: Mapping[str, tuple[float, float]] = {
     "temperature": (0, 100),
     "top_k": (0, 2**31 - 1),
     "top_p": (0, 1),
@@ -31,7 +31,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
 """The least and the most of each setting; all of them are numbers."""
 
 
-def refined(base: Sampling, chosen: Mapping[str, Any], where: str = "sampling") -> Sampling:
+def with_overrides(base: Sampling, chosen: Mapping[str, Any], where: str = "sampling") -> Sampling:
     """`base` with the settings of `chosen` in place of its own.
 
     Args:
@@ -50,23 +50,23 @@ def refined(base: Sampling, chosen: Mapping[str, Any], where: str = "sampling") 
         if not whole and (kinds[name] is int or type(value) is not float):
             raise InputError(f"{where}: {name} must be a number, not {value!r}")
         changed[name] = kinds[name](value)
-    return checked(replace(base, **changed), where)
+    return require_valid(replace(base, **changed), where)
 
 
-def checked(sampling: Sampling, where: str) -> Sampling:
+def require_valid(sampling: Sampling, where: str) -> Sampling:
     """`sampling` itself.
 
     Raises:
         InputError: a value is out of its range.
     """
     for name, value in asdict(sampling).items():
-        least, most = RANGES[name]
+        least, most = SETTING_RANGES[name]
         if not least <= value <= most or math.isnan(value):
             raise InputError(f"{where}: {name} must be from {least} to {most}, not {value}")
     return sampling
 
 
-def read_setting(name: str, typed: str) -> int | float:
+def parse_setting(name: str, typed: str) -> int | float:
     """The value that a person typed for the setting `name`.
 
     Raises:
@@ -78,14 +78,14 @@ def read_setting(name: str, typed: str) -> int | float:
     except ValueError as error:
         wanted = "a whole number" if kind is int else "a number"
         raise InputError(f"must be {wanted}, not {one_line(typed, 12)}") from error
-    least, most = RANGES[name]
+    least, most = SETTING_RANGES[name]
     if not least <= value <= most:
         raise InputError(f"must be from {least} to {most}")
     return value
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class ChatTuning:
     """The settings of a chat; `sampling` holds those that differ from the defaults, by name."""
 
     system: str = ""

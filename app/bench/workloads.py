@@ -20,7 +20,7 @@ from typing import Any
 from app.conversation.restore import ExportedChat, read_export
 from app.importing.extract import documents
 from app.importing.readers import chat_exports, make_readers
-from app.importing.readers.pdf_html import Worker
+from app.importing.readers.pdf_html import TextExtractor
 from app.importing.source_file import SourceFile
 from datastores.chats.history import HistoryReader
 from datastores.chats.records import StoredMessage
@@ -91,7 +91,7 @@ def from_files(paths: Sequence[Path]) -> Iterator[PastConversation]:
     Raises:
         InputError: a file cannot be read, or holds no chats.
     """
-    with closing(Worker()) as worker:
+    with closing(TextExtractor()) as worker:
         for path in paths:
             found = 0
             for conversation in _from_file(path, worker):
@@ -101,7 +101,7 @@ def from_files(paths: Sequence[Path]) -> Iterator[PastConversation]:
                 raise InputError(f"{path} holds no chats that can be replayed")
 
 
-def _from_file(path: Path, worker: Worker) -> Iterator[PastConversation]:
+def _from_file(path: Path, worker: TextExtractor) -> Iterator[PastConversation]:
     try:
         material = SourceFile(path.name, path.stat().st_size, lambda: path.open("rb"))
         is_own = chat_exports.SPECCHAT.claims(material)

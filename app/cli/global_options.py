@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from app.config import DRAFTERS, Options
-from app.locations import VARIABLE
+from app.locations import DATA_DIR_VARIABLE
 
 
 class DrafterNames(click.ParamType[tuple[str, ...]]):
@@ -98,7 +98,7 @@ def global_options(hidden: bool = False) -> list[click.Parameter]:
         ),
         option(
             "--data-dir",
-            f"One directory for everything specchat keeps (also {VARIABLE}).",
+            f"One directory for everything specchat keeps (also {DATA_DIR_VARIABLE}).",
             type=click.Path(file_okay=False, path_type=Path),
         ),
         option(

@@ -19,14 +19,14 @@ from app.bench.report import table
 from app.cli.main import LazyGroup
 from app.cli.output import MAX_LINE_CHARACTERS
 from app.config import Options, load_config
-from app.locations import Locations, elsewhere, locate
+from app.locations import Locations, locate, model_folders
 from app.models import description, download
 from app.models.description import FoundModel, describe
-from app.models.discovery import path_of, survey
+from app.models.discovery import find_models, resolve_model
 from app.models.gguf_files import SkippedModel
-from app.models.hub import Offer, look_up
+from app.models.hub import RemoteModel, look_up
 from app.models.known_folders import EMBEDDED
-from app.models.memory import available, short_of
+from app.models.memory import available_memory, memory_shortage
 from app.models.selection import ABOUT_EMBEDDED, choose, with_file
 from app.sanitise import one_line
 from datastores.errors import ModelError
@@ -62,7 +62,7 @@ def models(context: click.Context, as_json: bool) -> None:
     options: Options = context.ensure_object(Options)
     locations = locate(options.data_dir)
     choice = options.model or load_config(locations.settings).model
-    seen = survey(locations)
+    seen = find_models(locations)
     in_use, lost = _in_use(choice, locations)
     found = [describe(candidate) for candidate in with_file(in_use, seen.candidates)]
     if as_json:
@@ -94,7 +94,7 @@ def remarks(found: Sequence[FoundModel], skipped: Sequence[SkippedModel]) -> lis
 def _in_use(choice: str, locations: Locations) -> tuple[Path | None, list[str]]:
     """The file of the chosen model; None and the reason if it is missing."""
     try:
-        path = path_of(choice, locations)
+        path = resolve_model(choice, locations)
     except ModelError as error:
         return None, [f"the chosen model is not here: {error}"]
     return (path, []) if path.is_file() else (None, [f"the chosen model is not here: {path}"])
@@ -103,8 +103,8 @@ def _in_use(choice: str, locations: Locations) -> tuple[Path | None, list[str]]:
 def _row(model: FoundModel, in_use: bool) -> dict[str, object]:
     return {
         "name": ("* " if in_use else "  ") + one_line(model.name),
-        "size": description.size(model.size),
-        "parameters": description.weights(model.parameters),
+        "size": description.format_size(model.size),
+        "parameters": description.format_parameters(model.parameters),
         "quantisation": one_line(model.quantisation),
         "context": f"{model.context_length:,}" if model.context_length else "",
         "place": model.place,
@@ -125,7 +125,9 @@ def use(options: Options, name: str) -> None:
     click.echo(one_line(f"specchat opens {model.name} from now on", MAX_LINE_CHARACTERS))
     if model.name == EMBEDDED:
         click.echo(ABOUT_EMBEDDED)
-    shortage = short_of(model.path, load_config(locations.settings).context, available())
+    shortage = memory_shortage(
+        model.path, load_config(locations.settings).context, available_memory()
+    )
     if shortage:
         click.echo(one_line(f"but not now: {shortage}", MAX_LINE_CHARACTERS), err=True)
 
@@ -141,7 +143,7 @@ def pull(options: Options, wanted: str) -> None:
     """
     offer = look_up(wanted)
     try:
-        path = _with_progress(offer, elsewhere().hugging_face)
+        path = _with_progress(offer, model_folders().hugging_face)
     except KeyboardInterrupt:
         click.echo("\ninterrupted: the same command goes on from here", err=True)
         raise
@@ -153,15 +155,15 @@ def pull(options: Options, wanted: str) -> None:
     )
 
 
-def _with_progress(offer: Offer, cache: Path) -> Path:
+def _with_progress(offer: RemoteModel, cache: Path) -> Path:
     """Download with a progress bar on stderr."""
     label = one_line(f"{offer.repository}:{offer.tag}")
     with (
-        closing(download.pull(offer, cache)) as events,
+        closing(download.download_model(offer, cache)) as events,
         click.progressbar(length=offer.size, label=label, file=sys.stderr) as bar,
     ):
         for event in events:
-            if isinstance(event, download.Pulled):
+            if isinstance(event, download.DownloadFinished):
                 return event.path
             bar.update(event.done - bar.pos)
     raise AssertionError("a pull ends with Pulled")
@@ -169,5 +171,5 @@ def _with_progress(offer: Offer, cache: Path) -> Path:
 
 def _name_of(path: Path, locations: Locations) -> str:
     """The name by which `specchat models` lists the file."""
-    candidates = survey(locations).candidates
+    candidates = find_models(locations).candidates
     return next(found.name for found in candidates if os.path.samefile(found.files[0], path))

@@ -14,7 +14,7 @@ from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount
 from app.config import Options, load_config
 from app.indexing.corpus_index import IndexingProgress, opened
 from app.locations import Locations
-from app.models.discovery import path_of
+from app.models.discovery import resolve_model
 from app.sanitise import one_line
 from datastores.chats.history import History
 from datastores.library.library import Library
@@ -53,7 +53,7 @@ def project(options: Options, locations: Locations, status: StatusLine) -> int |
     from engines.llama.vocabulary import load_vocabulary
 
     config = load_config(locations.settings)
-    vocabulary = load_vocabulary(path_of(options.model or config.model, locations))
+    vocabulary = load_vocabulary(resolve_model(options.model or config.model, locations))
     tokens = 0
     with opened(locations, vocabulary, config.crest.max_bytes) as projection:
         if not projection.lock.acquire():

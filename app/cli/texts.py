@@ -21,7 +21,7 @@ from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount, duration
 from app.cli.stores import open_library, project
 from app.config import Options
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, ImportReport
-from app.importing.find_files import stored
+from app.importing.find_files import storable_name
 from app.importing.session import import_into
 from app.indexing.source_list import ListedSource, listed
 from app.locations import Locations, locate
@@ -208,7 +208,7 @@ def named(source: str, library: Library) -> Source:
         InputError: nothing was imported from there.
     """
     path = Path(source).expanduser()
-    names = {source, stored(os.path.abspath(path)), stored(os.path.realpath(path))}
+    names = {source, storable_name(os.path.abspath(path)), storable_name(os.path.realpath(path))}
     for known in library.sources():
         if known.path in names:
             return known

@@ -19,7 +19,7 @@ from app.conversation.statistics import SOURCES_KEY, Provenance, Statistics
 from app.conversation.titles import first_title, title
 from app.conversation.turn import Event, Finished, Wrote
 from app.engine.engine import Engine
-from app.sampling_settings import NEW_SEED, refined
+from app.sampling_settings import NEW_SEED, with_overrides
 from datastores.chats import records
 from datastores.chats.answer_writer import AnswerWriter
 from datastores.chats.history import History
@@ -139,7 +139,7 @@ class Assistant:
 
     def _sampling(self, chosen: Mapping[str, Any], again: bool) -> Sampling:
         """The chat's sampling; without a seed of its own each answer gets a new one."""
-        sampling = refined(self.engine.sampling, chosen, "this chat's sampling")
+        sampling = with_overrides(self.engine.sampling, chosen, "this chat's sampling")
         if again and self.engine.unchosen_temperature and "temperature" not in chosen:
             sampling = replace(sampling, temperature=Sampling().temperature)
         seed = chosen.get("seed", sampling.seed if self.engine.seeded else NEW_SEED)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from app.conversation.export import VERSION
 from app.importing.json_stream import items
-from app.sampling_settings import refined
+from app.sampling_settings import with_overrides
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, INTERRUPTED, SYSTEM, USER, Chat, StoredMessage
 from datastores.chats.restore import contains_chat, restore_chat
@@ -110,7 +110,7 @@ def _require_tree(chat: Chat, messages: Sequence[StoredMessage]) -> None:
 
 def _chat(record: Any) -> Chat:
     sampling = _field(record, "sampling", dict)
-    refined(Sampling(), sampling)
+    with_overrides(Sampling(), sampling)
     return Chat(
         id=0,
         title=_field(record, "title", str),

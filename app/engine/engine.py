@@ -16,7 +16,7 @@ from app.config import DRAFTERS, Config, CrestConfig, Options, load_config
 from app.engine.learned_state import LearnedState
 from app.engine.stores import HEAVY, HasError, Stores, make_drafters, open_stores
 from app.locations import Locations, locate
-from app.models.discovery import path_of
+from app.models.discovery import resolve_model
 from app.models.known_folders import EMBEDDED, EMBEDDED_TEMPERATURE, embedded
 from app.models.memory import require_memory
 from app.sampling_settings import NEW_SEED
@@ -208,7 +208,7 @@ def model_path(options: Options, config: Config, locations: Locations) -> Path:
     Raises:
         ModelError: there is no model of the name that was given.
     """
-    return path_of(options.model or config.model, locations)
+    return resolve_model(options.model or config.model, locations)
 
 
 def deepened(path: Path, layers: int, cache: Path) -> Path:

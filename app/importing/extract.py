@@ -7,38 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from app.importing.archives import named_damage, opener
-from app.importing.find_files import unreadable
-from app.importing.source_file import Flaw, Outcome, Reader, SourceFile, mebibytes
+from app.importing.archives import archive_errors, opener
+from app.importing.events import SkippedFile
+from app.importing.find_files import read_failure
+from app.importing.source_file import FormatReader, Outcome, SourceFile, mebibytes
 from datastores.chats.history import storable
 from datastores.errors import InputError
 from datastores.library.documents import Document, Part
 from datastores.redaction import redact
 
 
-def documents(material: SourceFile, readers: Sequence[Reader]) -> Iterator[Outcome]:
+def documents(file: SourceFile, readers: Sequence[FormatReader]) -> Iterator[Outcome]:
     """All documents in a file, and what is wrong with the rest; never raises for its content.
 
     Yields something of every file: nothing is passed over in silence.
     """
     silent = True
-    for outcome in _outcomes(material, readers):
+    for outcome in _outcomes(file, readers):
         silent = False
         yield outcome
     if silent:
-        yield Flaw(material.name, "nothing in it")
+        yield SkippedFile(file.name, "nothing in it")
 
 
-def too_large(material: SourceFile, readers: Sequence[Reader]) -> bool:
+def too_large(file: SourceFile, readers: Sequence[FormatReader]) -> bool:
     """Whether it would be refused for its size alone, without a look at more than its head.
 
     Raises:
         OSError: not even that can be had.
     """
-    if opener(material) is not None:
+    if opener(file) is not None:
         return False
-    limit = _reader(material, readers).limit
-    return limit is not None and material.size > limit
+    limit = _reader(file, readers).limit
+    return limit is not None and file.size > limit
 
 
 def prepared(document: Document) -> tuple[Document, int]:
@@ -52,46 +53,46 @@ def prepared(document: Document) -> tuple[Document, int]:
     return Document(title, tuple(parts)), hits
 
 
-def _outcomes(material: SourceFile, readers: Sequence[Reader]) -> Iterator[Outcome]:
+def _outcomes(file: SourceFile, readers: Sequence[FormatReader]) -> Iterator[Outcome]:
     try:
-        with named_damage():
-            members = opener(material)
+        with archive_errors():
+            members = opener(file)
             if members is None:
-                yield from _read(material, readers)
+                yield from _read(file, readers)
                 return
-            for member in members(material):
-                yield from [member] if isinstance(member, Flaw) else _member(member, readers)
+            for member in members(file):
+                yield from [member] if isinstance(member, SkippedFile) else _member(member, readers)
     except InputError as error:
-        yield Flaw(material.name, str(error))
+        yield SkippedFile(file.name, str(error))
     except OSError as error:
-        yield Flaw(material.name, unreadable(error))
+        yield SkippedFile(file.name, read_failure(error))
 
 
-def _member(member: SourceFile, readers: Sequence[Reader]) -> Iterator[Outcome]:
+def _member(member: SourceFile, readers: Sequence[FormatReader]) -> Iterator[Outcome]:
     """A file within an archive: its damage costs only itself."""
     try:
-        with named_damage():
+        with archive_errors():
             if opener(member) is None:
                 yield from _read(member, readers)
             else:
-                yield Flaw(member.name, "an archive within an archive")
+                yield SkippedFile(member.name, "an archive within an archive")
     except InputError as error:
-        yield Flaw(member.name, str(error))
+        yield SkippedFile(member.name, str(error))
 
 
-def _read(material: SourceFile, readers: Sequence[Reader]) -> Iterator[Outcome]:
-    reader = _reader(material, readers)
-    if reader.limit is not None and material.size > reader.limit:
+def _read(file: SourceFile, readers: Sequence[FormatReader]) -> Iterator[Outcome]:
+    reader = _reader(file, readers)
+    if reader.limit is not None and file.size > reader.limit:
         raise InputError(f"larger than {mebibytes(reader.limit)}")
-    for outcome in reader.read(material):
+    for outcome in reader.read(file):
         if isinstance(outcome, Document) and not any(part.text.strip() for part in outcome.parts):
-            yield Flaw(material.name, "empty")
+            yield SkippedFile(file.name, "empty")
         else:
             yield outcome
 
 
-def _reader(material: SourceFile, readers: Sequence[Reader]) -> Reader:
-    return next(reader for reader in readers if reader.claims(material))
+def _reader(file: SourceFile, readers: Sequence[FormatReader]) -> FormatReader:
+    return next(reader for reader in readers if reader.claims(file))
 
 
 def _tidy(text: str) -> str:

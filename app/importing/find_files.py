@@ -22,22 +22,23 @@ from pathspec import GitIgnoreSpec, Pattern
 from pathspec.pattern import RegexMatchResult
 
 from app.importing.charset import decode
-from app.importing.source_file import MIB, Flaw, SourceFile
+from app.importing.events import SkippedFile
+from app.importing.source_file import MIB, SourceFile
 from datastores.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class IgnoreRules:
     """The files that apply within a folder, outermost first, each with the folder it stands in."""
 
     files: tuple[tuple[Path, GitIgnoreSpec], ...] = ()
 
-    def within(self, folder: Path) -> Rules:
+    def within(self, folder: Path) -> IgnoreRules:
         """These and the folder's own. Raises OSError where that cannot be read."""
-        return Rules((*self.files, *_read(folder, folder / ".gitignore")))
+        return IgnoreRules((*self.files, *_read(folder, folder / ".gitignore")))
 
 
-def above(root: Path) -> Rules:
+def rules_above(root: Path) -> IgnoreRules:
     """The rules of the repository `root` lies in, from its top down to the folder above `root`.
 
     What is above a folder counts only within one repository, as in git. A file that cannot be read
@@ -45,16 +46,16 @@ def above(root: Path) -> Rules:
     """
     tops = [folder for folder in (root, *root.parents) if (folder / ".git").exists()]
     if not tops:
-        return Rules()
+        return IgnoreRules()
     top = tops[0]
     between = [folder for folder in reversed(root.parents) if folder.is_relative_to(top)]
-    rules = Rules(_read(top, top / ".git" / "info" / "exclude"))
+    rules = IgnoreRules(_read(top, top / ".git" / "info" / "exclude"))
     for folder in between:
         rules = rules.within(folder)
     return rules
 
 
-def ignores(rules: Rules, path: Path, folder: bool) -> bool:
+def is_ignored(rules: IgnoreRules, path: Path, folder: bool) -> bool:
     """Whether `path`, whose folder is not ignored itself, is to be left out."""
     for base, spec in reversed(rules.files):
         decision = _decision(spec, path.relative_to(base).as_posix(), folder)
@@ -126,11 +127,11 @@ SECRET_NAMES = (
 )
 """Files made to hold secrets, in shapes no pattern knows."""
 
-CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json")
+CONVERSATIONS_FILE = re.compile(r"conversations(-\d+)?\.json")
 """What an export of ChatGPT or Claude keeps its chats in."""
 
-BESIDE_CHATS = "beside the chats of an export"
-EXPORTED = frozenset(
+PART_OF_EXPORT = "beside the chats of an export"
+EXPORT_COMPANIONS = frozenset(
     {
         "chat.html",
         "user.json",
@@ -147,20 +148,20 @@ EXPORTED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFile:
     """A file to import: as number one of a source, or under its name in a folder."""
 
     source: str
-    file: str
-    material: SourceFile
+    name: str
+    file: SourceFile
 
 
 def source_of(path: Path) -> str:
     """What a source is called that is imported from `path`."""
-    return stored(os.path.realpath(path.expanduser()))
+    return storable_name(os.path.realpath(path.expanduser()))
 
 
-def walk(path: Path, own: frozenset[Path]) -> Iterator[Found | Flaw]:
+def find_files(path: Path, own: frozenset[Path]) -> Iterator[FoundFile | SkippedFile]:
     """Every file in `path`, a file or a folder, in the order of names.
 
     `own` are specchat's own directories: importing them would feed it its own words for ever.
@@ -169,37 +170,37 @@ def walk(path: Path, own: frozenset[Path]) -> Iterator[Found | Flaw]:
     try:
         mode = root.stat().st_mode
     except OSError as error:
-        yield Flaw(stored(str(path)), unreadable(error))
+        yield SkippedFile(storable_name(str(path)), read_failure(error))
         return
     root = root.resolve()
     source = source_of(root)
     if not stat.S_ISDIR(mode):
         yield _file(source, root, root.name)
     elif root in own:
-        yield Flaw(source, "specchat's own data")
+        yield SkippedFile(source, "specchat's own data")
     else:
         yield from _folder(source, root, own)
 
 
-def _folder(source: str, root: Path, own: frozenset[Path]) -> Iterator[Found | Flaw]:
+def _folder(source: str, root: Path, own: frozenset[Path]) -> Iterator[FoundFile | SkippedFile]:
     """Depth first, with a list in place of recursion: folders nest deeper than the stack does."""
-    waiting = [(root, above(root))]
+    waiting = [(root, rules_above(root))]
     while waiting:
         folder, rules = waiting.pop()
         try:
             rules = rules.within(folder)
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
-            yield Flaw(_name(folder, root), unreadable(error))
+            yield SkippedFile(_name(folder, root), read_failure(error))
             continue
         below = []
-        exported = any(CONVERSATIONS.fullmatch(entry.name) for entry in entries)
+        exported = any(CONVERSATIONS_FILE.fullmatch(entry.name) for entry in entries)
         for entry in entries:
             reason = _reason(entry, rules, own)
-            if exported and entry.name in EXPORTED:
-                reason = BESIDE_CHATS
+            if exported and entry.name in EXPORT_COMPANIONS:
+                reason = PART_OF_EXPORT
             if reason:
-                yield Flaw(_name(Path(entry.path), root), reason)
+                yield SkippedFile(_name(Path(entry.path), root), reason)
             elif entry.is_dir(follow_symlinks=False):
                 below.append((Path(entry.path), rules))
             else:
@@ -208,23 +209,23 @@ def _folder(source: str, root: Path, own: frozenset[Path]) -> Iterator[Found | F
         waiting.extend(reversed(below))
 
 
-def _file(source: str, path: Path, name: str) -> Found | Flaw:
-    name = stored(name)
+def _file(source: str, path: Path, name: str) -> FoundFile | SkippedFile:
+    name = storable_name(name)
     try:
         status = path.stat()
     except OSError as error:
-        return Flaw(name, unreadable(error))
+        return SkippedFile(name, read_failure(error))
     if any(fnmatchcase(path.name.lower(), pattern) for pattern in SECRET_NAMES):
-        return Flaw(name, "made to hold secrets")
+        return SkippedFile(name, "made to hold secrets")
     # Opening a pipe would wait for its writer for ever.
     if not stat.S_ISREG(status.st_mode):
-        return Flaw(name, "not a regular file")
+        return SkippedFile(name, "not a regular file")
     if not status.st_size:
-        return Flaw(name, "empty")
-    return Found(source, name, SourceFile(name, status.st_size, lambda: path.open("rb")))
+        return SkippedFile(name, "empty")
+    return FoundFile(source, name, SourceFile(name, status.st_size, lambda: path.open("rb")))
 
 
-def _reason(entry: os.DirEntry[str], rules: Rules, own: frozenset[Path]) -> str:
+def _reason(entry: os.DirEntry[str], rules: IgnoreRules, own: frozenset[Path]) -> str:
     """Why an entry of a folder is not even looked at; empty if it is."""
     if entry.is_symlink():
         return _link(Path(entry.path))
@@ -233,7 +234,7 @@ def _reason(entry: os.DirEntry[str], rules: Rules, own: frozenset[Path]) -> str:
         return "version control's own folder"
     if folder and Path(entry.path) in own:
         return "specchat's own data"
-    if ignores(rules, Path(entry.path), folder):
+    if is_ignored(rules, Path(entry.path), folder):
         return "ignored by .gitignore"
     return ""
 
@@ -250,14 +251,14 @@ def _link(path: Path) -> str:
 
 
 def _name(path: Path, root: Path) -> str:
-    return stored(str(path.relative_to(root))) if path != root else stored(str(root))
+    return storable_name(str(path.relative_to(root))) if path != root else storable_name(str(root))
 
 
-def stored(name: str) -> str:
+def storable_name(name: str) -> str:
     """A path as text that can be stored: bytes that are no UTF-8 are written out as `\\xNN`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def unreadable(error: OSError) -> str:
+def read_failure(error: OSError) -> str:
     """What the system said, as a reason."""
     return f"cannot be read: {(error.strerror or str(error)).lower()}"

@@ -17,14 +17,15 @@ from typing import Any, BinaryIO
 import ijson
 from ijson.common import JSONError
 
-from app.importing.source_file import ENTRY_BYTES, NESTING, Flaw, SourceFile, mebibytes
+from app.importing.events import SkippedFile
+from app.importing.source_file import MAX_ENTRY_BYTES, MAX_JSON_DEPTH, SourceFile, mebibytes
 from datastores.errors import InputError
 
 _TOO_LARGE = "an entry larger than {}"
-_TOO_DEEP = f"JSON nested more than {NESTING} deep"
+_TOO_DEEP = f"JSON nested more than {MAX_JSON_DEPTH} deep"
 _NOT_JSON = "damaged or truncated JSON"
 
-LINES = (".jsonl", ".ndjson")
+JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class JsonShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class JsonRecord:
     """One record and its number, from 1; `value` may be anything JSON can say."""
 
     number: int
@@ -49,7 +50,7 @@ class Record:
 
 
 @lru_cache(maxsize=2)
-def shape(head: bytes) -> JsonShape:
+def json_shape(head: bytes) -> JsonShape:
     """The shape of what begins with `head`, a part of some JSON or of anything else."""
     head = head.removeprefix(BOM_UTF8)
     if first := _first_line(head):
@@ -62,7 +63,7 @@ def shape(head: bytes) -> JsonShape:
             if event == "map_key" and depth == 1 + array:
                 keys.add(str(value))
             depth += opens - closes
-            if (closes and depth == array and keys) or depth > NESTING:
+            if (closes and depth == array and keys) or depth > MAX_JSON_DEPTH:
                 break
     except JSONError:
         # The head ends in the middle, or is no JSON: what was seen until there is the answer.
@@ -70,8 +71,8 @@ def shape(head: bytes) -> JsonShape:
     return JsonShape(array, frozenset(keys))
 
 
-def records(material: SourceFile, prefix: str | None = None) -> Iterator[Record | Flaw]:
-    """The records of `material`, one at a time.
+def records(file: SourceFile, prefix: str | None = None) -> Iterator[JsonRecord | SkippedFile]:
+    """The records of `file`, one at a time.
 
     `prefix` is where they stand, as ijson writes it (`chats.item`); by default the elements of an
     array, or each object by itself. Lines are read one by one, so that a broken one is a flaw and
@@ -80,16 +81,16 @@ def records(material: SourceFile, prefix: str | None = None) -> Iterator[Record 
     Raises:
         InputError: not JSON (any more), nested too deep, or a record too large.
     """
-    if prefix is None and (material.suffix in LINES or _has_lines(material.head)):
-        yield from _lines(material)
+    if prefix is None and (file.suffix in JSON_LINES_SUFFIXES or _has_lines(file.head)):
+        yield from _lines(file)
         return
-    where = prefix if prefix is not None else "item" if shape(material.head).array else ""
-    with material.open() as stream:
+    where = prefix if prefix is not None else "item" if json_shape(file.head).array else ""
+    with file.open() as stream:
         for number, value in enumerate(items(stream, where), start=1):
-            yield Record(number, value)
+            yield JsonRecord(number, value)
 
 
-def items(stream: BinaryIO, prefix: str, limit: int = ENTRY_BYTES) -> Iterator[Any]:
+def items(stream: BinaryIO, prefix: str, limit: int = MAX_ENTRY_BYTES) -> Iterator[Any]:
     """What stands at `prefix`, as ijson writes it, one after another.
 
     Whole numbers may be of any size; those with a fraction are Decimals.
@@ -100,7 +101,7 @@ def items(stream: BinaryIO, prefix: str, limit: int = ENTRY_BYTES) -> Iterator[A
     Raises:
         InputError: not JSON (any more), nested too deep, or an entry too large.
     """
-    meter = _Meter(stream, limit)
+    meter = _EntryMeter(stream, limit)
     # Over events that never nest deep: prefixes grow with the depth.
     events = ijson.basic_parse(meter, multiple_values=True)
     try:
@@ -120,7 +121,7 @@ def require_shallow(stream: BinaryIO) -> None:
         return
 
 
-class _Meter:
+class _EntryMeter:
     """A stream that stops a record that is too large before it has filled the memory."""
 
     def __init__(self, stream: BinaryIO, limit: int) -> None:
@@ -142,7 +143,7 @@ def _shallow(events: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     for event in events:
         if event[0] in ("start_map", "start_array"):
             depth += 1
-            if depth > NESTING:
+            if depth > MAX_JSON_DEPTH:
                 raise InputError(_TOO_DEEP)
         elif event[0] in ("end_map", "end_array"):
             depth -= 1
@@ -170,19 +171,19 @@ def _first_line(head: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _lines(material: SourceFile) -> Iterator[Record | Flaw]:
-    with material.open() as stream:
+def _lines(file: SourceFile) -> Iterator[JsonRecord | SkippedFile]:
+    with file.open() as stream:
         for number, line in enumerate(_bounded_lines(stream), start=1):
             try:
                 if line.strip():
-                    yield Record(number, _parsed(line))
+                    yield JsonRecord(number, _parsed(line))
             except InputError as error:
-                yield Flaw(f"{material.name}, line {number}", str(error))
+                yield SkippedFile(f"{file.name}, line {number}", str(error))
 
 
 def _parsed(line: bytes) -> Any:
-    if len(line) >= ENTRY_BYTES:
-        raise InputError(_TOO_LARGE.format(mebibytes(ENTRY_BYTES)))
+    if len(line) >= MAX_ENTRY_BYTES:
+        raise InputError(_TOO_LARGE.format(mebibytes(MAX_ENTRY_BYTES)))
     try:
         return json.loads(line)
     except RecursionError as error:
@@ -193,8 +194,8 @@ def _parsed(line: bytes) -> Any:
 
 def _bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
     """Lines, cut at the largest that is parsed; the rest of a longer one is read past."""
-    while line := stream.readline(ENTRY_BYTES):
+    while line := stream.readline(MAX_ENTRY_BYTES):
         rest = line
-        while len(rest) == ENTRY_BYTES and not rest.endswith(b"\n"):
-            rest = stream.readline(ENTRY_BYTES)
+        while len(rest) == MAX_ENTRY_BYTES and not rest.endswith(b"\n"):
+            rest = stream.readline(MAX_ENTRY_BYTES)
         yield line

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from app.sanitise import clean
 
-MOST = 2000
+MAX_ENTRIES = 2000
 """Entries of one folder that are looked at: what is typed next narrows it down anyway."""
 
 _SPECIAL = re.compile(r"""([\s\\'"])""")
@@ -72,7 +72,7 @@ def _names(path: str) -> list[str]:
     names = []
     try:
         with os.scandir(os.path.expanduser(_folder(path)) or ".") as entries:
-            for entry in islice(entries, MOST):
+            for entry in islice(entries, MAX_ENTRIES):
                 hidden = entry.name.startswith(".") and not prefix.startswith(".")
                 hostile = clean(entry.name) != entry.name
                 if entry.name.startswith(prefix) and not hidden and not hostile:

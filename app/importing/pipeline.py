@@ -25,20 +25,20 @@ from app.importing.events import (
     SkippedFile,
 )
 from app.importing.extract import documents, prepared, too_large
-from app.importing.find_files import Found, unreadable, walk
+from app.importing.find_files import FoundFile, find_files, read_failure
 from app.importing.readers import make_readers
-from app.importing.readers.pdf_html import Worker
-from app.importing.source_file import Flaw, Reader, SourceFile, Tracked
+from app.importing.readers.pdf_html import TextExtractor
+from app.importing.source_file import FormatReader, ReadTracker, SourceFile
 from datastores.errors import InputError
 from datastores.library.documents import Document, FinishFile, StoreDocument
 from datastores.library.library import Library
 
-GROUP_CHARACTERS = 2**22
-GROUP_SECONDS = 0.5
+MAX_GROUP_CHARACTERS = 2**22
+MAX_GROUP_AGE_S = 0.5
 """A group is stored when it is this large or this old: what a kill costs."""
 
 
-class Intake:
+class DocumentWriter:
     """Takes the documents of one file after the other."""
 
     def __init__(self, library: Library, report: ImportReport) -> None:
@@ -75,18 +75,18 @@ class Intake:
         self._group, self._characters, self._since = [], 0, perf_counter()
 
     def _store_if_due(self) -> None:
-        late = perf_counter() - self._since >= GROUP_SECONDS
-        if late or self._characters >= GROUP_CHARACTERS:
+        late = perf_counter() - self._since >= MAX_GROUP_AGE_S
+        if late or self._characters >= MAX_GROUP_CHARACTERS:
             self.store()
 
 
-READING = b"2"
+READER_VERSION = b"2"
 """Raised when readers or redaction change, so that files are read again which did not change."""
 
-SEARCHING_EVERY = 500
+FINDING_EVENT_FILES = 500
 """Files between two events while folders are walked."""
 
-_NAMED_REASONS = 3
+MAX_NAMED_REASONS = 3
 
 
 def import_paths(
@@ -101,39 +101,42 @@ def import_paths(
         InputError: after `ImportFinished`: nothing was imported, and nothing was there from before.
     """
     report = ImportReport()
-    found: list[Found] = []
+    found: list[FoundFile] = []
     for item in _walked(paths, frozenset(path.resolve() for path in own)):
-        if isinstance(item, Flaw):
-            yield _skip(report, item)
+        if isinstance(item, SkippedFile):
+            yield _count(report, item)
             continue
         found.append(item)
-        if len(found) % SEARCHING_EVERY == 0:
+        if len(found) % FINDING_EVENT_FILES == 0:
             yield FindingFiles(len(found))
-    with closing(Worker()) as worker:
+    with closing(TextExtractor()) as worker:
         yield from _read(found, make_readers(worker), library, report)
     yield ImportFinished(report)
     if not report.documents and not report.unchanged:
         raise InputError(f"nothing was imported: {_reasons(report)}")
 
 
-def _walked(paths: Sequence[Path], own: frozenset[Path]) -> Iterator[Found | Flaw]:
+def _walked(paths: Sequence[Path], own: frozenset[Path]) -> Iterator[FoundFile | SkippedFile]:
     for path in paths:
-        yield from walk(path, own)
+        yield from find_files(path, own)
 
 
 def _read(
-    found: Sequence[Found], readers: Sequence[Reader], library: Library, report: ImportReport
+    found: Sequence[FoundFile],
+    readers: Sequence[FormatReader],
+    library: Library,
+    report: ImportReport,
 ) -> Iterator[Event]:
-    intake = Intake(library, report)
+    intake = DocumentWriter(library, report)
     started, size = perf_counter(), 0
-    total = sum(item.material.size for item in found)
+    total = sum(item.file.size for item in found)
     for number, item in enumerate(found):
-        tracked = Tracked(item.material)
-        for flaw in _file(item, tracked.material, readers, library, intake):
+        tracked = ReadTracker(item.file)
+        for flaw in _file(item, tracked.file, readers, library, intake):
             if flaw is not None:
-                yield _skip(report, flaw)
+                yield _count(report, flaw)
             yield ImportProgress(
-                name=item.file,
+                name=item.name,
                 files=number,
                 total_files=len(found),
                 bytes=size + tracked.position,
@@ -142,52 +145,56 @@ def _read(
                 characters=report.characters,
                 seconds=perf_counter() - started,
             )
-        size += item.material.size
+        size += item.file.size
     intake.store()
 
 
 def _file(
-    item: Found, material: SourceFile, readers: Sequence[Reader], library: Library, intake: Intake
-) -> Iterator[Flaw | None]:
+    item: FoundFile,
+    file: SourceFile,
+    readers: Sequence[FormatReader],
+    library: Library,
+    intake: DocumentWriter,
+) -> Iterator[SkippedFile | None]:
     """Read one file, unless it was; yields flaws, and None where there is only progress to tell."""
     yield None
     try:
-        digest = "" if too_large(material, readers) else _digest(material)
+        digest = "" if too_large(file, readers) else _digest(file)
     except OSError as error:
-        yield Flaw(material.name, unreadable(error))
+        yield SkippedFile(file.name, read_failure(error))
         return
-    known = library.finished_documents(item.source, item.file, digest) if digest else 0
+    known = library.finished_documents(item.source, item.name, digest) if digest else 0
     if known:
         intake.pass_over(known)
         return
     count = 0
-    for outcome in documents(material, readers):
-        if isinstance(outcome, Flaw):
+    for outcome in documents(file, readers):
+        if isinstance(outcome, SkippedFile):
             digest = ""
             yield outcome
         else:
-            intake.put(item.source, item.file, count, outcome)
+            intake.put(item.source, item.name, count, outcome)
             count += 1
             yield None
     if count:
-        intake.finish(item.source, item.file, digest, count)
+        intake.finish(item.source, item.name, digest, count)
 
 
-def _digest(material: SourceFile) -> str:
+def _digest(file: SourceFile) -> str:
     """Of the whole file, and of how it is read."""
-    with material.open() as stream:
+    with file.open() as stream:
         content = hashlib.file_digest(stream, "sha256")  # type: ignore[arg-type]
-    content.update(READING)
+    content.update(READER_VERSION)
     return content.hexdigest()
 
 
-def _skip(report: ImportReport, flaw: Flaw) -> SkippedFile:
-    report.skipped.setdefault(flaw.reason, []).append(flaw.name)
-    return SkippedFile(flaw.name, flaw.reason)
+def _count(report: ImportReport, skipped: SkippedFile) -> SkippedFile:
+    report.skipped.setdefault(skipped.reason, []).append(skipped.name)
+    return skipped
 
 
 def _reasons(report: ImportReport) -> str:
     """The commonest reasons, with their numbers."""
     counts = sorted(report.counts.items(), key=lambda item: -item[1])
-    named = [f"{reason} ({count})" for reason, count in counts[:_NAMED_REASONS]]
+    named = [f"{reason} ({count})" for reason, count in counts[:MAX_NAMED_REASONS]]
     return ", ".join(named) or "there are no files in it"

@@ -20,7 +20,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from app.child_process import AsyncChild, tell
+from app.child_process import AsyncChildProcess, emit
 from app.importing.events import (
     Event,
     FindingFiles,
@@ -39,7 +39,7 @@ _ERRORS: Mapping[str, type[SpecchatError]] = {
 }
 
 
-async def import_beside(
+async def import_in_child(
     paths: Sequence[Path], locations: Locations
 ) -> AsyncGenerator[list[Event], None]:
     """Import `paths` into the library of `locations`; yields what happened, ten times a second.
@@ -52,7 +52,7 @@ async def import_beside(
     """
     error: SpecchatError | None = None
     places = (locations.data, locations.cache, locations.config)
-    async with AsyncChild("app.importing.process", *places, *paths) as child:
+    async with AsyncChildProcess("app.importing.process", *places, *paths) as child:
         async for told in child:
             if isinstance(told, list):
                 yield [_event(**event) for event in told]
@@ -79,22 +79,22 @@ def _event(kind: str, **fields: Any) -> Event:
             return ImportFinished(ImportReport(**fields["report"]))
 
 
-NICE = 10
+NICENESS = 10
 """The answer that is being written goes first; the person waits for the import too, though."""
-INTERVAL = 0.1
+BATCH_INTERVAL_S = 0.1
 """Seconds between two lines: more often is not read."""
-SET_ASIDE = "a damaged library, set aside: import your texts again"
+LIBRARY_QUARANTINED = "a damaged library, set aside: import your texts again"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Import. `arguments`: data, cache and configuration directory; then the paths."""
     data, cache, config, *paths = map(Path, arguments)
     if sys.platform != "win32":
-        os.nice(NICE)
+        os.nice(NICENESS)
     try:
         _tell_all(Locations(data, cache, config), paths)
     except SpecchatError as error:
-        tell({"kind": type(error).__name__, "message": str(error)})
+        emit({"kind": type(error).__name__, "message": str(error)})
         return 1
     return 0
 
@@ -114,7 +114,7 @@ def _tell_all(locations: Locations, paths: Sequence[Path]) -> None:
             batch.append(event)
             if monotonic() >= due:
                 _tell(batch)
-                batch, due = [], monotonic() + INTERVAL
+                batch, due = [], monotonic() + BATCH_INTERVAL_S
     finally:
         _tell(batch)
 
@@ -123,12 +123,12 @@ def _events(locations: Locations, paths: Sequence[Path]) -> Iterator[Event]:
     locations.create()
     with closing(Library.open(locations.library)) as library:
         if library.store.quarantined is not None:
-            yield SkippedFile(str(library.store.quarantined), SET_ASIDE)
+            yield SkippedFile(str(library.store.quarantined), LIBRARY_QUARANTINED)
         yield from import_into(library, locations, paths)
 
 
 def _tell(batch: Sequence[Event]) -> None:
-    tell([{"kind": type(event).__name__, **asdict(event)} for event in batch])
+    emit([{"kind": type(event).__name__, **asdict(event)} for event in batch])
 
 
 if __name__ == "__main__":

@@ -29,39 +29,40 @@ from datastores.storage.files import write_atomic
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class ImportRecord:
     """The last import of a source: when it began or ended (seconds since 1970), and which."""
 
     at: float
     whole: bool
 
 
-Notes = dict[str, Note]
+ImportRecords = dict[str, ImportRecord]
 
 
-def read_notes(path: Path) -> Notes:
+def read_imports(path: Path) -> ImportRecords:
     """Every source's note; none where the file is missing or damaged."""
     try:
         found = json.loads(path.read_bytes())
         return {
-            source: Note(float(note["at"]), bool(note["whole"])) for source, note in found.items()
+            source: ImportRecord(float(note["at"]), bool(note["whole"]))
+            for source, note in found.items()
         }
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         # Only dates: they come again with the next imports.
         return {}
 
 
-def note_imports(path: Path, sources: Iterable[str], *, whole: bool) -> None:
+def record_imports(path: Path, sources: Iterable[str], *, whole: bool) -> None:
     """Note that an import of `sources` begins, or has come to its end.
 
     Raises:
         StoreError: the file cannot be written.
     """
-    note = Note(time(), whole)
+    note = ImportRecord(time(), whole)
     _change(path, lambda notes: notes.update(dict.fromkeys(sources, note)))
 
 
-def drop_note(path: Path, source: str) -> None:
+def drop_import(path: Path, source: str) -> None:
     """Forget that `source` was ever imported; no file keeps its path.
 
     Raises:
@@ -71,11 +72,11 @@ def drop_note(path: Path, source: str) -> None:
         _change(path, lambda notes: notes.pop(source, None))
 
 
-def _change(path: Path, change: Callable[[Notes], object]) -> None:
+def _change(path: Path, change: Callable[[ImportRecords], object]) -> None:
     """Read, change and replace the file, one process at a time."""
     try:
         with FileLock(f"{path}.lock"):
-            notes = read_notes(path)
+            notes = read_imports(path)
             change(notes)
             text = json.dumps({source: asdict(note) for source, note in notes.items()})
             write_atomic(path, [text])
@@ -87,7 +88,7 @@ def import_into(library: Library, locations: Locations, paths: Sequence[Path]) -
     """As `import_paths`, into `library`, which is that of `locations`."""
     own = (locations.data, locations.cache, locations.config)
     sources = [source_of(path) for path in paths if path.expanduser().exists()]
-    note_imports(locations.imported, sources, whole=False)
+    record_imports(locations.imported, sources, whole=False)
     for event in import_paths(paths, library, own):
         if isinstance(event, ImportFinished):
             _note_the_end(library, locations, sources)
@@ -96,6 +97,6 @@ def import_into(library: Library, locations: Locations, paths: Sequence[Path]) -
 
 def _note_the_end(library: Library, locations: Locations, sources: Sequence[str]) -> None:
     held = [source for source in sources if library.contains(source)]
-    note_imports(locations.imported, held, whole=True)
+    record_imports(locations.imported, held, whole=True)
     for source in set(sources).difference(held):
-        drop_note(locations.imported, source)
+        drop_import(locations.imported, source)

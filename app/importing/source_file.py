@@ -14,39 +14,40 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
+from app.importing.events import SkippedFile
 from datastores.errors import InputError
 from datastores.library.documents import Document
 
 MIB = 2**20
 
-TEXT_BYTES = 32 * MIB
+MAX_TEXT_BYTES = 32 * MIB
 """Largest file that is read as a whole: a long book has 5 MiB."""
 
-DATA_BYTES = MIB
+MAX_JSON_BYTES = MIB
 """Largest JSON file of unknown meaning: beyond it, it is data, not something a person wrote."""
 
-ENTRY_BYTES = 32 * MIB
+MAX_ENTRY_BYTES = 32 * MIB
 """Largest single conversation of an export; the export itself is streamed and may be any size."""
 
-PDF_BYTES = 128 * MIB
+MAX_PDF_BYTES = 128 * MIB
 """Largest PDF: most of one is pictures."""
 
-NESTING = 200
+MAX_JSON_DEPTH = 200
 """Deepest nesting of JSON: exports use about 10."""
 
-ARCHIVE_MEMBERS = 100_000
+MAX_ARCHIVE_MEMBERS = 100_000
 """Most members of one archive that are looked at."""
 
-ARCHIVE_RATIO = 200
+MAX_ARCHIVE_RATIO = 200
 """How many times its size an archive may unpack to; text packs to a tenth or so."""
 
-ARCHIVE_FLOOR = 64 * MIB
+MIN_UNPACKED_LIMIT_BYTES = 64 * MIB
 """What any archive may unpack to, however small it is."""
 
-CHILD_SECONDS = 30.0
+EXTRACT_TIMEOUT_S = 30.0
 """Longest a PDF or a web page may take to read."""
 
-CHILD_BYTES = 2**31
+EXTRACT_MEMORY_BYTES = 2**31
 """Memory (address space) of the process that reads PDFs and web pages."""
 
 
@@ -106,16 +107,16 @@ class SourceFile:
         return content
 
 
-class Tracked:
-    """A material that tells how far it has been read.
+class ReadTracker:
+    """A file that tells how far it has been read.
 
     Attributes:
-        material: the same, to be given to readers.
+        file: the same, to be given to readers.
     """
 
-    def __init__(self, material: SourceFile) -> None:
-        self.material = replace(material, open=self._opened)
-        self._open = material.open
+    def __init__(self, file: SourceFile) -> None:
+        self.file = replace(file, open=self._opened)
+        self._open = file.open
         self._stream: BinaryIO | None = None
 
     @property
@@ -128,31 +129,18 @@ class Tracked:
         return self._stream
 
 
-@dataclass(frozen=True, slots=True)
-class Flaw:
-    """Something that was not imported, and why; reasons are few, so that they can be counted.
-
-    Attributes:
-        name: what it is called, as in `SourceFile.name`, with a place within it where that helps.
-        reason: half a sentence.
-    """
-
-    name: str
-    reason: str
-
-
-Outcome = Document | Flaw
+Outcome = Document | SkippedFile
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class FormatReader:
     """One format.
 
     Attributes:
         format: its name, for people.
         claims: whether it is the one to read this, from the name and the head alone.
-        read: the documents in it. Raises InputError, its message a reason as in `Flaw`, where
-            nothing (more) of it can be used.
+        read: the documents in it. Raises InputError, whose message is a reason as in
+            `SkippedFile`, where nothing (more) of it can be used.
         limit: largest file it reads, in bytes; None where it streams.
     """
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 
-from app.child_process import Child, send_off
+from app.child_process import ChildProcess, start_detached
 from app.indexing.corpus_index import CorpusIndex, IndexingProgress, opened, told_of_damage
 from app.locations import Locations
 from datastores.errors import SpecchatError, StoreError
@@ -56,7 +56,7 @@ class Indexer:
         self._model = model
         self._vocabulary = vocabulary
         self._budget = budget_bytes
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="indexer", daemon=True)
 
@@ -102,7 +102,7 @@ class Indexer:
             return False
         projection.lock.release()
         problem = ""
-        with Child(*work_of(self._locations, self._model, self._budget)) as child:
+        with ChildProcess(*work_of(self._locations, self._model, self._budget)) as child:
             self._child = child
             for told in child:
                 problem = told.pop("error", "")
@@ -150,7 +150,7 @@ def catch_up(
         _, fits = _learnt(projection, message)
         if fits and not projection.is_due():
             return None
-    return send_off(*work_of(locations, model, budget_bytes))
+    return start_detached(*work_of(locations, model, budget_bytes))
 
 
 def work_of(locations: Locations, model: Path, budget_bytes: int) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from contextlib import closing
 from dataclasses import dataclass
 
-from app.importing.session import Note, read_notes
+from app.importing.session import ImportRecord, read_imports
 from app.indexing.corpus_index import token_counts
 from app.locations import Locations
 from datastores.library.documents import Source
@@ -28,7 +28,7 @@ class ListedSource:
     source: Source
     tokens: int
     counted: bool
-    note: Note | None
+    note: ImportRecord | None
 
     @property
     def whole(self) -> bool:
@@ -43,7 +43,7 @@ def listed(locations: Locations, tokenizer: str = "") -> list[ListedSource]:
         StoreError: a store cannot be opened.
     """
     counts = token_counts(locations, tokenizer) if tokenizer else {}
-    notes = read_notes(locations.imported)
+    notes = read_imports(locations.imported)
     texts: defaultdict[str, list[bytes]] = defaultdict(list)
     with closing(Library.open(locations.library)) as library:
         sources = library.sources()
@@ -53,7 +53,7 @@ def listed(locations: Locations, tokenizer: str = "") -> list[ListedSource]:
 
 
 def _listed(
-    source: Source, texts: list[bytes], counts: dict[bytes, int], note: Note | None
+    source: Source, texts: list[bytes], counts: dict[bytes, int], note: ImportRecord | None
 ) -> ListedSource:
     counted = all(text in counts for text in texts)
     tokens = sum(counts[text] for text in texts) if counted else source.characters // CHARACTERS

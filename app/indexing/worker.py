@@ -17,15 +17,15 @@ from dataclasses import asdict
 from pathlib import Path
 from threading import Event, Thread
 
-from app.child_process import tell
+from app.child_process import emit
 from app.indexing.corpus_index import CorpusIndex, opened
 from app.indexing.indexer import GAVE_WAY
 from app.locations import Locations
 from datastores.errors import SpecchatError
 from engines.llama.vocabulary import load_vocabulary
 
-NICEST = 19
-INTERVAL = 0.2
+LOWEST_PRIORITY = 19
+CHECK_INTERVAL_S = 0.2
 """Seconds between two looks whether somebody cannot wait."""
 
 
@@ -43,9 +43,9 @@ def main(arguments: Sequence[str]) -> int:
         with opened(locations, vocabulary, int(budget)) as projection, _giving_way(projection):
             if projection.lock.acquire():
                 for progress in projection.run(settle=True):
-                    tell(asdict(progress))
+                    emit(asdict(progress))
     except SpecchatError as error:
-        tell({"error": str(error)})
+        emit({"error": str(error)})
         return 1
     return 0
 
@@ -56,7 +56,7 @@ def _giving_way(projection: CorpusIndex) -> Iterator[None]:
     before, done = projection.wanted(), Event()
 
     def watch() -> None:
-        while not done.wait(INTERVAL):
+        while not done.wait(CHECK_INTERVAL_S):
             if projection.wanted() != before:
                 os._exit(GAVE_WAY)
 
@@ -72,7 +72,7 @@ def _giving_way(projection: CorpusIndex) -> Iterator[None]:
 def _yield_to_others() -> None:
     """Run only where nobody else wants to."""
     if sys.platform != "win32":
-        os.nice(NICEST)
+        os.nice(LOWEST_PRIORITY)
     if sys.platform == "linux":
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 

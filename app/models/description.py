@@ -18,21 +18,21 @@ from datastores.errors import ModelError
 from engines.llama.gguf import Metadata, read_metadata
 
 
-def size(count: float) -> str:
+def format_size(count: float) -> str:
     """Bytes: `4.9 GB`, `14 MB`, `3 KB`."""
     if count >= 1e9:
         return f"{count / 1e9:.1f} GB"
     return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} KB"
 
 
-def weights(count: int) -> str:
+def format_parameters(count: int) -> str:
     """Weights of a model: `8.0 B`, `7 M`, `4 K`."""
     if count >= 1e9:
         return f"{count / 1e9:.1f} B"
     return f"{count / 1e6:.0f} M" if count >= 1e6 else f"{count / 1e3:.0f} K"
 
 
-def time_left(seconds: float) -> str:
+def format_time_left(seconds: float) -> str:
     """What a download still takes: `40 s left`, `3 min left`, `1 h 20 min left`."""
     if seconds < 60:
         return f"{seconds:.0f} s left"
@@ -41,11 +41,11 @@ def time_left(seconds: float) -> str:
     return f"{hours} h {rest} min left" if hours else f"{minutes} min left"
 
 
-MOST = 1024
+MAX_CACHED_HEADERS = 1024
 """Files whose headers are remembered; of each a few kilobytes."""
 
 
-def header(path: Path) -> Metadata:
+def read_header(path: Path) -> Metadata:
     """What the file at `path` says of itself now.
 
     Raises:
@@ -58,7 +58,7 @@ def header(path: Path) -> Metadata:
     return _read(path, status.st_size, status.st_mtime_ns)
 
 
-@lru_cache(MOST)
+@lru_cache(MAX_CACHED_HEADERS)
 def _read(path: Path, size: int, changed: int) -> Metadata:
     """The header of a file of that size and time of change, in nanoseconds."""
     return read_metadata(path)
@@ -108,7 +108,7 @@ def describe(candidate: ModelCandidate) -> FoundModel:
         return replace(known, problem=f"{candidate.missing} of its {parts} parts are missing")
     try:
         size = sum(file.stat().st_size for file in candidate.files)
-        metadata = [header(file) for file in candidate.files]
+        metadata = [read_header(file) for file in candidate.files]
     except OSError as error:
         return replace(known, problem=f"{error.filename}: {error.strerror}")
     except ModelError as error:

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 
-from app.locations import Elsewhere, Locations, elsewhere
+from app.locations import Locations, ModelFolders, model_folders
 from app.models import known_folders
-from app.models.gguf_files import SUFFIX, ModelCandidate, SkippedModel
+from app.models.gguf_files import GGUF_SUFFIX, ModelCandidate, SkippedModel
 from datastores.errors import ModelError
 
-NEAR = 3
+MAX_SUGGESTIONS = 3
 """Names that are suggested in place of an unknown one."""
-LIKENESS = 0.4
+MIN_SIMILARITY = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class LocalModels:
     """What there is, by name only.
 
     Attributes:
@@ -32,12 +32,12 @@ class Survey:
     skipped: list[SkippedModel]
 
 
-def survey(locations: Locations, others: Elsewhere | None = None) -> Survey:
+def find_models(locations: Locations, others: ModelFolders | None = None) -> LocalModels:
     """Look through all places. A file found twice, by whatever links, counts once."""
     candidates: dict[str, ModelCandidate] = {}
     skipped: list[SkippedModel] = []
     files: set[tuple[int, int]] = set()
-    for found in _everything(locations, others or elsewhere()):
+    for found in _everything(locations, others or model_folders()):
         if isinstance(found, SkippedModel):
             skipped.append(found)
             continue
@@ -47,10 +47,10 @@ def survey(locations: Locations, others: Elsewhere | None = None) -> Survey:
             candidates[name] = replace(found, name=name)
         if mark is not None:
             files.add(mark)
-    return Survey(list(candidates.values()), skipped)
+    return LocalModels(list(candidates.values()), skipped)
 
 
-def path_of(choice: str, locations: Locations, others: Elsewhere | None = None) -> Path:
+def resolve_model(choice: str, locations: Locations, others: ModelFolders | None = None) -> Path:
     """The file of a model by path or name; the embedded one where nothing was chosen.
 
     A file of that path wins over a name. What ends like a model's file is taken for a path, so that
@@ -62,18 +62,20 @@ def path_of(choice: str, locations: Locations, others: Elsewhere | None = None) 
     if choice in ("", known_folders.EMBEDDED):
         return known_folders.embedded()
     path = Path(choice).expanduser()
-    if os.path.isfile(path) or path.suffix.lower() == SUFFIX:
+    if os.path.isfile(path) or path.suffix.lower() == GGUF_SUFFIX:
         return path
-    return find(choice, locations, others).files[0]
+    return find_model(choice, locations, others).files[0]
 
 
-def find(name: str, locations: Locations, others: Elsewhere | None = None) -> ModelCandidate:
+def find_model(
+    name: str, locations: Locations, others: ModelFolders | None = None
+) -> ModelCandidate:
     """The model of that name; without what follows the colon where that leaves no doubt.
 
     Raises:
         ModelError: there is none, or more than one.
     """
-    known = survey(locations, others).candidates
+    known = find_models(locations, others).candidates
     wanted = name.casefold()
     for fits in (
         [candidate for candidate in known if candidate.name == name],
@@ -91,7 +93,9 @@ def find(name: str, locations: Locations, others: Elsewhere | None = None) -> Mo
     )
 
 
-def _everything(locations: Locations, others: Elsewhere) -> Iterator[ModelCandidate | SkippedModel]:
+def _everything(
+    locations: Locations, others: ModelFolders
+) -> Iterator[ModelCandidate | SkippedModel]:
     """All places in the order in which they have a claim to a plain name."""
     yield from known_folders.own_models(locations.models)
     yield from known_folders.hugging_face_models(others.hugging_face)
@@ -120,7 +124,7 @@ def _unique(candidate: ModelCandidate, taken: Mapping[str, object]) -> str:
 
 
 def _suggestion(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, NEAR, LIKENESS)
+    close = difflib.get_close_matches(name, known, MAX_SUGGESTIONS, MIN_SIMILARITY)
     within = [other for other in known if name.casefold() in other.casefold()]
-    near = list(dict.fromkeys([*within, *close]))[:NEAR]
+    near = list(dict.fromkeys([*within, *close]))[:MAX_SUGGESTIONS]
     return f"; near it: {', '.join(near)}" if near else ""

@@ -34,16 +34,16 @@ from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
-from app.child_process import AsyncChild, tell
-from app.models.hub import Offer, RemoteFile, look_up, named_failures
+from app.child_process import AsyncChildProcess, emit
+from app.models.hub import RemoteFile, RemoteModel, hub_errors, look_up
 from datastores.errors import ModelError, SpecchatError
 
-CHUNK = 1 << 20
-ATTEMPTS = 5
+CHUNK_BYTES = 1 << 20
+MAX_FAILED_ATTEMPTS = 5
 """Broken connections in a row, without a byte between them, that are borne."""
-PAUSE = 1.0
+RETRY_DELAY_S = 1.0
 """Seconds before the next attempt."""
-PATIENCE = 20.0
+READ_TIMEOUT_S = 20.0
 """Seconds without a byte after which a connection counts as broken."""
 
 
@@ -56,14 +56,16 @@ class DownloadProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class DownloadFinished:
     """The end: the file to open."""
 
     path: Path
 
 
-def pull(offer: Offer, cache: Path) -> Generator[DownloadProgress | Pulled, None, None]:
-    """Fetch a model's files, going on from what is there; ends with `Pulled`.
+def download_model(
+    offer: RemoteModel, cache: Path
+) -> Generator[DownloadProgress | DownloadFinished, None, None]:
+    """Fetch a model's files, going on from what is there; ends with `DownloadFinished`.
 
     Closed or interrupted, it keeps what has come.
 
@@ -76,7 +78,7 @@ def pull(offer: Offer, cache: Path) -> Generator[DownloadProgress | Pulled, None
 
     folder = cache / repo_folder_name(repo_id=offer.repository, repo_type="model")
     done, paths = 0, []
-    with named_failures(offer.repository), _writing(cache):
+    with hub_errors(offer.repository), _writing(cache):
         for file in offer.files:
             for have in _fetch(offer, file, folder / "blobs", cache / ".locks" / folder.name):
                 yield DownloadProgress(done + have, offer.size)
@@ -86,7 +88,7 @@ def pull(offer: Offer, cache: Path) -> Generator[DownloadProgress | Pulled, None
                 hf_hub_download(offer.repository, file.path, revision=offer.commit, cache_dir=cache)
             )
         _note_commit(folder, offer.commit)
-    yield Pulled(Path(paths[0]))
+    yield DownloadFinished(Path(paths[0]))
 
 
 @contextmanager
@@ -102,7 +104,7 @@ def _writing(cache: Path) -> Iterator[None]:
         ) from error
 
 
-def _fetch(offer: Offer, file: RemoteFile, blobs: Path, locks: Path) -> Iterator[int]:
+def _fetch(offer: RemoteModel, file: RemoteFile, blobs: Path, locks: Path) -> Iterator[int]:
     """Bring one blob here; yields how many of its bytes there are."""
     blob = blobs / file.digest
     if blob.exists():
@@ -120,7 +122,7 @@ def _fetch(offer: Offer, file: RemoteFile, blobs: Path, locks: Path) -> Iterator
         raise ModelError(f"another process is fetching {file.path} now: wait for it") from None
 
 
-def _complete(offer: Offer, file: RemoteFile, partial: Path) -> Iterator[int]:
+def _complete(offer: RemoteModel, file: RemoteFile, partial: Path) -> Iterator[int]:
     """Bring `partial` to its full size, and check it."""
     with partial.open("a+b", buffering=0) as out:
         have = os.fstat(out.fileno()).st_size
@@ -143,7 +145,7 @@ def _complete(offer: Offer, file: RemoteFile, partial: Path) -> Iterator[int]:
         raise ModelError(f"{file.path} arrived damaged, its checksum differs: pull it again")
 
 
-def _persistent(offer: Offer, file: RemoteFile, have: int) -> Iterator[tuple[bytes, int]]:
+def _persistent(offer: RemoteModel, file: RemoteFile, have: int) -> Iterator[tuple[bytes, int]]:
     """(piece, where it belongs) from byte `have` on, through broken connections."""
     import httpx2
 
@@ -157,26 +159,26 @@ def _persistent(offer: Offer, file: RemoteFile, have: int) -> Iterator[tuple[byt
         except httpx2.TransportError as error:
             reason = str(error) or type(error).__name__
         failures = 0 if have > before else failures + 1
-        if failures == ATTEMPTS:
+        if failures == MAX_FAILED_ATTEMPTS:
             raise ModelError(
                 f"the connection broke off after {have / 1e9:.2f} of {file.size / 1e9:.2f} GB"
                 f" ({reason}): pull it again to go on from there"
             )
         if have < file.size:
-            time.sleep(PAUSE)
+            time.sleep(RETRY_DELAY_S)
 
 
-def _stream(offer: Offer, file: RemoteFile, have: int) -> Iterator[tuple[bytes, int]]:
+def _stream(offer: RemoteModel, file: RemoteFile, have: int) -> Iterator[tuple[bytes, int]]:
     """One connection's pieces; from the start where the hub does not know ranges."""
     from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
     url = hf_hub_url(offer.repository, file.path, revision=offer.commit)
     headers = {**build_hf_headers(), "Accept-Encoding": "identity", "Range": f"bytes={have}-"}
-    with get_session().stream("GET", url, headers=headers, timeout=PATIENCE) as response:
+    with get_session().stream("GET", url, headers=headers, timeout=READ_TIMEOUT_S) as response:
         hf_raise_for_status(response)
         at = have if response.status_code == 206 else 0
-        for piece in response.iter_bytes(CHUNK):
+        for piece in response.iter_bytes(CHUNK_BYTES):
             yield piece, at
             at += len(piece)
             if at > file.size:
@@ -187,7 +189,7 @@ def _digest_of(file: BinaryIO) -> hashlib._Hash:
     """Of all that is in the file; its end is where it stands afterwards."""
     file.seek(0)
     digest = hashlib.sha256()
-    while piece := file.read(CHUNK):
+    while piece := file.read(CHUNK_BYTES):
         digest.update(piece)
     return digest
 
@@ -199,12 +201,12 @@ def _note_commit(folder: Path, commit: str) -> None:
     reference.write_text(commit)
 
 
-WINDOW = 10.0
+RATE_WINDOW_S = 10.0
 """Seconds over which the rate is taken: a shorter one jumps about."""
 
 
 @dataclass(slots=True)
-class Fetch:
+class ModelDownload:
     """One model on its way here.
 
     Attributes:
@@ -256,7 +258,7 @@ class Fetch:
         if "done" in told:
             self.done = told["done"]
             self._seen.append((moment, self.done))
-            while moment - self._seen[0][0] > WINDOW:
+            while moment - self._seen[0][0] > RATE_WINDOW_S:
                 self._seen.popleft()
 
     async def run(self, cache: Path) -> AsyncGenerator[None]:
@@ -269,7 +271,7 @@ class Fetch:
         yield
         told: dict[str, Any] = {}
         try:
-            async with AsyncChild("app.models.download", self.wanted, cache) as child:
+            async with AsyncChildProcess("app.models.download", self.wanted, cache) as child:
                 async for told in child:
                     self.take(told, monotonic())
                     yield
@@ -289,15 +291,15 @@ def main(arguments: Sequence[str]) -> int:
     wanted, cache = arguments
     try:
         offer = look_up(wanted)
-        tell({"name": f"{offer.repository}:{offer.tag}", "total": offer.size})
-        with closing(pull(offer, Path(cache))) as events:
+        emit({"name": f"{offer.repository}:{offer.tag}", "total": offer.size})
+        with closing(download_model(offer, Path(cache))) as events:
             for event in events:
-                if isinstance(event, Pulled):
-                    tell({"path": str(event.path)})
+                if isinstance(event, DownloadFinished):
+                    emit({"path": str(event.path)})
                 else:
-                    tell({"done": event.done, "total": event.total})
+                    emit({"done": event.done, "total": event.total})
     except SpecchatError as error:
-        tell({"failure": str(error)})
+        emit({"failure": str(error)})
         return 1
     return 0
 

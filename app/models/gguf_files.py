@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-SUFFIX = ".gguf"
+GGUF_SUFFIX = ".gguf"
 
 _PART = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})", re.DOTALL)
 _COMPANION = re.compile(r"(?i)(?<![a-z])(mmproj|imatrix)(?![a-z])")
@@ -26,7 +26,7 @@ _QUANTISATION = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class PartGroup:
     """The files of one model, by their names.
 
     Attributes:
@@ -51,7 +51,7 @@ def quantisation(name: str) -> str:
     return str(found[-1]).upper() if found else ""
 
 
-def bundles(names: Iterable[str]) -> list[Bundle]:
+def group_parts(names: Iterable[str]) -> list[PartGroup]:
     """Put the parts among GGUF file names, folders separated by `/`, together.
 
     Left out: other suffixes, and what goes with a model (image projectors, importance matrices).
@@ -59,15 +59,15 @@ def bundles(names: Iterable[str]) -> list[Bundle]:
     parts: dict[tuple[str, int], dict[int, str]] = {}
     for name in sorted(names):
         stem, part, count = _split(name)
-        if name.lower().endswith(SUFFIX) and not _COMPANION.search(PurePosixPath(stem).name):
+        if name.lower().endswith(GGUF_SUFFIX) and not _COMPANION.search(PurePosixPath(stem).name):
             parts.setdefault((stem, count), {})[part] = name
     return [
-        Bundle(stem, tuple(given[part] for part in sorted(given)), count - len(given))
+        PartGroup(stem, tuple(given[part] for part in sorted(given)), count - len(given))
         for (stem, count), given in parts.items()
     ]
 
 
-def tags(found: Sequence[Bundle]) -> list[str]:
+def tags(found: Sequence[PartGroup]) -> list[str]:
     """The shortest name of each bundle that tells it from the others beside it.
 
     The quantisation, else the file's name, else its path.
@@ -84,16 +84,16 @@ def tags(found: Sequence[Bundle]) -> list[str]:
 
 def _split(name: str) -> tuple[str, int, int]:
     """(stem, number of the part, number of parts)."""
-    stem = name[: -len(SUFFIX)]
+    stem = name[: -len(GGUF_SUFFIX)]
     match = _PART.fullmatch(stem)
     if match and 1 <= int(match["part"]) <= int(match["parts"]):
         return match["stem"], int(match["part"]), int(match["parts"])
     return stem, 1, 1
 
 
-A_FILE = "a file"
+GIVEN_BY_PATH = "a file"
 """The place of a model that was given by its path."""
-DEEPEST = 8
+MAX_DEPTH = 8
 """Folders below one another that are still looked into."""
 
 
@@ -122,7 +122,7 @@ class SkippedModel:
     reason: str
 
 
-def in_folder(folder: Path, place: str) -> Iterator[ModelCandidate | SkippedModel]:
+def models_in_folder(folder: Path, place: str) -> Iterator[ModelCandidate | SkippedModel]:
     """The models below `folder`, named by the folders they lie in: `folders:QUANTISATION`.
 
     Those at the top are named by their files.
@@ -135,33 +135,33 @@ def in_folder(folder: Path, place: str) -> Iterator[ModelCandidate | SkippedMode
             together.setdefault(found.parent, []).append(found)
     for parent, files in together.items():
         if parent == folder:
-            yield from candidates(folder, files, place, "")
+            yield from candidates_of(folder, files, place, "")
         else:
-            yield from candidates(parent, files, place, parent.relative_to(folder).as_posix())
+            yield from candidates_of(parent, files, place, parent.relative_to(folder).as_posix())
 
 
-def candidates(root: Path, files: list[Path], place: str, name: str) -> Iterator[ModelCandidate]:
+def candidates_of(root: Path, files: list[Path], place: str, name: str) -> Iterator[ModelCandidate]:
     """The models among `files` below `root`, as `name:tag`; by their stems without a name."""
-    found = bundles(file.relative_to(root).as_posix() for file in files)
+    found = group_parts(file.relative_to(root).as_posix() for file in files)
     for bundle, tag in zip(found, tags(found), strict=True):
         paths = tuple(root / file for file in bundle.files)
         yield ModelCandidate(f"{name}:{tag}" if name else bundle.stem, place, paths, bundle.missing)
 
 
-def parts(path: Path) -> tuple[Path, ...]:
+def model_parts(path: Path) -> tuple[Path, ...]:
     """All files of the model that `path` belongs to; `path` alone where it has no other parts."""
-    beside = listing(path.parent)
+    beside = list_folder(path.parent)
     names = [] if isinstance(beside, SkippedModel) else [file.name for file in beside]
-    together = (bundle.files for bundle in bundles(names) if path.name in bundle.files)
+    together = (bundle.files for bundle in group_parts(names) if path.name in bundle.files)
     return tuple(path.parent / name for name in next(together, (path.name,)))
 
 
 def gguf_files(folder: Path) -> Iterator[Path | SkippedModel]:
     """Every GGUF file below `folder`, by name; links are followed, each folder is entered once."""
-    yield from _walk(folder, DEEPEST, set())
+    yield from _walk(folder, MAX_DEPTH, set())
 
 
-def listing(folder: Path) -> list[Path] | SkippedModel:
+def list_folder(folder: Path) -> list[Path] | SkippedModel:
     """What lies in `folder`, by name; nothing where there is no such folder."""
     try:
         with os.scandir(folder) as entries:
@@ -173,7 +173,7 @@ def listing(folder: Path) -> list[Path] | SkippedModel:
 
 
 def _walk(folder: Path, depth: int, entered: set[tuple[int, int]]) -> Iterator[Path | SkippedModel]:
-    entries = listing(folder)
+    entries = list_folder(folder)
     if isinstance(entries, SkippedModel):
         yield entries
         return
@@ -185,7 +185,7 @@ def _walk(folder: Path, depth: int, entered: set[tuple[int, int]]) -> Iterator[P
         # os.path, since it answers no where a broken link or a loop would raise.
         if os.path.isdir(path):
             yield from _walk(path, depth - 1, entered)
-        elif path.name.lower().endswith(SUFFIX) and os.path.isfile(path):
+        elif path.name.lower().endswith(GGUF_SUFFIX) and os.path.isfile(path):
             yield path
 
 

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from app.models.gguf_files import SUFFIX, Bundle, bundles, tags
+from app.models.gguf_files import GGUF_SUFFIX, PartGroup, group_parts, tags
 from datastores.errors import InputError, ModelError
 
-DEFAULT = "Q4_K_M"
+DEFAULT_QUANTISATION = "Q4_K_M"
 """The quantisation that is fetched where none is named: a quarter of f16's size, little lost."""
 
 _WANTED = re.compile(
@@ -37,7 +37,7 @@ class RemoteFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class RemoteModel:
     """One model of a repository.
 
     Attributes:
@@ -58,12 +58,12 @@ class Offer:
         return sum(file.size for file in self.files)
 
 
-def names_model(wanted: str) -> bool:
+def is_model_name(wanted: str) -> bool:
     """Whether this is of the form `ORG/REPO[:QUANTISATION]`."""
     return _WANTED.fullmatch(wanted) is not None
 
 
-def look_up(wanted: str) -> Offer:
+def look_up(wanted: str) -> RemoteModel:
     """The model that `ORG/REPO[:QUANTISATION]` means; a file's name may stand for the latter.
 
     Raises:
@@ -72,12 +72,14 @@ def look_up(wanted: str) -> Offer:
     """
     match = _WANTED.fullmatch(wanted)
     if match is None:
-        raise InputError(f"{wanted!r} names no model: give ORG/REPO or ORG/REPO:{DEFAULT}")
+        raise InputError(
+            f"{wanted!r} names no model: give ORG/REPO or ORG/REPO:{DEFAULT_QUANTISATION}"
+        )
     return _pick(_offers(match["repository"]), match["repository"], match["tag"] or "")
 
 
 @contextmanager
-def named_failures(repository: str) -> Iterator[None]:
+def hub_errors(repository: str) -> Iterator[None]:
     """Word what the hub and the way to it can do wrong, while this lasts.
 
     Raises:
@@ -115,32 +117,32 @@ def named_failures(repository: str) -> Iterator[None]:
         ) from error
 
 
-def _offers(repository: str) -> list[Offer]:
+def _offers(repository: str) -> list[RemoteModel]:
     """Every whole model of the repository."""
     from huggingface_hub import HfApi
 
     # Its hints, such as one to log in, would be written over the screen.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    with named_failures(repository):
+    with hub_errors(repository):
         info = HfApi().model_info(repository, files_metadata=True)
     files = {
         entry.rfilename: RemoteFile(entry.rfilename, entry.lfs.size, entry.lfs.sha256)
         for entry in info.siblings or []
         if entry.lfs and _DIGEST.fullmatch(entry.lfs.sha256)
     }
-    whole = [bundle for bundle in bundles(files) if not bundle.missing]
+    whole = [bundle for bundle in group_parts(files) if not bundle.missing]
     return [
-        Offer(repository, str(info.sha), tag, tuple(files[name] for name in bundle.files))
+        RemoteModel(repository, str(info.sha), tag, tuple(files[name] for name in bundle.files))
         for bundle, tag in zip(whole, tags(whole), strict=True)
     ]
 
 
-def _pick(offers: list[Offer], repository: str, tag: str) -> Offer:
+def _pick(offers: list[RemoteModel], repository: str, tag: str) -> RemoteModel:
     if not offers:
         raise ModelError(
             f"{repository} holds no GGUF model: look for a repository with GGUF in its name"
         )
-    fits = [offer for offer in offers if _fits(offer, tag or DEFAULT)]
+    fits = [offer for offer in offers if _fits(offer, tag or DEFAULT_QUANTISATION)]
     if len(fits) == 1:
         return fits[0]
     if not tag and len(offers) == 1:
@@ -148,13 +150,14 @@ def _pick(offers: list[Offer], repository: str, tag: str) -> Offer:
     there = ", ".join(f"{offer.tag} ({offer.size / 1e9:.1f} GB)" for offer in fits or offers)
     what = "more than one" if fits else "no"
     raise ModelError(
-        f"{repository} has {what} {tag or DEFAULT}: choose from {there} with {repository}:NAME"
+        f"{repository} has {what} {tag or DEFAULT_QUANTISATION}:"
+        f" choose from {there} with {repository}:NAME"
     )
 
 
-def _fits(offer: Offer, tag: str) -> bool:
+def _fits(offer: RemoteModel, tag: str) -> bool:
     """Whether `tag` is the offer's own, its quantisation, or the name or path of its file."""
     path = offer.files[0].path
-    bundle = Bundle(path.removesuffix(SUFFIX), (path,), 0)
+    bundle = PartGroup(path.removesuffix(GGUF_SUFFIX), (path,), 0)
     names = {offer.tag, bundle.quantisation, path, PurePosixPath(path).name, bundle.stem}
     return tag.casefold() in {name.casefold() for name in names}

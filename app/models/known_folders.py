@@ -22,8 +22,14 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-from app.models.gguf_files import ModelCandidate, SkippedModel, gguf_files, in_folder, listing
-from app.models.gguf_files import candidates as bundled
+from app.models.gguf_files import (
+    ModelCandidate,
+    SkippedModel,
+    gguf_files,
+    list_folder,
+    models_in_folder,
+)
+from app.models.gguf_files import candidates_of as bundled
 
 HUGGING_FACE = "Hugging Face"
 _PREFIX, _SEPARATOR = "models--", "--"
@@ -33,7 +39,7 @@ _COMMIT = 40
 
 def hugging_face_models(cache: Path) -> Iterator[ModelCandidate | SkippedModel]:
     """The models in `cache`, as `ORG/REPO:QUANTISATION`."""
-    repositories = listing(cache)
+    repositories = list_folder(cache)
     if isinstance(repositories, SkippedModel):
         yield repositories
         return
@@ -44,7 +50,7 @@ def hugging_face_models(cache: Path) -> Iterator[ModelCandidate | SkippedModel]:
 
 def _repository(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
     """The newest snapshot's models; an older one's where the newest has no file of that name."""
-    snapshots = listing(folder / "snapshots")
+    snapshots = list_folder(folder / "snapshots")
     if isinstance(snapshots, SkippedModel):
         yield snapshots
         return
@@ -76,13 +82,13 @@ LM_STUDIO = "LM Studio"
 
 def lm_studio_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
     """The models in `folder`."""
-    return in_folder(folder, LM_STUDIO)
+    return models_in_folder(folder, LM_STUDIO)
 
 
 OLLAMA = "Ollama"
 MODEL_LAYER = "application/vnd.ollama.image.model"
-LARGEST_MANIFEST = 1 << 20
-DEPTH = 4
+MAX_MANIFEST_BYTES = 1 << 20
+MANIFEST_DEPTH = 4
 """Host, namespace, model, tag."""
 
 _DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
@@ -92,7 +98,7 @@ _DEFAULTS = ("registry.ollama.ai", "library")
 def ollama_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
     """The models in `folder`, by the names Ollama gives them."""
     manifests = folder / "manifests"
-    for manifest in _manifests(manifests, DEPTH):
+    for manifest in _manifests(manifests, MANIFEST_DEPTH):
         if isinstance(manifest, SkippedModel):
             yield manifest
             continue
@@ -106,7 +112,7 @@ def ollama_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
 
 def _manifests(folder: Path, depth: int) -> Iterator[Path | SkippedModel]:
     """What lies exactly `depth` levels below `folder`, which is what keeps a loop finite."""
-    entries = listing(folder)
+    entries = list_folder(folder)
     if isinstance(entries, SkippedModel):
         yield entries
     elif depth == 1:
@@ -120,7 +126,7 @@ def _model_digest(manifest: Path) -> str | SkippedModel:
     """The model's SHA-256 in hexadecimal digits; empty where the manifest names no model."""
     try:
         with manifest.open("rb") as file:
-            content = json.loads(file.read(LARGEST_MANIFEST))
+            content = json.loads(file.read(MAX_MANIFEST_BYTES))
     except OSError as error:
         return SkippedModel(manifest, error.strerror or str(error))
     except (ValueError, RecursionError):
@@ -158,4 +164,4 @@ def embedded() -> Path:
 def own_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
     """The embedded model, then those in `folder`."""
     yield ModelCandidate(EMBEDDED, SPECCHAT, (embedded(),))
-    yield from in_folder(folder, SPECCHAT)
+    yield from models_in_folder(folder, SPECCHAT)

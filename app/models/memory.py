@@ -12,26 +12,26 @@ from pathlib import Path
 
 import psutil
 
-from app.models.description import header
-from app.models.gguf_files import parts
+from app.models.description import read_header
+from app.models.gguf_files import model_parts
 from datastores.errors import ModelError
 from engines.llama.gguf import Metadata, check_header
 
 CELL_BYTES = 2
 """Of one number in the KV cache: f16."""
-REST = 100_000_000
+OTHER_BYTES = 100_000_000
 """Bytes for everything beside the model: the interpreter, drafters, stores."""
-SHORTEST = 512
+MIN_CONTEXT_TOKENS = 512
 """Tokens of the shortest context that is worth offering."""
-BATCH, OUTPUTS, FLOAT = 512, 32, 4
+BATCH_ROWS, OUTPUT_ROWS, FLOAT_BYTES = 512, 32, 4
 """Rows llama.cpp computes at once, rows it keeps logits of, and bytes of a number of either."""
 
-GROUP = Path("/sys/fs/cgroup")
+CGROUP = Path("/sys/fs/cgroup")
 """What limits a container's memory on Linux, as seen from inside."""
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class MemoryEstimate:
     """Bytes a model takes.
 
     Attributes:
@@ -64,21 +64,21 @@ def require_memory(path: Path, context_length: int, gpu_layers: int | None = Non
             missing or damaged.
     """
     check_header(path)
-    shortage = short_of(path, context_length, available(cards=gpu_layers != 0))
+    shortage = memory_shortage(path, context_length, available_memory(cards=gpu_layers != 0))
     if shortage:
         raise ModelError(shortage)
 
 
-def short_of(path: Path, context_length: int, room: int) -> str:
+def memory_shortage(path: Path, context_length: int, room: int) -> str:
     """Why the model does not fit into `room` bytes, and the way out; empty where it does.
 
     Raises:
         ModelError: its header cannot be read.
     """
-    need, context = need_of(path, context_length)
+    need, context = memory_estimate(path, context_length)
     if need.total(context) <= room:
         return ""
-    longest = need.longest(room) // SHORTEST * SHORTEST
+    longest = need.longest(room) // MIN_CONTEXT_TOKENS * MIN_CONTEXT_TOKENS
     way_out = f"set context = {longest} in config.toml, " if longest > 0 else ""
     return (
         f"{path} needs {_gb(need.total(context))} of memory ({_gb(need.weights)} for its weights,"
@@ -88,30 +88,30 @@ def short_of(path: Path, context_length: int, room: int) -> str:
     )
 
 
-def need_of(path: Path, context_length: int) -> tuple[Need, int]:
+def memory_estimate(path: Path, context_length: int) -> tuple[MemoryEstimate, int]:
     """What a model takes, and the context it would run with: its own maximum may be less.
 
     Raises:
         ModelError: its files cannot be read.
     """
-    metadata = header(path)
+    metadata = read_header(path)
     need = estimate(metadata, _size(path))
     return need, min(context_length, metadata.number("context_length", context_length))
 
 
-def given_back(path: Path, context_length: int) -> int:
-    """Bytes that closing this model would add to `available`.
+def freed_by_closing(path: Path, context_length: int) -> int:
+    """Bytes that closing this model would add to `available_memory`.
 
     Its weights are mapped from its file and count as available while it runs.
 
     Raises:
         ModelError: its header cannot be read.
     """
-    need, context = need_of(path, context_length)
+    need, context = memory_estimate(path, context_length)
     return need.total(context) - need.weights
 
 
-def estimate(metadata: Metadata, size: int) -> Need:
+def estimate(metadata: Metadata, size: int) -> MemoryEstimate:
     """What llama.cpp will take for a model of `size` bytes.
 
     The KV cache is exact for attention of every layer alike, and for some layers only; latent
@@ -120,13 +120,15 @@ def estimate(metadata: Metadata, size: int) -> Need:
     """
     width, inner = metadata.number("embedding_length"), metadata.number("feed_forward_length")
     experts = metadata.number("expert_feed_forward_length") * metadata.number("expert_used_count")
-    buffers = BATCH * FLOAT * (4 * width + 3 * max(inner, experts))
-    logits = OUTPUTS * FLOAT * metadata.number("vocab_size")
-    mask = BATCH * CELL_BYTES
-    return Need(size, REST + buffers + logits, CELL_BYTES * _kept_numbers(metadata) + mask)
+    buffers = BATCH_ROWS * FLOAT_BYTES * (4 * width + 3 * max(inner, experts))
+    logits = OUTPUT_ROWS * FLOAT_BYTES * metadata.number("vocab_size")
+    mask = BATCH_ROWS * CELL_BYTES
+    return MemoryEstimate(
+        size, OTHER_BYTES + buffers + logits, CELL_BYTES * _kept_numbers(metadata) + mask
+    )
 
 
-def available(cards: bool = True) -> int:
+def available_memory(cards: bool = True) -> int:
     """Bytes that can be had now without pushing anything out to disk."""
     room = min(psutil.virtual_memory().available, _group_room())
     if not cards:
@@ -139,7 +141,7 @@ def available(cards: bool = True) -> int:
 def _size(path: Path) -> int:
     """Bytes of all parts of the model."""
     try:
-        return sum(part.stat().st_size for part in parts(path))
+        return sum(part.stat().st_size for part in model_parts(path))
     except OSError as error:
         raise ModelError(f"{error.filename} cannot be read: {error.strerror}") from error
 
@@ -163,9 +165,9 @@ def _group_room() -> int:
     What the group read from files counts as free: the kernel drops it when it is short.
     """
     try:
-        limit = int((GROUP / "memory.max").read_text())
-        used = int((GROUP / "memory.current").read_text())
-        lines = (GROUP / "memory.stat").read_text().splitlines()
+        limit = int((CGROUP / "memory.max").read_text())
+        used = int((CGROUP / "memory.current").read_text())
+        lines = (CGROUP / "memory.stat").read_text().splitlines()
     except (OSError, ValueError):  # no such group, or no limit: `max`
         return psutil.virtual_memory().total
     counts = dict(line.split(maxsplit=1) for line in lines)

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.config import load_config, write_setting
-from app.locations import Elsewhere, Locations
+from app.locations import Locations, ModelFolders
 from app.models.description import FoundModel, describe
-from app.models.discovery import find, survey
-from app.models.gguf_files import A_FILE, ModelCandidate, parts
+from app.models.discovery import find_model, find_models
+from app.models.gguf_files import GIVEN_BY_PATH, ModelCandidate, model_parts
 from app.models.known_folders import EMBEDDED
-from app.models.memory import available, given_back, need_of, short_of
+from app.models.memory import available_memory, freed_by_closing, memory_estimate, memory_shortage
 from datastores.errors import InputError, ModelError
 
 ABOUT_EMBEDDED = (
@@ -31,7 +31,7 @@ ABOUT_EMBEDDED = (
 """What a person should know before the first question."""
 
 
-def choose(choice: str, locations: Locations, others: Elsewhere | None = None) -> FoundModel:
+def choose(choice: str, locations: Locations, others: ModelFolders | None = None) -> FoundModel:
     """Make a model, by name or path, the one that is opened from now on.
 
     Raises:
@@ -41,10 +41,10 @@ def choose(choice: str, locations: Locations, others: Elsewhere | None = None) -
     """
     path = Path(choice).expanduser()
     if choice != EMBEDDED and os.path.isfile(path):
-        files = parts(path.absolute())
-        candidate = ModelCandidate(str(files[0]), A_FILE, files)
+        files = model_parts(path.absolute())
+        candidate = ModelCandidate(str(files[0]), GIVEN_BY_PATH, files)
     else:
-        candidate = find(choice, locations, others)
+        candidate = find_model(choice, locations, others)
     model = describe(candidate)
     if model.problem:
         raise InputError(f"{model.name} cannot be used: {model.problem}")
@@ -53,7 +53,7 @@ def choose(choice: str, locations: Locations, others: Elsewhere | None = None) -
 
 
 def first_launch_offer(
-    locations: Locations, others: Elsewhere | None = None, room: int | None = None
+    locations: Locations, others: ModelFolders | None = None, room: int | None = None
 ) -> list[FoundModel]:
     """What to offer in place of the embedded model: all that fits into memory, the largest first.
 
@@ -65,10 +65,10 @@ def first_launch_offer(
     config = load_config(locations.settings)
     if config.model:
         return []
-    free = available() if room is None else room
-    found = [describe(candidate) for candidate in survey(locations, others).candidates]
+    free = available_memory() if room is None else room
+    found = [describe(candidate) for candidate in find_models(locations, others).candidates]
     usable = [model for model in found if not model.problem and model.name != EMBEDDED]
-    fitting = [model for model in usable if not short_of(model.path, config.context, free)]
+    fitting = [model for model in usable if not memory_shortage(model.path, config.context, free)]
     return sorted(fitting, key=lambda model: (-model.parameters, model.name))
 
 
@@ -106,7 +106,7 @@ class Catalogue:
 
 
 def catalogue(
-    locations: Locations, in_use: Path | None, others: Elsewhere | None = None
+    locations: Locations, in_use: Path | None, others: ModelFolders | None = None
 ) -> Iterator[Catalogue]:
     """Look through all places; each catalogue has one model more, from the one in use to all.
 
@@ -118,8 +118,8 @@ def catalogue(
     context = load_config(locations.settings).context
     if in_use is not None and not in_use.is_file():
         in_use = None  # taken away while it runs
-    room = available() + (given_back(in_use, context) if in_use is not None else 0)
-    found = with_file(in_use, survey(locations, others).candidates)
+    room = available_memory() + (freed_by_closing(in_use, context) if in_use is not None else 0)
+    found = with_file(in_use, find_models(locations, others).candidates)
     found.sort(key=lambda candidate: in_use not in candidate.files)
     listed: list[ListedModel] = []
     for number, candidate in enumerate(found, start=1):
@@ -132,14 +132,14 @@ def with_file(path: Path | None, found: Sequence[ModelCandidate]) -> list[ModelC
     """`found`, and the file at `path`, if it is none of them."""
     if path is None or any(path in candidate.files for candidate in found):
         return list(found)
-    return [*found, ModelCandidate(str(path), A_FILE, parts(path))]
+    return [*found, ModelCandidate(str(path), GIVEN_BY_PATH, model_parts(path))]
 
 
 def _listed(model: FoundModel, in_use: Path | None, context: int) -> ListedModel:
     if model.problem:
         return ListedModel(model)
     try:
-        need, length = need_of(model.path, context)
+        need, length = memory_estimate(model.path, context)
     except ModelError as error:  # taken away meanwhile
         return ListedModel(replace(model, problem=str(error)))
     return ListedModel(model, need.total(length), model.path == in_use)

@@ -14,7 +14,7 @@ from pathlib import Path
 from app.config import load_config
 from app.conversation.privacy import CHAT_PREFIX, TEXT_PREFIX, chat_source, text_source
 from app.engine.engine import Engine
-from app.importing.session import drop_note
+from app.importing.session import drop_import
 from app.indexing.corpus_index import forget_everywhere
 from app.locations import Locations
 from datastores.chats.history import History
@@ -82,7 +82,7 @@ def forget_source(
             steps.callback(dense.ask, lambda book: book.reconcile())
         steps.callback(forget_gone, history, locations)
         steps.callback(library.erase)
-        steps.callback(drop_note, locations.imported, path)
+        steps.callback(drop_import, locations.imported, path)
         if dense is not None:
             # What is alive first: it writes what it still holds, so that it goes with the rest.
             steps.callback(dense.ask, lambda book: book.flush())

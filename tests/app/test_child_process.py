@@ -9,19 +9,19 @@ from threading import Timer
 import psutil
 import pytest
 
-from app.child_process import AsyncChild, Child, send_off
+from app.child_process import AsyncChildProcess, ChildProcess, start_detached
 
 TALKER = """
 import os, sys, time
-from app.child_process import tell
+from app.child_process import emit
 
 deed, *given = sys.argv[1:]
-tell(os.getpid())
-tell(given)
+emit(os.getpid())
+emit(given)
 if deed == "stays":
     time.sleep(600)
 while deed == "goes on":
-    tell("more")
+    emit("more")
 if deed == "dies":
     print('{"half": ', end="", flush=True)
     os._exit(3)
@@ -37,13 +37,13 @@ def talker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _heard(deed: str, *given: object) -> tuple[list[object], int]:
-    async with AsyncChild("talker", deed, *given) as child:
+    async with AsyncChildProcess("talker", deed, *given) as child:
         return [told async for told in child], await child.code()
 
 
 async def test_thread_and_loop_hear_the_same(tmp_path: Path) -> None:
     for deed, code in (("ends", 0), ("dies", 3)):
-        with Child("talker", deed, tmp_path, 7) as child:
+        with ChildProcess("talker", deed, tmp_path, 7) as child:
             pid, *here = list(child)
             assert child.code() == code
         told, ended = await _heard(deed, tmp_path, 7)
@@ -53,7 +53,7 @@ async def test_thread_and_loop_hear_the_same(tmp_path: Path) -> None:
 
 
 def test_stopped_from_another_thread_it_is_heard_to_its_end() -> None:
-    with Child("talker", "stays") as child:
+    with ChildProcess("talker", "stays") as child:
         pid = next(child)
         Timer(0.05, child.stop).start()
         assert list(child) == [[]]
@@ -63,13 +63,13 @@ def test_stopped_from_another_thread_it_is_heard_to_its_end() -> None:
 
 
 def test_it_is_gone_where_with_ends() -> None:
-    with Child("talker", "stays") as child:
+    with ChildProcess("talker", "stays") as child:
         pid = next(child)
     assert not psutil.pid_exists(pid)
 
 
 async def test_it_is_gone_where_async_with_ends() -> None:
-    async with AsyncChild("talker", "stays") as child:
+    async with AsyncChildProcess("talker", "stays") as child:
         pid = await anext(child)
     assert not psutil.pid_exists(pid)
 
@@ -78,7 +78,7 @@ async def test_cancelled_again_and_again_the_loop_still_waits_for_its_end() -> N
     pids: list[int] = []
 
     async def hear() -> None:
-        async with AsyncChild("talker", "stays") as child:
+        async with AsyncChildProcess("talker", "stays") as child:
             async for told in child:
                 pids.append(told)
 
@@ -96,7 +96,7 @@ async def test_cancelled_where_it_ended_by_itself_the_cancellation_is_heard() ->
     pids: list[int] = []
 
     async def hear() -> None:
-        async with AsyncChild("talker", "ends") as child:
+        async with AsyncChildProcess("talker", "ends") as child:
             pids.append(await anext(child))
             await child.code()
             task = asyncio.current_task()
@@ -110,7 +110,7 @@ async def test_cancelled_where_it_ended_by_itself_the_cancellation_is_heard() ->
 
 
 def test_it_ends_where_nobody_hears_it_any_more() -> None:
-    child = Child("talker", "goes on")
+    child = ChildProcess("talker", "goes on")
     next(child)
     assert child._process.stdout is not None
     child._process.stdout.close()  # as where this process dies
@@ -118,6 +118,6 @@ def test_it_ends_where_nobody_hears_it_any_more() -> None:
 
 
 def test_nobody_hears_one_that_is_sent_off() -> None:
-    with send_off("talker", "ends") as child:
+    with start_detached("talker", "ends") as child:
         assert child.stdout is None
         assert child.wait() == 0

@@ -8,12 +8,12 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from app.locations import VARIABLE, locate
+from app.locations import DATA_DIR_VARIABLE, locate
 from datastores.errors import StoreError
 
 
 def test_the_platform_decides_without_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(DATA_DIR_VARIABLE, raising=False)
     places = locate()
     assert places.data == platformdirs.user_data_path("specchat", appauthor=False)
     assert places.config == platformdirs.user_config_path("specchat", appauthor=False)
@@ -26,7 +26,7 @@ def test_one_directory_holds_everything(tmp_path: Path) -> None:
 
 
 def test_the_option_wins_over_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "variable"))
+    monkeypatch.setenv(DATA_DIR_VARIABLE, str(tmp_path / "variable"))
     assert locate().data == tmp_path / "variable"
     assert locate(tmp_path / "option").data == tmp_path / "option"
 

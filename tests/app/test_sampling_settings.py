@@ -7,20 +7,20 @@ from dataclasses import fields
 
 import pytest
 
-from app.sampling_settings import RANGES, refined
+from app.sampling_settings import SETTING_RANGES, with_overrides
 from datastores.errors import InputError
 from engines.sampler import Sampling
 
 
 def test_every_setting_has_a_range_that_holds_its_default() -> None:
-    assert set(RANGES) == {entry.name for entry in fields(Sampling)}
-    assert refined(Sampling(), {}) == Sampling()
+    assert set(SETTING_RANGES) == {entry.name for entry in fields(Sampling)}
+    assert with_overrides(Sampling(), {}) == Sampling()
 
 
 def test_chosen_settings_stand_in_place_of_the_base_s() -> None:
     base = Sampling(top_k=7)
-    assert refined(base, {"temperature": 1, "seed": 3}) == Sampling(1.0, top_k=7, seed=3)
-    assert type(refined(base, {"temperature": 1}).temperature) is float
+    assert with_overrides(base, {"temperature": 1, "seed": 3}) == Sampling(1.0, top_k=7, seed=3)
+    assert type(with_overrides(base, {"temperature": 1}).temperature) is float
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_chosen_settings_stand_in_place_of_the_base_s() -> None:
 )
 def test_what_makes_no_sense_is_named(chosen: dict[str, object], complaint: str) -> None:
     with pytest.raises(InputError, match=f"chat 3: .*{complaint}"):
-        refined(Sampling(), chosen, "chat 3")
+        with_overrides(Sampling(), chosen, "chat 3")

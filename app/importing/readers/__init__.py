@@ -1,14 +1,14 @@
-"""The formats, one small file each. A new one is a file with a `Reader` and a line here."""
+"""The formats, one small file each. A new one is a file with a `FormatReader` and a line here."""
 
 from __future__ import annotations
 
 from app.importing.readers import chat_exports, pdf_html, shell_history, text
-from app.importing.readers.pdf_html import Worker
-from app.importing.source_file import Reader
+from app.importing.readers.pdf_html import TextExtractor
+from app.importing.source_file import FormatReader
 
 
-def make_readers(worker: Worker) -> tuple[Reader, ...]:
-    """All readers; the first that claims a material reads it, and the last claims everything."""
+def make_readers(worker: TextExtractor) -> tuple[FormatReader, ...]:
+    """All readers; the first that claims a file reads it, and the last claims everything."""
     return (
         pdf_html.make_pdf_reader(worker),
         text.NOTEBOOK,

@@ -34,8 +34,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.importing.json_stream import Record, records, shape
-from app.importing.source_file import Flaw, Outcome, Reader, SourceFile
+from app.importing.events import SkippedFile
+from app.importing.json_stream import JsonRecord, json_shape, records
+from app.importing.source_file import FormatReader, Outcome, SourceFile
 from datastores.errors import InputError
 from datastores.library.documents import CHATS, Document, Part
 
@@ -63,7 +64,7 @@ _TEXTS = ("text", "input_text", "output_text")
 
 
 @dataclass(frozen=True, slots=True)
-class ExportedTurn:
+class ExportedMessage:
     """One message."""
 
     role: str
@@ -75,7 +76,7 @@ class ExportedConversation:
     """One chat, before it is known whether anything is in it."""
 
     title: str
-    turns: Sequence[ExportedTurn]
+    turns: Sequence[ExportedMessage]
 
 
 def chat_reader(
@@ -83,26 +84,26 @@ def chat_reader(
     key: str,
     convert: Callable[[Mapping[str, Any]], ExportedConversation],
     prefix: str | None = None,
-) -> Reader:
+) -> FormatReader:
     """A reader of JSON whose first object has `key`.
 
     `convert` may raise InputError for one record, which costs only that one. `prefix` is as for
     `records`.
     """
 
-    def claims(material: SourceFile) -> bool:
-        return looks_like_json(material) and key in shape(material.head).keys
+    def claims(file: SourceFile) -> bool:
+        return looks_like_json(file) and key in json_shape(file.head).keys
 
-    def read(material: SourceFile) -> Iterator[Outcome]:
-        for record in records(material, prefix):
-            yield record if isinstance(record, Flaw) else _document(material, record, convert)
+    def read(file: SourceFile) -> Iterator[Outcome]:
+        for record in records(file, prefix):
+            yield record if isinstance(record, SkippedFile) else _document(file, record, convert)
 
-    return Reader(name, claims, read)
+    return FormatReader(name, claims, read)
 
 
-def looks_like_json(material: SourceFile) -> bool:
+def looks_like_json(file: SourceFile) -> bool:
     """Whether it begins as an object or an array does."""
-    return material.head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+    return file.head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -130,19 +131,19 @@ def content_text(content: object) -> str:
 
 
 def _document(
-    material: SourceFile,
-    record: Record,
+    file: SourceFile,
+    record: JsonRecord,
     convert: Callable[[Mapping[str, Any]], ExportedConversation],
 ) -> Outcome:
-    place = f"{material.name}, chat {record.number}"
+    place = f"{file.name}, chat {record.number}"
     try:
         conversation = convert(mapping(record.value))
     except InputError as error:
-        return Flaw(place, str(error))
+        return SkippedFile(place, str(error))
     parts = tuple(Part(CHATS, turn.text, turn.role) for turn in conversation.turns if turn.text)
     if not parts:
-        return Flaw(place, "no messages in it")
-    return Document(conversation.title or f"{material.stem} {record.number}", parts)
+        return SkippedFile(place, "no messages in it")
+    return Document(conversation.title or f"{file.stem} {record.number}", parts)
 
 
 _SHOWN = ("text", "multimodal_text")
@@ -189,9 +190,9 @@ def _role(message: Mapping[str, Any]) -> str:
     return string(mapping(message.get("author")).get("role"))
 
 
-def _turn(message: Mapping[str, Any]) -> ExportedTurn:
+def _turn(message: Mapping[str, Any]) -> ExportedMessage:
     text = "\n\n".join(_parts(mapping(message.get("content"))))
-    return ExportedTurn(ROLES[_role(message)], _CITATIONS.sub("", text))
+    return ExportedMessage(ROLES[_role(message)], _CITATIONS.sub("", text))
 
 
 def _parts(content: Mapping[str, Any]) -> Iterator[str]:
@@ -209,14 +210,14 @@ def _convert_claude(record: Mapping[str, Any]) -> ExportedConversation:
     return ExportedConversation(string(record.get("name")), tuple(_claude_turns(record)))
 
 
-def _claude_turns(record: Mapping[str, Any]) -> Iterator[ExportedTurn]:
+def _claude_turns(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
     for message in map(mapping, sequence(record.get("chat_messages"))):
         role = ROLES.get(string(message.get("sender")))
         blocks = sequence(message.get("content"))
         others = any(mapping(block).get("type") != "text" for block in blocks)
         text = content_text(blocks) or ("" if others else string(message.get("text")))
         if role and text:
-            yield ExportedTurn(role, text)
+            yield ExportedMessage(role, text)
 
 
 CLAUDE = chat_reader("Claude export", "chat_messages", _convert_claude)
@@ -227,11 +228,11 @@ def _convert_messages(record: Mapping[str, Any]) -> ExportedConversation:
     return ExportedConversation(title, tuple(_message_turns(record)))
 
 
-def _message_turns(record: Mapping[str, Any]) -> Iterator[ExportedTurn]:
+def _message_turns(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
     for message in map(mapping, sequence(record.get("messages"))):
         role = ROLES.get(string(message.get("role")).lower())
         if role:
-            yield ExportedTurn(role, content_text(message.get("content")))
+            yield ExportedMessage(role, content_text(message.get("content")))
 
 
 MESSAGES = chat_reader("messages", "messages", _convert_messages)
@@ -241,12 +242,12 @@ def _convert_sharegpt(record: Mapping[str, Any]) -> ExportedConversation:
     return ExportedConversation(string(record.get("id")), tuple(_sharegpt_turns(record)))
 
 
-def _sharegpt_turns(record: Mapping[str, Any]) -> Iterator[ExportedTurn]:
+def _sharegpt_turns(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
     for message in map(mapping, sequence(record.get("conversations"))):
         speaker = string(message.get("from")) or string(message.get("role"))
         role = ROLES.get(speaker.lower())
         if role:
-            yield ExportedTurn(
+            yield ExportedMessage(
                 role, string(message.get("value")) or content_text(message.get("content"))
             )
 
@@ -260,11 +261,11 @@ def _convert_own(record: Mapping[str, Any]) -> ExportedConversation:
     return ExportedConversation(string(record.get("title")), tuple(_own_turns(record)))
 
 
-def _own_turns(record: Mapping[str, Any]) -> Iterator[ExportedTurn]:
+def _own_turns(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
     for message in map(mapping, sequence(record.get("messages"))):
         role = ROLES.get(string(message.get("role")))
         if role:
-            yield ExportedTurn(role, content_text(message.get("content")))
+            yield ExportedMessage(role, content_text(message.get("content")))
 
 
 SPECCHAT = chat_reader("specchat export", "specchat", _convert_own, prefix="chats.item")

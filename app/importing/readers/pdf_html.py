@@ -19,21 +19,21 @@ from collections.abc import Iterator
 from time import perf_counter
 
 from app.importing.source_file import (
-    CHILD_SECONDS,
-    PDF_BYTES,
-    TEXT_BYTES,
+    EXTRACT_TIMEOUT_S,
+    MAX_PDF_BYTES,
+    MAX_TEXT_BYTES,
+    FormatReader,
     Outcome,
-    Reader,
     SourceFile,
 )
 from datastores.errors import InputError
 from datastores.library.documents import NOTES, Document, Part
 
 
-class Worker:
+class TextExtractor:
     """Extracts texts in another process. For one thread at a time."""
 
-    def __init__(self, seconds: float = CHILD_SECONDS) -> None:
+    def __init__(self, seconds: float = EXTRACT_TIMEOUT_S) -> None:
         self._seconds = seconds
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -91,33 +91,33 @@ def _ask(process: subprocess.Popen[bytes], form: str, content: bytes) -> tuple[b
     return verdict == b"text", text.decode()
 
 
-def make_pdf_reader(worker: Worker) -> Reader:
+def make_pdf_reader(worker: TextExtractor) -> FormatReader:
     """A reader that lets `worker` do it."""
 
-    def read(material: SourceFile) -> Iterator[Outcome]:
-        text = worker.extract("pdf", material.read(PDF_BYTES))
-        yield Document(material.name, (Part(NOTES, text),))
+    def read(file: SourceFile) -> Iterator[Outcome]:
+        text = worker.extract("pdf", file.read(MAX_PDF_BYTES))
+        yield Document(file.name, (Part(NOTES, text),))
 
-    return Reader("PDF", _claims_pdf, read, PDF_BYTES)
+    return FormatReader("PDF", _claims_pdf, read, MAX_PDF_BYTES)
 
 
-def _claims_pdf(material: SourceFile) -> bool:
-    return material.head.startswith(b"%PDF-") or material.suffix == ".pdf"
+def _claims_pdf(file: SourceFile) -> bool:
+    return file.head.startswith(b"%PDF-") or file.suffix == ".pdf"
 
 
 _START = re.compile(rb"\s*(?:<!--[^>]*-->\s*)*<(?:!doctype\s+html|html[\s>])", re.IGNORECASE)
 
 
-def make_html_reader(worker: Worker) -> Reader:
+def make_html_reader(worker: TextExtractor) -> FormatReader:
     """A reader that lets `worker` do it."""
 
-    def read(material: SourceFile) -> Iterator[Outcome]:
-        text = worker.extract("html", material.read(TEXT_BYTES))
-        yield Document(material.name, (Part(NOTES, text),))
+    def read(file: SourceFile) -> Iterator[Outcome]:
+        text = worker.extract("html", file.read(MAX_TEXT_BYTES))
+        yield Document(file.name, (Part(NOTES, text),))
 
-    return Reader("HTML", _claims_html, read, TEXT_BYTES)
+    return FormatReader("HTML", _claims_html, read, MAX_TEXT_BYTES)
 
 
-def _claims_html(material: SourceFile) -> bool:
-    named = material.suffix in (".html", ".htm", ".xhtml")
-    return named or _START.match(material.head.removeprefix(b"\xef\xbb\xbf")) is not None
+def _claims_html(file: SourceFile) -> bool:
+    named = file.suffix in (".html", ".htm", ".xhtml")
+    return named or _START.match(file.head.removeprefix(b"\xef\xbb\xbf")) is not None

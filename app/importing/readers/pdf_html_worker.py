@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable
 from typing import BinaryIO
 
-from app.importing.source_file import CHILD_BYTES, TEXT_BYTES, mebibytes
+from app.importing.source_file import EXTRACT_MEMORY_BYTES, MAX_TEXT_BYTES, mebibytes
 from datastores.errors import InputError
 
 _WRAPPED = re.compile(r"(?<=[a-z,;])\n(?=[a-z(])")
@@ -82,8 +82,8 @@ def _answer(extract: Callable[[bytes], str], content: bytes) -> tuple[str, bytes
         if not text.strip():
             raise InputError("no text in it")
         encoded = text.encode("utf-8", "replace")
-        if len(encoded) > TEXT_BYTES:
-            raise InputError(f"more than {mebibytes(TEXT_BYTES)} of text")
+        if len(encoded) > MAX_TEXT_BYTES:
+            raise InputError(f"more than {mebibytes(MAX_TEXT_BYTES)} of text")
     except InputError as error:
         return "flaw", str(error).encode()
     except MemoryError:
@@ -104,7 +104,7 @@ def _limit_memory() -> None:
         import resource
     except ImportError:
         return
-    resource.setrlimit(resource.RLIMIT_AS, (CHILD_BYTES, CHILD_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (EXTRACT_MEMORY_BYTES, EXTRACT_MEMORY_BYTES))
 
 
 if __name__ == "__main__":

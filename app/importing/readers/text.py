@@ -23,10 +23,17 @@ from typing import Any
 from pygments.lexers import get_all_lexers
 
 from app.importing.charset import decode
-from app.importing.find_files import CONVERSATIONS
-from app.importing.json_stream import LINES, require_shallow
+from app.importing.events import SkippedFile
+from app.importing.find_files import CONVERSATIONS_FILE
+from app.importing.json_stream import JSON_LINES_SUFFIXES, require_shallow
 from app.importing.readers.chat_exports import mapping, sequence, string
-from app.importing.source_file import DATA_BYTES, TEXT_BYTES, Flaw, Outcome, Reader, SourceFile
+from app.importing.source_file import (
+    MAX_JSON_BYTES,
+    MAX_TEXT_BYTES,
+    FormatReader,
+    Outcome,
+    SourceFile,
+)
 from datastores.errors import InputError
 from datastores.library.documents import CODE, NOTES, Document, Part
 
@@ -34,15 +41,15 @@ _PROSE = frozenset({"text", "markdown", "rst", "org", "tex", "todotxt"})
 """Aliases of what Pygments also knows but people call notes."""
 
 
-def _claims_anything(material: SourceFile) -> bool:
+def _claims_anything(file: SourceFile) -> bool:
     return True
 
 
-def _read_text(material: SourceFile) -> Iterator[Outcome]:
-    text, mixed = decode(material.read(TEXT_BYTES))
+def _read_text(file: SourceFile) -> Iterator[Outcome]:
+    text, mixed = decode(file.read(MAX_TEXT_BYTES))
     if mixed:
-        yield Flaw(material.name, "in several encodings: imported, some characters may be wrong")
-    yield Document(material.name, (Part(kind_of(material.filename), text),))
+        yield SkippedFile(file.name, "in several encodings: imported, some characters may be wrong")
+    yield Document(file.name, (Part(kind_of(file.filename), text),))
 
 
 @cache
@@ -69,35 +76,35 @@ def _source_names() -> tuple[frozenset[str], tuple[str, ...]]:
     return frozenset(simple), tuple(sorted(others))
 
 
-TEXT = Reader("text", _claims_anything, _read_text, TEXT_BYTES)
+TEXT = FormatReader("text", _claims_anything, _read_text, MAX_TEXT_BYTES)
 
 
-def _claims_json(material: SourceFile) -> bool:
-    return material.suffix in (".json", *LINES)
+def _claims_json(file: SourceFile) -> bool:
+    return file.suffix in (".json", *JSON_LINES_SUFFIXES)
 
 
-def _read_json(material: SourceFile) -> Iterator[Outcome]:
-    if CONVERSATIONS.fullmatch(material.filename):
+def _read_json(file: SourceFile) -> Iterator[Outcome]:
+    if CONVERSATIONS_FILE.fullmatch(file.filename):
         raise InputError("no export of chats in a known form, or a damaged one")
-    content = material.read(DATA_BYTES)
+    content = file.read(MAX_JSON_BYTES)
     require_shallow(BytesIO(content))
-    yield Document(material.name, (Part(CODE, decode(content)[0]),))
+    yield Document(file.name, (Part(CODE, decode(content)[0]),))
 
 
-JSON = Reader("JSON", _claims_json, _read_json, DATA_BYTES)
+JSON = FormatReader("JSON", _claims_json, _read_json, MAX_JSON_BYTES)
 
 
 _KINDS = {"code": CODE, "markdown": NOTES, "raw": NOTES, "heading": NOTES}
 
 
-def _claims_notebook(material: SourceFile) -> bool:
-    return material.suffix == ".ipynb"
+def _claims_notebook(file: SourceFile) -> bool:
+    return file.suffix == ".ipynb"
 
 
-def _read_notebook(material: SourceFile) -> Iterator[Outcome]:
+def _read_notebook(file: SourceFile) -> Iterator[Outcome]:
     cells = [
         (_KINDS[kind], source)
-        for kind, source in _cells(_parsed(material.read(TEXT_BYTES)))
+        for kind, source in _cells(_parsed(file.read(MAX_TEXT_BYTES)))
         if kind in _KINDS and source.strip()
     ]
     parts = tuple(
@@ -106,7 +113,7 @@ def _read_notebook(material: SourceFile) -> Iterator[Outcome]:
     )
     if not parts:
         raise InputError("a notebook with nothing in it")
-    yield Document(material.name, parts)
+    yield Document(file.name, parts)
 
 
 def _parsed(content: bytes) -> Mapping[str, Any]:
@@ -126,4 +133,4 @@ def _cells(notebook: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield string(cell.get("cell_type")), lines
 
 
-NOTEBOOK = Reader("notebook", _claims_notebook, _read_notebook, TEXT_BYTES)
+NOTEBOOK = FormatReader("notebook", _claims_notebook, _read_notebook, MAX_TEXT_BYTES)

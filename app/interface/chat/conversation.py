@@ -47,7 +47,7 @@ from app.interface.text_inputs import writes_text
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.transcript import Transcript
 from app.runtime.model_thread import ModelThread, OpenModel
-from app.sampling_settings import Tuning
+from app.sampling_settings import ChatTuning
 from app.sanitise import one_line
 from datastores.chats.history import History
 from datastores.chats.records import Chat
@@ -71,7 +71,7 @@ class ChatView(Vertical):
         super().__init__(id="conversation")
         self.chat: int | None = None
         self.private = False
-        self.tuning = Tuning()
+        self.tuning = ChatTuning()
         self.hint = ""
         self.turn: Turn | None = None
         self._history = history
@@ -112,7 +112,7 @@ class ChatView(Vertical):
             self.complain(error)
             return
         self._desk.change_chat(self.prompt, self.chat, chat)
-        self.chat, self.private, self.tuning = chat, private, Tuning()
+        self.chat, self.private, self.tuning = chat, private, ChatTuning()
         self._take_over(thread)
         self._show_thread()
         if message is not None:
@@ -132,7 +132,7 @@ class ChatView(Vertical):
 
     def entitle(self, stored: Chat | None) -> None:
         """Say above the transcript which chat this is; None: one that holds nothing yet."""
-        tuning = Tuning(stored.system, stored.sampling) if stored else self.tuning
+        tuning = ChatTuning(stored.system, stored.sampling) if stored else self.tuning
         empty = NEW_PRIVATE_CHAT if self.private else NEW_CHAT
         self.bar.chat, self.bar.tuned = stored.title if stored else empty, tuning.told()
 

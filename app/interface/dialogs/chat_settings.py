@@ -33,7 +33,7 @@ from app.interface.dialogs.presets import PresetList
 from app.interface.messages import ChatsChanged
 from app.interface.text_inputs import LineInput, TextInput
 from app.locations import Locations
-from app.sampling_settings import NEW_SEED, Tuning, read_setting
+from app.sampling_settings import NEW_SEED, ChatTuning, parse_setting
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
 from datastores.chats.presets import Preset, Presets
@@ -72,7 +72,7 @@ class SettingField(Horizontal):
             InputError: it makes no sense.
         """
         typed = self.box.value.strip()
-        return read_setting(self.setting, typed) if typed else None
+        return parse_setting(self.setting, typed) if typed else None
 
     def show(self, value: object) -> None:
         """Put a stored value into the box; None: the default."""
@@ -107,15 +107,15 @@ class ChatSettings:
         except SpecchatError as error:
             self._conversation.complain(error)
 
-    def _show(self, chat: int | None, tuning: Tuning) -> None:
+    def _show(self, chat: int | None, tuning: ChatTuning) -> None:
         form = ChatSettingsForm(tuning, self._defaults(), Presets(self._history))
         self._conversation.app.push_screen(form, lambda chosen: self._keep(chat, chosen))
 
-    def _present(self, chat: int | None) -> Tuning:
+    def _present(self, chat: int | None) -> ChatTuning:
         if chat is None:
             return self._conversation.tuning
         stored = self._history.chat(chat)
-        return Tuning(stored.system, stored.sampling)
+        return ChatTuning(stored.system, stored.sampling)
 
     def _defaults(self) -> Sampling:
         """What holds for a chat without settings of its own."""
@@ -125,7 +125,7 @@ class ChatSettings:
         engine = model.engine
         return engine.sampling if engine.seeded else replace(engine.sampling, seed=NEW_SEED)
 
-    def _keep(self, chat: int | None, tuning: Tuning | None) -> None:
+    def _keep(self, chat: int | None, tuning: ChatTuning | None) -> None:
         if tuning is None:
             return
         try:
@@ -160,7 +160,7 @@ KEY_HINT = (
 SYSTEM_PROMPT_LABEL = "System prompt, which the model reads before the chat; empty for its own"
 
 
-class ChatSettingsForm(ModalScreen[Tuning | None]):
+class ChatSettingsForm(ModalScreen[ChatTuning | None]):
     """Closes with the settings to keep, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -175,7 +175,7 @@ class ChatSettingsForm(ModalScreen[Tuning | None]):
         Binding("escape", "close", "Close", id="form.close"),
     ]
 
-    def __init__(self, tuning: Tuning, defaults: Sampling, presets: Presets) -> None:
+    def __init__(self, tuning: ChatTuning, defaults: Sampling, presets: Presets) -> None:
         """`defaults` hold where a field is empty."""
         super().__init__()
         self._tuning = tuning
@@ -209,12 +209,12 @@ class ChatSettingsForm(ModalScreen[Tuning | None]):
     def _fields(self) -> list[SettingField]:
         return list(self.query(SettingField))
 
-    def _show(self, tuning: Tuning) -> None:
+    def _show(self, tuning: ChatTuning) -> None:
         self.query_one(TextInput).write(tuning.system)
         for line in self._fields:
             line.show(tuning.sampling.get(line.setting))
 
-    def _typed(self) -> Tuning | None:
+    def _typed(self) -> ChatTuning | None:
         """What the form says; None where a field makes no sense, which then has the focus."""
         for line in self._fields:
             line.check()
@@ -223,7 +223,7 @@ class ChatSettingsForm(ModalScreen[Tuning | None]):
             wrong[0].box.focus()
             return None
         values = {line.setting: line.value() for line in self._fields}
-        return Tuning(
+        return ChatTuning(
             self._system(),
             {name: value for name, value in values.items() if value is not None},
         )
@@ -255,7 +255,7 @@ class ChatSettingsForm(ModalScreen[Tuning | None]):
 
     def _take(self, preset: Preset | None) -> None:
         if preset is not None:
-            self._show(Tuning(preset.system, preset.sampling))
+            self._show(ChatTuning(preset.system, preset.sampling))
 
     def action_save(self) -> None:
         tuning = self._typed()
@@ -264,7 +264,7 @@ class ChatSettingsForm(ModalScreen[Tuning | None]):
                 InputDialog("Save as the preset"), lambda name: self._named(name, tuning)
             )
 
-    def _named(self, name: str | None, tuning: Tuning) -> None:
+    def _named(self, name: str | None, tuning: ChatTuning) -> None:
         """Save under `name`; another preset of that name is not replaced without a question."""
         if not name or not name.strip():
             return
@@ -276,7 +276,7 @@ class ChatSettingsForm(ModalScreen[Tuning | None]):
         else:
             self._save(name, tuning)
 
-    def _save(self, name: str, tuning: Tuning) -> None:
+    def _save(self, name: str, tuning: ChatTuning) -> None:
         try:
             saved = self._presets.save(name, tuning.system, tuning.sampling)
         except SpecchatError as error:

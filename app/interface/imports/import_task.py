@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from app.importing.path_completion import paths_of
-from app.importing.process import import_beside
+from app.importing.process import import_in_child
 from app.interface.background_task import BackgroundTask
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import TopBar
@@ -54,7 +54,7 @@ class ImportTask(BackgroundTask):
 
     async def _import(self, state: ImportState, paths: list[Path]) -> None:
         try:
-            async with aclosing(import_beside(paths, self._locations)) as batches:
+            async with aclosing(import_in_child(paths, self._locations)) as batches:
                 async for batch in batches:
                     for event in batch:
                         state.apply(event)

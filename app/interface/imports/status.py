@@ -24,7 +24,7 @@ from app.indexing.corpus_index import IndexingProgress
 from app.indexing.source_list import CHARACTERS
 from app.interface.panel.drawing import PanelStyles, bar
 from app.interface.panel.phrases import percent
-from app.models.description import size, time_left
+from app.models.description import format_size, format_time_left
 from app.sanitise import one_line
 
 WELCOME = (
@@ -161,10 +161,10 @@ def _running(state: ImportState, width: int, styles: PanelStyles) -> Iterator[Te
     )
     speed = [
         f"{progress.files:,} of {counted(progress.total_files, 'file')}",
-        f"{size(progress.rate)}/s",
+        f"{format_size(progress.rate)}/s",
     ]
     left = progress.seconds_left
-    yield Text(SEPARATOR.join(speed if left is None else [*speed, time_left(left)]))
+    yield Text(SEPARATOR.join(speed if left is None else [*speed, format_time_left(left)]))
     tokens = f"about {counted(progress.characters // CHARACTERS, 'token')}"
     yield Text(SEPARATOR.join([counted(progress.documents, "document"), tokens]))
     yield Text(f"reading {one_line(progress.name, MAX_NAME_CHARS)}", styles.dim)

@@ -11,8 +11,8 @@ from functools import partial
 from app.interface.background_task import BackgroundTask
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keys_of
-from app.locations import elsewhere
-from app.models.download import Fetch
+from app.locations import model_folders
+from app.models.download import ModelDownload
 from app.sanitise import one_line
 
 
@@ -25,12 +25,12 @@ class DownloadTask(BackgroundTask):
 
     def __init__(self, conversation: Conversation) -> None:
         super().__init__(conversation)
-        self.fetch: Fetch | None = None
+        self.fetch: ModelDownload | None = None
 
     def begin(self, wanted: str) -> None:
         """Download `wanted` in place of the current download, which can be resumed later."""
         self.cancel()
-        self.fetch = Fetch(wanted)
+        self.fetch = ModelDownload(wanted)
         self.resume()
 
     def resume(self) -> None:
@@ -46,14 +46,14 @@ class DownloadTask(BackgroundTask):
             self.fetch.running = False
             self._notify_listener()
 
-    async def _download(self, fetch: Fetch) -> None:
-        async with aclosing(fetch.run(elsewhere().hugging_face)) as updates:
+    async def _download(self, fetch: ModelDownload) -> None:
+        async with aclosing(fetch.run(model_folders().hugging_face)) as updates:
             async for _ in updates:
                 self._notify_listener()
         self._notify_listener()
         self._announce(fetch)
 
-    def _announce(self, fetch: Fetch) -> None:
+    def _announce(self, fetch: ModelDownload) -> None:
         """Notify of the end; an open picker shows a failure itself."""
         if fetch.path is not None:
             hint = "" if self.watched else keys_of(self._conversation).fill(": {models} opens it")

@@ -33,7 +33,7 @@ from app.interface.text_inputs import LineInput
 from app.interface.themes import panel_styles, style_classes
 from app.locations import Locations
 from app.models.description import FoundModel
-from app.models.download import Fetch
+from app.models.download import ModelDownload
 from app.models.selection import Catalogue, ListedModel, catalogue
 from datastores.errors import SpecchatError
 
@@ -205,7 +205,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
             with self.prevent(Input.Changed):
                 self.query_one(Input).clear()
             self._list(self._download_task.fetch)
-        elif isinstance(row, Fetch):
+        elif isinstance(row, ModelDownload):
             (self._download_task.cancel if row.running else self._download_task.resume)()
         elif not row.model.problem:
             self.dismiss(None if row.in_use else row.model)

@@ -14,8 +14,8 @@ from rich.text import Text
 from app.interface.panel.drawing import PanelStyles, bar
 from app.models import description
 from app.models.description import FoundModel
-from app.models.download import Fetch
-from app.models.hub import DEFAULT, names_model
+from app.models.download import ModelDownload
+from app.models.hub import DEFAULT_QUANTISATION, is_model_name
 from app.models.known_folders import EMBEDDED
 from app.models.selection import Catalogue, ListedModel
 from app.sanitise import one_line
@@ -39,17 +39,17 @@ class DownloadRequest:
     replaces_current: bool = False
 
 
-PickerRow = ListedModel | Fetch | DownloadRequest
+PickerRow = ListedModel | ModelDownload | DownloadRequest
 
 
-def rows(found: Catalogue | None, fetch: Fetch | None, typed: str) -> list[PickerRow]:
+def rows(found: Catalogue | None, fetch: ModelDownload | None, typed: str) -> list[PickerRow]:
     """The current download, the models that match `typed`, and the model that `typed` names."""
     current = fetch if fetch is not None and fetch.path is None else None
     listed: list[PickerRow] = [current] if current is not None else []
     words = typed.casefold().split()
     listed += [model for model in found.models if _matches(model, words)] if found else []
     name = typed.strip()
-    if names_model(name) and not (current is not None and current.wanted == name):
+    if is_model_name(name) and not (current is not None and current.wanted == name):
         listed.append(DownloadRequest(name, current is not None and current.running))
     return listed
 
@@ -64,21 +64,21 @@ def index_of(chosen: PickerRow | None, listed: Sequence[PickerRow]) -> int | Non
     identities = [_identity(row) for row in listed]
     if chosen is not None and _identity(chosen) in identities:
         return identities.index(_identity(chosen))
-    models = [index for index, row in enumerate(listed) if not isinstance(row, Fetch)]
+    models = [index for index, row in enumerate(listed) if not isinstance(row, ModelDownload)]
     return models[0] if models else 0
 
 
 def _identity(row: PickerRow) -> object:
     if isinstance(row, ListedModel):
         return row.model.path
-    return row.path or "the download" if isinstance(row, Fetch) else row
+    return row.path or "the download" if isinstance(row, ModelDownload) else row
 
 
 def enter_action(row: PickerRow, free_memory: int) -> str:
     """What Enter does on `row` with `free_memory` bytes free; empty where it does nothing."""
     if isinstance(row, DownloadRequest):
         return "fetches it"
-    if isinstance(row, Fetch):
+    if isinstance(row, ModelDownload):
         if row.running:
             return "stops it"
         return "tries again" if row.failure else "goes on"
@@ -95,7 +95,7 @@ def render(row: PickerRow, free_memory: int, width: int, styles: PanelStyles) ->
         return _request(row, styles)
     return (
         _download(row, width, styles)
-        if isinstance(row, Fetch)
+        if isinstance(row, ModelDownload)
         else _model(row, free_memory, width, styles)
     )
 
@@ -118,7 +118,7 @@ def _model(listed: ListedModel, free_memory: int, width: int, styles: PanelStyle
         head = _head(model.name, "", styles.dim, width, styles)
     else:
         head = _head(model.name, "does not fit", styles.warning, width, styles)
-        need, free = description.size(listed.needed), description.size(free_memory)
+        need, free = description.format_size(listed.needed), description.format_size(free_memory)
         head.append(f"\nneeds {need} of memory, {free} are free", styles.warning)
         return head.append(_join("", model.quantisation, model.place), styles.dim)
     return head.append(f"\n{_facts(model)}", styles.dim)
@@ -126,9 +126,9 @@ def _model(listed: ListedModel, free_memory: int, width: int, styles: PanelStyle
 
 def _facts(model: FoundModel) -> str:
     return _join(
-        description.size(model.size),
+        description.format_size(model.size),
         model.quantisation,
-        f"{description.weights(model.parameters)} weights",
+        f"{description.format_parameters(model.parameters)} weights",
         f"context {model.context_length:,}" if model.context_length else None,
         ABOUT_EMBEDDED if model.name == EMBEDDED else model.place,
     )
@@ -138,7 +138,7 @@ def _join(*facts: str | None) -> str:
     return SEPARATOR.join(one_line(fact) for fact in facts if fact is not None)
 
 
-def _download(fetch: Fetch, width: int, styles: PanelStyles) -> Text:
+def _download(fetch: ModelDownload, width: int, styles: PanelStyles) -> Text:
     share = f" at {fetch.share:.0%}" if fetch.total else ""
     if fetch.failure and not fetch.running:
         head = _head(fetch.name, f"failed{share}", styles.warning, width, styles)
@@ -154,19 +154,21 @@ def _download(fetch: Fetch, width: int, styles: PanelStyles) -> Text:
     return head.append(f"  {_progress(fetch)}", styles.dim)
 
 
-def _progress(fetch: Fetch) -> str:
-    done = f"{description.size(fetch.done)} of {description.size(fetch.total)}"
+def _progress(fetch: ModelDownload) -> str:
+    done = f"{description.format_size(fetch.done)} of {description.format_size(fetch.total)}"
     left = fetch.seconds_left
     if not fetch.running:
         return _join(done, "what has come is kept")
     if left is None:
         return done
-    return _join(done, f"{description.size(fetch.rate)}/s", description.time_left(left))
+    return _join(
+        done, f"{description.format_size(fetch.rate)}/s", description.format_time_left(left)
+    )
 
 
 def _request(row: DownloadRequest, styles: PanelStyles) -> Text:
     text = Text.assemble("Fetch ", (row.name, Style(bold=True)), " from Hugging Face")
-    kind = "" if ":" in row.name else f"its {DEFAULT}, "
+    kind = "" if ":" in row.name else f"its {DEFAULT_QUANTISATION}, "
     end = "; the other download stops" if row.replaces_current else ""
     return text.append(f"\n{kind}into the cache that other programs share{end}", styles.dim)
 

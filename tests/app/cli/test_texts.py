@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import DONE, FAILED, INTERRUPTED, run
-from app.importing.session import note_imports
+from app.importing.session import record_imports
 from tests.datastores.dump import rows_of
 
 SENTENCE = "The walrus keeps seventeen brass telescopes."
@@ -142,7 +142,7 @@ def test_sources_name_what_was_stopped(
     specchat: Specchat, folder: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     specchat("import", folder)
-    note_imports(data / "imported.json", [str(folder)], whole=False)
+    record_imports(data / "imported.json", [str(folder)], whole=False)
     capsys.readouterr()
     specchat("sources")
     assert "stopped half-way: import it again" in capsys.readouterr().out

@@ -83,7 +83,7 @@ def _killed_after(statements: int, folder: Path, place: Path, chance: random.Ran
     characters = chance.choice([1, 60, 4000])
     child = os.fork()
     if child == 0:
-        pipeline.GROUP_CHARACTERS = characters
+        pipeline.MAX_GROUP_CHARACTERS = characters
         corpus_index.SLICE = SLICE
         with patch.object(sqlite3, "connect", _telling(lambda _: os.write(tell, b"."))):
             for _ in whole(folder, place):

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.importing.find_files import BESIDE_CHATS, Found, walk
-from app.importing.source_file import Flaw
+from app.importing.events import SkippedFile
+from app.importing.find_files import PART_OF_EXPORT, FoundFile, find_files
 
 
 def _walked(path: Path, own: frozenset[Path] = frozenset()) -> tuple[list[str], dict[str, str]]:
     """Names of the files found, in order, and reasons by name of what was not."""
-    items = list(walk(path, own))
+    items = list(find_files(path, own))
     return (
-        [item.file for item in items if isinstance(item, Found)],
-        {item.name: item.reason for item in items if isinstance(item, Flaw)},
+        [item.name for item in items if isinstance(item, FoundFile)],
+        {item.name: item.reason for item in items if isinstance(item, SkippedFile)},
     )
 
 
@@ -41,12 +41,12 @@ def test_files_come_in_the_order_of_names_before_folders(folder: Path) -> None:
 def test_the_source_is_what_was_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _fill(folder, "a/x.md")
     monkeypatch.chdir(folder)
-    (one,) = walk(Path("a"), frozenset())
-    (two,) = walk(Path("a/../a/x.md"), frozenset())
-    assert isinstance(one, Found)
-    assert isinstance(two, Found)
-    assert (one.source, one.file) == (str(folder / "a"), "x.md")
-    assert (two.source, two.file) == (str(folder / "a" / "x.md"), "x.md")
+    (one,) = find_files(Path("a"), frozenset())
+    (two,) = find_files(Path("a/../a/x.md"), frozenset())
+    assert isinstance(one, FoundFile)
+    assert isinstance(two, FoundFile)
+    assert (one.source, one.name) == (str(folder / "a"), "x.md")
+    assert (two.source, two.name) == (str(folder / "a" / "x.md"), "x.md")
 
 
 def test_nested_gitignores_the_deeper_decides(folder: Path) -> None:
@@ -148,7 +148,7 @@ def test_an_unpacked_export_is_its_conversations_only(folder: Path) -> None:
     _fill(folder, "export/picture.md", "user.json")
     found, skipped = _walked(folder)
     assert found == ["user.json", "export/conversations-000.json", "export/picture.md"]
-    assert skipped == dict.fromkeys(["export/chat.html", "export/user.json"], BESIDE_CHATS)
+    assert skipped == dict.fromkeys(["export/chat.html", "export/user.json"], PART_OF_EXPORT)
 
 
 def test_specchat_s_own_directories_are_left_out(folder: Path) -> None:
@@ -170,10 +170,10 @@ def test_names_that_are_no_text_can_be_stored(folder: Path) -> None:
         _fill(folder, name)
     except OSError as error:
         pytest.skip(f"names must be UTF-8 here: {error}")
-    (found,) = walk(folder, frozenset())
-    assert isinstance(found, Found)
-    assert found.file == "caf\\xe9.md"
-    assert found.material.head == b"text of caf\xe9.md"
+    (found,) = find_files(folder, frozenset())
+    assert isinstance(found, FoundFile)
+    assert found.name == "caf\\xe9.md"
+    assert found.file.head == b"text of caf\xe9.md"
 
 
 def test_folders_nested_deeper_than_the_stack(folder: Path) -> None:

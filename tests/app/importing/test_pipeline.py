@@ -138,7 +138,7 @@ def test_cancelling_keeps_what_is_stored_and_going_on_ends_the_same(
     undisturbed = Library.open(tmp_path / "undisturbed.db")
     list(import_paths([folder], undisturbed))
     undisturbed.close()
-    monkeypatch.setattr("app.importing.pipeline.GROUP_SECONDS", 0)
+    monkeypatch.setattr("app.importing.pipeline.MAX_GROUP_AGE_S", 0)
     events = import_paths([folder], library)
     _until(events, 12)
     events.close()
@@ -158,8 +158,8 @@ def test_documents_are_stored_in_groups(
         return write(group)
 
     monkeypatch.setattr(library, "write", watched)
-    monkeypatch.setattr("app.importing.pipeline.GROUP_CHARACTERS", 50)
-    monkeypatch.setattr("app.importing.pipeline.GROUP_SECONDS", 1e9)
+    monkeypatch.setattr("app.importing.pipeline.MAX_GROUP_CHARACTERS", 50)
+    monkeypatch.setattr("app.importing.pipeline.MAX_GROUP_AGE_S", 1e9)
     _pages(folder, 20)
     list(import_paths([folder], library))
     assert max(sizes) < 15

@@ -10,8 +10,8 @@ import pytest
 
 from app.importing.events import Event, ImportFinished, ImportProgress, SkippedFile
 from app.importing.pipeline import import_paths
-from app.importing.process import SET_ASIDE, import_beside
-from app.importing.session import read_notes
+from app.importing.process import LIBRARY_QUARANTINED, import_in_child
+from app.importing.session import read_imports
 from app.locations import Locations, locate
 from datastores.errors import InputError, StoreError
 from datastores.library.library import Library
@@ -25,7 +25,7 @@ def locations(tmp_path: Path) -> Locations:
 
 
 async def _events(folder: Path, locations: Locations) -> list[Event]:
-    return [event async for batch in import_beside([folder], locations) for event in batch]
+    return [event async for batch in import_in_child([folder], locations) for event in batch]
 
 
 def _told(events: list[Event]) -> list[Event]:
@@ -51,7 +51,7 @@ async def test_it_tells_the_same_and_stores_the_same(
 
 async def test_nothing_imported_is_the_same_error(locations: Locations, folder: Path) -> None:
     (folder / "x").write_bytes(b"\0")
-    batches = import_beside([folder], locations)
+    batches = import_in_child([folder], locations)
     events = await anext(batches) + await anext(batches)
     assert [event.reason for event in events if isinstance(event, SkippedFile)] == ["binary"]
     with pytest.raises(InputError, match=r"nothing was imported: binary \(1\)"):
@@ -62,9 +62,9 @@ async def test_closed_it_ends_and_goes_on_to_the_same_end(
     locations: Locations, folder: Path, library: Library
 ) -> None:
     _pages(folder, 3000)
-    async with aclosing(import_beside([folder], locations)) as batches:
+    async with aclosing(import_in_child([folder], locations)) as batches:
         await anext(batches)
-    assert not read_notes(locations.imported)[str(folder)].whole
+    assert not read_imports(locations.imported)[str(folder)].whole
     await _events(folder, locations)
     list(import_paths([folder], library))
     assert rows_of(locations.library) == rows_of(library.store.path)
@@ -84,6 +84,6 @@ async def test_a_damaged_library_is_told_of(locations: Locations, folder: Path) 
     locations.library.write_bytes(b"no database" * 1000)
     first = (await _events(folder, locations))[0]
     assert isinstance(first, SkippedFile)
-    assert first.reason == SET_ASIDE
+    assert first.reason == LIBRARY_QUARANTINED
     with closing(Library.open(locations.library)) as opened:
         assert opened.contains(str(folder))

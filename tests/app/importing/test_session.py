@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.importing.events import ImportProgress
-from app.importing.session import drop_note, import_into, note_imports, read_notes
+from app.importing.session import drop_import, import_into, read_imports, record_imports
 from app.locations import Locations
 from datastores.errors import InputError
 from datastores.library.library import Library
@@ -20,11 +20,11 @@ def test_an_import_is_noted_as_begun_and_then_as_whole(locations: Locations, fol
     with closing(Library.open(locations.library)) as library:
         events = import_into(library, locations, [folder])
         assert isinstance(next(events), ImportProgress)
-        begun = read_notes(locations.imported)[str(folder)]
+        begun = read_imports(locations.imported)[str(folder)]
         events.close()
         assert not begun.whole
         list(import_into(library, locations, [folder]))
-    done = read_notes(locations.imported)[str(folder)]
+    done = read_imports(locations.imported)[str(folder)]
     assert done.whole
     assert done.at >= begun.at
 
@@ -33,15 +33,15 @@ def test_what_was_not_imported_is_not_noted(locations: Locations, folder: Path) 
     (folder / "none.md").touch()
     with closing(Library.open(locations.library)) as library, pytest.raises(InputError):
         list(import_into(library, locations, [folder, folder / "nowhere"]))
-    assert read_notes(locations.imported) == {}
+    assert read_imports(locations.imported) == {}
 
 
 def test_a_note_is_dropped_alone_and_its_path_with_it(locations: Locations) -> None:
-    drop_note(locations.imported, "/a")
+    drop_import(locations.imported, "/a")
     assert not locations.imported.exists()
-    note_imports(locations.imported, ["/a", "/b"], whole=True)
-    drop_note(locations.imported, "/a")
-    assert list(read_notes(locations.imported)) == ["/b"]
+    record_imports(locations.imported, ["/a", "/b"], whole=True)
+    drop_import(locations.imported, "/a")
+    assert list(read_imports(locations.imported)) == ["/b"]
     assert all(
         b"/a" not in file.read_bytes() for file in locations.data.iterdir() if file.is_file()
     )
@@ -50,6 +50,6 @@ def test_a_note_is_dropped_alone_and_its_path_with_it(locations: Locations) -> N
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"/a": 1}', '{"/a": {"at": "x", "whole": 1}}'])
 def test_a_damaged_file_costs_only_the_dates(locations: Locations, content: str) -> None:
     locations.imported.write_text(content)
-    assert read_notes(locations.imported) == {}
-    note_imports(locations.imported, ["/b"], whole=True)
-    assert list(read_notes(locations.imported)) == ["/b"]
+    assert read_imports(locations.imported) == {}
+    record_imports(locations.imported, ["/b"], whole=True)
+    assert list(read_imports(locations.imported)) == ["/b"]

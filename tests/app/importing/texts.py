@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
+from app.importing.events import SkippedFile
 from app.importing.extract import documents
 from app.importing.readers import make_readers
-from app.importing.readers.pdf_html import Worker
-from app.importing.source_file import Flaw, SourceFile
+from app.importing.readers.pdf_html import TextExtractor
+from app.importing.source_file import SourceFile
 from datastores.library.documents import Document
 from datastores.library.library import Library
 
@@ -29,18 +30,18 @@ def stored(library: Library) -> dict[str, list[tuple[str, str, str]]]:
     return found
 
 
-def material(name: str, content: bytes) -> SourceFile:
+def source_file(name: str, content: bytes) -> SourceFile:
     """A file that stands nowhere."""
     return SourceFile(name, len(content), lambda: io.BytesIO(content))
 
 
-def read(name: str, content: bytes) -> tuple[list[Document], list[Flaw]]:
+def read(name: str, content: bytes) -> tuple[list[Document], list[SkippedFile]]:
     """What the readers make of one file that stands nowhere."""
-    with closing(Worker()) as worker:
-        outcomes = list(documents(material(name, content), make_readers(worker)))
+    with closing(TextExtractor()) as worker:
+        outcomes = list(documents(source_file(name, content), make_readers(worker)))
     return (
         [outcome for outcome in outcomes if isinstance(outcome, Document)],
-        [outcome for outcome in outcomes if isinstance(outcome, Flaw)],
+        [outcome for outcome in outcomes if isinstance(outcome, SkippedFile)],
     )
 
 

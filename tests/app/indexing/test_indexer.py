@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.child_process import Child
+from app.child_process import ChildProcess
 from app.indexing.corpus_index import CorpusIndex, crest_path, opened
 from app.indexing.indexer import GAVE_WAY, Indexer, catch_up, work_of
 from app.locations import Locations
@@ -154,7 +154,7 @@ def test_whoever_indexes_gives_way_to_whoever_forgets(
     for number in range(12):
         words = "".join(f"word{number}x{place} " for place in range(90_000))
         _import(library, words, source=f"/{number}")
-    with Child(*work_of(locations, MODEL, BUDGET)) as child:
+    with ChildProcess(*work_of(locations, MODEL, BUDGET)) as child:
         assert next(child)
         forget_source(library, history, locations, "/0")
         assert child.code() == GAVE_WAY
@@ -196,7 +196,7 @@ def test_two_processes_do_not_work_on_the_same(
     _import(library, " walrus telescopes" * 20)
     with opened(locations, vocabulary, BUDGET) as projection:
         assert projection.lock.acquire()
-        with Child(*work_of(locations, MODEL, BUDGET)) as child:
+        with ChildProcess(*work_of(locations, MODEL, BUDGET)) as child:
             assert (list(child), child.code()) == ([], 0)
         assert projection.is_due()
         projection.lock.release()

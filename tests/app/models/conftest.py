@@ -9,7 +9,13 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
-from app.locations import VARIABLE, Elsewhere, Locations, elsewhere, locate
+from app.locations import (
+    DATA_DIR_VARIABLE,
+    Locations,
+    ModelFolders,
+    locate,
+    model_folders,
+)
 from app.models import download
 from tests.app.models.hub import FILES, Hub
 
@@ -19,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home directory, with no variable that leads out of it."""
     for name in ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "OLLAMA_MODELS"):
         monkeypatch.delenv(name, raising=False)
-    for name in ("XDG_CACHE_HOME", VARIABLE, "HF_TOKEN", "HF_HUB_OFFLINE"):
+    for name in ("XDG_CACHE_HOME", DATA_DIR_VARIABLE, "HF_TOKEN", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     directory = tmp_path / "home"
     directory.mkdir()
@@ -29,9 +35,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def others() -> Elsewhere:
+def others() -> ModelFolders:
     """Where other programs' models are in that home."""
-    return elsewhere()
+    return model_folders()
 
 
 @pytest.fixture
@@ -51,7 +57,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     for name, value in (("HF_ENDPOINT", served.url), ("HF_HUB_DISABLE_XET", "1")):
         monkeypatch.setenv(name, value)  # for processes
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(download, "PAUSE", 0)
+    monkeypatch.setattr(download, "RETRY_DELAY_S", 0)
     huggingface_hub.close_session()
     yield served
     huggingface_hub.close_session()

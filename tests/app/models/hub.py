@@ -11,11 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
 
-from app.models.download import CHUNK
+from app.models.download import CHUNK_BYTES
 
-CONTENT = random.Random(1).randbytes(5 * CHUNK)
+CONTENT = random.Random(1).randbytes(5 * CHUNK_BYTES)
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
-FORTY_PERCENT = 2 * CHUNK
+FORTY_PERCENT = 2 * CHUNK_BYTES
 REPOSITORY = "org/model-GGUF"
 WANTED = f"{REPOSITORY}:Q4_K_M"
 FILES = {

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from app.locations import Elsewhere, Locations
+from app.locations import Locations, ModelFolders
 from app.models import selection as module
 from app.models.known_folders import embedded
-from app.models.memory import given_back, need_of
+from app.models.memory import freed_by_closing, memory_estimate
 from app.models.selection import Catalogue, ListedModel, catalogue
 from datastores.errors import InputError, ModelError
 from tests.app.models.gguf_files import write_gguf
@@ -21,7 +21,7 @@ CONTEXT = 8192
 @pytest.fixture(autouse=True)
 def free(monkeypatch: pytest.MonkeyPatch) -> None:
     """So much memory is free on every machine."""
-    monkeypatch.setattr(module, "available", lambda: ROOM)
+    monkeypatch.setattr(module, "available_memory", lambda: ROOM)
 
 
 def _whole(locations: Locations, in_use: Path | None) -> Catalogue:
@@ -34,7 +34,7 @@ def _names(locations: Locations, in_use: Path | None) -> list[str]:
 
 
 def test_the_one_in_use_comes_first_and_what_cannot_be_used_last(
-    locations: Locations, others: Elsewhere
+    locations: Locations, others: ModelFolders
 ) -> None:
     folder = others.lm_studio[0]
     write_gguf(folder / "org" / "a" / "a.gguf", kind="mmproj")
@@ -45,7 +45,7 @@ def test_the_one_in_use_comes_first_and_what_cannot_be_used_last(
 
 
 def test_the_one_in_use_is_listed_before_the_others_are_looked_at(
-    locations: Locations, others: Elsewhere
+    locations: Locations, others: ModelFolders
 ) -> None:
     used = write_gguf(others.lm_studio[0] / "org" / "z" / "z.gguf")
     steps = list(catalogue(locations, used))
@@ -65,14 +65,14 @@ def test_a_file_that_lies_elsewhere_is_listed_while_it_is_in_use(
 
 def test_what_closing_the_one_in_use_gives_back_counts_as_free(locations: Locations) -> None:
     found = _whole(locations, embedded())
-    need, context = need_of(embedded(), CONTEXT)
+    need, context = memory_estimate(embedded(), CONTEXT)
     assert found.room == ROOM + need.fixed + need.token * context
-    assert given_back(embedded(), CONTEXT) == need.total(context) - embedded().stat().st_size
+    assert freed_by_closing(embedded(), CONTEXT) == need.total(context) - embedded().stat().st_size
     assert _whole(locations, None).room == ROOM
 
 
 def test_what_does_not_fit_is_listed_with_what_it_needs(
-    locations: Locations, others: Elsewhere
+    locations: Locations, others: ModelFolders
 ) -> None:
     small = write_gguf(others.lm_studio[0] / "org" / "small" / "small.gguf")
     large = write_gguf(
@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_listed_with_what_it_needs(
     fits = {listed.model.path: listed.fits(found.room) for listed in found.models}
     assert (fits[small], fits[large]) == (True, False)
     needed = {listed.model.path: listed.needed for listed in found.models}
-    need, context = need_of(large, CONTEXT)
+    need, context = memory_estimate(large, CONTEXT)
     assert needed[large] == need.total(context) > ROOM
 
 
@@ -93,12 +93,12 @@ def test_the_one_in_use_fits_whatever_is_free(locations: Locations) -> None:
 
 
 def test_one_that_is_taken_away_meanwhile_is_said(
-    locations: Locations, others: Elsewhere, monkeypatch: pytest.MonkeyPatch
+    locations: Locations, others: ModelFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(path: Path, context: int) -> None:
         raise ModelError(f"{path} cannot be read: No such file or directory")
 
-    monkeypatch.setattr(module, "need_of", gone)
+    monkeypatch.setattr(module, "memory_estimate", gone)
     (listed,) = _whole(locations, None).models
     assert listed.model.problem.endswith("No such file or directory")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import run
-from app.locations import Elsewhere, Locations
+from app.locations import Locations, ModelFolders
 from app.models.known_folders import embedded
 from tests.app.models.gguf_files import split_gguf, write_gguf
 
@@ -59,7 +59,7 @@ def test_a_file_somewhere_else_is_listed_while_it_is_in_use(
 
 
 def test_what_cannot_be_used_is_said_with_the_reason(
-    others: Elsewhere, capsys: pytest.CaptureFixture[str]
+    others: ModelFolders, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = others.lm_studio[0] / "org" / "odd"
     write_gguf(folder / "eye.gguf", kind="mmproj")
@@ -85,7 +85,7 @@ def test_scripts_get_everything(locations: Locations, capsys: pytest.CaptureFixt
 def test_one_that_does_not_fit_now_is_chosen_with_a_warning(
     locations: Locations, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("app.cli.models.available", lambda: 1000)
+    monkeypatch.setattr("app.cli.models.available_memory", lambda: 1000)
     write_gguf(locations.models / "a.gguf")
     assert run(["models", "use", "a"]) == 0
     assert "but not now: " in (said := capsys.readouterr().err)
@@ -112,7 +112,7 @@ def test_a_question_is_answered_by_the_chosen_model(
 
 
 def test_a_model_in_parts_is_one_model_through_the_cache_s_links(
-    others: Elsewhere, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    others: ModelFolders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     snapshot = others.hugging_face / "models--org--parted" / "snapshots" / ("c" * 40)
     snapshot.mkdir(parents=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from app.locations import Elsewhere, Locations, elsewhere
-from app.models.discovery import find, path_of, survey
-from app.models.gguf_files import DEEPEST, SkippedModel, gguf_files, parts
+from app.locations import Locations, ModelFolders, model_folders
+from app.models.discovery import find_model, find_models, resolve_model
+from app.models.gguf_files import MAX_DEPTH, SkippedModel, gguf_files, model_parts
 from app.models.known_folders import embedded
 from datastores.errors import ModelError
 
@@ -21,7 +21,7 @@ COMMIT, OLDER = "1" * 40, "0" * 40
 
 
 def _names(locations: Locations) -> list[str]:
-    return [candidate.name for candidate in survey(locations).candidates]
+    return [candidate.name for candidate in find_models(locations).candidates]
 
 
 def _file(path: Path, content: str = "") -> Path:
@@ -54,11 +54,11 @@ def _ollama(folder: Path, name: str, digest: str, **changed: object) -> Path:
 
 def test_a_fresh_machine_has_the_embedded_model_only(locations: Locations) -> None:
     assert _names(locations) == ["embedded"]
-    assert find("embedded", locations).files == (embedded(),)
+    assert find_model("embedded", locations).files == (embedded(),)
     assert not locations.data.exists()
 
 
-def test_the_hugging_face_cache(locations: Locations, others: Elsewhere) -> None:
+def test_the_hugging_face_cache(locations: Locations, others: ModelFolders) -> None:
     cache = others.hugging_face
     new = _hugging_face(cache, "org/one-GGUF", COMMIT, "one-Q4_K_M.gguf", "new")
     _hugging_face(cache, "org/one-GGUF", OLDER, "one-Q4_K_M.gguf", "old")
@@ -69,13 +69,13 @@ def test_the_hugging_face_cache(locations: Locations, others: Elsewhere) -> None
     gone = _hugging_face(cache, "org/three", COMMIT, "three.gguf", "gone")
     gone.resolve().unlink()
     _file(cache / "models--org--two" / "blobs" / "x.incomplete")
-    found = {candidate.name: candidate.files for candidate in survey(locations).candidates[1:]}
+    found = {candidate.name: candidate.files for candidate in find_models(locations).candidates[1:]}
     assert set(found) == {"org/one-GGUF:Q4_K_M", "org/one-GGUF:Q8_0", "org/two:two"}
     assert found["org/one-GGUF:Q4_K_M"] == (new,)
-    assert found["org/two:two"] == (first, second) == parts(first)
+    assert found["org/two:two"] == (first, second) == model_parts(first)
 
 
-def test_lm_studio_and_specchat_s_own_folder(locations: Locations, others: Elsewhere) -> None:
+def test_lm_studio_and_specchat_s_own_folder(locations: Locations, others: ModelFolders) -> None:
     now, before = others.lm_studio
     _file(now / "publisher" / "repo-GGUF" / "repo-Q4_K_M.gguf")
     _file(before / "publisher" / "old" / "old.gguf")
@@ -90,14 +90,14 @@ def test_lm_studio_and_specchat_s_own_folder(locations: Locations, others: Elsew
     ]
 
 
-def test_ollama(locations: Locations, others: Elsewhere) -> None:
+def test_ollama(locations: Locations, others: ModelFolders) -> None:
     folder, service = others.ollama
     blob = _ollama(folder, "registry.ollama.ai/library/llama3.2/3b", "a" * 64)
     _ollama(folder, "registry.ollama.ai/person/tuned/latest", "b" * 64)
     _ollama(folder, "hf.co/org/repo/Q4_K_M", "c" * 64)
     _ollama(folder, "registry.ollama.ai/library/safetensors/1b", "d" * 64, layers=[])
     _ollama(service, "registry.ollama.ai/library/qwen3/8b", "e" * 64)
-    found = {candidate.name: candidate.files for candidate in survey(locations).candidates[1:]}
+    found = {candidate.name: candidate.files for candidate in find_models(locations).candidates[1:]}
     assert list(found) == [
         "hf.co/org/repo:Q4_K_M",
         "llama3.2:3b",
@@ -118,26 +118,26 @@ def test_ollama(locations: Locations, others: Elsewhere) -> None:
     ],
 )
 def test_a_damaged_manifest_is_said_and_the_rest_is_found(
-    locations: Locations, others: Elsewhere, manifest: str
+    locations: Locations, others: ModelFolders, manifest: str
 ) -> None:
     folder = others.ollama[0]
     damaged = _file(folder / "manifests" / "registry.ollama.ai/library/bad/1b", manifest)
     _ollama(folder, "registry.ollama.ai/library/good/1b", "a" * 64)
-    seen = survey(locations)
+    seen = find_models(locations)
     assert [skipped.path for skipped in seen.skipped] == [damaged]
     assert [candidate.name for candidate in seen.candidates] == ["embedded", "good:1b"]
 
 
 @pytest.mark.parametrize("manifest", ["null", "[]", '{"layers": null}', '{"layers": [3]}'])
 def test_a_manifest_without_a_model_is_passed_over(
-    locations: Locations, others: Elsewhere, manifest: str
+    locations: Locations, others: ModelFolders, manifest: str
 ) -> None:
     _file(others.ollama[0] / "manifests" / "registry.ollama.ai/library/none/1b", manifest)
-    assert (_names(locations), survey(locations).skipped) == (["embedded"], [])
+    assert (_names(locations), find_models(locations).skipped) == (["embedded"], [])
 
 
 def test_the_same_file_counts_once_and_the_same_name_is_told_apart(
-    locations: Locations, others: Elsewhere
+    locations: Locations, others: ModelFolders
 ) -> None:
     link = _hugging_face(others.hugging_face, "org/one", COMMIT, "one-Q4_0.gguf", "same")
     now, before = others.lm_studio
@@ -161,7 +161,7 @@ def test_links_in_circles_end(tmp_path: Path) -> None:
     (folder / "self.gguf").symlink_to("self.gguf")
     os.mkfifo(folder / "pipe.gguf")
     (folder / "dir.gguf").mkdir()
-    deep = folder.joinpath(*["d"] * (DEEPEST + 1))
+    deep = folder.joinpath(*["d"] * (MAX_DEPTH + 1))
     _file(deep / "too-deep.gguf")
     assert list(gguf_files(folder)) == [model]
 
@@ -183,11 +183,11 @@ def test_a_folder_that_may_not_be_read_is_said(
     assert list(gguf_files(tmp_path)) == [model, SkippedModel(tmp_path / "b", "Permission denied")]
 
 
-def test_looking_changes_nothing(locations: Locations, others: Elsewhere, home: Path) -> None:
+def test_looking_changes_nothing(locations: Locations, others: ModelFolders, home: Path) -> None:
     _hugging_face(others.hugging_face, "org/one", COMMIT, "one-Q4_0.gguf", "x")
     _ollama(others.ollama[0], "registry.ollama.ai/library/good/1b", "a" * 64)
     before = sorted((path, path.lstat().st_mtime_ns) for path in home.rglob("*"))
-    survey(locations)
+    find_models(locations)
     assert sorted((path, path.lstat().st_mtime_ns) for path in home.rglob("*")) == before
 
 
@@ -196,14 +196,14 @@ def test_a_name_is_found_exactly_loosely_or_not_at_all(locations: Locations) -> 
     for name in ("repo-Q4_K_M", "repo-Q8_0"):
         _file(folder / f"{name}.gguf")
     only = _file(locations.models / "org" / "other" / "other-Q8_0.gguf")
-    assert find("org/repo:q8_0", locations).name == "org/repo:Q8_0"
-    assert find("org/other", locations).files == (only,)
+    assert find_model("org/repo:q8_0", locations).name == "org/repo:Q8_0"
+    assert find_model("org/other", locations).files == (only,)
     with pytest.raises(ModelError, match=r"any of org/repo:Q4_K_M, org/repo:Q8_0: give the whole"):
-        find("org/repo", locations)
+        find_model("org/repo", locations)
     with pytest.raises(ModelError, match=r"no model 'repo:Q4'.*; near it: org/repo:Q4_K_M"):
-        find("repo:Q4", locations)
+        find_model("repo:Q4", locations)
     with pytest.raises(ModelError, match=r"no model '', neither"):
-        find("", locations)
+        find_model("", locations)
 
 
 def test_a_file_wins_over_a_name(
@@ -211,11 +211,11 @@ def test_a_file_wins_over_a_name(
 ) -> None:
     named = _file(locations.models / "both.gguf")
     monkeypatch.chdir(tmp_path)
-    assert path_of("both", locations) == named
+    assert resolve_model("both", locations) == named
     _file(tmp_path / "both")
-    assert path_of("both", locations) == Path("both")
-    assert path_of("", locations) == path_of("embedded", locations) == embedded()
-    assert path_of("~/mistyped.gguf", locations) == Path.home() / "mistyped.gguf"
+    assert resolve_model("both", locations) == Path("both")
+    assert resolve_model("", locations) == resolve_model("embedded", locations) == embedded()
+    assert resolve_model("~/mistyped.gguf", locations) == Path.home() / "mistyped.gguf"
 
 
 @pytest.mark.parametrize(
@@ -235,10 +235,10 @@ def test_the_cache_is_where_its_library_looks(
         monkeypatch.setenv(name, value)
     code = "from huggingface_hub import constants; print(constants.HF_HUB_CACHE)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert elsewhere().hugging_face == Path(done.stdout.strip())
+    assert model_folders().hugging_face == Path(done.stdout.strip())
 
 
-def test_a_model_may_go_while_it_is_looked_for(locations: Locations, others: Elsewhere) -> None:
+def test_a_model_may_go_while_it_is_looked_for(locations: Locations, others: ModelFolders) -> None:
     blob = _ollama(others.ollama[0], "registry.ollama.ai/library/good/1b", "a" * 64)
     blob.unlink()
     assert _names(locations) == ["embedded", "good:1b"]

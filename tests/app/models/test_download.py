@@ -18,10 +18,10 @@ import pytest
 from filelock import FileLock
 from huggingface_hub import constants
 
-from app.locations import Elsewhere, Locations
+from app.locations import Locations, ModelFolders
 from app.models import download
-from app.models.discovery import survey
-from app.models.download import CHUNK, DownloadProgress, Pulled, pull
+from app.models.discovery import find_models
+from app.models.download import CHUNK_BYTES, DownloadFinished, DownloadProgress, download_model
 from app.models.hub import look_up
 from datastores.errors import InputError, ModelError
 from tests.app.models.hub import (
@@ -37,19 +37,19 @@ from tests.app.models.hub import (
 
 
 def _pull(cache: Path, wanted: str = WANTED) -> tuple[Path, list[DownloadProgress]]:
-    *steps, end = pull(look_up(wanted), cache)
-    assert isinstance(end, Pulled)
+    *steps, end = download_model(look_up(wanted), cache)
+    assert isinstance(end, DownloadFinished)
     return end.path, [step for step in steps if isinstance(step, DownloadProgress)]
 
 
 def test_a_model_arrives_where_every_program_finds_it(
-    hub: Hub, others: Elsewhere, locations: Locations
+    hub: Hub, others: ModelFolders, locations: Locations
 ) -> None:
     path, steps = _pull(others.hugging_face)
     assert path.read_bytes() == CONTENT
-    assert [step.done for step in steps] == [CHUNK * number for number in range(1, 6)]
+    assert [step.done for step in steps] == [CHUNK_BYTES * number for number in range(1, 6)]
     assert {step.total for step in steps} == {len(CONTENT)}
-    assert [found.name for found in survey(locations).candidates] == ["embedded", WANTED]
+    assert [found.name for found in find_models(locations).candidates] == ["embedded", WANTED]
     asked = len(hub.requests)
     for revision in ("main", COMMIT):
         there = huggingface_hub.try_to_load_from_cache(
@@ -60,7 +60,7 @@ def test_a_model_arrives_where_every_program_finds_it(
     assert not list(others.hugging_face.rglob("*.incomplete"))
 
 
-def test_what_is_here_is_not_fetched_again(hub: Hub, others: Elsewhere) -> None:
+def test_what_is_here_is_not_fetched_again(hub: Hub, others: ModelFolders) -> None:
     path, _ = _pull(others.hugging_face)
     assert len(hub.fetches()) == 1
     again, steps = _pull(others.hugging_face)
@@ -68,37 +68,39 @@ def test_what_is_here_is_not_fetched_again(hub: Hub, others: Elsewhere) -> None:
     assert len(hub.fetches()) == 1
 
 
-def test_all_parts_arrive_and_count_together(hub: Hub, others: Elsewhere) -> None:
+def test_all_parts_arrive_and_count_together(hub: Hub, others: ModelFolders) -> None:
     path, steps = _pull(others.hugging_face, f"{REPOSITORY}:q8_0")
     assert (path.name, path.read_bytes()) == ("model-Q8_0-00001-of-00002.gguf", b"first")
     assert path.with_name("model-Q8_0-00002-of-00002.gguf").read_bytes() == b"second"
     assert steps == [DownloadProgress(5, 11), DownloadProgress(11, 11)]
 
 
-def test_a_broken_connection_goes_on_where_it_broke(hub: Hub, others: Elsewhere) -> None:
-    hub.breaks = [FORTY_PERCENT, FORTY_PERCENT, FORTY_PERCENT + CHUNK]
+def test_a_broken_connection_goes_on_where_it_broke(hub: Hub, others: ModelFolders) -> None:
+    hub.breaks = [FORTY_PERCENT, FORTY_PERCENT, FORTY_PERCENT + CHUNK_BYTES]
     path, _ = _pull(others.hugging_face)
     assert path.read_bytes() == CONTENT
-    starts = [0, FORTY_PERCENT, FORTY_PERCENT, FORTY_PERCENT + CHUNK]
+    starts = [0, FORTY_PERCENT, FORTY_PERCENT, FORTY_PERCENT + CHUNK_BYTES]
     assert hub.fetches() == [f"bytes={start}-" for start in starts]
 
 
-def test_one_that_stays_broken_is_said_and_gone_on_with_later(hub: Hub, others: Elsewhere) -> None:
-    hub.breaks = [FORTY_PERCENT] * (1 + download.ATTEMPTS)
+def test_one_that_stays_broken_is_said_and_gone_on_with_later(
+    hub: Hub, others: ModelFolders
+) -> None:
+    hub.breaks = [FORTY_PERCENT] * (1 + download.MAX_FAILED_ATTEMPTS)
     with pytest.raises(ModelError, match=r"broke off after 0\.00 of 0\.01 GB .*pull it again"):
         _pull(others.hugging_face)
     assert partial_of(others.hugging_face).read_bytes() == CONTENT[:FORTY_PERCENT]
     assert _pull(others.hugging_face)[0].read_bytes() == CONTENT
 
 
-def test_a_hub_without_ranges_is_heard_from_the_start(hub: Hub, others: Elsewhere) -> None:
+def test_a_hub_without_ranges_is_heard_from_the_start(hub: Hub, others: ModelFolders) -> None:
     hub.ranges, hub.breaks = False, [FORTY_PERCENT]
     path, steps = _pull(others.hugging_face)
     assert path.read_bytes() == CONTENT
-    assert [step.done // CHUNK for step in steps] == [1, 2, 1, 2, 3, 4, 5]
+    assert [step.done // CHUNK_BYTES for step in steps] == [1, 2, 1, 2, 3, 4, 5]
 
 
-def test_a_damaged_file_is_not_kept(hub: Hub, others: Elsewhere) -> None:
+def test_a_damaged_file_is_not_kept(hub: Hub, others: ModelFolders) -> None:
     hub.spoil = True
     with pytest.raises(ModelError, match=r"model-Q4_K_M\.gguf arrived damaged"):
         _pull(others.hugging_face)
@@ -109,7 +111,7 @@ def test_a_damaged_file_is_not_kept(hub: Hub, others: Elsewhere) -> None:
 
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("size", [FORTY_PERCENT, len(CONTENT) + 1])
-def test_a_wrong_beginning_is_found_out(others: Elsewhere, size: int) -> None:
+def test_a_wrong_beginning_is_found_out(others: ModelFolders, size: int) -> None:
     begun = partial_of(others.hugging_face)
     begun.parent.mkdir(parents=True)
     begun.write_bytes(b"x" * size)
@@ -118,7 +120,7 @@ def test_a_wrong_beginning_is_found_out(others: Elsewhere, size: int) -> None:
     assert _pull(others.hugging_face)[0].read_bytes() == CONTENT
 
 
-def test_another_download_of_it_is_not_disturbed(hub: Hub, others: Elsewhere) -> None:
+def test_another_download_of_it_is_not_disturbed(hub: Hub, others: ModelFolders) -> None:
     locks = others.hugging_face / ".locks" / f"models--{REPOSITORY.replace('/', '--')}"
     locks.mkdir(parents=True)
     with (
@@ -130,7 +132,7 @@ def test_another_download_of_it_is_not_disturbed(hub: Hub, others: Elsewhere) ->
 
 
 def test_a_full_disk_is_said_before(
-    hub: Hub, others: Elsewhere, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, others: ModelFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Usage(NamedTuple):
         free: int
@@ -242,7 +244,7 @@ def _command(hub: Hub, home: Path) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
 def test_a_pull_that_was_stopped_at_40_percent_goes_on(
-    hub: Hub, others: Elsewhere, home: Path, blow: signal.Signals
+    hub: Hub, others: ModelFolders, home: Path, blow: signal.Signals
 ) -> None:
     hub.stall_at = FORTY_PERCENT
     stopped = _command(hub, home)

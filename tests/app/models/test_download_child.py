@@ -8,19 +8,19 @@ from contextlib import aclosing
 
 import pytest
 
-from app.locations import Elsewhere
-from app.models.download import WINDOW, Fetch
+from app.locations import ModelFolders
+from app.models.download import RATE_WINDOW_S, ModelDownload
 from tests.app.models.hub import CONTENT, FORTY_PERCENT, REPOSITORY, WANTED, Hub, partial_of
 
 
-async def whole(fetch: Fetch, others: Elsewhere) -> list[int]:
+async def whole(fetch: ModelDownload, others: ModelFolders) -> list[int]:
     """Fetch to the end; what was here at each step."""
     async with aclosing(fetch.run(others.hugging_face)) as steps:
         return [fetch.done async for _ in steps]
 
 
-async def test_a_model_arrives(hub: Hub, others: Elsewhere) -> None:
-    fetch = Fetch(REPOSITORY)
+async def test_a_model_arrives(hub: Hub, others: ModelFolders) -> None:
+    fetch = ModelDownload(REPOSITORY)
     assert (fetch.name, fetch.share) == (REPOSITORY, 0)
     seen = await whole(fetch, others)
     assert seen == sorted(seen)
@@ -32,10 +32,10 @@ async def test_a_model_arrives(hub: Hub, others: Elsewhere) -> None:
 
 
 async def test_stopped_at_40_percent_it_stops_at_once_and_goes_on_from_there(
-    hub: Hub, others: Elsewhere
+    hub: Hub, others: ModelFolders
 ) -> None:
     hub.stall_at = FORTY_PERCENT
-    fetch = Fetch(WANTED)
+    fetch = ModelDownload(WANTED)
     task = asyncio.create_task(whole(fetch, others))
     await asyncio.to_thread(hub.stalled.wait, 60)
     begun = partial_of(others.hugging_face)
@@ -58,10 +58,10 @@ async def test_stopped_at_40_percent_it_stops_at_once_and_goes_on_from_there(
 
 
 async def test_a_damaged_file_is_said_in_one_line_and_fetched_anew(
-    hub: Hub, others: Elsewhere
+    hub: Hub, others: ModelFolders
 ) -> None:
     hub.spoil = True
-    fetch = Fetch(WANTED)
+    fetch = ModelDownload(WANTED)
     await whole(fetch, others)
     assert fetch.failure == "model-Q4_K_M.gguf arrived damaged, its checksum differs: pull it again"
     assert (fetch.path, fetch.running) == (None, False)
@@ -77,29 +77,29 @@ async def test_a_damaged_file_is_said_in_one_line_and_fetched_anew(
     [("org/nowhere", "has no repository org/nowhere"), ("nonsense", "names no model")],
 )
 async def test_what_the_hub_does_not_have_is_said(
-    others: Elsewhere, wanted: str, reason: str
+    others: ModelFolders, wanted: str, reason: str
 ) -> None:
-    fetch = Fetch(wanted)
+    fetch = ModelDownload(wanted)
     await whole(fetch, others)
     assert reason in fetch.failure
 
 
 async def test_a_process_that_ends_without_a_word_is_said(
-    others: Elsewhere, monkeypatch: pytest.MonkeyPatch
+    others: ModelFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    fetch = Fetch(WANTED)
+    fetch = ModelDownload(WANTED)
     await whole(fetch, others)
     assert fetch.failure == f"fetching {WANTED} broke off (exit code 1): try again"
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
-    fetch = Fetch(WANTED)
+    fetch = ModelDownload(WANTED)
     fetch.take({"name": WANTED, "total": 10_000}, 0.0)
     assert (fetch.rate, fetch.seconds_left) == (0, None)
     fetch.take({"done": 1000}, 1.0)
     assert (fetch.rate, fetch.seconds_left) == (0, None)  # one report tells no rate
     fetch.take({"done": 2000}, 2.0)
     assert (fetch.rate, fetch.seconds_left, fetch.share) == (1000, 8, 0.2)
-    fetch.take({"done": 2500}, 2.0 + WINDOW)
-    assert fetch.rate == 500 / WINDOW
+    fetch.take({"done": 2500}, 2.0 + RATE_WINDOW_S)
+    assert fetch.rate == 500 / RATE_WINDOW_S

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from app.models.gguf_files import bundles, quantisation, tags
+from app.models.gguf_files import group_parts, quantisation, tags
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_parts_are_one_model_and_companions_are_none() -> None:
         "README.md",
         "odd-00004-of-00003.gguf",
     ]
-    found = {bundle.stem: bundle for bundle in bundles(names)}
+    found = {bundle.stem: bundle for bundle in group_parts(names)}
     assert set(found) == {"b/big-Q8_0", "small", "odd-00004-of-00003"}
     assert found["b/big-Q8_0"].files == tuple(sorted(names[:2]))
     assert (found["b/big-Q8_0"].missing, found["small"].missing) == (1, 0)
@@ -50,7 +50,7 @@ def test_parts_are_one_model_and_companions_are_none() -> None:
 
 def test_a_tag_is_the_shortest_that_is_no_other_s() -> None:
     names = ["a-Q4_0.gguf", "b-Q4_0.gguf", "a-Q8_0.gguf", "x/c.gguf", "y/c.gguf", "d.gguf"]
-    found = bundles(names)
+    found = group_parts(names)
     by_stem = dict(zip((bundle.stem for bundle in found), tags(found), strict=True))
     assert by_stem == {
         "a-Q4_0": "a-Q4_0",
@@ -72,7 +72,7 @@ def test_no_file_is_lost_and_no_tag_given_twice(
 ) -> None:
     names = [*names, *(f"parted-{part:05}-of-{parts:05}.gguf" for part in range(1, parts + 1))]
     random.shuffle(names)
-    found = bundles(names)
+    found = group_parts(names)
     assert sorted(file for bundle in found for file in bundle.files) == sorted(names)
     assert not any(bundle.missing for bundle in found)
     assert len(set(tags(found))) == len(found)

@@ -12,7 +12,13 @@ from app.config import Options
 from app.engine.engine import load
 from app.models import memory
 from app.models.known_folders import embedded
-from app.models.memory import Need, available, estimate, require_memory, short_of
+from app.models.memory import (
+    MemoryEstimate,
+    available_memory,
+    estimate,
+    memory_shortage,
+    require_memory,
+)
 from datastores.errors import ModelError
 from engines.llama.gguf import read_metadata
 from tests.app.models.gguf_files import HEADS, LAYERS, WIDTH, write_gguf
@@ -20,7 +26,7 @@ from tests.app.models.gguf_files import HEADS, LAYERS, WIDTH, write_gguf
 
 def _per_token(path: Path) -> int:
     """Bytes of KV cache for each token."""
-    mask = memory.BATCH * memory.CELL_BYTES
+    mask = memory.BATCH_ROWS * memory.CELL_BYTES
     return estimate(read_metadata(path), 0).token - mask
 
 
@@ -50,7 +56,7 @@ def test_the_cache_is_counted_by_the_kind_of_attention(
 
 
 def test_the_estimate_is_of_weights_cache_and_the_rest() -> None:
-    need = Need(weights=1000, fixed=100, token=10)
+    need = MemoryEstimate(weights=1000, fixed=100, token=10)
     assert need.total(50) == 1600
     assert need.longest(1600) == 50
     assert need.longest(1000) < 0
@@ -59,29 +65,29 @@ def test_the_estimate_is_of_weights_cache_and_the_rest() -> None:
 def test_all_parts_of_a_model_count(tmp_path: Path) -> None:
     first = write_gguf(tmp_path / "a-00001-of-00002.gguf")
     alone = estimate(read_metadata(first), first.stat().st_size).total(1)
-    assert not short_of(first, 1, alone)
+    assert not memory_shortage(first, 1, alone)
     write_gguf(tmp_path / "a-00002-of-00002.gguf")
-    assert short_of(first, 1, alone)
+    assert memory_shortage(first, 1, alone)
 
 
 def test_a_shorter_context_is_offered_where_it_helps_and_fits() -> None:
     need = estimate(read_metadata(embedded()), embedded().stat().st_size)
     room = need.total(1100)
-    said = short_of(embedded(), 8192, room)
+    said = memory_shortage(embedded(), 8192, room)
     assert f"{embedded().stat().st_size / 1e9:.3f} GB for its weights" in said
     assert "a context of 2048 tokens" in said, "the model was trained for no more"
     offered = re.search(r"set context = (\d+) in config.toml", said)
     assert offered is not None
     assert offered[1] == "1024"
-    assert short_of(embedded(), 1024, room) == ""
-    assert "set context" not in short_of(embedded(), 8192, need.weights)
+    assert memory_shortage(embedded(), 1024, room) == ""
+    assert "set context" not in memory_shortage(embedded(), 8192, need.weights)
 
 
 def test_the_engine_asks_before_it_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object, **__: object) -> None:
         raise AssertionError("loaded")
 
-    monkeypatch.setattr(memory, "available", lambda cards: 1_000_000)
+    monkeypatch.setattr(memory, "available_memory", lambda cards: 1_000_000)
     monkeypatch.setattr("engines.llama.model.load", never)
     with pytest.raises(ModelError, match=r"target-f16.gguf needs .* of memory .* are free: close"):
         load(Options(data_dir=tmp_path))
@@ -97,16 +103,16 @@ def test_damage_is_named_as_such(tmp_path: Path) -> None:
 
 def test_a_container_s_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = psutil.virtual_memory().available
-    monkeypatch.setattr(memory, "GROUP", tmp_path)
-    assert available(cards=False) <= psutil.virtual_memory().total
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    assert available_memory(cards=False) <= psutil.virtual_memory().total
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("900000\n")
     (tmp_path / "memory.stat").write_text("anon 100000\ninactive_file 300000\nactive_file 50000\n")
     assert free > 450_000
-    assert available(cards=False) == 450_000
+    assert available_memory(cards=False) == 450_000
     (tmp_path / "memory.max").write_text("max\n")
-    assert available(cards=False) > 450_000
+    assert available_memory(cards=False) > 450_000
 
 
 def test_this_build_is_asked_for_cards() -> None:
-    assert available() >= 0
+    assert available_memory() >= 0

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from app.config import Config, load_config
-from app.locations import Elsewhere, Locations, locate
-from app.models.discovery import path_of
+from app.locations import Locations, ModelFolders, locate
+from app.models.discovery import resolve_model
 from app.models.known_folders import EMBEDDED, embedded
 from app.models.selection import choose, first_launch_offer
 from datastores.errors import InputError, ModelError
@@ -39,7 +39,7 @@ def model(locations: Locations) -> str:
 def test_a_choice_is_kept_and_taken_back(locations: Locations, model: str) -> None:
     assert choose("TUNED", locations).name == model
     assert load_config(locations.settings) == Config(model=model)
-    assert path_of(load_config(locations.settings).model, locations).name == "tuned-Q8_0.gguf"
+    assert resolve_model(load_config(locations.settings).model, locations).name == "tuned-Q8_0.gguf"
     assert choose(EMBEDDED, locations).path == embedded()
     assert load_config(locations.settings) == Config()
 
@@ -135,7 +135,7 @@ def test_settings_that_are_not_understood_are_not_written_to(
 
 
 def test_the_first_launch_offers_what_is_here_and_fits(
-    locations: Locations, others: Elsewhere
+    locations: Locations, others: ModelFolders
 ) -> None:
     assert first_launch_offer(locations) == []
     write_gguf(others.lm_studio[0] / "org" / "small" / "small.gguf", weights=1)

@@ -150,7 +150,7 @@ def test_one_that_does_not_fit_is_refused_with_the_figures(
 ) -> None:
     thread.load().result()
     wide = write_gguf(tmp_path / "wide.gguf", attention__key_length=1 << 22)
-    monkeypatch.setattr("app.models.memory.available", lambda cards=True: 10**9)
+    monkeypatch.setattr("app.models.memory.available_memory", lambda cards=True: 10**9)
     with pytest.raises(ModelError, match=r"wide\.gguf needs .* of memory .* and 1 GB are free"):
         thread.switch(str(wide)).result()
     assert thread.model is not None

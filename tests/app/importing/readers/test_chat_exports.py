@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.importing.events import SkippedFile
 from app.importing.json_stream import items, records
 from app.importing.readers import chat_exports
-from app.importing.source_file import Flaw, Reader
+from app.importing.source_file import FormatReader
 from datastores.errors import InputError
 from datastores.library.documents import CHATS, Document
 from datastores.library.library import Library
@@ -88,7 +89,7 @@ def test_chatgpt_names_a_conversation_that_loops_and_reads_the_rest() -> None:
     export = [{"mapping": loop, "current_node": "a"}, texts.chatgpt("fine", "hello", "hi")]
     found, flaws = read("conversations.json", json.dumps(export).encode())
     assert [document.title for document in found] == ["fine"]
-    assert flaws == [Flaw("conversations.json, chat 1", "its messages form a loop")]
+    assert flaws == [SkippedFile("conversations.json, chat 1", "its messages form a loop")]
 
 
 def test_claude_prefers_blocks_to_the_rendered_text() -> None:
@@ -205,7 +206,7 @@ def test_specchat_s_own_export_with_all_versions_but_no_private_chat() -> None:
     assert [[part.text for part in document.parts] for document in found] == [
         ["hello", "hi", "hey"]
     ]
-    assert flaws == [Flaw("chats.json, chat 2", "a private chat")]
+    assert flaws == [SkippedFile("chats.json, chat 2", "a private chat")]
 
 
 def test_an_export_cut_short_gives_what_came_before(folder: Path, imported: Importer) -> None:
@@ -280,16 +281,16 @@ JSON = st.recursive(
     ],
 )
 @given(value=JSON)
-def test_no_json_breaks_a_reader(reader: Reader, value: object) -> None:
+def test_no_json_breaks_a_reader(reader: FormatReader, value: object) -> None:
     content = json.dumps([value, value]).encode()
-    material = texts.material("any.json", content)
-    assert all(isinstance(outcome, Document | Flaw) for outcome in reader.read(material))
+    file = texts.source_file("any.json", content)
+    assert all(isinstance(outcome, Document | SkippedFile) for outcome in reader.read(file))
 
 
 @given(st.lists(JSON, max_size=5))
 def test_records_are_what_json_says(values: list[object]) -> None:
-    array = texts.material("a.json", json.dumps(values).encode())
+    array = texts.source_file("a.json", json.dumps(values).encode())
     expected = [json.loads(json.dumps(value), parse_float=Decimal) for value in values]
     assert [record.value for record in records(array, "item")] == expected  # type: ignore[union-attr]
-    lines = texts.material("a.jsonl", b"\n".join(json.dumps(value).encode() for value in values))
+    lines = texts.source_file("a.jsonl", b"\n".join(json.dumps(value).encode() for value in values))
     assert [record.value for record in records(lines)] == values  # type: ignore[union-attr]

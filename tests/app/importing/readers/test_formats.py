@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from app.importing import source_file
 from app.importing.charset import decode
-from app.importing.readers.pdf_html import Worker
-from app.importing.readers.shell_history import unmetafied
+from app.importing.readers.pdf_html import TextExtractor
+from app.importing.readers.shell_history import unmetafy
 from app.importing.readers.text import kind_of
 from datastores.errors import InputError
 from datastores.library.documents import CODE, NOTES, SHELL
@@ -127,7 +127,7 @@ def test_pdfs_that_cannot_be_read_say_why(content: bytes, reason: str) -> None:
 
 
 def test_a_worker_that_takes_too_long_is_replaced() -> None:
-    worker = Worker(seconds=0.01)
+    worker = TextExtractor(seconds=0.01)
     try:
         slow = b"<html>" + b"<p>x" * 20_000
         with pytest.raises(InputError, match="takes too long"):
@@ -137,7 +137,7 @@ def test_a_worker_that_takes_too_long_is_replaced() -> None:
 
 
 def test_a_worker_that_dies_is_replaced() -> None:
-    worker = Worker()
+    worker = TextExtractor()
     try:
         with pytest.raises(InputError, match="breaks its reader"):
             worker.extract("nothing it knows", b"<html>")
@@ -212,12 +212,12 @@ def test_zsh_history_with_its_metafied_bytes() -> None:
 
 @given(st.binary(max_size=100))
 def test_metafied_bytes_come_back(typed: bytes) -> None:
-    assert unmetafied(_metafied(typed)) == typed
+    assert unmetafy(_metafied(typed)) == typed
 
 
 @given(st.binary(max_size=100))
 def test_unmetafying_never_fails(content: bytes) -> None:
-    unmetafied(content)
+    unmetafy(content)
 
 
 def test_fish_history() -> None:
@@ -241,7 +241,7 @@ def test_json_that_is_no_export_is_the_text_it_is() -> None:
         ("deep.json", b"[" * 100_000 + b"]" * 100_000, "JSON nested more than 200 deep"),
         ("open.json", b'{"a":' * 100_000, "JSON nested more than 200 deep"),
         ("conversations.json", b"[{", "no export of chats in a known form, or a damaged one"),
-        ("big.json", b"[" + b"1," * source_file.DATA_BYTES, "larger than 1 MiB"),
+        ("big.json", b"[" + b"1," * source_file.MAX_JSON_BYTES, "larger than 1 MiB"),
         ("x.txt", b"\0\1\2", "binary"),
         ("x.txt", b"\xff\x00\x01" * 100, "binary"),
         ("x.txt", b" \n\t ", "empty"),

@@ -13,7 +13,7 @@ from app.interface.dialogs.chat_settings import SETTING_HINTS, ChatSettingsForm,
 from app.interface.dialogs.confirm import Confirm, InputDialog
 from app.interface.dialogs.presets import PresetList
 from app.interface.text_inputs import TextInput
-from app.sampling_settings import RANGES
+from app.sampling_settings import SETTING_RANGES
 from datastores.chats.history import History
 from datastores.chats.presets import Presets
 from datastores.errors import StoreError
@@ -48,7 +48,7 @@ async def type_into(pilot: Pilot[None], made: Stage, name: str, text: str) -> No
 
 
 def test_every_setting_is_explained() -> None:
-    assert set(SETTING_HINTS) == set(RANGES)
+    assert set(SETTING_HINTS) == set(SETTING_RANGES)
 
 
 async def test_an_open_chat_is_set_by_keyboard_alone(stage: Make, history: History) -> None:

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Log, Static
 
 from app.importing.events import FindingFiles, ImportFinished, SkippedFile
-from app.importing.process import SET_ASIDE
+from app.importing.process import LIBRARY_QUARANTINED
 from app.indexing.corpus_index import IndexingProgress
 from app.interface.imports.import_screen import ImportScreen
 from app.interface.imports.status import ImportState
@@ -68,13 +68,15 @@ async def test_a_folder_is_imported_and_told_of(stage: Make, folder: Path) -> No
 
 
 async def test_a_damaged_library_is_told_of(stage: Make, scripted: Scripting) -> None:
-    scripted([SkippedFile("library.db.corrupt-1", SET_ASIDE), READ], [ImportFinished(DONE)])
+    scripted(
+        [SkippedFile("library.db.corrupt-1", LIBRARY_QUARANTINED), READ], [ImportFinished(DONE)]
+    )
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, made)
         await start(pilot, "/notes")
         await until(pilot, lambda: "imported 5,210 documents" in told(made))
-        assert f"skipped 1: {SET_ASIDE}\n    library.db.corrupt-1" in told(made)
+        assert f"skipped 1: {LIBRARY_QUARANTINED}\n    library.db.corrupt-1" in told(made)
         assert "skipped 60: binary" in told(made)
 
 

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportReport
-from app.importing.session import note_imports
+from app.importing.session import record_imports
 from app.indexing.corpus_index import IndexingProgress
 from app.interface.imports import sources_screen
 from datastores.errors import InputError, SpecchatError
@@ -126,8 +126,8 @@ def _fill(made: Stage) -> None:
         for path, parts in texts.items():
             document = Document("t", tuple(parts))
             library.write([StoreDocument(path, "f", 0, document), FinishFile(path, "f", "d", 1)])
-    note_imports(made.locations.imported, texts, whole=True)
-    note_imports(made.locations.imported, ["/home/ada/half"], whole=False)
+    record_imports(made.locations.imported, texts, whole=True)
+    record_imports(made.locations.imported, ["/home/ada/half"], whole=False)
 
 
 @sizes

@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
-from app.importing.session import note_imports, read_notes
+from app.importing.session import read_imports, record_imports
 from app.indexing.corpus_index import forget_everywhere, opened
 from app.interface.dialogs.confirm import Confirm
 from app.interface.imports.import_screen import ImportScreen
@@ -35,7 +35,7 @@ def _import(made: Stage, path: str, *texts: str) -> None:
                     FinishFile(path, str(number), "d", 1),
                 ]
             )
-    note_imports(made.locations.imported, [path], whole=True)
+    record_imports(made.locations.imported, [path], whole=True)
 
 
 def _lines(made: Stage) -> list[str]:
@@ -103,7 +103,7 @@ async def test_a_source_is_forgotten_everywhere_and_the_others_stay(stage: Make)
                 content = file.read_bytes()
                 assert b"/gone/notes" not in content, file
                 assert SENTENCE.encode() not in content, file
-    assert list(read_notes(made.locations.imported)) == ["/kept"]
+    assert list(read_imports(made.locations.imported)) == ["/kept"]
 
 
 async def test_a_store_that_is_hindered_is_said_and_the_list_told_anew(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from textual.widgets import OptionList
 
-from app.locations import elsewhere
+from app.locations import model_folders
 from tests.app.interface.conftest import Stage, until
 from tests.app.interface.models.picking import download_task, lines, open_picker, picker, type_name
 from tests.app.models.hub import CONTENT, FORTY_PERCENT, REPOSITORY, WANTED, Hub, partial_of
@@ -64,7 +64,7 @@ async def test_leaving_stops_the_download_and_keeps_what_has_come(stage: Make, h
         await open_picker(pilot, made)
         await type_name(pilot, made, WANTED)
         await pilot.press("enter")
-        begun = partial_of(elsewhere().hugging_face)
+        begun = partial_of(model_folders().hugging_face)
         await until(pilot, lambda: begun.exists() and begun.stat().st_size == FORTY_PERCENT)
     fetch = download_task(made).fetch
     assert fetch is not None
@@ -103,4 +103,4 @@ async def test_another_download_takes_the_place_of_the_one_at_hand(stage: Make, 
         assert "the other download stops" in str(last)
         await pilot.press("enter")
         await until(pilot, lambda: download_task(made).fetch.path)  # type: ignore[union-attr]
-    assert partial_of(elsewhere().hugging_face).read_bytes() == CONTENT[:FORTY_PERCENT]
+    assert partial_of(model_folders().hugging_face).read_bytes() == CONTENT[:FORTY_PERCENT]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.interface.models.switch import first_launch_hint, hint_about
-from app.locations import Elsewhere, locate
+from app.locations import ModelFolders, locate
 from app.models.selection import choose
 from app.runtime.session import EMBEDDED
 from datastores.errors import StoreError
@@ -21,7 +21,7 @@ OFFER = "F5 chooses among 2 others that were found on this machine."
 
 
 @pytest.fixture
-def two(others: Elsewhere) -> None:
+def two(others: ModelFolders) -> None:
     """Two models on the machine."""
     for name in ("one", "two"):
         write_gguf(others.lm_studio[0] / "org" / name / f"{name}.gguf")

@@ -13,9 +13,9 @@ from textual.widgets import OptionList, Static
 from app.interface.models import picker as picker_module
 from app.interface.models.picker import ALONE, LOOKING, NOTHING
 from app.interface.screen import ChatScreen
-from app.locations import Elsewhere, Locations
+from app.locations import Locations, ModelFolders
 from app.models.description import FoundModel
-from app.models.download import Fetch
+from app.models.download import ModelDownload
 from app.models.known_folders import EMBEDDED, embedded
 from app.models.selection import Catalogue, ListedModel
 from datastores.errors import InputError
@@ -77,7 +77,7 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 async def test_what_is_on_the_machine_is_listed_and_filtered(
-    stage: Make, others: Elsewhere
+    stage: Make, others: ModelFolders
 ) -> None:
     for name in ("one", "two"):
         write_gguf(others.lm_studio[0] / "org" / name / f"{name}-Q8_0.gguf")
@@ -190,8 +190,8 @@ def opened(made: Stage, typed: str = "") -> Callable[[Pilot[None]], object]:
     return act
 
 
-def download(**told: object) -> Fetch:
-    fetch = Fetch(REPOSITORY, WANTED, done=1_200_000_000, total=2_900_000_000)
+def download(**told: object) -> ModelDownload:
+    fetch = ModelDownload(REPOSITORY, WANTED, done=1_200_000_000, total=2_900_000_000)
     for name, value in told.items():
         setattr(fetch, name, value)
     return fetch

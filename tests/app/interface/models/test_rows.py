@@ -9,7 +9,7 @@ import pytest
 from app.interface.models.rows import DownloadRequest, PickerRow, enter_action, index_of, rows
 from app.models import description
 from app.models.description import FoundModel
-from app.models.download import Fetch
+from app.models.download import ModelDownload
 from app.models.selection import Catalogue, ListedModel
 
 ROOM = 100
@@ -33,7 +33,7 @@ def test_each_word_that_is_typed_has_to_occur_in_any_case_and_order() -> None:
 
 def test_what_names_a_model_can_be_fetched_unless_it_is_being_fetched() -> None:
     assert rows(FOUND, None, " org/two ") == [TWO, DownloadRequest("org/two")]
-    fetch = Fetch("org/two", running=True)
+    fetch = ModelDownload("org/two", running=True)
     assert rows(FOUND, fetch, "org/two") == [fetch, TWO]
     assert rows(FOUND, fetch, "org/x:Q8_0") == [
         fetch,
@@ -42,13 +42,13 @@ def test_what_names_a_model_can_be_fetched_unless_it_is_being_fetched() -> None:
 
 
 def test_a_download_that_is_done_is_a_model_like_the_others() -> None:
-    fetch = Fetch("org/two", path=TWO.model.path)
+    fetch = ModelDownload("org/two", path=TWO.model.path)
     assert rows(FOUND, fetch, "") == [ONE, TWO]
     assert index_of(fetch, [ONE, TWO]) == 1
 
 
 def test_enter_is_about_the_same_row_wherever_it_moves_and_else_about_the_first_model() -> None:
-    fetch = Fetch("org/x")
+    fetch = ModelDownload("org/x")
     assert index_of(TWO, [fetch, ONE, TWO]) == 2
     assert index_of(fetch, [fetch, ONE]) == 0
     assert index_of(None, [fetch, ONE]) == 1
@@ -65,9 +65,9 @@ def test_enter_is_about_the_same_row_wherever_it_moves_and_else_about_the_first_
         (listed("large", ROOM + 1), "tries to open it"),
         (listed("odd", problem="no model"), ""),
         (DownloadRequest("org/x"), "fetches it"),
-        (Fetch("org/x", running=True), "stops it"),
-        (Fetch("org/x"), "goes on"),
-        (Fetch("org/x", failure="broke off"), "tries again"),
+        (ModelDownload("org/x", running=True), "stops it"),
+        (ModelDownload("org/x"), "goes on"),
+        (ModelDownload("org/x", failure="broke off"), "tries again"),
     ],
 )
 def test_what_enter_does_is_said(row: PickerRow, does: str) -> None:
@@ -75,14 +75,14 @@ def test_what_enter_does_is_said(row: PickerRow, does: str) -> None:
 
 
 def test_figures_are_for_people() -> None:
-    sizes = [description.size(count) for count in (4.94e9, 14e6, 3200)]
+    sizes = [description.format_size(count) for count in (4.94e9, 14e6, 3200)]
     assert sizes == ["4.9 GB", "14 MB", "3 KB"]
-    assert [description.weights(count) for count in (8 * 10**9, 7 * 10**6, 4000)] == [
+    assert [description.format_parameters(count) for count in (8 * 10**9, 7 * 10**6, 4000)] == [
         "8.0 B",
         "7 M",
         "4 K",
     ]
-    assert [description.time_left(seconds) for seconds in (42.4, 150, 4800)] == [
+    assert [description.format_time_left(seconds) for seconds in (42.4, 150, 4800)] == [
         "42 s left",
         "2 min left",
         "1 h 20 min left",

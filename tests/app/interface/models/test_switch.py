@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from app.config import load_config
 from app.interface.models.picker import ModelPicker
 from app.interface.screen import ChatScreen
-from app.locations import Elsewhere
+from app.locations import ModelFolders
 from app.models.known_folders import embedded
 from datastores.chats.history import History
 from datastores.errors import ModelError
@@ -42,7 +42,7 @@ async def choose(pilot: Pilot[None], made: Stage, typed: str) -> None:
 
 
 @pytest.fixture
-def other(others: Elsewhere) -> Path:
+def other(others: ModelFolders) -> Path:
     """Another model's file."""
     return write_gguf(others.lm_studio[0] / "org" / "other" / "other-Q8_0.gguf")
 
