@@ -116,7 +116,7 @@ class ChatView(Vertical):
         self._take_over(thread)
         self._show_thread()
         if message is not None:
-            self.transcript.go_to(message)
+            self.transcript.go_to_message(message)
         self.post_message(ChatsChanged())
 
     def _is_being_answered(self, chat: int | None) -> bool:
@@ -202,7 +202,7 @@ class Conversation(ChatView):
             self.complain(keys_of(self).fill(BUSY))
         elif question is not None:
             self._desk.edit(self.prompt, question)
-            self.transcript.go_to(question.id)
+            self.transcript.go_to_message(question.id)
 
     def walk(self, step: int) -> None:
         """Read another version of the lowest message that has one `step` places on."""

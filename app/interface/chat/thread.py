@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from app.conversation.statistics import SOURCES_KEY
 from app.interface.commands.keymap import Keymap
 from app.interface.transcript.answer import Answer
-from app.interface.transcript.entries import Entry, Greeting, Question
+from app.interface.transcript.entries import Greeting, Question
+from app.interface.transcript.rows import Entry
 from app.runtime.model_thread import Begin
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, STREAMING, USER, StoredMessage

@@ -83,7 +83,7 @@ class Command:
 
 def _toggle_tint(screen: CommandTarget) -> None:
     transcript = screen.conversation.transcript
-    transcript.tinted = not transcript.tinted
+    transcript.sources_highlighted = not transcript.sources_highlighted
 
 
 COMMANDS = (

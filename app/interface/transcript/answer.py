@@ -1,28 +1,25 @@
-"""One answer in the transcript: reading, thinking, growing, done.
+"""One answer in the transcript: growing or complete, its reasoning folded or not.
 
 Owns the text of the answer as it is shown: all streamed text enters through `append_fragment`,
-which cleans it. Knows no widgets, no chats, no disk.
-
-Tells a model's reasoning (`<think>…</think>`) from its answer, whole or still growing.
-
-Owns the two tags and nothing else. Some chat templates open the tag in the prompt, so that the
-answer only closes it: what stands before a `</think>` on a line of its own was reasoning all
-along.
+which sanitises it. Separates the reasoning (`<think>…</think>`) from the answer, and highlights the
+source of each word. Knows no widgets, no chats, no disk.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from rich.segment import Segment
 from rich.text import Text
 
 from app.conversation.statistics import Piece, attributed_pieces
-from app.interface.transcript.markdown import MarkdownStream, tinted_text
-from app.interface.transcript.rows import Frame, Row, rows_of
-from app.interface.transcript.styles import Line
+from app.interface.sources import SOURCES
+from app.interface.transcript.markdown import MarkdownStream
+from app.interface.transcript.rows import Layout, Row, rows_of
+from app.interface.transcript.styles import Line, Styles
 from app.sanitise import clean
 
 OPEN_TAG = "<think>"
@@ -32,24 +29,26 @@ _LONE_CLOSE = re.compile(rf"^[ \t]*{CLOSE_TAG}[ \t]*$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class ReasoningSplit:
-    """`thinking`: the reasoning is still open."""
+    """The reasoning and the answer proper; `thinking`: the reasoning is not closed yet."""
 
-    thought: str
+    reasoning: str
     answer: str
     thinking: bool
 
 
 def split_reasoning(raw: str, *, growing: bool) -> ReasoningSplit:
-    """The two parts of `raw`.
+    """Split a model's output into its reasoning and its answer.
 
-    While it is `growing`, the beginning of a tag at its end is held back, since the rest may come.
+    Some chat templates open the tag in the prompt, so that the output only closes it: what precedes
+    a `</think>` on a line of its own is reasoning. While the output is `growing`, a partial tag at
+    its end is held back.
     """
     text = raw.lstrip()
     if text.startswith(OPEN_TAG):
-        thought, closed, answer = text.removeprefix(OPEN_TAG).partition(CLOSE_TAG)
+        reasoning, closed, answer = text.removeprefix(OPEN_TAG).partition(CLOSE_TAG)
         if closed:
-            return ReasoningSplit(thought.strip(), answer.lstrip(), False)
-        return ReasoningSplit(_without_partial(thought, CLOSE_TAG, growing).strip(), "", growing)
+            return ReasoningSplit(reasoning.strip(), answer.lstrip(), False)
+        return ReasoningSplit(_without_partial(reasoning, CLOSE_TAG, growing).strip(), "", growing)
     if lone := _LONE_CLOSE.search(raw):
         return ReasoningSplit(raw[: lone.start()].strip(), raw[lone.end() :].lstrip(), False)
     return ReasoningSplit(
@@ -58,7 +57,7 @@ def split_reasoning(raw: str, *, growing: bool) -> ReasoningSplit:
 
 
 def _without_partial(text: str, tag: str, growing: bool) -> str:
-    """`text` without the beginning of `tag` at its end."""
+    """`text` without a partial `tag` at its end."""
     if not growing:
         return text
     for length in range(min(len(tag) - 1, len(text)), 0, -1):
@@ -68,7 +67,7 @@ def _without_partial(text: str, tag: str, growing: bool) -> str:
 
 
 GROWING = ""
-"""`finish` of an answer that is still being written."""
+"""`finish` of an answer that is still being generated."""
 
 ENDINGS = {
     GROWING: "",
@@ -77,21 +76,21 @@ ENDINGS = {
     "length": "■ cut off at the longest answer allowed (--max-tokens)",
     "context": "■ cut off: the context is full",
 }
-"""What stands under an answer, by how it ended."""
+"""The line below an answer, by its `finish`."""
 
 NOTHING_WRITTEN = "■ nothing was written"
 
 
 class Answer:
-    """The model's words.
+    """An answer of the model.
 
     Attributes:
-        message: id of the stored message; None until it is known.
-        version: which of its versions this is; empty for the only one.
-        finish: how it ended; `GROWING` while it does not.
-        status: what is going on before the first word.
-        note: what a reader should know before it; empty for nothing.
-        folded: whether its reasoning is folded away.
+        message: id of the stored message; None until it is stored.
+        version: which of its versions this is; empty where there is only one.
+        finish: how it ended; `GROWING` until then.
+        status: what the model is doing before the first word.
+        note: a line above the answer; empty for none.
+        folded: whether the reasoning is folded.
         fold_row: the row that folds and unfolds the reasoning; None where there is none.
     """
 
@@ -102,7 +101,7 @@ class Answer:
         message: int | None = None,
         runs: Sequence[object] = (),
     ) -> None:
-        """`runs` tell who drafted which part of a stored text (`app.conversation.statistics`)."""
+        """`runs` attribute parts of a stored text to sources (`app.conversation.statistics`)."""
         self.message = message
         self.version = ""
         self.finish = finish
@@ -113,62 +112,62 @@ class Answer:
         self._text = clean(text)
         self._pieces: list[Piece] = []
         self._stored = text, runs
-        self._frame: Frame | None = None
-        self._flow: MarkdownStream | None = None
-        self._flowed = ""
+        self._layout: Layout | None = None
+        self._stream: MarkdownStream | None = None
+        self._streamed = ""
         self._rows: list[Row] = []
 
     @property
     def parts(self) -> ReasoningSplit:
-        """The reasoning and the answer proper."""
+        """The text, split into reasoning and answer."""
         return split_reasoning(self._text, growing=self.finish == GROWING)
 
     def append_fragment(self, pieces: Iterable[Piece]) -> None:
-        """Take what new tokens said, a piece for each."""
+        """Append the text of new tokens, one piece for each."""
         cleaned = [Piece(clean(piece.text), piece.source) for piece in pieces]
         self._pieces.extend(cleaned)
         self._text += "".join(piece.text for piece in cleaned)
         self.status = ""
 
     def end(self, finish: str) -> None:
-        """No more will come; lay out once more what was laid out in parts."""
-        self.finish, self.status, self._flow = finish, "", None
+        """The answer is complete: lay it out again as a whole."""
+        self.finish, self.status, self._stream = finish, "", None
 
-    def rows(self, frame: Frame) -> list[Row]:
-        if frame != self._frame:
-            self._frame, self._flow = frame, None
+    def rows(self, layout: Layout) -> list[Row]:
+        if layout != self._layout:
+            self._layout, self._stream = layout, None
         parts = self.parts
-        rows = [_line(self.note, frame, "dim"), Row([])] if self.note else []
-        rows += self._reasoning(parts, frame, len(rows))
-        rows += self._body(parts, frame)
+        rows = [_line(self.note, layout, "dim"), Row([])] if self.note else []
+        rows += self._reasoning(parts, layout, len(rows))
+        rows += self._body(parts, layout)
         if ending := self._ending(parts):
-            rows += [*([Row([])] if rows else []), _line(ending, frame, "warning")]
+            rows += [*([Row([])] if rows else []), _line(ending, layout, "warning")]
         if self.status:
-            rows.append(_line(self.status, frame, "dim"))
+            rows.append(_line(self.status, layout, "dim"))
         if self.version:
-            rows += [Row([]), _line(self.version, frame, "dim")]
+            rows += [Row([]), _line(self.version, layout, "dim")]
         return [*rows, Row([])]
 
-    def _reasoning(self, parts: ReasoningSplit, frame: Frame, above: int) -> list[Row]:
+    def _reasoning(self, parts: ReasoningSplit, layout: Layout, above: int) -> list[Row]:
         self.fold_row = None
-        if not parts.thought and not parts.thinking:
+        if not parts.reasoning and not parts.thinking:
             return []
         self.fold_row = above
-        rows = [_line(self._reasoning_title(parts), frame, "dim")]
+        rows = [_line(self._reasoning_title(parts), layout, "dim")]
         if not self.folded:
-            text = Text(parts.thought, style=frame.look["quote"], overflow="fold", tab_size=4)
-            for line in frame.look.lines(text, frame.width - 2):
-                rows.append(Row([Segment("▏ ", frame.look["quote"]), *line]))
+            text = Text(parts.reasoning, style=layout.styles["quote"], overflow="fold", tab_size=4)
+            for line in layout.styles.lines(text, layout.width - 2):
+                rows.append(Row([Segment("▏ ", layout.styles["quote"]), *line]))
         return [*rows, Row([])]
 
     def _reasoning_title(self, parts: ReasoningSplit) -> str:
         mark = "▸" if self.folded else "▾"
-        count = self._thought_pieces(parts)
-        size = f"{count:,} tokens" if count else f"{len(parts.thought.split()):,} words"
+        count = self._reasoning_tokens(parts)
+        size = f"{count:,} tokens" if count else f"{len(parts.reasoning.split()):,} words"
         return f"{mark} thinking… {size}" if parts.thinking else f"{mark} thought for {size}"
 
-    def _thought_pieces(self, parts: ReasoningSplit) -> int:
-        """How many tokens came before the answer proper; 0 for a stored text, kept by runs."""
+    def _reasoning_tokens(self, parts: ReasoningSplit) -> int:
+        """Tokens before the answer proper; 0 for a stored text, of which only runs are known."""
         if self._stored[0]:
             return 0
         left = len(self._text) - len(parts.answer)
@@ -178,30 +177,31 @@ class Answer:
             left -= len(piece.text)
         return len(self._pieces)
 
-    def _body(self, parts: ReasoningSplit, frame: Frame) -> list[Row]:
-        if frame.tinted and self._drafted():
-            skipped = len(self._text) - len(parts.answer) if parts.thought else 0
-            text = tinted_text(self._pieces, skipped, frame.look)
-            return rows_of(frame.look.lines(text, frame.width))
-        return self._flowing(parts.answer, frame)
+    def _body(self, parts: ReasoningSplit, layout: Layout) -> list[Row]:
+        if layout.highlight_sources and self._has_sources():
+            skipped = len(self._text) - len(parts.answer) if parts.reasoning else 0
+            text = highlighted(self._pieces, skipped, layout.styles)
+            return rows_of(layout.styles.lines(text, layout.width))
+        return self._markdown(parts.answer, layout)
 
-    def _drafted(self) -> bool:
-        """Whether it is known who drafted what; a stored text is only taken apart for this."""
+    def _has_sources(self) -> bool:
+        """Whether the sources are known; a stored text is divided into pieces on demand."""
         if not self._pieces:
             self._pieces = [
                 Piece(clean(piece.text), piece.source) for piece in attributed_pieces(*self._stored)
             ]
         return bool(self._pieces)
 
-    def _flowing(self, text: str, frame: Frame) -> list[Row]:
-        """The answer as Markdown; blocks that stand keep their rows."""
-        if self._flow is None or not text.startswith(self._flowed):
-            self._flow, self._flowed, self._rows = MarkdownStream(frame.look, frame.width), "", []
-        settled = self._flow.settled
-        if text != self._flowed:
-            self._flow.append_fragment(text[len(self._flowed) :])
-            self._flowed = text
-            self._rows[settled:] = rows_of(self._flow.lines[settled:])
+    def _markdown(self, text: str, layout: Layout) -> list[Row]:
+        """The answer as Markdown; complete blocks keep their rows."""
+        if self._stream is None or not text.startswith(self._streamed):
+            self._stream = MarkdownStream(layout.styles, layout.width)
+            self._streamed, self._rows = "", []
+        stable = self._stream.stable_lines
+        if text != self._streamed:
+            self._stream.append_fragment(text[len(self._streamed) :])
+            self._streamed = text
+            self._rows[stable:] = rows_of(self._stream.lines[stable:])
         return list(self._rows)
 
     def _ending(self, parts: ReasoningSplit) -> str:
@@ -210,6 +210,35 @@ class Answer:
         return ENDINGS.get(self.finish, "")
 
 
-def _line(text: str, frame: Frame, kind: str) -> Row:
-    line: Line = [Segment(text[: frame.width], frame.look[kind])]
+def _line(text: str, layout: Layout, kind: str) -> Row:
+    line: Line = [Segment(text[: layout.width], layout.styles[kind])]
     return Row(line)
+
+
+def highlighted(pieces: Sequence[Piece], skipped: int, styles: Styles) -> Text:
+    """The text of `pieces` after the first `skipped` characters, coloured by source.
+
+    Each run begins with the small letter of its source, so that nothing depends on seeing colours.
+    The text is shown as the tokens it came in: this view does not lay out Markdown.
+    """
+    text = Text(overflow="fold", tab_size=4)
+    for source, run in _runs(pieces, skipped):
+        known = SOURCES.get(source)
+        if known is None:
+            text.append(run, styles["dim"])
+            continue
+        letter, words = styles.source_styles[source]
+        word = run.lstrip()
+        text.append(run[: len(run) - len(word)])
+        text.append(known.small if word else "", letter)
+        text.append(word, words)
+    return text
+
+
+def _runs(pieces: Sequence[Piece], skipped: int) -> Iterator[tuple[int, str]]:
+    """(source, text) of adjacent pieces joined, without the first `skipped` characters."""
+    for source, group in groupby(pieces, key=lambda piece: piece.source):
+        run = "".join(piece.text for piece in group)
+        if skipped < len(run):
+            yield source, run[skipped:]
+        skipped = max(0, skipped - len(run))

@@ -1,22 +1,13 @@
-"""Markdown to lines of the screen: what a model writes, parsed and streamed block by block.
+"""Markdown as lines of the screen: parsed, laid out and streamed block by block.
 
-Owns parsing and streaming (`MarkdownStream`); how each element looks stands in `elements.py`. Knows
-no widgets. The text is cleaned, but hostile in its structure: HTML is shown as the text it is,
-links are written out and lead nowhere, nesting without end is shown as source, and a block that
-grows without end is continued in a new one, so that a fragment costs the same however long the
-answer is.
+Owns parsing, streaming (`MarkdownStream`), and how each element looks: Rich's renderer with some
+elements replaced. Knows no widgets. The text is sanitised but may be hostile in its structure: HTML
+is shown as text, links are written out and not clickable, unbounded nesting is shown as source, and
+a block that grows without end is continued in a new one, so that a fragment costs the same however
+long the answer is.
 
 Textual's own Markdown widget mounts several widgets for each block and lays the whole screen out
 again at each fragment: ten times the processor time that this takes.
-
-Answers tinted by source: each drafted run of words in the colour of who drafted it.
-
-Owns this one view. Every run begins with the small letter of its source, so that nothing depends
-on seeing colours. Words are shown as the tokens they came in: this view lays out no Markdown.
-
-How each Markdown element looks: Rich's renderer with the elements the house draws otherwise.
-
-Owns looks only. Tokens come from `markdown.py`, which has taken links and HTML out.
 """
 
 from __future__ import annotations
@@ -24,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
@@ -38,43 +29,15 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from app.conversation.statistics import Piece
-from app.interface.sources import SOURCES
 from app.interface.transcript.styles import Line, Styles
 
-
-def tinted_text(pieces: Sequence[Piece], skipped: int, look: Styles) -> Text:
-    """The text of `pieces` after the first `skipped` characters, tinted."""
-    text = Text(overflow="fold", tab_size=4)
-    for source, run in _runs(pieces, skipped):
-        known = SOURCES.get(source)
-        if known is None:
-            text.append(run, look["dim"])
-            continue
-        letter, tint = look.tints[source]
-        word = run.lstrip()
-        text.append(run[: len(run) - len(word)])
-        text.append(known.small if word else "", letter)
-        text.append(word, tint)
-    return text
-
-
-def _runs(pieces: Sequence[Piece], skipped: int) -> Iterator[tuple[int, str]]:
-    """Neighbouring pieces of one source joined, without the first `skipped` characters."""
-    for source, group in groupby(pieces, key=lambda piece: piece.source):
-        run = "".join(piece.text for piece in group)
-        if skipped < len(run):
-            yield source, run[skipped:]
-        skipped = max(0, skipped - len(run))
-
-
 MIN_NESTED_COLUMNS = 8
-"""Columns that nested quotes and lists leave for their text at least."""
+"""The least that nested quotes and lists leave for their text."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiteralText:
-    """Source text, shown as it is."""
+    """Source text, shown verbatim."""
 
     source: str
 
@@ -83,41 +46,41 @@ class LiteralText:
 
 
 class Heading(markdown.Heading):
-    """Bold, in the accent colour, at the left whatever its level."""
+    """Bold, in the accent colour, left-aligned at every level."""
 
     @classmethod
     def create(cls, markdown: markdown.Markdown, token: Token) -> Heading:
         heading = cls(token.tag)
-        heading.look = _look(markdown)
+        heading.styles = _styles_of(markdown)
         return heading
 
-    look: Styles
+    styles: Styles
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        self.text.stylize(self.look["heading"])
+        self.text.stylize(self.styles["heading"])
         yield self.text
 
 
 class Code(markdown.CodeBlock):
-    """A block of code on a ground of its own; long lines wrap, so that nothing is out of sight."""
+    """A block of code on its own background; long lines wrap, so that all of it is visible."""
 
     @classmethod
     def create(cls, markdown: markdown.Markdown, token: Token) -> Code:
         code = cls(token.info.partition(" ")[0] or "text", "")
-        code.look = _look(markdown)
+        code.styles = _styles_of(markdown)
         return code
 
-    look: Styles
+    styles: Styles
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         syntax = Syntax(
             str(self.text).rstrip(),
             self.lexer_name,
-            theme=self.look.code_theme,
+            theme=self.styles.code_theme,
             word_wrap=True,
             tab_size=4,
         )
-        yield Padding(syntax, (0, 1), style=self.look["code"])
+        yield Padding(syntax, (0, 1), style=self.styles["code"])
 
 
 class Quote(markdown.BlockQuote):
@@ -139,7 +102,7 @@ class HorizontalRule(markdown.HorizontalRule):
 
 
 class TableElement(markdown.TableElement):
-    """A table ruled only under its head."""
+    """A table with a rule only below its header."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = Table(
@@ -159,7 +122,7 @@ class TableElement(markdown.TableElement):
 
 
 class Elements(markdown.Markdown):
-    """The renderable of parsed tokens."""
+    """Renders parsed tokens."""
 
     elements: ClassVar[dict[str, type[markdown.MarkdownElement]]] = {
         **markdown.Markdown.elements,
@@ -171,9 +134,9 @@ class Elements(markdown.Markdown):
         "table_open": TableElement,
     }
 
-    def __init__(self, tokens: Sequence[Token], look: Styles) -> None:
-        # Not Rich's own initialiser: it would set up a parser of its own for every block.
-        self.look = look
+    def __init__(self, tokens: Sequence[Token], styles: Styles) -> None:
+        # Not Rich's own initialiser, which creates a parser for every block.
+        self.styles = styles
         self.parsed = list(tokens)
         self.style = "none"
         self.hyperlinks = False
@@ -183,21 +146,21 @@ class Elements(markdown.Markdown):
         self.inline_code_theme = ""
 
 
-def _look(owner: markdown.Markdown) -> Styles:
+def _styles_of(owner: markdown.Markdown) -> Styles:
     assert isinstance(owner, Elements)
-    return owner.look
+    return owner.styles
 
 
 MAX_BLOCK_CHARS = 6_000
-"""Characters after which a block is continued in a new one."""
+"""A longer block is continued in a new one."""
 
 MAX_NESTING = 18
-"""Nesting at which a block is shown as its source; the parser would drop what lies at 20."""
+"""A block nested this deep is shown as its source; the parser drops what is nested 20 deep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A top-level block: its tokens, its source, and whether it continues the one before."""
+    """A top-level block: its tokens, its source, and whether it continues the previous one."""
 
     tokens: Sequence[Token]
     source: str
@@ -209,53 +172,53 @@ class MarkdownStream:
 
     Attributes:
         lines: the text so far.
-        settled: how many of them will not change any more.
+        stable_lines: how many of the lines can no longer change.
     """
 
-    def __init__(self, look: Styles, width: int) -> None:
+    def __init__(self, styles: Styles, width: int) -> None:
         self.lines: list[Line] = []
-        self._look = look
+        self._styles = styles
         self._width = width
-        self.settled = 0
+        self.stable_lines = 0
         self._tail = ""
         self._tail_continues = False
 
     def append_fragment(self, fragment: str) -> None:
-        """Take the next fragment, cut anywhere."""
+        """Append the next fragment, which may end anywhere."""
         self._tail += fragment
-        del self.lines[self.settled :]
+        del self.lines[self.stable_lines :]
         blocks = parse(self._tail, continued=self._tail_continues)
-        growing = _growing(blocks)
-        for block in blocks[: len(blocks) - len(growing)]:
+        unstable = _unstable(blocks)
+        for block in blocks[: len(blocks) - len(unstable)]:
             self._add(block)
-        self.settled = len(self.lines)
-        for block in growing:
+        self.stable_lines = len(self.lines)
+        for block in unstable:
             self._add(block)
-        if growing:
-            self._tail = "".join(block.source for block in growing)
-            self._tail_continues = growing[0].continued
+        if unstable:
+            self._tail = "".join(block.source for block in unstable)
+            self._tail_continues = unstable[0].continued
 
     def _add(self, block: Block) -> None:
-        lines = _trimmed(self._look.lines(_renderable(block, self._look), self._width))
+        lines = _trimmed(self._styles.lines(_renderable(block, self._styles), self._width))
         if lines and self.lines and not block.continued:
             self.lines.append([])
         self.lines.extend(lines)
 
 
 def parse(source: str, *, continued: bool = False) -> list[Block]:
-    """The top-level blocks of `source`, overlong ones in parts; together all that shows."""
+    """The top-level blocks of `source`, overlong ones divided; none of the text is lost."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", source)
     groups = list(_grouped(_PARSER.parse(source)))
     starts = [group[0].map[0] if group[0].map else 0 for group in groups]
     blocks: list[Block] = []
     for group, (start, end) in zip(groups, pairwise([*starts, len(lines)]), strict=True):
-        follows = continued and not blocks
-        blocks.extend(_parts(Block(group, "".join(lines[start:end]), follows)))
+        continues = continued and not blocks
+        blocks.extend(_divided(Block(group, "".join(lines[start:end]), continues)))
     return blocks
 
 
-def _growing(blocks: list[Block]) -> list[Block]:
-    """The blocks that more text can change: the last, and one it may make a table's head."""
+def _unstable(blocks: list[Block]) -> list[Block]:
+    """The blocks that more text can change: the last, and one that may become a table header."""
     may_rule = blocks and _TABLE_RULE.fullmatch(blocks[-1].source)
     return blocks[-2:] if may_rule else blocks[-1:]
 
@@ -270,8 +233,8 @@ def _grouped(tokens: Sequence[Token]) -> Iterator[list[Token]]:
             group = []
 
 
-def _parts(block: Block) -> list[Block]:
-    """`block` itself, or where it is overlong, what it is continued as."""
+def _divided(block: Block) -> list[Block]:
+    """`block`, or the blocks that an overlong one is divided into."""
     head, rest = _cut(block)
     if not rest:
         return [block]
@@ -284,27 +247,27 @@ def _cut(block: Block) -> tuple[str, str]:
     prefix = "".join(block.source.splitlines(keepends=True)[:repeated])
     if len(prefix) > MAX_BLOCK_CHARS // 2:
         return block.source, ""
-    a_break = _SPACE if block.tokens[0].type == "paragraph_open" else _NEWLINE
-    found = a_break.search(block.source, MAX_BLOCK_CHARS)
+    boundary = _SPACE if block.tokens[0].type == "paragraph_open" else _NEWLINE
+    found = boundary.search(block.source, MAX_BLOCK_CHARS)
     if found is None or not block.source[found.end() :].strip():
         return block.source, ""
     return block.source[: found.end()], prefix + block.source[found.end() :]
 
 
-def _renderable(block: Block, look: Styles) -> Elements | LiteralText:
+def _renderable(block: Block, styles: Styles) -> Elements | LiteralText:
     if any(token.level >= MAX_NESTING for token in block.tokens):
         return LiteralText(block.source)
-    return Elements(block.tokens, look)
+    return Elements(block.tokens, styles)
 
 
 def _trimmed(lines: list[Line]) -> list[Line]:
-    """`lines` without the blank ones that Rich puts around lists."""
+    """`lines` without the blank lines that Rich puts around lists."""
     shown = [index for index, line in enumerate(lines) if any(part.text.strip() for part in line)]
     return lines[shown[0] : shown[-1] + 1] if shown else []
 
 
-def _written_out(state: StateCore) -> None:
-    """Replace links and images by their text and address: nothing on the screen launches anything.
+def _write_out_links(state: StateCore) -> None:
+    """Replace links and images by their text and address: nothing on the screen is clickable.
 
     Line breaks stay where the model wrote them.
     """
@@ -337,9 +300,9 @@ def _text(content: str) -> Token:
 def _make_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False})
     parser.enable(["strikethrough", "table"])
-    # A definition shows nothing and changes blocks that are already laid out.
+    # A link definition is invisible, and changes blocks that are already laid out.
     parser.disable("reference")
-    parser.core.ruler.push("written_out", _written_out)
+    parser.core.ruler.push("write_out_links", _write_out_links)
     return parser
 
 

@@ -1,13 +1,17 @@
-"""Rows of the transcript: one line of an entry, with what stands in the gutter beside it.
+"""Rows of the transcript, and the window of entries that are laid out as rows.
 
-Owns how a row is composed to the full width. The gutter is no part of the text: what is selected
-and copied is the content alone.
+Owns how one line of an entry is composed to the full width, and which entries are laid out. Knows
+nothing of scrolling and widgets. The gutter is not part of the text: only the content is selected
+and copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Protocol
 
 from rich.segment import Segment
 from rich.style import Style
@@ -16,25 +20,25 @@ from textual.strip import Strip
 from app.interface.transcript.styles import Line, Styles
 
 GUTTER = 2
-"""Columns of the gutter, in which the bar beside a question stands."""
+"""Columns of the gutter, which holds the bar beside a question."""
 
 MAX_TEXT_COLUMNS = 96
-"""Columns of text at most: longer lines are hard to read."""
+"""Longer lines are hard to read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class Layout:
     """What rows are laid out for.
 
     Attributes:
-        look: the styles.
+        styles: by kind of text.
         available: columns of the whole widget.
-        tinted: whether answers show the source of each word.
+        highlight_sources: whether answers show the source of each word.
     """
 
-    look: Styles
+    styles: Styles
     available: int
-    tinted: bool = False
+    highlight_sources: bool = False
 
     @property
     def width(self) -> int:
@@ -43,17 +47,17 @@ class Frame:
 
     @property
     def margin(self) -> int:
-        """Columns left of the gutter: narrow text stands in the middle of a wide widget."""
+        """Columns left of the gutter: the text is centred in a wide widget."""
         return max(0, (self.available - self.width) // 2 - GUTTER)
 
 
 @dataclass(slots=True)
 class Row:
-    """One line: its content, the bar in its gutter, and the ground it stands on."""
+    """One line: its content, the bar in its gutter, and its background."""
 
     content: Line
     bar: Segment | None = None
-    ground: Style | None = None
+    background: Style | None = None
     _strip: Strip | None = field(default=None, compare=False)
     _y: int = field(default=-1, compare=False)
 
@@ -62,34 +66,137 @@ class Row:
         """The content as plain text."""
         return "".join(part.text for part in self.content).rstrip()
 
-    def strip(self, frame: Frame, base: Style, y: int) -> Strip:
-        """The row over the whole width, as line `y` of the transcript; kept once composed."""
+    def strip(self, layout: Layout, base: Style, y: int) -> Strip:
+        """The row over the whole width, as line `y` of the transcript; cached."""
         if self._strip is None or self._y != y:
-            content = self.text_strip(frame, base).apply_offsets(0, y)
-            strip = Strip.join([self.edge(frame, base), content])
-            self._strip = strip.adjust_cell_length(frame.available, base)
+            content = self.text_strip(layout, base).apply_offsets(0, y)
+            strip = Strip.join([self.edge(layout, base), content])
+            self._strip = strip.adjust_cell_length(layout.available, base)
             self._y = y
         return self._strip
 
-    def text_strip(self, frame: Frame, base: Style) -> Strip:
+    def text_strip(self, layout: Layout, base: Style) -> Strip:
         """The content over the full text width, without margin and gutter."""
-        ground = base + self.ground if self.ground else base
-        return Strip(self.content).adjust_cell_length(frame.width, ground).apply_style(ground)
+        style = base + self.background if self.background else base
+        return Strip(self.content).adjust_cell_length(layout.width, style).apply_style(style)
 
-    def edge(self, frame: Frame, base: Style) -> Strip:
+    def edge(self, layout: Layout, base: Style) -> Strip:
         """Margin and gutter."""
-        ground = base + self.ground if self.ground else base
+        background = base + self.background if self.background else base
         bar = self.bar or Segment(" ")
-        style = ground + bar.style if bar.style else ground
+        style = background + bar.style if bar.style else background
         return Strip(
             [
-                Segment(" " * frame.margin, base),
+                Segment(" " * layout.margin, base),
                 Segment(bar.text, style),
-                Segment(" " * (GUTTER - 1), ground),
+                Segment(" " * (GUTTER - 1), background),
             ]
         )
 
 
 def rows_of(lines: Iterable[Line]) -> list[Row]:
-    """Plain rows."""
+    """One plain row for each line."""
     return [Row(line) for line in lines]
+
+
+class Entry(Protocol):
+    """One part of the transcript: a question, an answer, the greeting."""
+
+    def rows(self, layout: Layout) -> list[Row]:
+        """The entry laid out; rows that have not changed are the same objects as before."""
+        ...
+
+
+class RowWindow:
+    """All entries, and the rows of those near the screen.
+
+    It grows at both ends as the person scrolls, so that opening a chat of thousands of messages
+    costs no more than laying out the visible ones.
+
+    Attributes:
+        entries: all entries.
+        rows: the rows of `entries[first:last]`.
+    """
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.rows: list[Row] = []
+        self.first = 0
+        self.last = 0
+        self._starts: list[int] = []
+
+    def show(self, entries: Sequence[Entry], at: int) -> None:
+        """Replace the entries; none is laid out, and the window grows from entry `at`."""
+        self.entries = list(entries)
+        self.first = self.last = at
+        self.rows, self._starts = [], []
+
+    def grow_up(self, layout: Layout, rows: int) -> int:
+        """Lay out entries above until there are `rows` more rows; returns how many were added."""
+        above: list[list[Row]] = []
+        added = 0
+        while added < rows and self.first > 0:
+            self.first -= 1
+            above.append(self.entries[self.first].rows(layout))
+            added += len(above[-1])
+        above.reverse()
+        self.rows[:0] = [row for entry in above for row in entry]
+        ends = list(accumulate(map(len, above), initial=0))
+        self._starts = ends[:-1] + [start + added for start in self._starts]
+        return added
+
+    def grow_down(self, layout: Layout, rows: int) -> None:
+        """Lay out entries below until there are at least `rows` more rows, or no more entries."""
+        wanted = len(self.rows) + rows
+        while len(self.rows) < wanted and self.last < len(self.entries):
+            self._starts.append(len(self.rows))
+            self.rows += self.entries[self.last].rows(layout)
+            self.last += 1
+
+    def update(self, entry: Entry, layout: Layout) -> range:
+        """Lay `entry` out again; returns the rows that have to be redrawn."""
+        index = self._index(entry)
+        if index is None:
+            return range(0)
+        start, end = self._starts[index], self._end(index)
+        old, new = self.rows[start:end], entry.rows(layout)
+        same = next(
+            (
+                row
+                for row, (a, b) in enumerate(zip(old, new, strict=False))
+                if a is not b and a != b
+            ),
+            min(len(old), len(new)),
+        )
+        self.rows[start + same : end] = new[same:]
+        grown = len(new) - len(old)
+        for later in range(index + 1, len(self._starts)):
+            self._starts[later] += grown
+        return range(start + same, len(self.rows) if grown else start + len(new))
+
+    def lay_out_again(self, layout: Layout) -> None:
+        """Lay the whole window out for another layout."""
+        laid_out = [entry.rows(layout) for entry in self.entries[self.first : self.last]]
+        self.rows = [row for rows in laid_out for row in rows]
+        self._starts = list(accumulate(map(len, laid_out), initial=0))[:-1]
+
+    def entry_at(self, row: int) -> tuple[Entry, int]:
+        """The entry that `row` belongs to, and the row's index within it."""
+        index = bisect_right(self._starts, row) - 1
+        return self.entries[self.first + index], row - self._starts[index]
+
+    def first_row(self, entry: Entry) -> int | None:
+        """The first row of `entry`; None where it is not laid out."""
+        index = self._index(entry)
+        return None if index is None else self._starts[index]
+
+    def _index(self, entry: Entry) -> int | None:
+        """The index of `entry` in the window; searched from the end, where entries change."""
+        for index in range(self.last - 1, self.first - 1, -1):
+            if self.entries[index] is entry:
+                return index - self.first
+        return None
+
+    def _end(self, index: int) -> int:
+        following = index + 1
+        return self._starts[following] if following < len(self._starts) else len(self.rows)

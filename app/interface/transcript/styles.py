@@ -1,6 +1,6 @@
-"""The look of the transcript: Rich styles taken from the theme, and the console that lays text out.
+"""The styles of the transcript: Rich styles taken from the theme, and the console for layout.
 
-Owns how kinds of text are styled. The colours stand in `transcript.tcss`, as component classes.
+Owns how each kind of text is styled. The colours are set in `transcript.tcss`, by component class.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Line = list[Segment]
 """One line of the screen, without its line break."""
 
 TINT_STRENGTH = 0.28
-"""How strongly words are tinted by their source."""
+"""How strongly the background of a word shows the colour of its source."""
 
 KINDS = frozenset(
     {
@@ -44,19 +44,19 @@ KINDS = frozenset(
         "rule",
     }
 )
-"""Kinds of text; for each there is a component class `transcript--KIND`."""
+"""Kinds of text; each has a component class `transcript--KIND`."""
 
 
 @dataclass(frozen=True)
 class Styles:
-    """Styles by kind, on a `background` that is dark or light."""
+    """Styles by kind of text, for a dark or a light `background`."""
 
-    styles: dict[str, Style]
+    by_kind: dict[str, Style]
     background: Color
     dark: bool
 
     def __getitem__(self, kind: str) -> Style:
-        return self.styles[kind]
+        return self.by_kind[kind]
 
     def lines(self, renderable: RenderableType, width: int) -> list[Line]:
         """Lay `renderable` out in `width` columns."""
@@ -65,9 +65,9 @@ class Styles:
         return console.render_lines(renderable, options, pad=False)
 
     @cached_property
-    def tints(self) -> dict[int, tuple[Style, Style]]:
-        """For each source, the style of its letter and of its words."""
-        return {bit: self._tint(source) for bit, source in SOURCES.items()}
+    def source_styles(self) -> dict[int, tuple[Style, Style]]:
+        """For each source bit, the style of its letter and of its words."""
+        return {bit: self._source_styles(source) for bit, source in SOURCES.items()}
 
     @cached_property
     def code_theme(self) -> ANSISyntaxTheme:
@@ -76,7 +76,7 @@ class Styles:
 
     @cached_property
     def _console(self) -> Console:
-        """A console that nothing is printed on: Rich lays text out only with one."""
+        """Rich lays text out only for a console; nothing is printed on this one."""
         return Console(
             file=io.StringIO(),
             color_system="truecolor",
@@ -87,10 +87,11 @@ class Styles:
             legacy_windows=False,
         )
 
-    def _tint(self, source: SourceLabel) -> tuple[Style, Style]:
+    def _source_styles(self, source: SourceLabel) -> tuple[Style, Style]:
         color = Color.parse(source.color(dark=self.dark))
-        ground = self.background.blend(color, TINT_STRENGTH).rich_color
-        return Style(color=color.rich_color, bgcolor=ground, bold=True), Style(bgcolor=ground)
+        background = self.background.blend(color, TINT_STRENGTH).rich_color
+        letter = Style(color=color.rich_color, bgcolor=background, bold=True)
+        return letter, Style(bgcolor=background)
 
     def _markdown_styles(self) -> dict[str, Style]:
         return {
@@ -124,5 +125,5 @@ class Styles:
 
 
 def make_styles(style_of: Callable[[str], Style], background: Color, *, dark: bool) -> Styles:
-    """The look, given the style of each component class."""
+    """The styles, given the style of each component class."""
     return Styles({kind: style_of(f"transcript--{kind}") for kind in KINDS}, background, dark)

@@ -1,12 +1,11 @@
-"""The transcript: questions and answers, as far as the person has scrolled.
+"""The transcript widget: draws rows, scrolls through them, and follows the end as it grows.
 
-Owns when an entry has to be drawn anew: it grew, its reasoning was folded, or all of them look
-different now. What it looks like is the entry's business, where the view is `scrolling.py`'s.
+Owns the scroll position, the selection, and when an entry is laid out again: it grew, its reasoning
+was folded, or the styles or the width changed. `rows.py` knows which entries are laid out; how an
+entry looks is the entry's own concern.
 
-A page of entries that is scrolled: laid out as far as it is in sight, and some more.
-
-Owns where the view is, and following what grows at the end. What is laid out is `paper.py`'s
-business, how lines are drawn `page.py`'s, and when they have to be drawn anew `transcript.py`'s.
+One widget draws all lines, because mounting widgets for each message and laying the screen out
+again for each fragment takes most of a core.
 """
 
 from __future__ import annotations
@@ -15,23 +14,94 @@ import sys
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.cells import cell_len
+from rich.style import Style
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.reactive import var
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
 from textual.widget import Widget
 
 from app.interface.transcript.answer import Answer
-from app.interface.transcript.entries import Entry, Question
-from app.interface.transcript.rows import Frame, Row
-from app.interface.transcript.styles import KINDS
-from app.interface.transcript.window import LineView
+from app.interface.transcript.entries import Question
+from app.interface.transcript.rows import Entry, Layout, Row, RowWindow
+from app.interface.transcript.styles import KINDS, make_styles
 
 SCREENS_AHEAD = 1
-"""Screens laid out beyond the one in view."""
+"""Screens laid out beyond the visible one."""
 
 
-class Scrolling(LineView):
-    """Entries, as they are scrolled through, from the oldest to the one that grows."""
+class LineView(ScrollView):
+    """Draws the rows of a window, one to a line, with the selection."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._window = RowWindow()
+        self._layout: Layout | None = None
+
+    @property
+    def allow_select(self) -> bool:
+        return True
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The lines of `crop`, bypassing Textual's cache of styled borders."""
+        base = self.rich_style
+        top = self.scroll_offset.y
+        selection = self.text_selection
+        strips = [
+            self._line(top + y, base, selection).crop_extend(crop.x, crop.right, base)
+            for y in range(crop.y, crop.bottom)
+        ]
+        for line_filter in self.get_line_filters():
+            background = self.background_colors[1]
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
+        return strips
+
+    def _line(self, y: int, base: Style, selection: Selection | None) -> Strip:
+        if self._layout is None or y >= len(self._window.rows):
+            return Strip.blank(self.size.width, base)
+        row = self._window.rows[y]
+        if selection is None or (span := selection.get_span(y)) is None:
+            return row.strip(self._layout, base, y)
+        content = self._selected(row.text_strip(self._layout, base), *span)
+        return Strip.join([row.edge(self._layout, base), content.apply_offsets(0, y)])
+
+    def _selected(self, content: Strip, start: int, end: int) -> Strip:
+        """`content` with its characters from `start` to `end` (-1: to the end) highlighted."""
+        text = content.text.rstrip()
+        left = cell_len(text[:start])
+        right = cell_len(text if end < 0 else text[:end])
+        if left >= right:
+            return content
+        style = self.screen.get_component_rich_style("screen--selection")
+        before, selected, after = content.divide([left, right, content.cell_length])
+        return Strip.join([before, selected.apply_style(style), after])
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The selected text, broken into lines as on the screen."""
+        return selection.extract("\n".join(row.text for row in self._window.rows)), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self.refresh()
+
+    def current_layout(self, *, highlight_sources: bool) -> Layout:
+        """The layout for the current theme and width."""
+        dark = self.app.current_theme.dark
+        styles = make_styles(self._style_of, self.background_colors[1], dark=dark)
+        return Layout(styles, self.size.width, highlight_sources)
+
+    def _style_of(self, component: str) -> Style:
+        """A component's style, with a background only where it has one of its own."""
+        style = self.get_component_rich_style(component)
+        if style.bgcolor != self.rich_style.bgcolor:
+            return style
+        return Style(color=style.color, bold=style.bold, italic=style.italic)
+
+
+class EntryScroll(LineView):
+    """Scrolls through entries, and lays out more of them as the view comes near."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -40,39 +110,39 @@ class Scrolling(LineView):
     @property
     def entries(self) -> Sequence[Entry]:
         """All entries, oldest first."""
-        return self._paper.entries
+        return self._window.entries
 
     @property
     def rows(self) -> Sequence[Row]:
-        """The rows laid out."""
-        return self._paper.rows
+        """The rows that are laid out."""
+        return self._window.rows
 
     def entry_at(self, row: int) -> tuple[Entry, int] | None:
-        """The entry that has `row`, and which row of it that is; None below the last."""
-        return self._paper.at(row) if row < len(self._paper.rows) else None
+        """The entry that `row` belongs to, and the row's index within it; None below the last."""
+        return self._window.entry_at(row) if row < len(self._window.rows) else None
 
     def show(self, entries: Sequence[Entry]) -> None:
-        """Show other entries, at their end."""
-        self._paper.show(entries, len(entries))
+        """Show other entries, scrolled to the end."""
+        self._window.show(entries, len(entries))
         self._following = True
         self._fill()
 
     def follow(self) -> None:
-        """Go to the end and stay there while it grows."""
-        if self._paper.last < len(self._paper.entries) - 1:
-            self._paper.show(self._paper.entries, len(self._paper.entries))
+        """Scroll to the end and stay there while it grows."""
+        if self._window.last < len(self._window.entries) - 1:
+            self._window.show(self._window.entries, len(self._window.entries))
         self._following = True
         self._fill()
 
     def go_to_start(self) -> None:
-        """Go to the first entry."""
+        """Scroll to the first entry."""
         self._leave_end(0)
         self._scroll_to_row(0)
 
-    def go_to_entry(self, place: int) -> None:
-        """Go to the entry that has `place` others before it."""
-        self._leave_end(place)
-        self._scroll_to_row(self._paper.start(self.entries[place]) or 0)
+    def go_to_entry(self, index: int) -> None:
+        """Scroll to the entry at `index`."""
+        self._leave_end(index)
+        self._scroll_to_row(self._window.first_row(self.entries[index]) or 0)
 
     def action_scroll_home(self) -> None:
         self.go_to_start()
@@ -81,54 +151,54 @@ class Scrolling(LineView):
         self.follow()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        at_end = new_value >= self.max_scroll_y and self._paper.last == len(self.entries)
+        at_end = new_value >= self.max_scroll_y and self._window.last == len(self.entries)
         self._following = at_end
         self._move_scrollbar()
         if round(old_value) != round(new_value):
             self.refresh()
-            self.call_next(self._reach)
+            self.call_next(self._extend)
 
-    def _leave_end(self, place: int) -> None:
-        """Lay out from the entry at `place` on, and stay there while the end grows."""
-        self._paper.show(self.entries, place)
+    def _leave_end(self, index: int) -> None:
+        """Lay out from the entry at `index` on, and stay there while the end grows."""
+        self._window.show(self.entries, index)
         self._following = False
         self._fill()
 
     def _fill(self) -> None:
-        """Lay out enough to fill the screen and some more."""
-        if self._frame is None:
+        """Lay out the visible screen and `SCREENS_AHEAD` more."""
+        if self._layout is None:
             return
         rows = self.size.height * (1 + SCREENS_AHEAD)
         if self._following:
-            self._paper.grow_down(self._frame, sys.maxsize)
-        if len(self._paper.rows) < rows:
-            self._paper.grow_up(self._frame, rows)
-            self._paper.grow_down(self._frame, rows)
-        self._measure()
+            self._window.grow_down(self._layout, sys.maxsize)
+        if len(self._window.rows) < rows:
+            self._window.grow_up(self._layout, rows)
+            self._window.grow_down(self._layout, rows)
+        self._update_size()
         self.refresh()
         if self._following:
-            self._scroll_to_row(len(self._paper.rows))
+            self._scroll_to_row(len(self._window.rows))
         self._move_scrollbar()
 
-    def _reach(self) -> None:
-        """Lay out more where the screen has come near an end of what is laid out."""
-        if self._frame is None:
+    def _extend(self) -> None:
+        """Lay out more where the view is near an end of the window."""
+        if self._layout is None:
             return
         height, top = self.size.height, self.scroll_offset.y
-        if top + 2 * height > len(self._paper.rows):
-            self._paper.grow_down(self._frame, height * SCREENS_AHEAD)
-        added = self._paper.grow_up(self._frame, height * SCREENS_AHEAD) if top < height else 0
-        self._measure()
+        if top + 2 * height > len(self._window.rows):
+            self._window.grow_down(self._layout, height * SCREENS_AHEAD)
+        added = self._window.grow_up(self._layout, height * SCREENS_AHEAD) if top < height else 0
+        self._update_size()
         if added:
             self._scroll_to_row(top + added)
 
-    def _measure(self) -> None:
-        """Tell the scrollbar how long the transcript is.
+    def _update_size(self) -> None:
+        """Set the virtual size to the rows that are laid out.
 
         Assigning `virtual_size` would lay the whole screen out again; nothing else can move here,
-        because the scrollbar always has its place.
+        because the space for the scrollbar is reserved.
         """
-        rows = len(self._paper.rows)
+        rows = len(self._window.rows)
         if rows != self.virtual_size.height or self.size.width != self.virtual_size.width:
             self.set_reactive(Widget.virtual_size, Size(self.size.width, rows))
             self._move_scrollbar()
@@ -136,57 +206,57 @@ class Scrolling(LineView):
             self._scroll_to_row(self.max_scroll_y)
 
     def _move_scrollbar(self) -> None:
-        """Show where the screen is, unless it is at the end, where everything begins and grows."""
+        """Show the scroll position, except at the end, where every chat opens and grows."""
         self.styles.scrollbar_visibility = "hidden" if self._following else "visible"
         if not self._following:
             bar = self.vertical_scrollbar
-            bar.window_virtual_size, bar.position = len(self._paper.rows), self.scroll_y
+            bar.window_virtual_size, bar.position = len(self._window.rows), self.scroll_y
 
     def _scroll_to_row(self, row: int) -> None:
         self.scroll_to(y=min(row, self.max_scroll_y), animate=False, force=True, immediate=True)
 
 
-class Transcript(Scrolling, can_focus=True):
-    """A scrolling list of entries."""
+class Transcript(EntryScroll, can_focus=True):
+    """The questions and answers of a chat."""
 
-    FOCUS_ON_CLICK = False  # who selects text goes on typing afterwards
+    FOCUS_ON_CLICK = False  # after selecting text, the person continues typing in the prompt
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"transcript--{kind}" for kind in KINDS}
 
-    tinted: var[bool] = var(False, init=False)
+    sources_highlighted: var[bool] = var(False, init=False)
     """Whether answers show the source of each word."""
 
     @property
     def last_answer(self) -> str:
-        """What the model said last, without its reasoning; empty where it said nothing."""
+        """The last answer without its reasoning; empty where there is none."""
         answers = [entry for entry in self.entries if isinstance(entry, Answer)]
         return answers[-1].parts.answer.strip() if answers else ""
 
-    def go_to(self, message: int) -> None:
-        """Go to the entry of `message`, if it is here."""
-        for place, entry in enumerate(self.entries):
+    def go_to_message(self, message: int) -> None:
+        """Scroll to the entry of `message`, if it is in this chat."""
+        for index, entry in enumerate(self.entries):
             if isinstance(entry, Answer | Question) and entry.message == message:
-                self.go_to_entry(place)
+                self.go_to_entry(index)
 
     def update_entry(self, entry: Entry) -> None:
-        """Draw `entry` again where it changed; a view at the end stays at the end."""
-        if self._frame is None:
+        """Redraw `entry` where it changed; a view at the end stays at the end."""
+        if self._layout is None:
             return
-        changed = self._paper.update(entry, self._frame)
-        self._measure()
+        changed = self._window.update(entry, self._layout)
+        self._update_size()
         top = self.scroll_offset.y
         if changed.start < top + self.size.height and changed.stop > top:
             self.refresh_lines(changed.start, len(changed))
         if self._following:
-            self._scroll_to_row(len(self._paper.rows))
+            self._scroll_to_row(len(self._window.rows))
 
     def update_all(self) -> None:
-        """Draw every entry again."""
-        if self._frame is not None:
-            self._lay_out(self._frame)
+        """Redraw every entry."""
+        if self._layout is not None:
+            self._lay_out(self._layout)
 
     def toggle_reasoning(self) -> None:
-        """Fold or unfold the reasoning of all answers, as the last one is not now."""
+        """Fold or unfold the reasoning of all answers, depending on the last answer."""
         answers = [entry for entry in self.entries if isinstance(entry, Answer)]
         folded = not answers[-1].folded if answers else True
         for answer in answers:
@@ -199,33 +269,33 @@ class Transcript(Scrolling, can_focus=True):
             entry.folded = not entry.folded
             self.update_entry(entry)
 
-    def watch_tinted(self) -> None:
-        self._lay_out_again()
+    def watch_sources_highlighted(self) -> None:
+        self._lay_out_if_changed()
 
     def on_resize(self) -> None:
-        self._lay_out_again()
+        self._lay_out_if_changed()
         self._fill()
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
         if self.is_attached and self.size:
-            self._lay_out_again()
+            self._lay_out_if_changed()
 
-    def _lay_out_again(self) -> None:
-        """Lay out for the present width and look, if they are new."""
+    def _lay_out_if_changed(self) -> None:
+        """Lay out for the current width and theme, if they differ from the layout's."""
         if not self.size:
             return
-        frame = self.present_frame(tinted=self.tinted)
-        if frame != self._frame or not self._paper.rows:
-            self._frame = frame
-            self._lay_out(frame)
+        layout = self.current_layout(highlight_sources=self.sources_highlighted)
+        if layout != self._layout or not self._window.rows:
+            self._layout = layout
+            self._lay_out(layout)
 
-    def _lay_out(self, frame: Frame) -> None:
-        """Lay out what is laid out once more, keeping what is at the top."""
+    def _lay_out(self, layout: Layout) -> None:
+        """Lay the window out again, keeping the topmost visible row in place."""
         anchor = self.entry_at(self.scroll_offset.y)
-        self._paper.lay_out_again(frame)
+        self._window.lay_out_again(layout)
         self._fill()
         self.refresh()
         if anchor and not self._following:
             entry, offset = anchor
-            self._scroll_to_row((self._paper.start(entry) or 0) + offset)
+            self._scroll_to_row((self._window.first_row(entry) or 0) + offset)

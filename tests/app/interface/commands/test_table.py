@@ -67,4 +67,4 @@ async def test_the_palette_lists_every_command_and_runs_it(stage: Make) -> None:
         await pilot.press(*"colour words")
         await until(pilot, lambda: listed.option_count == 1)
         await pilot.press("enter")
-        await until(pilot, lambda: made.conversation.transcript.tinted)
+        await until(pilot, lambda: made.conversation.transcript.sources_highlighted)

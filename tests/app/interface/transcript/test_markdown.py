@@ -34,15 +34,15 @@ WORDS = [
 ]
 
 
-def plain_look() -> Styles:
+def plain_styles() -> Styles:
     return make_styles(lambda _: Style(), Color.parse("black"), dark=True)
 
 
 def lines_of(*fragments: str, width: int = 40) -> list[str]:
-    flow = MarkdownStream(plain_look(), width)
+    stream = MarkdownStream(plain_styles(), width)
     for fragment in fragments:
-        flow.append_fragment(fragment)
-    return ["".join(part.text for part in line).rstrip() for line in flow.lines]
+        stream.append_fragment(fragment)
+    return ["".join(part.text for part in line).rstrip() for line in stream.lines]
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=30), st.lists(st.integers(0, 200), max_size=6))
@@ -85,12 +85,12 @@ def test_what_looks_like_markup_is_shown(text: str) -> None:
 
 
 def test_links_are_written_out_and_lead_nowhere() -> None:
-    flow = MarkdownStream(plain_look(), 80)
-    flow.append_fragment("[text](http://x.y) ![alt](z.png) <http://auto.link>")
+    stream = MarkdownStream(plain_styles(), 80)
+    stream.append_fragment("[text](http://x.y) ![alt](z.png) <http://auto.link>")
     assert lines_of("[text](http://x.y)", width=80) == ["text (http://x.y)"]
     assert lines_of("![alt](z.png)", width=80) == ["[image: alt] (z.png)"]
     assert lines_of("<http://auto.link>", width=80) == ["http://auto.link"]
-    styles = [part.style for line in flow.lines for part in line if part.style]
+    styles = [part.style for line in stream.lines for part in line if part.style]
     assert not any(style.link or style.meta for style in styles)
 
 
@@ -122,9 +122,9 @@ def test_nesting_without_end_is_shown_as_it_is() -> None:
 
 
 def test_only_the_last_block_is_laid_out_again() -> None:
-    flow = MarkdownStream(plain_look(), 40)
-    flow.append_fragment("first\n\nsecond")
-    first = flow.lines[0]
-    flow.append_fragment(" and more\n\nthird")
-    assert flow.lines[0] is first
-    assert flow.settled == 3
+    stream = MarkdownStream(plain_styles(), 40)
+    stream.append_fragment("first\n\nsecond")
+    first = stream.lines[0]
+    stream.append_fragment(" and more\n\nthird")
+    assert stream.lines[0] is first
+    assert stream.stable_lines == 3

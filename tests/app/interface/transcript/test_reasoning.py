@@ -47,4 +47,4 @@ def test_nothing_is_lost_but_tags_and_space(words: list[str]) -> None:
     def bare(text: str) -> str:
         return "".join(text.replace(OPEN_TAG, "").replace(CLOSE_TAG, "").split())
 
-    assert bare(parts.thought) + bare(parts.answer) == bare(raw)
+    assert bare(parts.reasoning) + bare(parts.answer) == bare(raw)

@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.segment import Segment
 
-from app.interface.transcript.rows import Frame, Row
-from app.interface.transcript.window import RowWindow
-from tests.app.interface.transcript.test_markdown import plain_look
+from app.interface.transcript.rows import Layout, Row, RowWindow
+from tests.app.interface.transcript.test_markdown import plain_styles
 
-FRAME = Frame(plain_look(), 40)
+LAYOUT = Layout(plain_styles(), 40)
 
 
 class Lines:
@@ -20,7 +19,7 @@ class Lines:
         self.name = name
         self.laid_out = [self._row(row) for row in range(rows)]
 
-    def rows(self, frame: Frame) -> list[Row]:
+    def rows(self, layout: Layout) -> list[Row]:
         return list(self.laid_out)
 
     def grow(self, rows: int) -> None:
@@ -30,8 +29,8 @@ class Lines:
         return Row([Segment(f"{self.name}.{row}")])
 
 
-def texts(paper: RowWindow) -> list[str]:
-    return [row.text for row in paper.rows]
+def texts(window: RowWindow) -> list[str]:
+    return [row.text for row in window.rows]
 
 
 heights = st.lists(st.integers(1, 5), min_size=1, max_size=12)
@@ -40,43 +39,43 @@ heights = st.lists(st.integers(1, 5), min_size=1, max_size=12)
 @given(heights, st.data())
 def test_the_window_is_a_part_of_the_whole(sizes: list[int], data: st.DataObject) -> None:
     entries = [Lines(name, rows) for name, rows in enumerate(sizes)]
-    paper = RowWindow()
-    paper.show(entries, data.draw(st.integers(0, len(entries))))
+    window = RowWindow()
+    window.show(entries, data.draw(st.integers(0, len(entries))))
     for _ in range(data.draw(st.integers(0, 6))):
         count = data.draw(st.integers(0, 8))
         if data.draw(st.booleans()):
-            before = len(paper.rows)
-            assert paper.grow_up(FRAME, count) == len(paper.rows) - before
+            before = len(window.rows)
+            assert window.grow_up(LAYOUT, count) == len(window.rows) - before
         else:
-            paper.grow_down(FRAME, count)
+            window.grow_down(LAYOUT, count)
         if data.draw(st.booleans()):
             grown = data.draw(st.sampled_from(entries))
             grown.grow(data.draw(st.integers(1, 4)))
-            paper.update(grown, FRAME)
-    whole = [row for entry in entries[paper.first : paper.last] for row in entry.rows(FRAME)]
-    assert texts(paper) == [row.text for row in whole]
-    for index, row in enumerate(texts(paper)):
-        entry, offset = paper.at(index)
-        assert entry.rows(FRAME)[offset].text == row
-        assert paper.start(entry) == index - offset
+            window.update(grown, LAYOUT)
+    whole = [row for entry in entries[window.first : window.last] for row in entry.rows(LAYOUT)]
+    assert texts(window) == [row.text for row in whole]
+    for index, row in enumerate(texts(window)):
+        entry, offset = window.entry_at(index)
+        assert entry.rows(LAYOUT)[offset].text == row
+        assert window.first_row(entry) == index - offset
 
 
 def test_an_update_tells_which_rows_changed() -> None:
     entries = [Lines(0, 3), Lines(1, 3), Lines(2, 3)]
-    paper = RowWindow()
-    paper.show(entries, 0)
-    paper.grow_down(FRAME, 100)
-    assert paper.update(entries[1], FRAME) == range(6, 6)
+    window = RowWindow()
+    window.show(entries, 0)
+    window.grow_down(LAYOUT, 100)
+    assert window.update(entries[1], LAYOUT) == range(6, 6)
     entries[1].grow(1)
-    assert paper.update(entries[1], FRAME) == range(5, 6)
+    assert window.update(entries[1], LAYOUT) == range(5, 6)
     entries[1].grow(2)
-    assert paper.update(entries[1], FRAME) == range(6, 10)
+    assert window.update(entries[1], LAYOUT) == range(6, 10)
 
 
 def test_an_entry_out_of_sight_changes_nothing() -> None:
     entries = [Lines(0, 3), Lines(1, 3)]
-    paper = RowWindow()
-    paper.show(entries, 1)
-    paper.grow_down(FRAME, 100)
-    assert paper.update(entries[0], FRAME) == range(0)
-    assert paper.start(entries[0]) is None
+    window = RowWindow()
+    window.show(entries, 1)
+    window.grow_down(LAYOUT, 100)
+    assert window.update(entries[0], LAYOUT) == range(0)
+    assert window.first_row(entries[0]) is None
