@@ -61,6 +61,11 @@ class Locations:
         return self.cache / "projections"
 
     @property
+    def passages(self) -> Path:
+        """Passages of the library's texts, with their word index."""
+        return self.projections / "passages.db"
+
+    @property
     def states(self) -> Path:
         """Dense indexes, one for each model."""
         return self.cache / "states"

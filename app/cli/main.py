@@ -49,6 +49,7 @@ COMMANDS = {
     "delete": "app.cli.chats:delete",
     "doctor": "app.cli.doctor:doctor",
     "export": "app.cli.chats:export",
+    "find": "app.cli.texts:find",
     "forget": "app.cli.texts:forget",
     "import": "app.cli.texts:import_",
     "locate": "app.cli.doctor:locate",

@@ -1,4 +1,4 @@
-"""`specchat import`, `sources` and `forget`: the texts a person imported, from the command line.
+"""`specchat import`, `sources`, `find` and `forget`: imported texts, from the command line.
 
 Owns what is printed. Importing is `app.importing`'s business, deleting `app.runtime.deletion`'s.
 """
@@ -23,13 +23,16 @@ from app.config import Options
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, ImportReport
 from app.importing.find_files import storable_name
 from app.importing.session import import_into
+from app.indexing.passage_index import FoundPassage, open_passages, update
+from app.indexing.passage_index import find as find_passages
 from app.indexing.source_list import ListedSource, listed
 from app.locations import Locations, locate
 from app.runtime.deletion import forget_source
-from app.sanitise import one_line
+from app.sanitise import clean, one_line
 from datastores.errors import InputError, ModelError
 from datastores.library.documents import Source
 from datastores.library.library import Library
+from datastores.passages.store import PassageStore
 
 MAX_NAMES = 10
 """Skipped files shown for each reason on a terminal; a pipe gets all of them."""
@@ -213,3 +216,66 @@ def named(source: str, library: Library) -> Source:
         if known.path in names:
             return known
     raise InputError(f"nothing was imported from {source}: `specchat sources` lists what was")
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="WORDS…")
+@click.option("--source", default="", help="Only what was imported from this path.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Show at most N passages.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_obj
+def find(options: Options, words: tuple[str, ...], source: str, limit: int, as_json: bool) -> None:
+    """Find passages in your imported texts, best match first.
+
+    No model is loaded. Any of the WORDS may match; rare ones count more.
+    """
+    locations = locate(options.data_dir)
+    with open_library(locations) as library, closing(open_passages(locations)) as passages:
+        chosen = named(source, library).path if source else ""
+        _update_passages(library, passages)
+        found = find_passages(library, passages, " ".join(words), limit, chosen)
+    if as_json:
+        click.echo(json.dumps({"passages": [_passage_json(one) for one in found]}))
+        return
+    for one in found:
+        click.echo("\n".join(_passage_lines(one)))
+    if not found:
+        click.echo("No match.", err=True)
+
+
+def _update_passages(library: Library, passages: PassageStore) -> None:
+    status = StatusLine()
+    for left in update(library, passages):
+        status.show(f"indexing {amount(left, 'text')}")
+    status.clear()
+
+
+def _passage_lines(one: FoundPassage) -> Iterator[str]:
+    """Where it is, its headings, and the text indented."""
+    place = f"{one.path}:{one.chunk.first_line}"
+    yield click.style(one_line(place, MAX_LINE_CHARACTERS), bold=True)
+    if one.chunk.heading:
+        yield one_line(one.chunk.heading, MAX_LINE_CHARACTERS)
+    yield ""
+    yield from (f"    {clean(line)}" for line in one.chunk.content.split("\n"))
+    yield ""
+
+
+def _passage_json(one: FoundPassage) -> dict[str, object]:
+    return {
+        "source": one.source,
+        "file": one.file,
+        "title": one.title,
+        "heading": one.chunk.heading,
+        "first_line": one.chunk.first_line,
+        "last_line": one.chunk.last_line,
+        "score": one.score,
+        "text": one.chunk.content,
+    }

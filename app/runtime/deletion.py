@@ -16,6 +16,7 @@ from app.conversation.privacy import CHAT_PREFIX, TEXT_PREFIX, chat_source, text
 from app.engine.engine import Engine
 from app.importing.session import drop_import
 from app.indexing.corpus_index import forget_everywhere
+from app.indexing.passage_index import forget_passages
 from app.locations import Locations
 from datastores.chats.history import History
 from datastores.dense.store import retain
@@ -143,5 +144,9 @@ def _states(locations: Locations, history: History) -> None:
         retain(path, (CHAT_PREFIX, TEXT_PREFIX), wanted)
 
 
-FORGETTERS: list[Forgetter] = [_n_grams, _states]
+def _passages(locations: Locations, _history: History) -> None:
+    forget_passages(locations)
+
+
+FORGETTERS: list[Forgetter] = [_n_grams, _states, _passages]
 """One for each kind of store that is made of texts or of what a model did with them."""

@@ -80,6 +80,15 @@ class FinishFile:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentPlace:
+    """One place a document was imported from: a file, named within its source."""
+
+    source: str
+    file: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """Something a person imported: one file, or one folder with all that was in it.
 

@@ -15,7 +15,14 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from datastores.errors import InputError
-from datastores.library.documents import Document, FinishFile, Part, Source, StoreDocument
+from datastores.library.documents import (
+    Document,
+    DocumentPlace,
+    FinishFile,
+    Part,
+    Source,
+    StoreDocument,
+)
 from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.sqlite import Store
 
@@ -154,6 +161,12 @@ class Library:
         """Each source and each text that it holds, by digest."""
         rows = self.store.rows("SELECT DISTINCT source, text FROM documents")
         return [(row["source"], bytes(row["text"])) for row in rows]
+
+    def places(self, digest: bytes) -> list[DocumentPlace]:
+        """Where the text was imported from, in the order of sources and files."""
+        sql = "SELECT source, file, title FROM documents WHERE text = ? ORDER BY source, file"
+        rows = self.store.rows(sql, (digest,))
+        return [DocumentPlace(row["source"], row["file"], row["title"]) for row in rows]
 
     def read(self, digest: bytes) -> tuple[Part, ...]:
         """The parts of one text, in order; none if it was forgotten meanwhile."""

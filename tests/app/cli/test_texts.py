@@ -217,3 +217,38 @@ def test_forgetting_a_source_whose_folder_is_gone(
     assert specchat("forget", folder / "a.md") == DONE
     assert specchat("forget", "nowhere") == FAILED
     assert "nothing was imported from nowhere" in capsys.readouterr().err
+
+
+def test_passages_are_found_without_a_model(
+    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert specchat("import", folder) == DONE
+    capsys.readouterr()
+    assert specchat("find", "brass", "telescopes") == DONE
+    assert capsys.readouterr().out.splitlines()[:2] == [f"{folder / 'a.md'}:1", "Animals"]
+    assert specchat("find", "walrus", "--json", "--source", folder) == DONE
+    (passage,) = json.loads(capsys.readouterr().out)["passages"]
+    assert passage["text"] == f"# Animals\n\n{SENTENCE}"
+    assert (passage["first_line"], passage["last_line"]) == (1, 3)
+
+
+def test_nothing_found_and_a_source_that_is_not_there_say_so(
+    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert specchat("find", "giraffe") == DONE
+    assert capsys.readouterr().err == "No match.\n"
+    assert specchat("find", "walrus", "--source", folder) == FAILED
+    assert "nothing was imported from" in capsys.readouterr().err
+
+
+def test_a_forgotten_source_is_not_found(
+    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str], data: Path
+) -> None:
+    assert specchat("import", folder) == DONE
+    assert specchat("find", "walrus") == DONE
+    assert specchat("forget", folder) == DONE
+    for file in data.rglob("passages.db*"):
+        assert b"telescop" not in file.read_bytes()
+    capsys.readouterr()
+    assert specchat("find", "walrus") == DONE
+    assert capsys.readouterr().out == ""

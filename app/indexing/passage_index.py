@@ -1,0 +1,133 @@
+"""The library as passages that answer queries: kept up to date, searched, and led back to files.
+
+Text is the truth; the passages follow it by a difference of keys, so one changed file costs that
+file. Owns the order of ranked passages and how many of one document are shown. Refuses to know how
+passages are ranked (`datastores.passages`) and where they are shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.locations import Locations, make_folder
+from datastores.library.library import Library
+from datastores.passages.bm25 import Bm25Retriever
+from datastores.passages.chunks import Chunk, split
+from datastores.passages.protocol import ScoredPassage
+from datastores.passages.store import PassageStore
+
+MAX_PER_DOCUMENT = 2
+"""Passages of one document among the results: the third says little that the first two did not."""
+OVERFETCH = 4
+"""Times as many passages are ranked as are asked for, so that long documents crowd nobody out."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPassage:
+    """A passage and where it was imported from.
+
+    Attributes:
+        source: the path that was imported.
+        file: the file it is in: `source` itself, or a name within it.
+        title: of the document.
+        part: number of the document's part (a chat's message), from 0.
+        chunk: content, heading and lines.
+        score: how well it answers the query; only ratios within one search mean something.
+    """
+
+    source: str
+    file: str
+    title: str
+    part: int
+    chunk: Chunk
+    score: float
+
+    @property
+    def path(self) -> Path:
+        """The file on disk, as far as it is still there."""
+        source = Path(self.source)
+        return source if source.name == self.file else source / self.file
+
+
+def update(library: Library, passages: PassageStore) -> Iterator[int]:
+    """Make `passages` hold exactly the texts of `library`; yields how many are left to be added.
+
+    May be stopped at any yield; the next call goes on.
+
+    Raises:
+        StoreError: a store cannot be read or written.
+    """
+    present, known = set(library.digests()), passages.keys()
+    gone = known - present
+    if gone:
+        passages.remove(gone)
+    missing = sorted(present - known)
+    for done, key in enumerate(missing):
+        yield len(missing) - done
+        parts = library.read(key)
+        passages.add(
+            key,
+            ((number, chunk) for number, part in enumerate(parts) for chunk in split(part.text)),
+        )
+
+
+def open_passages(locations: Locations) -> PassageStore:
+    """The passages of the person's library.
+
+    Raises:
+        StoreError: they cannot be opened.
+    """
+    make_folder(locations.projections)
+    return PassageStore.open(locations.passages)
+
+
+def find(
+    library: Library, passages: PassageStore, query: str, limit: int, source: str = ""
+) -> list[FoundPassage]:
+    """The best `limit` passages for `query`, at most `MAX_PER_DOCUMENT` of one document.
+
+    Args:
+        source: only passages imported from this path; empty for all.
+
+    Raises:
+        StoreError: a store cannot be read.
+    """
+    (ranked,) = Bm25Retriever(passages).search([query], limit * OVERFETCH if not source else -1)
+    return list(_selected(library, ranked, limit, source))
+
+
+def _selected(
+    library: Library, ranked: list[ScoredPassage], limit: int, source: str
+) -> Iterator[FoundPassage]:
+    counts: Counter[bytes] = Counter()
+    for scored in ranked:
+        passage = scored.passage
+        places = [place for place in library.places(passage.text) if source in ("", place.source)]
+        if not places or counts[passage.text] == MAX_PER_DOCUMENT:
+            continue
+        counts[passage.text] += 1
+        place = places[0]
+        yield FoundPassage(
+            place.source, place.file, place.title, passage.part, passage.chunk, scored.score
+        )
+        if counts.total() == limit:
+            return
+
+
+def forget_passages(locations: Locations) -> None:
+    """Leave no byte of a text that the library no longer has.
+
+    Raises:
+        StoreError: a store cannot be written, or another process keeps an older state of it.
+    """
+    if not locations.passages.exists():
+        return
+    with (
+        closing(Library.open(locations.library)) as library,
+        closing(PassageStore.open(locations.passages)) as passages,
+    ):
+        passages.remove(passages.keys() - set(library.digests()))

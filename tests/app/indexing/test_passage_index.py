@@ -1,0 +1,108 @@
+"""Passages follow the library: by differences, back to files, and to the last byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.indexing.passage_index import find, forget_passages, open_passages, update
+from app.locations import Locations
+from datastores.library.documents import NOTES, Document, Part, StoreDocument
+from datastores.library.library import Library
+from datastores.passages.store import PassageStore
+
+
+@pytest.fixture
+def locations(tmp_path: Path) -> Locations:
+    return Locations(data=tmp_path, cache=tmp_path / "cache", config=tmp_path)
+
+
+@pytest.fixture
+def library(locations: Locations) -> Iterator[Library]:
+    with closing(Library.open(locations.library)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def passages(locations: Locations) -> Iterator[PassageStore]:
+    with closing(open_passages(locations)) as opened:
+        yield opened
+
+
+def put(library: Library, source: str, file: str, text: str) -> None:
+    library.write([StoreDocument(source, file, 0, Document(file, (Part(NOTES, text),)))])
+
+
+def updated(library: Library, passages: PassageStore) -> list[int]:
+    return list(update(library, passages))
+
+
+def test_a_passage_leads_back_to_its_file(library: Library, passages: PassageStore) -> None:
+    put(library, "/notes", "animals/walrus.md", "# Walrus\n\nIt keeps telescopes.")
+    put(library, "/one.md", "one.md", "Something else.")
+    assert updated(library, passages) == [2, 1]
+    (found,) = find(library, passages, "telescopes", 5)
+    assert (found.source, found.file) == ("/notes", "animals/walrus.md")
+    assert found.path == Path("/notes/animals/walrus.md")
+    assert (found.chunk.heading, found.chunk.first_line, found.chunk.last_line) == ("Walrus", 1, 3)
+    (other,) = find(library, passages, "something", 5)
+    assert other.path == Path("/one.md")
+
+
+def test_a_changed_file_costs_that_file(library: Library, passages: PassageStore) -> None:
+    for number in range(10):
+        put(library, "/notes", f"{number}.md", f"note {number}")
+    assert len(updated(library, passages)) == 10
+    put(library, "/notes", "3.md", "a giraffe")
+    assert updated(library, passages) == [1]
+    assert updated(library, passages) == []
+    assert [one.file for one in find(library, passages, "giraffe", 5)] == ["3.md"]
+    assert len(find(library, passages, "note", 20)) == 9
+
+
+def test_it_goes_on_where_it_was_stopped(library: Library, passages: PassageStore) -> None:
+    for number in range(4):
+        put(library, "/notes", f"{number}.md", f"note {number}")
+    stopped = update(library, passages)
+    assert [next(stopped), next(stopped)] == [4, 3]
+    stopped.close()
+    assert updated(library, passages) == [3, 2, 1]
+    assert len(find(library, passages, "note", 20)) == 4
+
+
+def test_a_long_document_does_not_crowd_out_the_rest(
+    library: Library, passages: PassageStore
+) -> None:
+    put(library, "/notes", "long.md", "\n\n".join(f"walrus {'word ' * 150}" for _ in range(9)))
+    put(library, "/notes", "short.md", f"walrus {'other ' * 150}")
+    updated(library, passages)
+    assert [one.file for one in find(library, passages, "walrus", 3)].count("long.md") == 2
+
+
+def test_one_source_is_searched_alone(library: Library, passages: PassageStore) -> None:
+    put(library, "/a", "1.md", "walrus")
+    put(library, "/b", "1.md", "a walrus and more")
+    updated(library, passages)
+    assert [one.source for one in find(library, passages, "walrus", 5, "/b")] == ["/b"]
+
+
+def test_what_is_forgotten_leaves_no_byte(
+    library: Library, passages: PassageStore, locations: Locations
+) -> None:
+    put(library, "/notes", "a.md", "the xylophone")
+    put(library, "/notes2", "b.md", "the rest")
+    updated(library, passages)
+    library.forget("/notes")
+    forget_passages(locations)
+    assert find(library, passages, "xylophone", 5) == []
+    assert len(find(library, passages, "rest", 5)) == 1
+    for file in locations.projections.iterdir():
+        assert b"xylophon" not in file.read_bytes()
+
+
+def test_nothing_is_made_where_nothing_was_searched(locations: Locations) -> None:
+    forget_passages(locations)
+    assert not locations.passages.exists()
