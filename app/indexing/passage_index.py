@@ -8,7 +8,7 @@ passages are ranked (`datastores.passages`) and where they are shown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +53,7 @@ class FoundPassage:
         return source if source.name == self.file else source / self.file
 
 
-def update(library: Library, passages: PassageStore) -> Iterator[int]:
+def update(library: Library, passages: PassageStore) -> Generator[int]:
     """Make `passages` hold exactly the texts of `library`; yields how many are left to be added.
 
     May be stopped at any yield; the next call goes on.
