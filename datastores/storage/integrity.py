@@ -79,6 +79,11 @@ def means_damage(error: sqlite3.Error) -> bool:
     return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another connection holds a lock that was needed."""
+    return _code(error) == sqlite3.SQLITE_BUSY
+
+
 def damage_mark(path: Path) -> Path:
     """The file that says: damage was met in `path`. Empty, where SQLite met it and can find it
     again."""

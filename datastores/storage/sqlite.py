@@ -1,17 +1,21 @@
 """One SQLite file, opened the way every store here is opened.
 
-Owns: opening (WAL, busy timeout, foreign keys, secure delete), numbered migrations, and short write
-transactions. Refuses to know any table.
+Owns opening (WAL, busy timeout, foreign keys, secure delete), numbered migrations, short write
+transactions, and which files this process has open: a file is checked and migrated when the process
+first opens it, so that each further connection costs a fraction of a millisecond. Refuses to know
+any table.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+from weakref import WeakSet
 
 from filelock import FileLock
 from sqlite_utils import Database
@@ -19,6 +23,8 @@ from sqlite_utils import Database
 from datastores.errors import StoreError
 from datastores.storage.integrity import (
     DamagedError,
+    damage_mark,
+    is_busy,
     quarantine,
     require_usable,
     schema_version,
@@ -29,7 +35,9 @@ Migration = Callable[[Database], None]
 Parameters = Sequence[object] | Mapping[str, object]
 
 BUSY_TIMEOUT_S = 10.0
-"""How long a statement waits for another process's transaction; ours last milliseconds."""
+"""How long a statement waits for another connection's transaction; ours last milliseconds."""
+BUSY_POLL_S = 0.002
+"""Between two attempts to begin a transaction."""
 
 
 class Store:
@@ -49,21 +57,31 @@ class Store:
         """
         self.path = path
         self.quarantined: Path | None = None
+        self._migrations = tuple(migrations)
         self._lock = threading.RLock()
-        with open_lock(path), translate_errors(path):
-            try:
-                require_usable(path, len(migrations))
-            except DamagedError:
-                self.quarantined = quarantine(path)
-            self.db = _opened(path, migrations)
-            self._identity = file_identity(path)
+        with translate_errors(path):
+            connection = _connected_again(path, len(migrations))
+        if connection is None:
+            with open_lock(path), translate_errors(path):
+                try:
+                    require_usable(path, len(migrations))
+                except DamagedError:
+                    self.quarantined = quarantine(path)
+                connection = _connected(path, migrations)
+        self.db = connection
+        self._identity = file_identity(path)
+        self._file = _register(self, self._identity, len(migrations))
+
+    def new_connection(self) -> Store:
+        """The same file over a connection of its own, e.g. for another thread."""
+        return Store(self.path, self._migrations)
 
     @contextmanager
     def writing(self) -> Iterator[Database]:
         """One transaction, all or nothing; it takes the write lock at once (BEGIN IMMEDIATE)."""
         with self._lock, translate_errors(self.path):
-            self._must_be_in_place()
-            self.db.conn.execute("BEGIN IMMEDIATE")
+            self._require_in_place()
+            _begin(self.db.conn)
             try:
                 yield self.db
                 self.db.conn.execute("COMMIT")
@@ -78,26 +96,126 @@ class Store:
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor]
 
-    def rewrite(self) -> None:
-        """Write the whole file anew, without free pages and gaps (VACUUM)."""
+    def vacuum(self) -> None:
+        """Rewrite the whole file without free pages and gaps; nobody can write meanwhile."""
         with self._lock, translate_errors(self.path):
-            self._must_be_in_place()
+            self._require_in_place()
             self.db.conn.execute("VACUUM")
+
+    def raw_file(self) -> BinaryIO:
+        """The bytes of the file, beside SQLite.
+
+        It stays open until this process closes its last connection to the file: closing any
+        descriptor of a file drops all POSIX locks that the process holds on it, SQLite's included.
+        """
+        with _open_files_lock:
+            self._require_in_place()
+            if self._file.raw is None:
+                self._file.raw = self.path.open("r+b", buffering=0)
+            return self._file.raw
 
     def close(self) -> None:
         """Close the connection; the last one to close folds the write-ahead log into the file."""
         with self._lock, translate_errors(self.path):
             self.db.close()
+        _unregister(self, self._file)
 
-    def _must_be_in_place(self) -> None:
-        """Refuse to write into a file that was moved or deleted under us: nobody would find it."""
+    def _require_in_place(self) -> None:
+        """Refuse to write into a file that was moved or deleted: nobody would find the data."""
         if file_identity(self.path) != self._identity:
             raise StoreError(f"{self.path} was moved or deleted while in use: start specchat again")
 
 
+def _begin(connection: sqlite3.Connection) -> None:
+    """Take the write lock, waiting as long as the connection's busy timeout.
+
+    Polls here, since SQLite's own handler sleeps whole seconds where it was built without usleep.
+    """
+    timeout_ms = connection.execute("PRAGMA busy_timeout").fetchone()[0]
+    deadline = time.monotonic() + timeout_ms / 1000
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(BUSY_POLL_S)
+            else:
+                return
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {timeout_ms}")
+
+
+class _OpenFile:
+    """A database file that this process has open.
+
+    Attributes:
+        version: the number of migrations it is opened with.
+        stores: the open connections; one that was dropped without `close` leaves by itself.
+        raw: what `Store.raw_file` opened.
+    """
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.stores: WeakSet[Store] = WeakSet()
+        self.raw: BinaryIO | None = None
+
+
+_Identity = tuple[int, int] | None
+_open_files: dict[_Identity, _OpenFile] = {}
+_open_files_lock = threading.Lock()
+
+
+def _register(store: Store, identity: _Identity, version: int) -> _OpenFile:
+    with _open_files_lock:
+        file = _open_files.setdefault(identity, _OpenFile(version))
+        file.version = version
+        file.stores.add(store)
+        return file
+
+
+def _unregister(store: Store, file: _OpenFile) -> None:
+    with _open_files_lock:
+        file.stores.discard(store)
+        if not file.stores:
+            for identity in [key for key, known in _open_files.items() if known is file]:
+                del _open_files[identity]
+            if file.raw is not None:
+                file.raw.close()
+
+
+def _connected_again(path: Path, version: int) -> Database | None:
+    """A further connection to a file that this process has open at `version`.
+
+    None where it has not, or where damage was found in it: then the file has to be checked.
+    """
+    try:
+        identity = file_identity(path)
+    except StoreError:
+        # Opening it for the first time says more about why it cannot be read.
+        return None
+    with _open_files_lock:
+        file = _open_files.get(identity)
+        usable = file is not None and file.version == version and bool(file.stores)
+    if not usable or damage_mark(path).exists():
+        return None
+    connection = _connect(path, "rw")
+    try:
+        _configure(connection)
+        if file_identity(path) == identity:
+            return _database(connection)
+    except BaseException:
+        connection.close()
+        raise
+    connection.close()
+    return None
+
+
 @contextmanager
 def open_lock(path: Path) -> Iterator[None]:
-    """Hold the file's opening lock, so that two processes never migrate or set aside at once."""
+    """Hold the file's opening lock, so that two processes never migrate or quarantine at once."""
     lock = FileLock(f"{path}.lock", timeout=BUSY_TIMEOUT_S)
     try:
         lock.acquire()
@@ -112,14 +230,13 @@ def open_lock(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def _opened(path: Path, migrations: Sequence[Migration]) -> Database:
+def _connected(path: Path, migrations: Sequence[Migration]) -> Database:
     """Connect, configure and migrate; the connection is closed again on any failure."""
-    connection = sqlite3.connect(
-        path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-    )
+    connection = _connect(path, "rwc")
     try:
+        connection.execute("PRAGMA journal_mode = WAL")
         _configure(connection)
-        db = Database(connection, recursive_triggers=False, execute_plugins=False)
+        db = _database(connection)
         _migrate(db, migrations)
     except BaseException:
         connection.close()
@@ -127,8 +244,21 @@ def _opened(path: Path, migrations: Sequence[Migration]) -> Database:
     return db
 
 
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def _database(connection: sqlite3.Connection) -> Database:
+    return Database(connection, recursive_triggers=False, execute_plugins=False)
+
+
 def _configure(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA foreign_keys = ON")
     # What is deleted must not be found in the file again, nor in a temporary one.
     connection.execute("PRAGMA secure_delete = ON")
@@ -136,7 +266,7 @@ def _configure(connection: sqlite3.Connection) -> None:
 
 
 def _migrate(db: Database, migrations: Sequence[Migration]) -> None:
-    """Run the migrations that are still missing, each in a transaction with its number."""
+    """Run the missing migrations, each in a transaction with its number."""
     for number, migration in enumerate(migrations, start=1):
         if schema_version(db.conn) >= number:
             continue
@@ -146,10 +276,10 @@ def _migrate(db: Database, migrations: Sequence[Migration]) -> None:
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another one put in its place; None where there is none.
+    """Device and inode: they differ for another file put in its place. None if it is missing.
 
     Raises:
-        StoreError: it cannot be told.
+        StoreError: the file's status cannot be read.
     """
     try:
         status = path.stat()

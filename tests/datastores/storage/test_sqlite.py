@@ -8,13 +8,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from sqlite_utils import Database
 
 from datastores.errors import StoreError
-from datastores.storage.integrity import MAX_CHECKED_BYTES
+from datastores.storage import sqlite
+from datastores.storage.integrity import MAX_CHECKED_BYTES, damage_mark, require_usable
 from datastores.storage.sqlite import Migration, Store
 from tests.datastores.conftest import fill, remount
 
@@ -122,6 +124,42 @@ def test_damage_within_is_found_at_opening(tmp_path: Path) -> None:
     assert store.quarantined.read_bytes() == damaged
     assert _texts(store) == []
     store.close()
+
+
+def test_a_file_is_checked_once_for_as_long_as_it_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    checked: list[Path] = []
+
+    def require(path: Path, known: int) -> None:
+        checked.append(path)
+        require_usable(path, known)
+
+    monkeypatch.setattr(sqlite, "require_usable", require)
+    with closing(Store(path, [_notes])) as store:
+        with closing(store.new_connection()) as other, closing(Store(path, [_notes])):
+            _add(store, "seen")
+            assert _texts(other) == ["seen"]
+            assert _pragma(other, "foreign_keys") == 1
+            assert _pragma(other, "secure_delete") == 1
+        assert len(checked) == 1
+        damage_mark(path).touch()
+        store.new_connection().close()
+        assert len(checked) == 2, "damage was found meanwhile"
+        Store(path, [_notes, _authors]).close()
+        assert len(checked) == 3, "the file was not at this version"
+    Store(path, [_notes, _authors]).close()
+    assert len(checked) == 4, "nobody had it open"
+
+
+def test_another_file_in_its_place_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with closing(Store(path, [_notes])):
+        path.rename(tmp_path / "b.db")
+        path.write_bytes(b"no database" * 999)
+        with closing(Store(path, [_notes])) as other:
+            assert other.quarantined is not None
 
 
 def test_what_was_set_aside_is_never_overwritten(tmp_path: Path) -> None:
