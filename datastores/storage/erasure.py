@@ -55,8 +55,11 @@ def request_erasure(db: Database) -> None:
     db.conn.execute("INSERT INTO erasures DEFAULT VALUES")
 
 
-def erase_requested(store: Store) -> bool:
+def erase_requested(store: Store, indexes: Sequence[str] = ()) -> bool:
     """Erase if anything was deleted since the last time; returns whether there was work.
+
+    Args:
+        indexes: the database's FTS5 tables.
 
     Raises:
         StoreError: as `erase`; the request stays noted.
@@ -64,6 +67,8 @@ def erase_requested(store: Store) -> bool:
     request = _latest_request(store)
     if request is None:
         return False
+    for index in indexes:
+        _merge_segments(store, index)
     erase(store)
     _complete(store, request)
     return True
@@ -73,9 +78,6 @@ def erase_in_steps(store: Store, indexes: Sequence[str] = ()) -> bool:
     """As `erase_requested`, while others write: no lock is held for more than milliseconds.
 
     The file keeps its size unless little is left in it; later rows fill the free pages.
-
-    Args:
-        indexes: the database's FTS5 tables.
     """
     request = _latest_request(store)
     if request is None:
