@@ -34,7 +34,7 @@ from engines.drafters.protocol import Drafter
 from engines.sampler import make_sampler
 from engines.target import Target
 
-REST, STUDENT = "rest", "sd"
+REST, STUDENT = "rest", "student"
 KNOWN = (*DRAFTERS, REST, STUDENT)
 """Names that `bench decode --drafters` accepts."""
 FROM_HISTORY = frozenset({"crest", "dense", REST})

@@ -72,7 +72,10 @@ Sets = Mapping[str, tuple[str, ...]]
     help="N drafts of M tokens at every call, likely or not; may be given again.",
 )
 @click.option(
-    "--student", type=FILE, metavar="FILE", help="Draft model of sd. [default: the embedded one]"
+    "--student",
+    type=FILE,
+    metavar="FILE",
+    help="File of the draft model. [default: the embedded one]",
 )
 @click.pass_obj
 def decode(
@@ -94,7 +97,7 @@ def decode(
 
     The stores are the benchmark's own and learn nothing on the way: empty, or filled from a
     history, whose open questions are answered first. Beside specchat's drafters there are two to
-    compare with: rest, a suffix array of the history, and sd, a small draft model.
+    compare with: rest, a suffix array of the history, and student, a small draft model.
     """
     chats = read_workload(workload)[:limit]
     named = _named(sets)

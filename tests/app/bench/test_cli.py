@@ -37,7 +37,7 @@ def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Call:
 
 
 def test_table_3_stands_side_by_side(bench: Call, workload: str, tmp_path: Path) -> None:
-    names = ["sd", "prompt", "rest", "crest", "dense", "all"]
+    names = ["student", "prompt", "rest", "crest", "dense", "all"]
     sets = [part for name in names for part in ("--drafters", name)]
     report = bench("decode", "--workload", workload, "--history", workload, *sets)
     rows = {row["drafters"]: row for row in report["rows"]}
@@ -48,7 +48,7 @@ def test_table_3_stands_side_by_side(bench: Call, workload: str, tmp_path: Path)
     for row in rows.values():
         assert row["tokens"] == rows["none"]["tokens"]
         assert row["identical"] == 1.0 or row["largest_fork_gap"] < 0.05
-    assert rows["sd"]["by_drafter"]["student"] > 0
+    assert rows["student"]["by_drafter"]["student"] > 0
     for path in (tmp_path / "data").rglob("*"):
         assert path.name in ("cache", "models.json"), "the person's own stores were touched"
 

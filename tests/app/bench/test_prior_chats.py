@@ -113,7 +113,7 @@ def test_a_draft_model_must_share_the_tokenizer(engine: Engine, tmp_path: Path) 
         bench_stores(engine, ()) as stores,
         pytest.raises(InputError, match="tokenizers differ"),
     ):
-        Bench(engine, None, path).equipped(["sd"], stores)
+        Bench(engine, None, path).equipped(["student"], stores)
 
 
 def test_rest_without_a_history_is_refused(engine: Engine) -> None:
