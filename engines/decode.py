@@ -36,7 +36,7 @@ from engines.step import (
 )
 from engines.target import Floats, ForwardOutput, Target
 
-FAINT = 4.0
+MAX_LOGIT_GAP = 4.0
 """Logits so far below the likeliest token's are not worth telling a drafter: a fiftieth of its
 probability."""
 
@@ -163,7 +163,7 @@ def _keep(rows: ForwardOutput, path: Sequence[int], keep: int, last: int) -> Kep
         top = np.array([best(rows.logits[row], max(keep, last)) for row in path])
         return hidden, top.tolist(), rows.logits[np.array(path)[:, None], top]
     if last:
-        leading, values = leaders(rows.logits[path[-1]], last, FAINT)
+        leading, values = leaders(rows.logits[path[-1]], last, MAX_LOGIT_GAP)
         return hidden, [leading.tolist()], values[None]
     return hidden, [], _NO_LOGITS
 

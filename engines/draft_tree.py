@@ -32,7 +32,7 @@ STUDENT = 1 << 5
 RECYCLE = 1 << 6
 """Successors recycled from logits the target has already computed."""
 
-NAMES: dict[int, str] = {
+SOURCE_NAMES: dict[int, str] = {
     PROMPT: "prompt",
     CHATS: "chats",
     NOTES: "notes",

@@ -65,7 +65,7 @@ Draw = Callable[[Floats, int, Sequence[int]], int]
 Score = Callable[[Floats, int], tuple[Indices, NDArray[np.float64]]]
 """(row of logits, position) → the tokens that may be drawn and what is compared to draw one."""
 
-HEAD = 128
+INITIAL_CANDIDATES = 128
 """Tokens that are sorted at first where top-k does not say how many."""
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -170,7 +170,7 @@ def candidates(row: Floats, sampling: Sampling) -> Indices:
     if not sampling.top_k and sampling.top_p >= 1.0 and sampling.min_p <= 0.0:
         return np.arange(row.shape[0])
     total = _mass(row) if not sampling.top_k and sampling.top_p < 1.0 else 0.0
-    count = sampling.top_k or HEAD
+    count = sampling.top_k or INITIAL_CANDIDATES
     while True:
         tokens = best(row, count)
         weights = np.exp(row[tokens] - row[tokens[0]], dtype=np.float64)

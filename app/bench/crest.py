@@ -32,15 +32,16 @@ from time import perf_counter
 
 import numpy as np
 
-from app.bench.baselines.recorded_replay import Combined, Recorded, ReplayCounts, replay
-from app.bench.baselines.rest import LONGEST as REST_LONGEST
-from app.bench.baselines.rest import Rest, RestStore, write_rest
+from app.bench.baselines.paper_selection import LongestMatch
+from app.bench.baselines.recorded_replay import CombinedDrafter, Recorded, ReplayCounts, replay
+from app.bench.baselines.rest import MAX_MATCH_TOKENS as REST_LONGEST
+from app.bench.baselines.rest import RestDrafter, RestStore, write_rest
 from datastores.crest.build import MAX_NGRAM as OWN_LONGEST
 from datastores.crest.build import Built, Counted, count, paper_within, select
 from datastores.crest.counting import TokenDocument
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import IDENTITY_BYTES, CrestStore
-from engines.drafters.crest import Crest, LongestMatch
+from engines.drafters.crest import CrestDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
@@ -218,13 +219,13 @@ def make_drafter(case: Case) -> Drafter:
         return TokenRecycling()
     assert case.path is not None
     if case.way == REST:
-        return Rest(RestStore(case.path))
+        return RestDrafter(RestStore(case.path))
     reader = CrestReader(case.path)
     if case.way == RANKED:
-        return Crest(reader, recalls=False)
+        return CrestDrafter(reader, use_context=False)
     if case.way == LONGEST_MATCH:
         return LongestMatch(reader)
-    return Combined([PromptLookup(), TokenRecycling(), Crest(reader)])
+    return CombinedDrafter([PromptLookup(), TokenRecycling(), CrestDrafter(reader)])
 
 
 def run(

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.bench.baselines.fixed_shape import DraftShape, Shaped
-from app.bench.baselines.rest import CONTINUATION, Rest, RestStore, write_rest
+from app.bench.baselines.fixed_shape import DraftShape, ShapedDrafter
+from app.bench.baselines.rest import MAX_CONTINUATION, RestDrafter, RestStore, write_rest
 from app.config import DRAFTERS
 from app.engine.engine import Engine, equip
 from app.engine.stores import Stores, make_drafters, open_stores
@@ -70,7 +70,7 @@ class Bench:
         drafters = [one for name in names for one in self._made(name, stores, shape)]
         if shape is None:
             return replace(equip(self.engine, (), self._draft_tokens), drafters=drafters)
-        shaped: list[Drafter] = [Shaped(drafter, shape) for drafter in drafters]
+        shaped: list[Drafter] = [ShapedDrafter(drafter, shape) for drafter in drafters]
         length = min(shape.rows, MAX_ROWS - 1)
         return replace(equip(self.engine, (), length), drafters=shaped)
 
@@ -96,7 +96,7 @@ class Bench:
         if name == REST:
             if stores.rest is None or not stores.documents:
                 raise InputError(f"{REST} drafts from a history alone: give one with --history")
-            return [Rest(stores.rest, shape.length if shape else CONTINUATION)]
+            return [RestDrafter(stores.rest, shape.length if shape else MAX_CONTINUATION)]
         return make_drafters([name], stores.stores, remember=False)
 
 

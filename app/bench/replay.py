@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from app.bench.baselines.recorded_replay import Combined, Recorded, ReplayCounts, replay
+from app.bench.baselines.recorded_replay import CombinedDrafter, Recorded, ReplayCounts, replay
 from app.bench.workloads import PastConversation
 from app.indexing.corpus_index import pieces_of
 from datastores.chats.records import ASSISTANT, StoredMessage
@@ -34,7 +34,7 @@ from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
 from engines.budget.selection import choose_count, prune
 from engines.draft_tree import CHATS, DraftTree
-from engines.drafters.crest import Crest
+from engines.drafters.crest import CrestDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
@@ -91,7 +91,7 @@ class BudgetedDrafters:
 
     def __init__(self, drafters: Sequence[Drafter], table: Sequence[float]) -> None:
         self.rate = 1.0 / table[1]
-        self._all = Combined(drafters)
+        self._all = CombinedDrafter(drafters)
         self._table = table
 
     def begin(self, context: Context) -> None:
@@ -228,7 +228,7 @@ class ReplayHistory:
 
     def drafters(self) -> list[Drafter]:
         """Fresh drafters of every kind that can be replayed."""
-        return [PromptLookup(), TokenRecycling(), Crest(self._reader)]
+        return [PromptLookup(), TokenRecycling(), CrestDrafter(self._reader)]
 
     def add(self, texts: Iterable[Sequence[int]]) -> None:
         """Queue messages; they are drafted from after `update` or `rebuild`."""

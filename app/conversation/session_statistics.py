@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from app.conversation.statistics import Statistics
 from app.conversation.turn import Event, Finished, Wrote
 from engines.budget.protocol import BudgetStatus
-from engines.draft_tree import NAMES, credited
+from engines.draft_tree import SOURCE_NAMES, credited
 from engines.step import Step
 
 RECENT_SECONDS = 2.5
@@ -131,7 +131,7 @@ class SessionStatistics:
         """Share of the answer's tokens by source name; the rest the model wrote alone."""
         total = self.answer.tokens
         counts = self.answer.by_source
-        return {name: counts[name] / total for name in NAMES.values() if counts.get(name)}
+        return {name: counts[name] / total for name in SOURCE_NAMES.values() if counts.get(name)}
 
     @property
     def saved_seconds(self) -> float:
@@ -190,7 +190,7 @@ class SessionStatistics:
             self._tally_of(sources).accepted += 1
 
     def _tally_of(self, sources: int) -> DraftCounts:
-        return self.tallies.setdefault(NAMES[credited(sources)], DraftCounts())
+        return self.tallies.setdefault(SOURCE_NAMES[credited(sources)], DraftCounts())
 
 
 def plain_time(step: Step, budget_status: BudgetStatus) -> float:

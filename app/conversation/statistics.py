@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from engines.draft_tree import NAMES, credited
+from engines.draft_tree import SOURCE_NAMES, credited
 from engines.step import Context, Step
 
 
@@ -50,7 +50,7 @@ class Statistics:
         self.tokens += len(step.tokens)
         for sources in step.sources:
             if sources:
-                name = NAMES[credited(sources)]
+                name = SOURCE_NAMES[credited(sources)]
                 self.by_source[name] = self.by_source.get(name, 0) + 1
         if step.prefill:
             return
@@ -96,7 +96,7 @@ COUNTS = tuple(entry.name for entry in fields(Statistics) if entry.name != "by_s
 SOURCES_KEY = "sources"
 """The key of the runs among an answer's stored figures."""
 
-_BITS: Mapping[str, int] = {"": 0, **{name: bit for bit, name in NAMES.items()}}
+_BITS: Mapping[str, int] = {"": 0, **{name: bit for bit, name in SOURCE_NAMES.items()}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Provenance:
     def append(self, pieces: Iterable[Piece]) -> None:
         """Add the text of new tokens."""
         for piece in pieces:
-            name = NAMES.get(piece.source, "")
+            name = SOURCE_NAMES.get(piece.source, "")
             length = len(piece.text)
             if self._runs and self._runs[-1][1] == name:
                 length += self._runs.pop()[0]

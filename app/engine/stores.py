@@ -19,7 +19,7 @@ from app.locations import Locations, make_folder
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
 from datastores.errors import SpecchatError, StoreError
-from engines.drafters.crest import Crest
+from engines.drafters.crest import CrestDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
@@ -151,7 +151,7 @@ def file_under(drafters: Iterable[Drafter], source: str | None) -> None:
 
 
 def _crest(stores: Stores, _remember: bool) -> list[Drafter]:
-    return [] if stores.crest is None else [Crest(stores.crest)]
+    return [] if stores.crest is None else [CrestDrafter(stores.crest)]
 
 
 def _dense(stores: Stores, remember: bool) -> list[Drafter]:

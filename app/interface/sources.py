@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engines.draft_tree import CHATS, CODE, DENSE, NAMES, NOTES, PROMPT, RECYCLE, STUDENT
+from engines.draft_tree import CHATS, CODE, DENSE, NOTES, PROMPT, RECYCLE, SOURCE_NAMES, STUDENT
 
 MODEL = ""
 """The name under which words go that nobody drafted: the model's own."""
@@ -43,7 +43,7 @@ class SourceLabel:
 
 SOURCES: dict[int, SourceLabel] = {
     PROMPT: SourceLabel(
-        NAMES[PROMPT],
+        SOURCE_NAMES[PROMPT],
         "this chat",
         "words that stood in this chat before",
         "T",
@@ -53,7 +53,7 @@ SOURCES: dict[int, SourceLabel] = {
         "#0b62b8",
     ),
     CHATS: SourceLabel(
-        NAMES[CHATS],
+        SOURCE_NAMES[CHATS],
         "past chats",
         "words the model wrote for you in other chats",
         "P",
@@ -63,7 +63,7 @@ SOURCES: dict[int, SourceLabel] = {
         "#b35900",
     ),
     NOTES: SourceLabel(
-        NAMES[NOTES],
+        SOURCE_NAMES[NOTES],
         "notes",
         "words from notes and documents you imported",
         "N",
@@ -73,7 +73,7 @@ SOURCES: dict[int, SourceLabel] = {
         "#7d6a00",
     ),
     CODE: SourceLabel(
-        NAMES[CODE],
+        SOURCE_NAMES[CODE],
         "code",
         "words from source code you imported",
         "C",
@@ -83,7 +83,7 @@ SOURCES: dict[int, SourceLabel] = {
         "#7a3fb5",
     ),
     DENSE: SourceLabel(
-        NAMES[DENSE],
+        SOURCE_NAMES[DENSE],
         "similar moments",
         "what the model wrote when it was in a similar state before",
         "S",
@@ -93,7 +93,7 @@ SOURCES: dict[int, SourceLabel] = {
         "#b3261e",
     ),
     STUDENT: SourceLabel(
-        NAMES[STUDENT],
+        SOURCE_NAMES[STUDENT],
         "small model",
         "words a small model, trained on this one's answers, guessed",
         "M",
@@ -103,7 +103,7 @@ SOURCES: dict[int, SourceLabel] = {
         "#11723d",
     ),
     RECYCLE: SourceLabel(
-        NAMES[RECYCLE],
+        SOURCE_NAMES[RECYCLE],
         "habits",
         "words this model often puts next, as seen in its earlier calculations",
         "H",

@@ -36,8 +36,10 @@ from numpy.typing import NDArray
 from datastores.crest.counting import Ints, Level
 
 DISCOUNT = 0.8
-MISTRUST = 3.0
-"""As in the drafter (`engines.drafters.ngram_ranking`)."""
+"""Subtracted from every count and given to the shorter n-grams (absolute discounting)."""
+BACKOFF_BOOST = 3.0
+"""Factor by which the shorter n-grams get more weight than discounting alone would leave them. The
+drafter (`engines.drafters.ngram_ranking`) interpolates with the same two."""
 
 
 def utilities(levels: Sequence[Level], length: int) -> dict[int, Floats]:
@@ -67,7 +69,7 @@ def _trust(levels: Sequence[Level], length: int) -> NDArray[np.float64]:
     counts = levels[length - 1].counts.astype(np.float64)
     following = levels[length]
     said = np.bincount(following.prefixes, following.counts - DISCOUNT, len(counts))
-    return said / (said + MISTRUST * (counts - said))
+    return said / (said + BACKOFF_BOOST * (counts - said))
 
 
 def propagate_max(levels: Sequence[Level], found: dict[int, Floats]) -> dict[int, Floats]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from math import exp, log, sqrt
 
 from engines.budget.selection import BASE, DEPTH_COLUMNS, FEATURES, PER_DRAFTER, MergedDraft
-from engines.draft_tree import NAMES, DraftTree, credited
+from engines.draft_tree import SOURCE_NAMES, DraftTree, credited
 
 MAX_WEIGHT = 30.0
 """Saved weights beyond this are damaged: none is learned."""
@@ -276,7 +276,10 @@ class AcceptanceModel:
         """
         if not self._hindsight_tokens:
             return {}
-        return {NAMES[bit]: count / self._hindsight_tokens for bit, count in self._credited.items()}
+        return {
+            SOURCE_NAMES[bit]: count / self._hindsight_tokens
+            for bit, count in self._credited.items()
+        }
 
     def _label_rows(self, proposal: PendingProposal, tokens: Sequence[int]) -> bool:
         """Walk the proposal along `tokens`; whether some rows are still to be labelled."""

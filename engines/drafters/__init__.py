@@ -1,1 +1,1 @@
-"""The drafters: each proposes continuations for the target to verify, and none forks the loop."""
+"""The drafters: each proposes continuations for the target to verify; none forks the loop."""

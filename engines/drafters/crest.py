@@ -1,7 +1,8 @@
 """CREST: what followed the same words in past chats, notes, code, and in this chat (crest.txt).
 
 The store's n-grams and those of the context are ranked as one (`engines.drafters.ngram_ranking`),
-which is better than merging two drafts afterwards: a path may begin in one and go on in the other.
+which is better than merging two drafts afterwards: a path may begin in one and continue in the
+other.
 
 Owns the reading connection. Refuses to know how the store is built, and when.
 """
@@ -18,27 +19,27 @@ from engines.drafters.ngram_ranking import ContextNgrams, rank
 from engines.step import Context, Step
 
 
-class Crest:
+class CrestDrafter:
     """A drafter over one tokenizer's store.
 
     Attributes:
-        error: why the store is not heard until the next answer; None while all is well.
+        error: why the store is not read until the next answer; None if it is.
     """
 
     name = "crest"
     learns_from = 0
 
-    def __init__(self, reader: CrestReader, *, recalls: bool = True) -> None:
-        """Read from `reader`; without `recalls`, hear the store alone."""
+    def __init__(self, reader: CrestReader, *, use_context: bool = True) -> None:
+        """Read from `reader`; without `use_context`, draft from the store alone."""
         self.error: SpecchatError | None = None
         self._reader = reader
-        self._recall = ContextNgrams() if recalls else None
+        self._context_ngrams = ContextNgrams() if use_context else None
 
     def begin(self, context: Context) -> None:
-        """Count the context's own n-grams, and see what the store has learnt."""
-        if self._recall:
-            self._recall.begin(context.tokens)
-            self._recall.extend()
+        """Count the context's own n-grams, and reopen the store if it was replaced."""
+        if self._context_ngrams:
+            self._context_ngrams.begin(context.tokens)
+            self._context_ngrams.extend()
         self.error = None
         try:
             self._reader.refresh()
@@ -47,39 +48,19 @@ class Crest:
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """The most probable paths after this context."""
-        if self._recall:
-            self._recall.extend()
-        return rank(self._heard(context.tokens), context.tokens, limit, self._recall)
+        if self._context_ngrams:
+            self._context_ngrams.extend()
+        entries = self._lookup(context.tokens)
+        return rank(entries, context.tokens, limit, self._context_ngrams)
 
     def observe(self, step: Step) -> None:
-        """Nothing to learn: the context is counted when asked, the store learns from answers."""
+        """Nothing to learn: the context is counted in `propose`, the store is built from texts."""
 
-    def _heard(self, tokens: Sequence[int]) -> list[CrestEntry]:
-        """What the store says: nothing once it has failed, for that must not end an answer."""
+    def _lookup(self, tokens: Sequence[int]) -> list[CrestEntry]:
+        """The store's entries; none once it has failed, since that must not end an answer."""
         if self.error is None:
             try:
                 return self._reader.lookup(tokens)
             except StoreError as error:
                 self.error = error
         return []
-
-
-class LongestMatch:
-    """The paper's way of drafting: the tree of the longest n-gram found, the others unheard."""
-
-    name = "crest"
-    learns_from = 0
-
-    def __init__(self, reader: CrestReader) -> None:
-        self._reader = reader
-
-    def begin(self, context: Context) -> None:
-        """See what the store has learnt."""
-        self._reader.refresh()
-
-    def propose(self, context: Context, limit: int) -> DraftTree:
-        """The most common paths of the longest match."""
-        return rank(self._reader.lookup(context.tokens)[:1], context.tokens, limit)
-
-    def observe(self, step: Step) -> None:
-        """Nothing to learn: the store learns from finished answers."""

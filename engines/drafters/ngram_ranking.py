@@ -1,19 +1,15 @@
-"""Recall: n-gram counts of the present context, to be heard beside the n-grams of a store.
+"""Ranking paths: the trees of several n-grams become one draft, the most probable paths first.
 
-What was said in this chat is the best guide to what will be said next. Owns the counts, which
-follow the context as it grows and are rewound when it changes. Refuses to know trees and stores
-(`engines.drafters.ngram_ranking` blends them).
+The paper drafts the tree of the longest n-gram it finds (crest.txt, section 3.1). Here every n-gram
+that ends the context contributes to every path: P(token | path) is interpolated from the longest
+match to the shortest by absolute discounting (Ney, Essen and Kneser 1994), and rows are drafted
+best first by the product of P along their path, which makes the tree the best of its size. Every
+row is conditioned on the drafted path as well: below the root the 1-gram's tree describes bigrams.
 
-Ranking paths: the trees of several n-grams become one draft, the most probable paths first.
+The n-grams of the context itself (`ContextNgrams`) come before those of the store: what was said in
+this chat is the best guide to what will be said next.
 
-The paper drafts the tree of the longest n-gram it finds (crest.txt, section 3.1). Here every
-n-gram that ends the context has its say, on every path: P(token | path) is interpolated from the
-longest match to the shortest by absolute discounting (Ney, Essen and Kneser 1994), and rows are
-drafted best first by the product of P along their path, which makes the tree the best of its size.
-Every row is conditioned on the drafted path as well: below the root the 1-gram's tree speaks of
-bigrams.
-
-Owns the formula. Knows no stores: it reads decoded trees.
+Owns the formula and the context's counts. Knows no stores: it reads decoded trees.
 """
 
 from __future__ import annotations
@@ -23,175 +19,41 @@ from heapq import heappop, heappush
 from math import log1p
 
 from datastores.crest.format import CrestEntry
+from datastores.crest.selection import BACKOFF_BOOST, DISCOUNT
 from datastores.tokens import common_prefix
 from engines.draft_tree import PROMPT, DraftTree, root_only
 
-DISCOUNT = 0.8
-"""Taken from every count of a store and given to the shorter n-grams."""
-MISTRUST = 3.0
-"""The shorter n-grams get so many times more weight than discounting alone would leave them."""
-NOVELTY = 3.0
-"""Weight, in occurrences, of "something new" for each token known to follow an n-gram of the
-context (Witten and Bell 1991, with a weight of 1)."""
-FLOOR = 0.06
-"""Path probability, divided by the rows wanted, below which a row is not worth proposing."""
+ESCAPE_WEIGHT = 3.0
+"""Weight, in occurrences, of "a new token" for each token known to follow an n-gram of the context
+(Witten and Bell 1991, with a weight of 1)."""
+MIN_PATH_PROBABILITY = 0.06
+"""Divided by the rows wanted: path probability below which a row is not worth proposing."""
+MIN_SHARE = 0.5
+"""Share of what a row needs below which one n-gram alone does not introduce a token."""
+MAX_CONTEXT_NGRAM = 4
+"""n-grams of the context of 1 to this many tokens are counted."""
 
-TRIFLE = 0.5
-"""Share of what a row needs below which one n-gram alone does not bring up a token."""
-
-Place = tuple[CrestEntry, int, float]
+TreeNode = tuple[CrestEntry, int, float]
 """A node in one n-gram's tree: the tree, the node's row there, how often it occurred."""
 
 
-class Candidate:
-    """A token that may follow a path.
-
-    Attributes:
-        chance: P(token | path).
-        source: who says so, as a bit set of `engines.draft_tree`.
-        support: ln(1 + occurrences of the longest n-gram that says so).
-        places: where the longer path stands in the trees that have it, the longest n-gram first.
-    """
-
-    __slots__ = ("chance", "places", "source", "support")
-
-    def __init__(self, chance: float, source: int, support: float) -> None:
-        self.chance = chance
-        self.source = source
-        self.support = support
-        self.places: list[Place] = []
-
-
-def rank(
-    entries: Sequence[CrestEntry],
-    context: Sequence[int],
-    limit: int,
-    recall: ContextNgrams | None = None,
-) -> DraftTree:
-    """The `limit` most probable rows that may follow `context`, whose last token is the root.
-
-    Args:
-        entries: trees of the n-grams that end with the root, the longest first.
-        recall: n-grams of the context itself, heard before those of `entries`.
-
-    The source of a row is the kind of the longest n-gram that has it (kind k is source bit 1 << k),
-    and `PROMPT` where the context has it.
-    """
-    tree = root_only(context[-1])
-    heap: list[tuple[float, int, int, int, Candidate, tuple[int, ...]]] = []
-    places = [(entry, 0, entry.count) for entry in entries]
-    suffix = tuple(context[-LONGEST:])
-    row, path, pushed = 0, 1.0, 0
-    floor = FLOOR / max(limit, 1)
-    while len(tree) <= limit:
-        for token, found in blend(places, suffix, recall, floor / path).items():
-            probability = path * found.chance
-            if probability > floor:
-                pushed += 1
-                heappush(heap, (-probability, pushed, token, row, found, suffix))
-        if not heap:
-            break
-        negative, _, token, parent, found, suffix = heappop(heap)
-        row = tree.add(parent, token, found.source, found.chance, found.support)
-        path, places = -negative, found.places
-        suffix = (*suffix, token)[-LONGEST:]
-    return tree
-
-
-def blend(
-    places: Sequence[Place],
-    suffix: tuple[int, ...],
-    recall: ContextNgrams | None = None,
-    least: float = 0.0,
-) -> dict[int, Candidate]:
-    """What may follow a path that ends with `suffix` and stands at `places` in the trees.
-
-    What one n-gram leaves over, because it was seen seldom or because rare nodes are not stored,
-    the next shorter one shares out: first those of the context, then those of the store. It ends
-    where less than `least` is left.
-    """
-    found: dict[int, Candidate] = {}
-    left = _recalled(found, suffix, recall, least) if recall else 1.0
-    for entry, row, count in places:
-        first, last = entry.children[row]
-        if first == last:
-            continue
-        if left < least:
-            break
-        # Quantised counts: none is below 1, and a node is no rarer than its children together.
-        counts = [max(count * chance, 1.0) for chance in entry.chances[first:last]]
-        total = sum(counts)
-        said = total - DISCOUNT * len(counts)
-        unsaid = (max(count, total) - said) * MISTRUST
-        share = left / (said + unsaid)
-        left = share * unsaid
-        tokens = entry.tokens
-        few = TRIFLE * least / share + DISCOUNT
-        for child, number in enumerate(counts, first):
-            token = tokens[child]
-            candidate = found.get(token)
-            if candidate is None:
-                if number < few:
-                    continue
-                candidate = found[token] = Candidate(0.0, 1 << entry.kind, log1p(count))
-            elif candidate.source == PROMPT:
-                candidate.source |= 1 << entry.kind
-            candidate.chance += share * (number - DISCOUNT)
-            candidate.places.append((entry, child, number))
-    return found
-
-
-def _recalled(
-    found: dict[int, Candidate], suffix: tuple[int, ...], recall: ContextNgrams, least: float
-) -> float:
-    """Add what the context knows; returns what it leaves over."""
-    left = 1.0
-    followers = recall.followers
-    for start in range(len(suffix)):
-        after = followers.get(suffix[start:])
-        if after is None:
-            continue
-        if left < least:
-            break
-        total = sum(after.values())
-        share = left / (total + NOVELTY * len(after))
-        left = share * NOVELTY * len(after)
-        if share * max(after.values()) < least:
-            continue
-        few = TRIFLE * least / share
-        for token, number in after.items():
-            candidate = found.get(token)
-            if candidate is None:
-                if number < few:
-                    continue
-                candidate = found[token] = Candidate(0.0, PROMPT, log1p(total))
-            candidate.chance += share * number
-    return left
-
-
-LONGEST = 4
-"""n-grams of 1 to this many tokens are counted."""
-
-Followers = dict[int, int]
-"""Token that followed → how often."""
-
-
 class ContextNgrams:
-    """Counts of what followed every n-gram of one context.
+    """Counts of what followed every n-gram of one context; they follow it as it grows or changes.
 
     Attributes:
-        followers: n-gram of at most `LONGEST` tokens → each token that followed it → how often.
+        followers: n-gram of at most `MAX_CONTEXT_NGRAM` tokens → each token that followed it → how
+            often.
     """
 
     def __init__(self) -> None:
         self._tokens: Sequence[int] = ()
         self._counted: list[int] = []
-        self.followers: dict[tuple[int, ...], Followers] = {}
+        self.followers: dict[tuple[int, ...], dict[int, int]] = {}
 
     def begin(self, tokens: Sequence[int]) -> None:
-        """Go over to another context, keeping what is known of the beginning they share.
+        """Switch to another context, keeping the counts of the beginning they share.
 
-        `tokens` may grow afterwards; `extend` takes note of it.
+        `tokens` may grow afterwards; `extend` counts what was added.
         """
         shared = common_prefix(self._counted, tokens)
         while len(self._counted) > shared:
@@ -202,16 +64,16 @@ class ContextNgrams:
         """Count what the context has grown by."""
         counted, followers = self._counted, self.followers
         for token in self._tokens[len(counted) :]:
-            recent = tuple(counted[-LONGEST:])
+            recent = tuple(counted[-MAX_CONTEXT_NGRAM:])
             for start in range(len(recent)):
                 after = followers.setdefault(recent[start:], {})
                 after[token] = after.get(token, 0) + 1
             counted.append(token)
 
     def _uncount(self) -> None:
-        """Take back the last token counted."""
+        """Undo the last token counted."""
         token = self._counted.pop()
-        recent = tuple(self._counted[-LONGEST:])
+        recent = tuple(self._counted[-MAX_CONTEXT_NGRAM:])
         for start in range(len(recent)):
             after = self.followers[recent[start:]]
             after[token] -= 1
@@ -219,3 +81,129 @@ class ContextNgrams:
                 del after[token]
             if not after:
                 del self.followers[recent[start:]]
+
+
+class Candidate:
+    """A token that may follow a path.
+
+    Attributes:
+        probability: P(token | path).
+        source: of the n-grams that have it, as a bit set of `engines.draft_tree`.
+        support: ln(1 + occurrences of the longest n-gram that has it).
+        nodes: of the longer path in the trees that have it, the longest n-gram first.
+    """
+
+    __slots__ = ("nodes", "probability", "source", "support")
+
+    def __init__(self, probability: float, source: int, support: float) -> None:
+        self.probability = probability
+        self.source = source
+        self.support = support
+        self.nodes: list[TreeNode] = []
+
+
+def rank(
+    entries: Sequence[CrestEntry],
+    context: Sequence[int],
+    limit: int,
+    context_ngrams: ContextNgrams | None = None,
+) -> DraftTree:
+    """The `limit` most probable rows that may follow `context`, whose last token is the root.
+
+    Args:
+        entries: trees of the n-grams that end with the root, the longest first.
+        context_ngrams: n-grams of the context itself, which come before those of `entries`.
+
+    The source of a row is the kind of the longest n-gram that has it (kind k is source bit 1 << k),
+    and `PROMPT` if the context has it.
+    """
+    tree = root_only(context[-1])
+    heap: list[tuple[float, int, int, int, Candidate, tuple[int, ...]]] = []
+    nodes = [(entry, 0, entry.count) for entry in entries]
+    suffix = tuple(context[-MAX_CONTEXT_NGRAM:])
+    row, path, pushed = 0, 1.0, 0
+    floor = MIN_PATH_PROBABILITY / max(limit, 1)
+    while len(tree) <= limit:
+        for token, found in interpolate(nodes, suffix, context_ngrams, floor / path).items():
+            probability = path * found.probability
+            if probability > floor:
+                pushed += 1
+                heappush(heap, (-probability, pushed, token, row, found, suffix))
+        if not heap:
+            break
+        negative, _, token, parent, found, suffix = heappop(heap)
+        row = tree.add(parent, token, found.source, found.probability, found.support)
+        path, nodes = -negative, found.nodes
+        suffix = (*suffix, token)[-MAX_CONTEXT_NGRAM:]
+    return tree
+
+
+def interpolate(
+    nodes: Sequence[TreeNode],
+    suffix: tuple[int, ...],
+    context_ngrams: ContextNgrams | None = None,
+    least: float = 0.0,
+) -> dict[int, Candidate]:
+    """What may follow a path that ends with `suffix` and has reached `nodes` in the trees.
+
+    The mass that one n-gram leaves, because it was seen seldom or because rare nodes are not
+    stored, goes to the next shorter one: first those of the context, then those of the store. It
+    ends where less than `least` is left.
+    """
+    found: dict[int, Candidate] = {}
+    left = _add_context(found, suffix, context_ngrams, least) if context_ngrams else 1.0
+    for entry, row, count in nodes:
+        first, last = entry.children[row]
+        if first == last:
+            continue
+        if left < least:
+            break
+        # Quantised counts: none is below 1, and a node is no rarer than its children together.
+        counts = [max(count * chance, 1.0) for chance in entry.chances[first:last]]
+        total = sum(counts)
+        discounted = total - DISCOUNT * len(counts)
+        backoff = (max(count, total) - discounted) * BACKOFF_BOOST
+        share = left / (discounted + backoff)
+        left = share * backoff
+        tokens = entry.tokens
+        needed = MIN_SHARE * least / share + DISCOUNT
+        for child, number in enumerate(counts, first):
+            token = tokens[child]
+            candidate = found.get(token)
+            if candidate is None:
+                if number < needed:
+                    continue
+                candidate = found[token] = Candidate(0.0, 1 << entry.kind, log1p(count))
+            elif candidate.source == PROMPT:
+                candidate.source |= 1 << entry.kind
+            candidate.probability += share * (number - DISCOUNT)
+            candidate.nodes.append((entry, child, number))
+    return found
+
+
+def _add_context(
+    found: dict[int, Candidate], suffix: tuple[int, ...], ngrams: ContextNgrams, least: float
+) -> float:
+    """Add what followed `suffix` in the context; returns the mass that is left."""
+    left = 1.0
+    followers = ngrams.followers
+    for start in range(len(suffix)):
+        after = followers.get(suffix[start:])
+        if after is None:
+            continue
+        if left < least:
+            break
+        total = sum(after.values())
+        share = left / (total + ESCAPE_WEIGHT * len(after))
+        left = share * ESCAPE_WEIGHT * len(after)
+        if share * max(after.values()) < least:
+            continue
+        needed = MIN_SHARE * least / share
+        for token, number in after.items():
+            candidate = found.get(token)
+            if candidate is None:
+                if number < needed:
+                    continue
+                candidate = found[token] = Candidate(0.0, PROMPT, log1p(total))
+            candidate.probability += share * number
+    return left

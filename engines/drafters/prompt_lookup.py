@@ -1,10 +1,10 @@
-"""Prompt lookup: what followed the last time this chat said the same words.
+"""Prompt lookup: what followed the last time the same words occurred in this chat.
 
 The longest suffix of the context that occurred before, most recent among equals, proposes what
 followed it (Saxena 2023, Prompt Lookup Decoding, which takes the oldest match and rescans the
-context at each step). Here every bigram knows its latest position and every position the one before
-it with the same bigram, so a lookup walks only true candidates and a new token costs one dictionary
-entry.
+context at each step). The latest position of every bigram is indexed, and for every position the
+previous one with the same bigram, so a lookup visits only true candidates and a new token costs one
+dictionary entry.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from datastores.tokens import common_prefix
 from engines.draft_tree import PROMPT, DraftTree, root_only
 from engines.step import Context, Step
 
-CANDIDATES = 32
-"""Earlier occurrences looked at, latest first."""
-LONGEST = 24
-"""Matches are not followed further back than this: beyond it they are equally sure."""
+MAX_CANDIDATES = 32
+"""Earlier occurrences that are compared, latest first."""
+MAX_MATCH_TOKENS = 24
+"""Longest match compared: beyond it, confidence does not grow."""
 
 
 class PromptLookup:
@@ -29,10 +29,10 @@ class PromptLookup:
         self._tokens: list[int] = []
         self._indexed = 0
         self._latest: dict[tuple[int, int], int] = {}
-        self._before: list[int] = []
+        self._previous: list[int] = []
 
     def begin(self, context: Context) -> None:
-        """Index the context, from where it parts with the last one."""
+        """Index the context, from where it departs from the last one."""
         shared = common_prefix(self._tokens, context.tokens)
         self._rewind(min(shared, self._indexed, len(context.tokens) - 1))
         self._tokens = context.tokens
@@ -45,38 +45,38 @@ class PromptLookup:
         end, length = self._match()
         if not length:
             return tree
-        sureness = 1.0 - 0.6 / length
+        confidence = 1.0 - 0.6 / length
         period = len(self._tokens) - 1 - end
         following = self._tokens[end + 1 : end + 1 + limit]
         while len(following) < limit:
-            # A match that overlaps the end is a loop: it goes on with its own draft.
+            # A match that overlaps the end is a loop: it continues with its own draft.
             following.append(following[-period])
         for row, token in enumerate(following):
-            tree.add(row, token, PROMPT, sureness, float(length))
+            tree.add(row, token, PROMPT, confidence, float(length))
         return tree
 
     def observe(self, step: Step) -> None:
-        """Nothing to learn: the context holds the new tokens already, and is indexed when asked."""
+        """Nothing to learn: the context holds the new tokens and is indexed in `propose`."""
 
     def _extend(self) -> None:
-        """Index every bigram but the last one, whose continuation is what is asked for."""
-        tokens, latest, before = self._tokens, self._latest, self._before
+        """Index every bigram but the last one, whose continuation is looked up."""
+        tokens, latest, previous = self._tokens, self._latest, self._previous
         for end in range(self._indexed, len(tokens) - 1):
             bigram = (tokens[end - 1] if end else -1, tokens[end])
-            before.append(latest.get(bigram, -1))
+            previous.append(latest.get(bigram, -1))
             latest[bigram] = end
-        self._indexed = len(before)
+        self._indexed = len(previous)
 
     def _rewind(self, length: int) -> None:
         tokens, latest = self._tokens, self._latest
         for end in range(self._indexed - 1, length - 1, -1):
             bigram = (tokens[end - 1] if end else -1, tokens[end])
-            previous = self._before.pop()
+            previous = self._previous.pop()
             if previous < 0:
                 del latest[bigram]
             else:
                 latest[bigram] = previous
-        self._indexed = len(self._before)
+        self._indexed = len(self._previous)
 
     def _match(self) -> tuple[int, int]:
         """Last position and length of the best match of the context's suffix; length 0: none."""
@@ -86,20 +86,24 @@ class PromptLookup:
             return -1, 0
         end = self._latest.get((tokens[last - 1], tokens[last]), -1)
         best_end, best_length = -1, 0
-        for _ in range(CANDIDATES):
+        for _ in range(MAX_CANDIDATES):
             if end < 1:
                 break
             length = _match_length(tokens, end, last)
             if length > best_length:
                 best_end, best_length = end, length
-                if length == LONGEST:
+                if length == MAX_MATCH_TOKENS:
                     break
-            end = self._before[end]
+            end = self._previous[end]
         return best_end, best_length
 
 
 def _match_length(tokens: list[int], end: int, last: int) -> int:
     length = 2
-    while length < LONGEST and length <= end and tokens[end - length] == tokens[last - length]:
+    while (
+        length < MAX_MATCH_TOKENS
+        and length <= end
+        and tokens[end - length] == tokens[last - length]
+    ):
         length += 1
     return length

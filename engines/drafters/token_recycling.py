@@ -2,10 +2,10 @@
 
 A table holds, for every token seen, the likeliest successors in the most recent forward pass that
 evaluated it (Luo et al. 2024, Turning Trash into Treasure, section 3: an adjacency matrix of top-8
-candidates). A tree grows from it best-first. It knows little, costs nothing and always has
-something to say. The paper draws one fixed tree by rank; here the kept probabilities decide its
-shape, and pairs of tokens are remembered beside single ones: what followed the same two tokens last
-time is right far more often.
+candidates). A tree grows from it best-first. It is weak but costs nothing and nearly always has a
+proposal. The paper uses one fixed tree by rank; here the kept probabilities decide its shape, and
+pairs of tokens are kept beside single ones: what followed the same two tokens last time is right
+far more often.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from math import exp
 from engines.draft_tree import RECYCLE, DraftTree, root_only
 from engines.step import Context, Step
 
-FLOOR = 0.02
+MIN_PATH_PROBABILITY = 0.02
 """Path probability below which a row is not worth proposing."""
-PAIRS = 50_000
-"""Pairs remembered; the longest unseen go first."""
+MAX_PAIRS = 50_000
+"""Pairs kept; those not seen for longest are dropped first."""
 
 Successors = list[tuple[float, int]]
 """(probability, token), likeliest first."""
 
 
 class TokenRecycling:
-    """A drafter over the target's own leftovers; its table lives as long as the loaded model."""
+    """A drafter over the target's own logits; its table lives as long as the loaded model."""
 
     name = "recycle"
     learns_from = 8
@@ -37,15 +37,15 @@ class TokenRecycling:
         self._before_root = -1
 
     def begin(self, context: Context) -> None:
-        """The table speaks of tokens, not of one context: only the last token is noted."""
+        """The table is about tokens, not one context: only the last token is noted."""
         self._before_root = context.tokens[-3] if len(context.tokens) > 2 else -1
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """A tree grown best-first by path probability; support is 1 where a pair matched."""
         tree = root_only(context.root)
         heap: list[tuple[float, int, int, float, float]] = []
-        before = context.tokens[-2] if len(context.tokens) > 1 else -1
-        self._push(heap, before, context.root, 0, 1.0)
+        previous = context.tokens[-2] if len(context.tokens) > 1 else -1
+        self._push(heap, previous, context.root, 0, 1.0)
         while heap and len(tree) <= limit:
             negative, token, parent, probability, support = heappop(heap)
             row = tree.add(parent, token, RECYCLE, probability, support)
@@ -55,43 +55,43 @@ class TokenRecycling:
     def _push(
         self,
         heap: list[tuple[float, int, int, float, float]],
-        before: int,
+        previous: int,
         token: int,
         row: int,
         path: float,
     ) -> None:
-        successors, support = self._after_pair.get((before, token)), 1.0
+        successors, support = self._after_pair.get((previous, token)), 1.0
         if successors is None:
             successors, support = self._after_token.get(token, []), 0.0
         for probability, successor in successors:
-            if path * probability < FLOOR:
+            if path * probability < MIN_PATH_PROBABILITY:
                 break
             heappush(heap, (-path * probability, successor, row, probability, support))
 
     def observe(self, step: Step) -> None:
-        """Keep the successors of every token whose likeliest ones the step tells.
+        """Keep the successors of every token whose likeliest ones are in the step.
 
-        Those within an accepted draft are not missed: to learn from them too moved tokens per call
-        by -1.4 to +0.4 % (2.0 to 2.5 tokens, greedy and at temperature 0.7).
+        Those within an accepted draft are not needed: learning from them too changed tokens per
+        call by -1.4 to +0.4 % (2.0 to 2.5 tokens, greedy and at temperature 0.7).
         """
-        said = (self._before_root, step.tree.tokens[0], *step.tokens)
-        self._before_root = said[-2]
+        emitted = (self._before_root, step.tree.tokens[0], *step.tokens)
+        self._before_root = emitted[-2]
         first = len(step.tokens) - len(step.top_tokens)
-        told = zip(step.top_tokens, step.top_logits.tolist(), strict=True)
-        for index, (tokens, logits) in enumerate(told, first):
+        rows = zip(step.top_tokens, step.top_logits.tolist(), strict=True)
+        for index, (tokens, logits) in enumerate(rows, first):
             if not tokens:
                 continue
-            found = _shares(tokens, logits)
-            self._after_token[said[index + 1]] = found
-            pair = (said[index], said[index + 1])
+            successors = _probabilities(tokens, logits)
+            self._after_token[emitted[index + 1]] = successors
+            pair = (emitted[index], emitted[index + 1])
             self._after_pair.pop(pair, None)
-            self._after_pair[pair] = found
-        while len(self._after_pair) > PAIRS:
+            self._after_pair[pair] = successors
+        while len(self._after_pair) > MAX_PAIRS:
             del self._after_pair[next(iter(self._after_pair))]
 
 
-def _shares(tokens: list[int], logits: list[float]) -> Successors:
-    """Probabilities among the kept tokens alone: a little more than their due."""
+def _probabilities(tokens: list[int], logits: list[float]) -> Successors:
+    """Softmax over the kept tokens alone: slightly too high."""
     weights = [exp(logit - logits[0]) for logit in logits]
     total = sum(weights)
     return [(weight / total, token) for weight, token in zip(weights, tokens, strict=True)]

@@ -14,7 +14,7 @@ from engines.draft_tree import DraftTree
 from engines.drafters.protocol import Drafter
 from engines.step import Context, Step
 
-CHOICE = 4
+OVERSAMPLING = 4
 """The drafter is asked for so many times the rows of the shape, to choose from."""
 
 
@@ -34,7 +34,7 @@ class DraftShape:
         return self.drafts * self.length
 
 
-class Shaped:
+class ShapedDrafter:
     """A drafter whose drafts have a shape."""
 
     def __init__(self, drafter: Drafter, shape: DraftShape) -> None:
@@ -49,7 +49,7 @@ class Shaped:
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """The drafter's likeliest paths, cut to the shape, whatever `limit` is."""
-        return cut(self._drafter.propose(context, CHOICE * self._shape.rows), self._shape)
+        return cut(self._drafter.propose(context, OVERSAMPLING * self._shape.rows), self._shape)
 
     def observe(self, step: Step) -> None:
         """Let the drafter see what came."""

@@ -24,7 +24,7 @@ from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Drafter
 from engines.step import Context, Proposal, Step, Timings
 
-FOLLOWERS = 8
+MAX_SUCCESSORS = 8
 """Most recent successors of a token, which stand in for the target's likeliest ones."""
 
 
@@ -93,7 +93,7 @@ def _drafts(
     """The drafter's word before each token of the answer but the first."""
     answer = recorded.answer
     context = Context([*recorded.prompt, *answer[:1]], np.zeros(0, dtype=np.float32), 0.0)
-    followers = Followers(recorded.prompt)
+    followers = SuccessorTable(recorded.prompt)
     drafter.begin(context)
     drafter.observe(_step(context, followers, prefill=True))
     for position in range(1, len(answer)):
@@ -134,7 +134,7 @@ def _walk(drafts: Sequence[Draft], budget: int, tally: ReplayCounts) -> None:
         tally.rates.append(accepted / chain)
 
 
-class Followers:
+class SuccessorTable:
     """What has followed each token in this chat, latest first: a model's word without the model.
 
     Token recycling learns from the target's likeliest successors, which a recording does not hold.
@@ -151,11 +151,11 @@ class Followers:
         if token in after:
             after.remove(token)
         after.insert(0, token)
-        del after[FOLLOWERS:]
+        del after[MAX_SUCCESSORS:]
         return after
 
 
-def _step(context: Context, followers: Followers, *, prefill: bool = False) -> Step:
+def _step(context: Context, followers: SuccessorTable, *, prefill: bool = False) -> Step:
     """The step that emitted the last token of `context`, as observers see it."""
     before, token = context.tokens[-2:]
     likeliest = list(followers.note(before, token))
@@ -175,7 +175,7 @@ def _step(context: Context, followers: Followers, *, prefill: bool = False) -> S
     )
 
 
-class Combined:
+class CombinedDrafter:
     """Several drafters as one: merged and calibrated as the budget does it."""
 
     name = "all"

@@ -107,21 +107,21 @@ def write_rest(folder: Path, documents: Iterable[TokenDocument], width: int = 4)
     suffixes.astype("<i4").tofile(folder / "suffixes.i32")
 
 
-LONGEST = 16
-SHORTEST = 2
-MATCHES = 5000
-CONTINUATION = 10
-NODES = 64
+MAX_MATCH_TOKENS = 16
+MIN_MATCH_TOKENS = 2
+MAX_MATCHES = 5000
+MAX_CONTINUATION = 10
+MAX_NODES = 64
 """The paper's settings (section 5.1)."""
 
 
-class Rest:
+class RestDrafter:
     """A drafter over one suffix array."""
 
     name = "rest"
     learns_from = 0
 
-    def __init__(self, store: RestStore, continuation: int = CONTINUATION) -> None:
+    def __init__(self, store: RestStore, continuation: int = MAX_CONTINUATION) -> None:
         """Draft from `store`, at most `continuation` tokens far."""
         self._store = store
         self._continuation = continuation
@@ -131,11 +131,11 @@ class Rest:
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """The most common prefixes of the continuations of the longest match."""
-        length, found = self._longest(context.tokens[-LONGEST:])
+        length, found = self._longest(context.tokens[-MAX_MATCH_TOKENS:])
         if not length:
             return root_only(context.root)
-        ids = self._store.continuations(found, length, self._continuation, MATCHES)
-        return _tree(context.root, ids, min(limit, NODES))
+        ids = self._store.continuations(found, length, self._continuation, MAX_MATCHES)
+        return _tree(context.root, ids, min(limit, MAX_NODES))
 
     def observe(self, step: Step) -> None:
         """Nothing to learn: the store is fixed."""
@@ -146,7 +146,7 @@ class Rest:
         Upwards from the shortest: where n tokens are not found, no more are.
         """
         best, found = 0, (0, len(self._store))
-        for length in range(SHORTEST, len(context) + 1):
+        for length in range(MIN_MATCH_TOKENS, len(context) + 1):
             first, last = self._store.find(context[-length:], (0, len(self._store)))
             if first == last:
                 break

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.conversation.statistics import Piece, Provenance, attributed_pieces
-from engines.draft_tree import CHATS, NAMES
+from engines.draft_tree import CHATS, SOURCE_NAMES
 
 PIECES = st.lists(
-    st.builds(Piece, st.text(min_size=1, max_size=5), st.sampled_from([0, *NAMES])), max_size=20
+    st.builds(Piece, st.text(min_size=1, max_size=5), st.sampled_from([0, *SOURCE_NAMES])),
+    max_size=20,
 )
 
 

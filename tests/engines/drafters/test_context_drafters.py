@@ -1,4 +1,4 @@
-"""Prompt lookup and token recycling propose what they should."""
+"""Prompt lookup and token recycling: what they propose, and how they follow the context."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engines.draft_tree import DraftTree, root_only
-from engines.drafters.prompt_lookup import LONGEST, PromptLookup
+from engines.drafters.prompt_lookup import MAX_MATCH_TOKENS, PromptLookup
 from engines.drafters.token_recycling import TokenRecycling
 from engines.step import Context, Step, Timings
 
@@ -30,7 +30,9 @@ def brute_force(tokens: list[int], limit: int) -> list[int]:
     best_end, best_length = -1, 1
     for end in range(1, len(tokens) - 1):
         length = 0
-        while length < min(end + 1, LONGEST) and tokens[end - length] == tokens[-1 - length]:
+        while (
+            length < min(end + 1, MAX_MATCH_TOKENS) and tokens[end - length] == tokens[-1 - length]
+        ):
             length += 1
         if length >= best_length and length >= 2:
             best_end, best_length = end, length

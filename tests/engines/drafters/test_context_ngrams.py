@@ -1,11 +1,11 @@
-"""Recall: counts that follow a context as it grows, and when it changes."""
+"""N-gram counts of a context: right as it grows, and when it changes."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.drafters.ngram_ranking import LONGEST, ContextNgrams
+from engines.drafters.ngram_ranking import MAX_CONTEXT_NGRAM, ContextNgrams
 
 TOKENS = st.lists(st.integers(0, 2), max_size=30)
 
@@ -13,7 +13,7 @@ TOKENS = st.lists(st.integers(0, 2), max_size=30)
 def brute_force(tokens: list[int]) -> dict[tuple[int, ...], dict[int, int]]:
     found: dict[tuple[int, ...], dict[int, int]] = {}
     for at, token in enumerate(tokens):
-        for length in range(1, min(at, LONGEST) + 1):
+        for length in range(1, min(at, MAX_CONTEXT_NGRAM) + 1):
             after = found.setdefault(tuple(tokens[at - length : at]), {})
             after[token] = after.get(token, 0) + 1
     return found
@@ -23,12 +23,12 @@ def brute_force(tokens: list[int]) -> dict[tuple[int, ...], dict[int, int]]:
 def test_counts_equal_brute_force_from_context_to_context(
     contexts: list[tuple[list[int], list[int]]],
 ) -> None:
-    recall = ContextNgrams()
+    ngrams = ContextNgrams()
     for beginning, rest in contexts:
         tokens = list(beginning)
-        recall.begin(tokens)
-        recall.extend()
-        assert recall.followers == brute_force(tokens)
+        ngrams.begin(tokens)
+        ngrams.extend()
+        assert ngrams.followers == brute_force(tokens)
         tokens += rest
-        recall.extend()
-        assert recall.followers == brute_force(tokens)
+        ngrams.extend()
+        assert ngrams.followers == brute_force(tokens)

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.bench.baselines.rest import Rest, RestStore, write_rest
+from app.bench.baselines.paper_selection import LongestMatch
+from app.bench.baselines.rest import RestDrafter, RestStore, write_rest
 from datastores.crest.counting import TokenDocument
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
 from engines.draft_tree import CHATS, CODE, PROMPT, DraftTree
-from engines.drafters.crest import Crest, LongestMatch
+from engines.drafters.crest import CrestDrafter
 from engines.step import Context
 
 DOCUMENTS = [
@@ -39,11 +40,11 @@ def reader(tmp_path: Path) -> Iterator[CrestReader]:
 
 
 @pytest.fixture
-def rest(tmp_path: Path) -> Rest:
+def rest(tmp_path: Path) -> RestDrafter:
     folder = tmp_path / "rest"
     folder.mkdir()
     write_rest(folder, DOCUMENTS, 2)
-    return Rest(RestStore(folder))
+    return RestDrafter(RestStore(folder))
 
 
 def chain(tree: DraftTree) -> list[int]:
@@ -57,29 +58,29 @@ def chain(tree: DraftTree) -> list[int]:
 
 
 def test_crest_drafts_what_followed(reader: CrestReader) -> None:
-    tree = Crest(reader, recalls=False).propose(asked(1, 2, 3), 16)
+    tree = CrestDrafter(reader, use_context=False).propose(asked(1, 2, 3), 16)
     assert chain(tree)[:4] == [4, 5, 6, 1]
     assert {tree.tokens[row] for row in tree.children()[0].values()} == {4, 9}
 
 
-def test_crest_tells_kinds_apart(reader: CrestReader) -> None:
-    tree = Crest(reader, recalls=False).propose(asked(8, 2, 3), 16)
+def test_crest_credits_the_kind_of_text(reader: CrestReader) -> None:
+    tree = CrestDrafter(reader, use_context=False).propose(asked(8, 2, 3), 16)
     assert tree.sources[tree.children()[0][9]] == CODE
-    tree = Crest(reader, recalls=False).propose(asked(6, 1, 2), 16)
+    tree = CrestDrafter(reader, use_context=False).propose(asked(6, 1, 2), 16)
     assert tree.sources[tree.children()[0][3]] == CHATS
 
 
-def test_the_longest_match_silences_the_shorter(reader: CrestReader) -> None:
+def test_the_longest_match_excludes_the_shorter(reader: CrestReader) -> None:
     assert set(LongestMatch(reader).propose(asked(9, 8, 2, 3), 64).tokens[1:]) == {9, 8, 2, 3}
-    assert 4 in Crest(reader, recalls=False).propose(asked(9, 8, 2, 3), 64).tokens
+    assert 4 in CrestDrafter(reader, use_context=False).propose(asked(9, 8, 2, 3), 64).tokens
 
 
-def test_unknown_words_are_answered_by_silence(reader: CrestReader, rest: Rest) -> None:
-    for drafter in (Crest(reader), LongestMatch(reader), rest):
+def test_unknown_words_get_no_draft(reader: CrestReader, rest: RestDrafter) -> None:
+    for drafter in (CrestDrafter(reader), LongestMatch(reader), rest):
         assert drafter.propose(asked(70, 71), 16).drafted == 0
 
 
-def test_rest_drafts_the_most_common_prefixes(rest: Rest) -> None:
+def test_rest_drafts_the_most_common_prefixes(rest: RestDrafter) -> None:
     tree = rest.propose(asked(7, 2, 3), 64)
     assert chain(tree)[:3] == [9, 8, 2]
     root = tree.children()[0]
@@ -88,19 +89,19 @@ def test_rest_drafts_the_most_common_prefixes(rest: Rest) -> None:
     assert max(tree.depths()) == 10
 
 
-def test_rest_follows_the_longest_match_alone(rest: Rest) -> None:
+def test_rest_follows_the_longest_match_alone(rest: RestDrafter) -> None:
     assert set(rest.propose(asked(8, 2, 3), 1).tokens[1:]) == {9}
     tree = rest.propose(asked(1, 2, 3), 64)
     assert tree.probabilities[tree.children()[0][4]] == pytest.approx(3 / 4)
 
 
-def test_rest_drafts_nothing_across_the_end(rest: Rest) -> None:
+def test_rest_drafts_nothing_across_the_end(rest: RestDrafter) -> None:
     assert rest.propose(asked(1, 2, 3, 9), 64).drafted == 0
 
 
-def test_crest_hears_this_chat_too(reader: CrestReader) -> None:
+def test_crest_drafts_from_this_chat_too(reader: CrestReader) -> None:
     context = asked(1, 2, 3, 50, 51, 1, 2, 3)
-    crest = Crest(reader)
+    crest = CrestDrafter(reader)
     crest.begin(context)
     tree = crest.propose(context, 16)
     row = tree.children()[0][50]
@@ -118,8 +119,8 @@ def overwrite_entries(path: Path) -> None:
             store.execute("UPDATE pages SET entries = ? WHERE number = ?", (broken, number))
 
 
-def test_a_store_that_fails_falls_silent_and_says_why(reader: CrestReader) -> None:
-    crest = Crest(reader)
+def test_a_store_that_fails_is_not_read_and_the_error_is_kept(reader: CrestReader) -> None:
+    crest = CrestDrafter(reader)
     crest.begin(asked(1, 2, 3))
     overwrite_entries(reader.path)
     context = asked(1, 2, 3, 50, 51, 1, 2, 3)
@@ -129,7 +130,7 @@ def test_a_store_that_fails_falls_silent_and_says_why(reader: CrestReader) -> No
     assert crest.error is not None
     assert str(reader.path) in str(crest.error)
     assert "\n" not in str(crest.error)
-    assert set(tree.sources[1:]) == {PROMPT}, "this chat is heard all the same"
+    assert set(tree.sources[1:]) == {PROMPT}, "this chat is drafted from all the same"
     with closing(CrestStore.open(reader.path, 1 << 22)) as again:
         assert again.store.quarantined is not None, "what SQLite cannot see was noted"
         again.rebuild(DOCUMENTS)
@@ -139,7 +140,7 @@ def test_a_store_that_fails_falls_silent_and_says_why(reader: CrestReader) -> No
 
 
 def test_a_store_that_is_deleted_while_it_is_read_ends_no_answer(reader: CrestReader) -> None:
-    crest = Crest(reader)
+    crest = CrestDrafter(reader)
     reader.path.unlink()
     for _ in range(2):
         crest.begin(asked(1, 2, 3))

@@ -1,4 +1,4 @@
-"""Ranking: probabilities that add up, best first, every n-gram heard."""
+"""Ranking: probabilities that add up, best first, from every n-gram."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastores.crest.format import CrestEntry
+from datastores.crest.selection import BACKOFF_BOOST, DISCOUNT
 from engines.draft_tree import CHATS, PROMPT
-from engines.drafters.ngram_ranking import DISCOUNT, MISTRUST, NOVELTY, ContextNgrams, blend, rank
+from engines.drafters.ngram_ranking import ESCAPE_WEIGHT, ContextNgrams, interpolate, rank
 
 Paths = Mapping[tuple[int, ...], float]
 
@@ -42,22 +43,24 @@ def entries(draw: st.DrawFn) -> list[CrestEntry]:
     return found
 
 
-def spoken(tokens: Sequence[int]) -> ContextNgrams:
+def ngrams_of(tokens: Sequence[int]) -> ContextNgrams:
     """The n-grams of a context."""
-    recall = ContextNgrams()
-    recall.begin(tokens)
-    recall.extend()
-    return recall
+    ngrams = ContextNgrams()
+    ngrams.begin(tokens)
+    ngrams.extend()
+    return ngrams
 
 
 @given(entries(), st.lists(st.integers(1, 6), max_size=30))
 def test_what_may_follow_adds_up_to_at_most_one(
     given_entries: list[CrestEntry], tokens: list[int]
 ) -> None:
-    found = blend([(one, 0, one.count) for one in given_entries], (1, 2, 3), spoken(tokens))
-    chances = [candidate.chance for candidate in found.values()]
-    assert all(chance > 0 for chance in chances)
-    assert sum(chances) <= 1 + 1e-9
+    found = interpolate(
+        [(one, 0, one.count) for one in given_entries], (1, 2, 3), ngrams_of(tokens)
+    )
+    values = [candidate.probability for candidate in found.values()]
+    assert all(value > 0 for value in values)
+    assert sum(values) <= 1 + 1e-9
 
 
 @given(entries(), st.integers(0, 20))
@@ -75,43 +78,43 @@ def test_rows_come_best_first_parents_before_children(
         assert sum(tree.probabilities[row] for row in children.values()) <= 1 + 1e-9
 
 
-def chances(
-    *places: tuple[CrestEntry, int, float], recall: ContextNgrams | None = None
+def probabilities(
+    *nodes: tuple[CrestEntry, int, float], ngrams: ContextNgrams | None = None
 ) -> dict[int, float]:
-    found = blend(places, (1, 2, 3), recall)
-    return {token: candidate.chance for token, candidate in found.items()}
+    found = interpolate(nodes, (1, 2, 3), ngrams)
+    return {token: candidate.probability for token, candidate in found.items()}
 
 
 def test_one_ngram_is_discounted() -> None:
-    found = chances((entry(10, {(7,): 0.6, (8,): 0.4}), 0, 10.0))
-    said, unsaid = 10 - 2 * DISCOUNT, 2 * DISCOUNT * MISTRUST
-    assert found[7] == pytest.approx((6 - DISCOUNT) / (said + unsaid))
-    assert found[8] == pytest.approx((4 - DISCOUNT) / (said + unsaid))
+    found = probabilities((entry(10, {(7,): 0.6, (8,): 0.4}), 0, 10.0))
+    discounted, backoff = 10 - 2 * DISCOUNT, 2 * DISCOUNT * BACKOFF_BOOST
+    assert found[7] == pytest.approx((6 - DISCOUNT) / (discounted + backoff))
+    assert found[8] == pytest.approx((4 - DISCOUNT) / (discounted + backoff))
 
 
-def test_the_shorter_ngram_shares_out_what_the_longer_leaves() -> None:
+def test_the_shorter_ngram_gets_the_mass_the_longer_leaves() -> None:
     long, short = entry(4, {(7,): 1.0}), entry(1000, {(8,): 1.0})
-    found = chances((long, 0, 4.0), (short, 0, 1000.0))
-    unsaid = DISCOUNT * MISTRUST
+    found = probabilities((long, 0, 4.0), (short, 0, 1000.0))
+    backoff = DISCOUNT * BACKOFF_BOOST
     assert found[8] == pytest.approx(
-        (1 - found[7]) * (1000 - DISCOUNT) / (1000 - DISCOUNT + unsaid)
+        (1 - found[7]) * (1000 - DISCOUNT) / (1000 - DISCOUNT + backoff)
     )
 
 
-def test_the_context_is_heard_before_the_store() -> None:
-    recall = spoken([3, 9, 3, 9, 3])
-    found = blend([(entry(100, {(7,): 0.9}), 0, 100.0)], (3,), recall)
-    assert found[9].chance == pytest.approx(2 / (2 + NOVELTY))
+def test_the_context_comes_before_the_store() -> None:
+    ngrams = ngrams_of([3, 9, 3, 9, 3])
+    found = interpolate([(entry(100, {(7,): 0.9}), 0, 100.0)], (3,), ngrams)
+    assert found[9].probability == pytest.approx(2 / (2 + ESCAPE_WEIGHT))
     assert found[9].source == PROMPT
     assert found[7].source == CHATS
-    assert found[7].chance < 1 - found[9].chance
+    assert found[7].probability < 1 - found[9].probability
 
 
 def test_a_token_known_to_both_is_credited_to_both() -> None:
-    recall = spoken([3, 7, 3])
-    found = blend([(entry(100, {(7,): 0.9}), 0, 100.0)], (3,), recall)
+    ngrams = ngrams_of([3, 7, 3])
+    found = interpolate([(entry(100, {(7,): 0.9}), 0, 100.0)], (3,), ngrams)
     assert found[7].source == PROMPT | CHATS
-    assert found[7].places
+    assert found[7].nodes
 
 
 def test_a_path_is_followed_in_every_tree_that_has_it() -> None:
@@ -122,8 +125,8 @@ def test_a_path_is_followed_in_every_tree_that_has_it() -> None:
     assert tree.sources == [0, 1 << 1, 1 << 2]
 
 
-def test_a_path_may_begin_in_the_store_and_go_on_in_the_context() -> None:
-    recall = spoken([8, 6, 1, 8, 6, 5])
-    tree = rank([entry(100, {(8,): 0.99})], [8, 6, 1, 8, 6, 5], 3, recall)
+def test_a_path_may_begin_in_the_store_and_continue_in_the_context() -> None:
+    ngrams = ngrams_of([8, 6, 1, 8, 6, 5])
+    tree = rank([entry(100, {(8,): 0.99})], [8, 6, 1, 8, 6, 5], 3, ngrams)
     assert tree.tokens[1:3] == [8, 6]
     assert tree.parents[1:3] == [0, 1]

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bench.baselines.fixed_shape import DraftShape, Shaped, cut
+from app.bench.baselines.fixed_shape import DraftShape, ShapedDrafter, cut
 from engines.draft_tree import DraftTree, chain, root_only
 from engines.step import Context, Step
 
@@ -80,7 +80,7 @@ class Fixed:
 
 def test_a_shaped_drafter_drafts_the_shape_however_many_rows_would_pay() -> None:
     drafter = Fixed()
-    shaped = Shaped(drafter, DraftShape(3, 7))
+    shaped = ShapedDrafter(drafter, DraftShape(3, 7))
     assert (shaped.name, shaped.learns_from) == ("prompt", 3)
     tree = shaped.propose(Context([5], np.zeros(1, np.float32), 0.0), 1)
     assert tree.tokens[1:] == list(range(7))

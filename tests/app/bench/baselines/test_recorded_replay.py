@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.bench.baselines.recorded_replay import Combined, Recorded, replay
+from app.bench.baselines.recorded_replay import CombinedDrafter, Recorded, replay
 from engines.draft_tree import CHATS, DraftTree, root_only
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.token_recycling import TokenRecycling
@@ -85,5 +85,5 @@ def test_the_combination_is_no_worse_than_its_parts() -> None:
         for _ in range(4)
     ]
     parts = [replay(one, answers, (4,))[0][4] for one in (PromptLookup(), TokenRecycling())]
-    both, _ = replay(Combined([PromptLookup(), TokenRecycling()]), answers, (4,))
+    both, _ = replay(CombinedDrafter([PromptLookup(), TokenRecycling()]), answers, (4,))
     assert both[4].tokens_per_call >= max(part.tokens_per_call for part in parts)

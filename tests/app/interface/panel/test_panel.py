@@ -18,7 +18,7 @@ from app.interface.panel.footer import footer
 from app.interface.sources import BY_NAME, OWN, SOURCES
 from app.runtime.idle_encoding import EncodingProgress
 from engines.budget.protocol import BudgetStatus
-from engines.draft_tree import NAMES
+from engines.draft_tree import SOURCE_NAMES
 from tests.app.interface.conftest import SCRIPT
 from tests.app.interface.scripted import BUDGET_STATUS, Script, events_of, passes_of
 
@@ -94,14 +94,14 @@ def test_a_pause_is_said_with_its_reason() -> None:
 
 def test_every_source_has_its_own_letter_texture_and_colours() -> None:
     known = [*SOURCES.values(), OWN]
-    assert set(BY_NAME) == set(NAMES.values())
+    assert set(BY_NAME) == set(SOURCE_NAMES.values())
     for attribute in ("name", "label", "letter", "texture", "dark", "light", "small"):
         assert len({getattr(source, attribute) for source in known}) == len(known)
     assert all(len(source.label) <= 16 for source in known)
 
 
 @given(
-    st.dictionaries(st.sampled_from(list(NAMES)), st.integers(1, 60), max_size=7),
+    st.dictionaries(st.sampled_from(list(SOURCE_NAMES)), st.integers(1, 60), max_size=7),
     st.integers(44, 120),
     st.sampled_from([0.0005, 0.06, 7.0]),
 )
