@@ -1,4 +1,4 @@
-"""Chat templates as they stand in well-known models' files, without what concerns tools."""
+"""Chat templates of well-known models, without their parts for tools."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ QUOTING = (
 )
 """Writes contents twice, once quoted."""
 
-SHOUTING = (
+UPPERCASE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content | upper }}"
     "<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
 )

@@ -1,4 +1,4 @@
-"""The same weights through both engines say the same, and think in the same states."""
+"""Both engines give the same text and hidden states for the same weights, and the same errors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def answer(target: Target, prompt: list[int], stops: frozenset[int], draft: int)
 
 
 def gap_after(target: Target, tokens: list[int]) -> float:
-    """By how much the likeliest next token wins."""
+    """The likeliest next token's lead over the second."""
     for _ in target.prefill(tokens):
         pass
     second, first = np.sort(target.last_row.logits[0])[-2:]
@@ -139,7 +139,7 @@ def test_both_engines_give_the_same_greedy_text(
     assert forks <= 1
 
 
-def test_both_engines_are_in_the_same_state(model: LlamaModel, other: HfTarget) -> None:
+def test_both_engines_give_the_same_hidden_states(model: LlamaModel, other: HfTarget) -> None:
     prompt = model.render([Message("user", QUESTIONS[0])])
     rows = []
     for target in (model.target, other):
@@ -163,7 +163,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, other: HfTarget) -> Path:
     return path
 
 
-def test_a_folder_reads_and_writes_text_as_its_gguf_does(model: LlamaModel, folder: Path) -> None:
+def test_a_folder_tokenizes_and_answers_as_its_gguf_does(model: LlamaModel, folder: Path) -> None:
     loaded = load(folder, device="cpu", context_length=512)
     assert loaded.vocabulary.stops == model.vocabulary.stops
     assert loaded.vocabulary.size == model.vocabulary.size

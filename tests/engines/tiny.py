@@ -1,4 +1,4 @@
-"""Tiny GGUF models with random weights and a vocabulary of choice, written on the spot."""
+"""Writes tiny GGUF models with random weights and a given vocabulary."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ATTENTION = ("q", "k", "v", "output")
 
 
 @dataclass(frozen=True)
-class Words:
-    """A SentencePiece-like vocabulary: <unk>, <s>, </s>, further controls, bytes, pieces."""
+class TinyVocabulary:
+    """Like SentencePiece's: <unk>, <s>, </s>, more control tokens, bytes, pieces."""
 
     controls: Sequence[str] = ()
     pieces: Sequence[str] = ()
@@ -25,40 +25,42 @@ class Words:
 
     @property
     def tokens(self) -> list[str]:
-        """Every token's text, in order of id."""
-        return [*self.heads, *(f"<0x{byte:02X}>" for byte in range(256)), *self.pieces]
+        """Every token's text, by id."""
+        return [*self.special_tokens, *(f"<0x{byte:02X}>" for byte in range(256)), *self.pieces]
 
     @property
-    def heads(self) -> list[str]:
-        """The tokens that stand for no text."""
+    def special_tokens(self) -> list[str]:
+        """Tokens without text."""
         return ["<unk>", "<s>", "</s>", *self.controls]
 
     @property
     def types(self) -> list[TokenType]:
-        """Every token's kind."""
+        """Every token's type."""
         return [
             TokenType.UNKNOWN,
-            *[TokenType.CONTROL] * (len(self.heads) - 1),
+            *[TokenType.CONTROL] * (len(self.special_tokens) - 1),
             *[TokenType.BYTE] * 256,
             *[TokenType.NORMAL] * len(self.pieces),
         ]
 
 
-def write_words(writer: GGUFWriter, words: Words) -> None:
-    """The tokenizer's metadata."""
+def write_vocabulary(writer: GGUFWriter, vocabulary: TinyVocabulary) -> None:
+    """Add the tokenizer's metadata."""
     writer.add_tokenizer_model("llama")
-    writer.add_token_list(words.tokens)
-    writer.add_token_scores([float(-index) for index in range(len(words.tokens))])
-    writer.add_token_types(words.types)
+    writer.add_token_list(vocabulary.tokens)
+    writer.add_token_scores([float(-index) for index in range(len(vocabulary.tokens))])
+    writer.add_token_types(vocabulary.types)
     writer.add_unk_token_id(0)
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
-    writer.add_add_bos_token(words.add_bos)
-    writer.add_add_space_prefix(words.add_space)
+    writer.add_add_bos_token(vocabulary.add_bos)
+    writer.add_add_space_prefix(vocabulary.add_space)
 
 
-def transformer(path: Path, architecture: str, words: Words, blocks: int) -> GGUFWriter:
-    """The metadata that attention models share."""
+def open_writer(
+    path: Path, architecture: str, vocabulary: TinyVocabulary, blocks: int
+) -> GGUFWriter:
+    """A writer with the metadata that attention models share."""
     writer = GGUFWriter(path, architecture)
     writer.add_block_count(blocks)
     writer.add_context_length(CONTEXT)
@@ -68,14 +70,16 @@ def transformer(path: Path, architecture: str, words: Words, blocks: int) -> GGU
     writer.add_head_count_kv(HEADS)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(WIDTH // HEADS)
-    write_words(writer, words)
+    write_vocabulary(writer, vocabulary)
     return writer
 
 
-def transformer_shapes(words: Words, blocks: int, norms: Sequence[str]) -> dict[str, Shape]:
+def transformer_shapes(
+    vocabulary: TinyVocabulary, blocks: int, norms: Sequence[str]
+) -> dict[str, Shape]:
     """The tensors that attention models share."""
     shapes: dict[str, Shape] = {
-        "token_embd": (len(words.tokens), WIDTH),
+        "token_embd": (len(vocabulary.tokens), WIDTH),
         "output_norm": (WIDTH,),
     }
     for block in range(blocks):
@@ -86,24 +90,24 @@ def transformer_shapes(words: Words, blocks: int, norms: Sequence[str]) -> dict[
     return shapes
 
 
-def write_llama(path: Path, words: Words) -> Path:
-    """A Llama of one block at `path`; its output matrix is its embedding."""
-    writer = transformer(path, "llama", words, 1)
-    return write_tensors(writer, path, transformer_shapes(words, 1, ("attn", "ffn")))
+def write_llama(path: Path, vocabulary: TinyVocabulary) -> Path:
+    """A Llama of one block, whose output matrix is its embedding."""
+    writer = open_writer(path, "llama", vocabulary, 1)
+    return write_tensors(writer, path, transformer_shapes(vocabulary, 1, ("attn", "ffn")))
 
 
-def write_gemma(path: Path, words: Words, window: int) -> Path:
-    """A Gemma 2 of two blocks: one sees the last `window` tokens only, one sees all."""
-    writer = transformer(path, "gemma2", words, 2)
+def write_gemma(path: Path, vocabulary: TinyVocabulary, window: int) -> Path:
+    """A Gemma 2 of two blocks: one attends to the last `window` tokens only, one to all."""
+    writer = open_writer(path, "gemma2", vocabulary, 2)
     writer.add_key_length(WIDTH // HEADS)
     writer.add_value_length(WIDTH // HEADS)
     writer.add_sliding_window(window)
     norms = ("attn", "post_attention", "ffn", "post_ffw")
-    return write_tensors(writer, path, transformer_shapes(words, 2, norms))
+    return write_tensors(writer, path, transformer_shapes(vocabulary, 2, norms))
 
 
-def write_mamba(path: Path, words: Words) -> Path:
-    """A recurrent model: its memory is one state, which cannot step back."""
+def write_mamba(path: Path, vocabulary: TinyVocabulary) -> Path:
+    """A recurrent model, whose memory is one state and cannot step back."""
     inner, state, rank, kernel = 2 * WIDTH, 8, 4, 4
     writer = GGUFWriter(path, "mamba")
     writer.add_block_count(1)
@@ -116,9 +120,9 @@ def write_mamba(path: Path, words: Words) -> Path:
     writer.add_ssm_state_size(state)
     writer.add_ssm_time_step_rank(rank)
     writer.add_layer_norm_rms_eps(1e-5)
-    write_words(writer, words)
+    write_vocabulary(writer, vocabulary)
     shapes: dict[str, Shape] = {
-        "token_embd": (len(words.tokens), WIDTH),
+        "token_embd": (len(vocabulary.tokens), WIDTH),
         "output_norm": (WIDTH,),
         "blk.0.attn_norm": (WIDTH,),
         "blk.0.ssm_in": (2 * inner, WIDTH),
@@ -135,7 +139,7 @@ def write_mamba(path: Path, words: Words) -> Path:
 
 
 def write_tensors(writer: GGUFWriter, path: Path, shapes: dict[str, Shape]) -> Path:
-    """Random float32 tensors; vectors near one, state matrices negative."""
+    """Write random float32 tensors: norms near one, state matrices negative."""
     random = np.random.default_rng(11)
     for name, shape in shapes.items():
         data = random.standard_normal(shape).astype(np.float32) / np.float32(shape[-1] ** 0.5)
@@ -143,8 +147,8 @@ def write_tensors(writer: GGUFWriter, path: Path, shapes: dict[str, Shape]) -> P
             data = 1 + data / 10
         if name.endswith("ssm_a"):
             data = -np.abs(data) - 1
-        bare = name.endswith(("bias", "ssm_a", "ssm_d"))
-        writer.add_tensor(name if bare else f"{name}.weight", data)
+        is_weight = not name.endswith(("bias", "ssm_a", "ssm_d"))
+        writer.add_tensor(f"{name}.weight" if is_weight else name, data)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -27,7 +27,7 @@ from datastores.dense.recorder import FIRST, DenseRecorder
 from datastores.errors import InputError, StoreError
 from engines.sampler import Sampling
 from tests.app.scripted import STOP, scripted_engine
-from tests.engines.tiny import Words, write_llama
+from tests.engines.tiny import TinyVocabulary, write_llama
 
 QUESTIONS = ("one", "two", "three", "four", "five", "six")
 CHATS = tuple(RecordedChat(number, (Said("user", text),)) for number, text in enumerate(QUESTIONS))
@@ -108,7 +108,7 @@ def test_what_was_said_before_is_drafted_by_whoever_looks_back(
 
 
 def test_a_draft_model_must_share_the_tokenizer(engine: Engine, tmp_path: Path) -> None:
-    path = write_llama(tmp_path / "other.gguf", Words())
+    path = write_llama(tmp_path / "other.gguf", TinyVocabulary())
     with (
         bench_stores(engine, ()) as stores,
         pytest.raises(InputError, match="tokenizers differ"),

@@ -25,7 +25,7 @@ from datastores.chats.records import StoredMessage
 from datastores.errors import ModelError, StoreError
 from datastores.token_cache import TokenCache
 from tests.app.models.gguf_files import write_gguf
-from tests.engines.tiny import Words, write_llama
+from tests.engines.tiny import TinyVocabulary, write_llama
 
 SHARED = Path(__file__).parents[4] / "shared" / "models" / "provisional-target-f16.gguf"
 OPTIONS = Options(drafters=("prompt", "recycle", "crest"), max_tokens=8, temperature=0.0)
@@ -48,7 +48,7 @@ def thread(locations: Locations, history: History) -> Iterator[ModelThread]:
 def other(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A model with another tokenizer: random weights, or one that writes sentences."""
     if request.param == "tiny":
-        return write_llama(tmp_path / "tiny.gguf", Words(pieces=["a", "b"]))
+        return write_llama(tmp_path / "tiny.gguf", TinyVocabulary(pieces=["a", "b"]))
     if not SHARED.is_file():
         pytest.skip(f"{SHARED} is not here")
     return SHARED
@@ -121,7 +121,7 @@ def test_the_model_before_is_gone_when_the_next_is_loaded(
     chat = history.create_chat().id
     thread.load().result()
     said(thread, history, chat, "hello")
-    tiny = write_llama(tmp_path / "tiny.gguf", Words(pieces=["a"]))
+    tiny = write_llama(tmp_path / "tiny.gguf", TinyVocabulary(pieces=["a"]))
     thread.switch(str(tiny)).result()
     said(thread, history, chat, "hello again")
     thread.switch(str(embedded())).result()
@@ -172,7 +172,9 @@ def test_one_that_cannot_be_closed_is_opened_again(
     thread = ModelThread(unclosable)
     thread.load().result()
     with pytest.raises(ModelError, match="the disk is full"):
-        thread.switch(str(write_llama(tmp_path / "tiny.gguf", Words(pieces=["a"])))).result()
+        thread.switch(
+            str(write_llama(tmp_path / "tiny.gguf", TinyVocabulary(pieces=["a"])))
+        ).result()
     assert thread.model is not None
     assert thread.model.path == embedded()
     with pytest.raises(StoreError, match="the disk is full"):

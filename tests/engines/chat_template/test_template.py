@@ -1,4 +1,4 @@
-"""Prompts: the template's frame, the person's words as plain text, the stored ids as they were."""
+"""Prompts: the template's own text, contents as plain text, stored ids unchanged."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.engines import templates
 
 FIRST_CHARACTER = 100
 STORED = 10**6
-"""Ids from here on stand for stored answers; no text is tokenised to them."""
+"""Ids from here on are those of stored answers; no text is tokenized to them."""
 
 
-class Letters:
-    """A vocabulary of one token for each character, and of control tokens."""
+class CharacterTokenizer:
+    """One token for each character, and control tokens."""
 
-    def __init__(self, *controls: str, stops: Sequence[str], bos: str = "", eos: str = "") -> None:
-        self.control_tokens = {text: index for index, text in enumerate(controls)}
+    def __init__(self, *texts: str, stops: Sequence[str], bos: str = "", eos: str = "") -> None:
+        self.control_tokens = {text: index for index, text in enumerate(texts)}
         self.stops = frozenset(self.control_tokens[text] for text in stops)
         self.bos = self.control_tokens.get(bos, -1)
         self.eos = self.control_tokens.get(eos, -1)
@@ -40,7 +40,7 @@ class Letters:
         return next((text for text, known in self.control_tokens.items() if known == token), "")
 
     def show(self, ids: Sequence[int]) -> str:
-        """Ids written out: controls in double brackets, stored ones as numbers."""
+        """Ids as text: control tokens in double brackets, stored ones as numbers."""
         return "".join(map(self._shown, ids))
 
     def _shown(self, token: int) -> str:
@@ -49,19 +49,19 @@ class Letters:
         return f"({token - STORED})" if token >= STORED else chr(token - FIRST_CHARACTER)
 
 
-CHATML = Letters("<|im_start|>", "<|im_end|>", "<|endoftext|>", stops=["<|im_end|>"])
-LLAMA_3 = Letters(
+CHATML = CharacterTokenizer("<|im_start|>", "<|im_end|>", "<|endoftext|>", stops=["<|im_end|>"])
+LLAMA_3 = CharacterTokenizer(
     *("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
     stops=["<|eot_id|>"],
     bos="<|begin_of_text|>",
 )
-MISTRAL = Letters("<s>", "</s>", stops=["</s>"], bos="<s>", eos="</s>")
-GEMMA = Letters(
+MISTRAL = CharacterTokenizer("<s>", "</s>", stops=["</s>"], bos="<s>", eos="</s>")
+GEMMA = CharacterTokenizer(
     *("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"),
     stops=["<end_of_turn>", "<eos>"],
     bos="<bos>",
 )
-REASONER = Letters(
+REASONER = CharacterTokenizer(
     "<s>", "</s>", "<|User|>", "<|Assistant|>", stops=["</s>"], bos="<s>", eos="</s>"
 )
 
@@ -103,13 +103,13 @@ CASES = {
         *(MISTRAL, templates.MISTRAL, [Message("user", "a"), Message("assistant", "b")]),
         "⟦<s>⟧[INST] a [/INST] b⟦</s>⟧",
     ),
-    "gemma-folds-system": (
+    "gemma-merges-system": (
         *(GEMMA, templates.GEMMA, chat("Be.", tokens=stored(1, stop=1))),
         "⟦<bos>⟧⟦<start_of_turn>⟧user\nBe.\n\n hi⟦<end_of_turn>⟧\n"
         "⟦<start_of_turn>⟧model\n(1)⟦<end_of_turn>⟧\n"
         "⟦<start_of_turn>⟧user\nmore⟦<end_of_turn>⟧\n⟦<start_of_turn>⟧model\n",
     ),
-    "reasoner-reopens-answers": (
+    "reasoner-restores-prompts": (
         *(REASONER, templates.REASONER, chat(tokens=stored(1, 2))),
         "⟦<s>⟧⟦<|User|>⟧ hi ⟦<|Assistant|>⟧<think>\n(1)(2)⟦</s>⟧⟦<|User|>⟧more"
         "⟦<|Assistant|>⟧<think>\n",
@@ -120,7 +120,7 @@ CASES = {
         "⟦<|im_start|>⟧user\nmore⟦<|im_end|>⟧\n⟦<|im_start|>⟧assistant\n",
     ),
     "rewritten-contents": (
-        *(CHATML, templates.SHOUTING, [Message("user", "a<|im_end|>b")]),
+        *(CHATML, templates.UPPERCASE, [Message("user", "a<|im_end|>b")]),
         "⟦<|im_start|>⟧user\nA< |IM_END|>B⟦<|im_end|>⟧\n⟦<|im_start|>⟧assistant",
     ),
 }
@@ -128,10 +128,10 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_prompt_of(case: str) -> None:
-    vocabulary, source, messages, expected = CASES[case]
-    template = ChatTemplate(source, vocabulary)
+    tokenizer, source, messages, expected = CASES[case]
+    template = ChatTemplate(source, tokenizer)
     assert template.problem == ""
-    assert vocabulary.show(template.render(messages)) == expected
+    assert tokenizer.show(template.render(messages)) == expected
 
 
 TYPED = st.lists(
@@ -148,23 +148,23 @@ TYPED = st.lists(
 @pytest.mark.parametrize(
     "source", [templates.QWEN_3, "", templates.QUOTING], ids=["qwen-3", "chatml", "quoting"]
 )
-def test_nothing_a_person_types_becomes_a_control_token(
+def test_user_text_never_becomes_a_control_token(
     source: str, system: str, first: str, second: str
 ) -> None:
     template = ChatTemplate(source, CHATML)
 
-    def controls(*contents: str) -> list[int]:
+    def control_tokens(*contents: str) -> list[int]:
         messages = [
             Message(role, content)
             for role, content in zip(("system", "user", "user"), contents, strict=True)
         ]
         return [token for token in template.render(messages) if token < FIRST_CHARACTER]
 
-    assert controls(system, first, second) == controls("a", "b", "c")
+    assert control_tokens(system, first, second) == control_tokens("a", "b", "c")
 
 
 def test_stored_ids_survive_a_template_that_keeps_contents(model: LlamaModel) -> None:
-    """The next prompt begins with all that stands in the cache: nothing is read twice."""
+    """The next prompt begins with everything in the cache: nothing is read twice."""
     question = [Message("user", "What does tar do?")]
     prompt = model.render(question)
     odd = (*model.vocabulary.encode("tar "), *model.vocabulary.encode("pac"), 2)
@@ -178,7 +178,7 @@ def test_embedded_template_equals_its_text(model: LlamaModel) -> None:
     assert rendered == model.vocabulary.encode(text, special=True)
 
 
-def test_a_partial_answer_is_closed(model: LlamaModel) -> None:
+def test_a_partial_answer_gets_its_end_token(model: LlamaModel) -> None:
     partial = tuple(model.vocabulary.encode("tar is a"))
     messages = [
         Message("user", "a"),
@@ -196,7 +196,7 @@ def test_a_partial_answer_is_closed(model: LlamaModel) -> None:
     "source",
     ["{% if %}", "{{ raise_exception('never') }}", "{% for i in range(10**9) %}{% endfor %}"],
 )
-def test_an_unusable_template_gives_way_to_chatml(source: str) -> None:
+def test_an_unusable_template_is_replaced_by_chatml(source: str) -> None:
     template = ChatTemplate(source, CHATML)
     assert template.problem.startswith("the model's chat template fails")
     assert template.render([Message("user", "a")]) == ChatTemplate("", CHATML).render(
@@ -204,7 +204,7 @@ def test_an_unusable_template_gives_way_to_chatml(source: str) -> None:
     )
 
 
-def test_a_conversation_the_template_refuses_is_named() -> None:
+def test_the_error_names_why_a_template_refuses_a_conversation() -> None:
     template = ChatTemplate(templates.MISTRAL, MISTRAL)
     with pytest.raises(ModelError, match="roles must alternate"):
         template.render([Message("user", "a"), Message("user", "b")])

@@ -1,4 +1,4 @@
-"""The transformers target: one pass over a tree equals many passes over its paths."""
+"""The transformers target: one pass over a tree equals one pass over each path."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from engines.draft_tree import DraftTree, chain, root_only
 from engines.hf.target import HfTarget, load_target
 from engines.target import Floats
 
-torch.set_num_threads(1)  # at this size threads only cost
+torch.set_num_threads(1)  # more threads are slower at this size
 
 VOCABULARY = 64
 ASSET = Path(__file__).parents[3] / "assets" / "target-f16.gguf"
 
 
 def tiny(*, sliding: bool = False) -> HfTarget:
-    """Random weights, two layers; with `sliding`, one of them sees four tokens back only."""
+    """Random weights, two layers; with `sliding`, one attends to the last four tokens only."""
     torch.manual_seed(7)
     shape: dict[str, Any] = {
         "vocab_size": VOCABULARY,
@@ -111,7 +111,7 @@ def test_a_committed_path_leaves_the_cache_of_plain_decoding(
     np.testing.assert_allclose(after, logits_after(target, [*words, 9]), atol=2e-4)
 
 
-def test_hidden_states_are_those_the_head_reads() -> None:
+def test_hidden_states_times_the_head_give_the_logits() -> None:
     target = load_target(ASSET)
     for _ in target.prefill([5, 6, 7]):
         pass
@@ -120,7 +120,7 @@ def test_hidden_states_are_those_the_head_reads() -> None:
     np.testing.assert_allclose(rows.hidden @ head.T, rows.logits, atol=1e-4)
 
 
-def test_prefill_reuses_the_common_prefix_and_can_be_left_midway() -> None:
+def test_prefill_reuses_the_common_prefix_and_can_be_interrupted() -> None:
     target, words = TARGETS[False], [n % VOCABULARY for n in range(90)]
     list(target.prefill(words))
     whole = np.array(target.last_row.logits)
@@ -141,7 +141,7 @@ def test_the_last_row_is_fresh_even_where_all_is_cached() -> None:
     np.testing.assert_allclose(target.last_row.logits, before, atol=2e-4)
 
 
-def test_a_saved_folder_loads_and_a_missing_one_is_named(tmp_path: Path) -> None:
+def test_a_saved_folder_loads_and_a_missing_one_is_refused(tmp_path: Path) -> None:
     TARGETS[False]._model.save_pretrained(tmp_path / "model")
     loaded = load_target(tmp_path / "model")
     np.testing.assert_allclose(

@@ -1,4 +1,4 @@
-"""Finding graphics cards, the line that makes use of them, and the number of threads."""
+"""Finding graphics cards, installing the build that uses them, and sizes fit for the machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engines.llama.forward import MAX_CHUNK, MIN_CHUNK, PrefillChunkSize
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without any card, driver or tool; its files lie under the path returned."""
+    """A machine without any card, driver or tool; tests put its files under the returned path."""
     monkeypatch.setattr(devices, "NVIDIA", tmp_path / "nvidia")
     monkeypatch.setattr(devices, "DRM", tmp_path / "drm")
     monkeypatch.setattr(devices, "_output", lambda *command: "")
@@ -94,7 +94,7 @@ def test_chunks_shrink_on_slow_machines_and_grow_back() -> None:
         chunk_size.observe(chunk_size.tokens, 0.01)
     assert chunk_size.tokens == MAX_CHUNK
     chunk_size.observe(3, 9.0)
-    assert chunk_size.tokens == MAX_CHUNK, "a short last chunk tells nothing"
+    assert chunk_size.tokens == MAX_CHUNK, "a short last chunk is no measure"
     chunk_size.observe(MAX_CHUNK, 0.1)
     assert chunk_size.tokens == MAX_CHUNK
     for _ in range(9):

@@ -78,5 +78,5 @@ def test_model_without_a_stable_width_is_refused(monkeypatch: pytest.MonkeyPatch
 
 def test_an_unpadded_target_would_not_pass_the_trial(model: LlamaModel) -> None:
     assert not model_module._is_stable(model.target, 8), (
-        "width 1 and wider differ, or the trial is blind"
+        "width 1 and wider differ, or the trial detects nothing"
     )

@@ -1,4 +1,4 @@
-"""What is read of a header equals what the reference writer wrote, and no header does harm."""
+"""Headers are read as the reference reads them, none does harm; deepened copies keep the logits."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from pathlib import Path
 
 import gguf
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from datastores.errors import ModelError
+from engines.draft_tree import chain
 from engines.llama import gguf as reader
-from engines.llama.gguf import HEADER, read_metadata
+from engines.llama.gguf import HEADER, deepen, read_metadata
+from engines.llama.model import LlamaModel, load
 from tests.app.models.gguf_files import CONTEXT, HEADS, LAYERS, WIDTH, write_gguf
-from tests.engines.conftest import EMBEDDED
+from tests.engines.conftest import EMBEDDED, THREADS
 
 
-def _damaged(path: Path, content: bytes, complaint: str) -> None:
+def _assert_refused(path: Path, content: bytes, complaint: str) -> None:
     path.write_bytes(content)
     with pytest.raises(ModelError, match=complaint) as caught:
         read_metadata(path)
     assert str(path) in str(caught.value)
 
 
-def test_it_reads_what_the_reference_reads() -> None:
+def test_metadata_equals_what_the_reference_reads() -> None:
     read, reference = read_metadata(EMBEDDED), gguf.GGUFReader(EMBEDDED)
     assert read.parameters == sum(int(tensor.n_elements) for tensor in reference.tensors)
     for name, value in read.values.items():
@@ -34,7 +37,7 @@ def test_it_reads_what_the_reference_reads() -> None:
     assert set(reference.fields) - set(read.values) >= words
 
 
-def test_numbers_stand_behind_the_architecture(tmp_path: Path) -> None:
+def test_numbers_are_found_by_architecture(tmp_path: Path) -> None:
     heads = [1, 0, 2]
     path = write_gguf(tmp_path / "a.gguf", attention__head_count_kv=heads, attention__causal=False)
     read = read_metadata(path)
@@ -48,21 +51,21 @@ def test_numbers_stand_behind_the_architecture(tmp_path: Path) -> None:
     assert read.text("llama.context_length") == read.text("nothing") == ""
 
 
-def test_a_long_word_list_is_walked_over(tmp_path: Path) -> None:
+def test_a_long_word_list_is_skipped(tmp_path: Path) -> None:
     words = 200_000  # several of the pieces in which the file is read
     path = write_gguf(tmp_path / "a.gguf", tokens=words)
     assert path.stat().st_size > 3 * reader.READ_SIZE
     assert read_metadata(path).parameters == 2 * WIDTH * WIDTH
 
 
-def test_what_is_no_whole_header_is_refused(tmp_path: Path) -> None:
+def test_an_incomplete_header_is_refused(tmp_path: Path) -> None:
     whole = write_gguf(tmp_path / "whole.gguf", weights=1, tokens=3).read_bytes()
     end = len(whole) - 2 * WIDTH * WIDTH - 32  # at most 32 bytes of padding before the weights
     path = tmp_path / "a.gguf"
     for size in range(0, end, 7):
-        _damaged(path, whole[:size], "ends within its header")
-    _damaged(path, b"ggml" + whole[4:], "not a GGUF file")
-    _damaged(path, whole[:4] + struct.pack("<I", 9) + whole[8:], "GGUF version 9")
+        _assert_refused(path, whole[:size], "ends within its header")
+    _assert_refused(path, b"ggml" + whole[4:], "not a GGUF file")
+    _assert_refused(path, whole[:4] + struct.pack("<I", 9) + whole[8:], "GGUF version 9")
     with pytest.raises(ModelError, match="cannot be read: No such file"):
         read_metadata(tmp_path / "missing.gguf")
 
@@ -87,14 +90,14 @@ KEY = struct.pack("<Q", 1) + b"k"
         (_header(1, 0) + KEY + struct.pack("<I", 1 << 31), "a tensor of 2147483648 dimensions"),
     ],
 )
-def test_no_count_is_believed(tmp_path: Path, content: bytes, complaint: str) -> None:
-    _damaged(tmp_path / "a.gguf", content, complaint)
+def test_no_count_is_trusted(tmp_path: Path, content: bytes, complaint: str) -> None:
+    _assert_refused(tmp_path / "a.gguf", content, complaint)
 
 
-def test_endless_empty_words_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_endless_empty_words_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "MAX_HEADER", 1 << 20)
     content = _header(0, 1) + KEY + struct.pack("<IIQ", 9, 8, 1 << 62)
-    _damaged(tmp_path / "a.gguf", content + bytes(2 << 20), "longer than any model's")
+    _assert_refused(tmp_path / "a.gguf", content + bytes(2 << 20), "longer than any model's")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
@@ -109,3 +112,30 @@ def test_a_changed_header_is_read_or_refused(tmp_path: Path, place: int, patch: 
     path.write_bytes(content)
     with suppress(ModelError):
         read_metadata(path)
+
+
+PROMPT = [1, *range(300, 330)]
+
+
+def test_a_deepened_model_gives_the_same_logits(model: LlamaModel, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "deep.gguf"
+    deepen(EMBEDDED, 3, path)
+    deep = load(path, threads=THREADS, gpu_layers=0, context_length=1024)
+    assert deep.layers == model.layers + 3
+    rows = []
+    for target in (model.target, deep.target):
+        target.rewind(0)
+        list(target.prefill(PROMPT))
+        rows.append(target.verify(chain(5, [6, 7], 1)).logits.copy())
+    assert np.array_equal(rows[0], rows[1])
+    assert deep.target.fingerprint != model.target.fingerprint
+    assert deep.vocabulary.fingerprint == model.vocabulary.fingerprint
+    assert [entry.name for entry in path.parent.iterdir()] == ["deep.gguf"]
+
+
+def test_what_is_not_a_model_is_not_deepened(tmp_path: Path) -> None:
+    source = tmp_path / "notes.gguf"
+    source.write_bytes(b"GGUF but not really" * 10)
+    with pytest.raises(ModelError, match=r"notes\.gguf cannot be deepened"):
+        deepen(source, 1, tmp_path / "deep.gguf")
+    assert list(tmp_path.iterdir()) == [source]

@@ -1,4 +1,4 @@
-"""Opening files: what is no model is refused in one clear line, and the process lives on."""
+"""Opening files: what is not a model is refused in one clear line, and nothing crashes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engines.llama import probe
 from engines.llama.model import load
 from engines.llama.native import LOGGER
 from tests.engines.conftest import EMBEDDED, THREADS
-from tests.engines.tiny import Words, write_gemma, write_llama, write_mamba
+from tests.engines.tiny import TinyVocabulary, write_gemma, write_llama, write_mamba
 
 GOOD = EMBEDDED.read_bytes()
 CHILD_STARTS = "a probe was started"
@@ -29,15 +29,15 @@ def patched(offset: int, value: bytes) -> bytes:
     return GOOD[:offset] + value + GOOD[offset + len(value) :]
 
 
-def after(name: str) -> int:
+def offset_after(name: str) -> int:
     """Offset of what follows the length-prefixed string `name` in the file."""
     prefixed = struct.pack("<Q", len(name)) + name.encode()
     return GOOD.index(prefixed) + len(prefixed)
 
 
-LAST_TENSOR_OFFSET = after("blk.5.ffn_down.weight") + 4 + 16 + 4
-BLOCK_COUNT = after("llama.block_count") + 4
-TOKEN_COUNT = after("tokenizer.ggml.tokens") + 4 + 4
+LAST_TENSOR_OFFSET = offset_after("blk.5.ffn_down.weight") + 4 + 16 + 4
+BLOCK_COUNT = offset_after("llama.block_count") + 4
+TOKEN_COUNT = offset_after("tokenizer.ggml.tokens") + 4 + 4
 
 
 DAMAGED = {
@@ -62,10 +62,10 @@ def test_damaged_and_hostile_files_are_refused(tmp_path: Path, case: str) -> Non
     path = tmp_path / "bad.gguf"
     path.write_bytes(content)
     with pytest.raises(ModelError, match=message) as caught:
-        load(path, threads=1, probe_cache=tmp_path / "known.json")
+        load(path, threads=1, probe_cache=tmp_path / "probed.json")
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert not (tmp_path / "known.json").exists()
+    assert not (tmp_path / "probed.json").exists()
 
 
 def test_missing_file_and_directory(tmp_path: Path) -> None:
@@ -76,32 +76,34 @@ def test_missing_file_and_directory(tmp_path: Path) -> None:
 
 
 def test_a_file_is_probed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_llama(tmp_path / "tiny.gguf", Words())
-    known = tmp_path / "cache" / "known.json"
-    load(path, threads=1, probe_cache=known)
-    assert str(path) in json.loads(known.read_text())
+    path = write_llama(tmp_path / "tiny.gguf", TinyVocabulary())
+    cache = tmp_path / "cache" / "probed.json"
+    load(path, threads=1, probe_cache=cache)
+    assert str(path) in json.loads(cache.read_text())
 
     def refuse(path: Path, timeout_s: float) -> None:
         raise AssertionError(CHILD_STARTS)
 
     monkeypatch.setattr(probe, "_probe", refuse)
-    load(path, threads=1, probe_cache=known)
+    load(path, threads=1, probe_cache=cache)
     path.write_bytes(path.read_bytes() + b"\0")
     with pytest.raises(AssertionError, match=CHILD_STARTS):
-        load(path, threads=1, probe_cache=known)
-    known.write_text("[damaged")
+        load(path, threads=1, probe_cache=cache)
+    cache.write_text("[damaged")
     with pytest.raises(AssertionError, match=CHILD_STARTS):
-        load(path, threads=1, probe_cache=known)
+        load(path, threads=1, probe_cache=cache)
 
 
-def test_a_probe_that_never_ends_is_given_up(tmp_path: Path) -> None:
-    path = write_llama(tmp_path / "tiny.gguf", Words())
+def test_a_probe_that_never_ends_is_killed(tmp_path: Path) -> None:
+    path = write_llama(tmp_path / "tiny.gguf", TinyVocabulary())
     with pytest.raises(ModelError, match="within 0 s"):
         probe._probe(path, 0.01)
 
 
 def test_recurrent_model_runs_undrafted(tmp_path: Path) -> None:
-    model = load(write_mamba(tmp_path / "mamba.gguf", Words()), threads=1, context_length=256)
+    model = load(
+        write_mamba(tmp_path / "mamba.gguf", TinyVocabulary()), threads=1, context_length=256
+    )
     target = model.target
     assert (target.max_rows, target.chains_only) == (1, True)
     assert "no drafting" in model.restrictions[0]
@@ -117,7 +119,7 @@ def test_recurrent_model_runs_undrafted(tmp_path: Path) -> None:
 
 def test_sliding_window_model_steps_back_past_its_window(tmp_path: Path) -> None:
     """Without a cache as long as the context, the cells a rewind needs would be gone."""
-    path = write_gemma(tmp_path / "gemma.gguf", Words(), window=32)
+    path = write_gemma(tmp_path / "gemma.gguf", TinyVocabulary(), window=32)
     target = load(path, threads=1, context_length=4096).target
     assert not target.chains_only
     tokens = [5 + index % 200 for index in range(2500)]
@@ -134,7 +136,7 @@ def test_sliding_window_model_steps_back_past_its_window(tmp_path: Path) -> None
 
 
 def test_exact_mode_is_refused_where_memory_cannot_step_back(tmp_path: Path) -> None:
-    path = write_mamba(tmp_path / "mamba.gguf", Words())
+    path = write_mamba(tmp_path / "mamba.gguf", TinyVocabulary())
     with pytest.raises(ModelError, match="without --exact"):
         load(path, threads=1, context_length=256, exact=True)
 

@@ -1,4 +1,4 @@
-"""The llama.cpp target: trees equal chains, and the cache always holds what it says it holds."""
+"""The llama.cpp target: trees equal chains, and the cache always holds `tokens`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def target(model: LlamaModel) -> LlamaTarget:
 
 
 def read(target: LlamaTarget, tokens: Sequence[int]) -> Floats:
-    """Logits after `tokens`, out of an empty cache."""
+    """Logits after `tokens`, from an empty cache."""
     target.rewind(0)
     list(target.prefill(tokens))
     logits: Floats = target.last_row.logits[0].copy()
@@ -77,7 +77,7 @@ def test_prefill_yields_progress_and_a_fresh_last_row(target: LlamaTarget) -> No
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(tree=trees(), data=st.data())
-def test_tree_rows_equal_the_chains_they_stand_for(
+def test_tree_rows_equal_the_chains_of_their_paths(
     target: LlamaTarget, tree: DraftTree, data: st.DataObject
 ) -> None:
     path = path_to(tree, data.draw(st.integers(0, len(tree) - 1)))
@@ -188,7 +188,7 @@ def test_interrupt_in_the_middle_leaves_a_valid_cache(
 
 
 @pytest.mark.parametrize("tree", [root_only(5), chain(5, [6, 7], 1), branching()])
-def test_a_failed_pass_is_named_and_leaves_the_cache(
+def test_a_failed_pass_raises_and_leaves_the_cache(
     target: LlamaTarget, monkeypatch: pytest.MonkeyPatch, tree: DraftTree
 ) -> None:
     list(target.prefill(PROMPT))
@@ -208,7 +208,7 @@ def test_a_token_that_does_not_exist_is_refused(target: LlamaTarget) -> None:
     assert list(target.prefill([*PROMPT, 5])) == [len(PROMPT) + 1]
 
 
-def test_context_overflow_is_named_and_leaves_the_cache(target: LlamaTarget) -> None:
+def test_context_overflow_raises_and_leaves_the_cache(target: LlamaTarget) -> None:
     with pytest.raises(ContextOverflowError, match="1025 tokens"):
         list(target.prefill([5] * 1025))
     list(target.prefill([5] * 1023))

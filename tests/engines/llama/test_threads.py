@@ -1,4 +1,4 @@
-"""The thread tuner finds the shortest passes and comes back when the machine is quiet again."""
+"""The thread tuner finds the count with the shortest passes, also when the load changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_quiet_machine_keeps_all_threads() -> None:
     assert used[4] > 1950
 
 
-def test_a_busy_machine_gets_one_and_a_quiet_one_all_again() -> None:
+def test_a_busy_machine_gets_one_thread_and_all_when_quiet_again() -> None:
     tuner = ThreadTuner(4)
     run(tuner, 500, QUIET.__getitem__)
     busy = run(tuner, 500, BUSY.__getitem__)

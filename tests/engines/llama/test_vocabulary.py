@@ -1,4 +1,4 @@
-"""Tokenising: round trips, control tokens on request only, pieces that are half a character."""
+"""Tokenization: round trips, control tokens on request only, pieces of half a character."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from engines.chat_template.prompt_builder import encode_continuation
 from engines.llama.model import LlamaModel, load
 from engines.llama.vocabulary import LlamaVocabulary
 from tests.engines.conftest import EMBEDDED
-from tests.engines.tiny import Words, write_llama
+from tests.engines.tiny import TinyVocabulary, write_llama
 
 PIECES = ["▁", "h", "e", "l", "o", "▁h", "el", "lo", "▁hel", "▁hello", "\n"]
-WORDS = Words(pieces=PIECES)
+TINY = TinyVocabulary(pieces=PIECES)
 
 
 @pytest.fixture(scope="module")
 def sentencepiece(tmp_path_factory: pytest.TempPathFactory) -> LlamaVocabulary:
-    path = write_llama(tmp_path_factory.mktemp("models") / "words.gguf", WORDS)
+    path = write_llama(tmp_path_factory.mktemp("models") / "words.gguf", TINY)
     return load(path, threads=1, context_length=256).vocabulary
 
 
@@ -71,7 +71,7 @@ def test_lone_surrogates_do_not_crash(model: LlamaModel) -> None:
     assert text_of(model.vocabulary, model.vocabulary.encode("a\ud800b")) == "a?b"
 
 
-def test_a_foreign_token_is_named(model: LlamaModel) -> None:
+def test_an_unknown_token_is_named_in_the_error(model: LlamaModel) -> None:
     for token in (-1, model.vocabulary.size):
         with pytest.raises(InputError, match=f"token {token} is not in"):
             model.vocabulary.piece(token)
@@ -87,10 +87,10 @@ def test_fingerprint_is_the_tokenizers_own(
 
 
 def test_continued_text_gets_no_dummy_space(sentencepiece: LlamaVocabulary) -> None:
-    def spell(ids: list[int]) -> list[str]:
-        return [WORDS.tokens[token] for token in ids]
+    def texts(ids: list[int]) -> list[str]:
+        return [TINY.tokens[token] for token in ids]
 
-    assert spell(sentencepiece.encode("hello")) == ["▁hello"]
-    assert spell(encode_continuation(sentencepiece, "hello")) == ["h", "el", "lo"]
-    assert spell(encode_continuation(sentencepiece, " hello")) == ["▁hello"]
+    assert texts(sentencepiece.encode("hello")) == ["▁hello"]
+    assert texts(encode_continuation(sentencepiece, "hello")) == ["h", "el", "lo"]
+    assert texts(encode_continuation(sentencepiece, " hello")) == ["▁hello"]
     assert sentencepiece.prompt_prefix == (1,)
