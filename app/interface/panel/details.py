@@ -1,4 +1,4 @@
-"""."""
+"""The detailed figures behind the acceptance panel, for those who ask for more. Pure layout."""
 
 from __future__ import annotations
 
@@ -12,81 +12,82 @@ from app.interface.panel import phrases
 from app.interface.panel.drawing import PanelStyles
 from app.interface.sources import BY_NAME
 
-COLUMNS = ("words", "kept", "would")
-"""Heads of the table: share of the words, share of its drafts accepted, share hindsight accepts."""
-
+HEADINGS = ("words", "kept", "would")
+"""The columns: share of the words, share of its drafts accepted, counterfactual acceptance."""
 
 GAP = 4
-"""Columns between them where they stand side by side."""
+"""Columns between the table and the figures where they are placed side by side."""
+
+SHARE_COLUMNS = 6
+"""Columns of each share in the table."""
 
 
-WIDTH = 6
-"""Columns of each of them."""
+def details(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
+    """The table and the figures below it, as lines of at most `width` columns."""
+    return [*_table(stats, width, styles), Text(), *_figures(stats, width, styles)]
 
 
-def detail(figures: SessionStatistics, width: int, ink: PanelStyles) -> list[Text]:
-    """Lines of at most `width` columns."""
-    return [*_table(figures, width, ink), Text(), *_raw(figures, width, ink)]
-
-
-def beside(figures: SessionStatistics, width: int, ink: PanelStyles) -> list[Text]:
-    """The same in two columns, for screens that are not high."""
+def details_side_by_side(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
+    """The table and the figures to its right, for screens with few rows."""
     half = (width - GAP) // 2
+    table, figures = _table(stats, half, styles), _figures(stats, half, styles)
     lines = []
-    pairs = zip_longest(_table(figures, half, ink), _raw(figures, half, ink), fillvalue=Text())
-    for left, right in pairs:
+    for left, right in zip_longest(table, figures, fillvalue=Text()):
         line = Text.assemble(left)
         line.pad_right(half + GAP - line.cell_len)
         lines.append(line + right)
     return lines
 
 
-def _table(figures: SessionStatistics, width: int, ink: PanelStyles) -> list[Text]:
+def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     """A row for each source that has proposed something in this answer."""
-    assert figures.budget_status is not None
-    would = figures.budget_status.counterfactual_acceptance
-    names = [name for name in BY_NAME if name in figures.tallies or name in would]
-    label = width - WIDTH * len(COLUMNS)
-    head = Text.assemble(("by source".ljust(label), ink.dim + Style(bold=True)))
-    head.append("".join(name.rjust(WIDTH) for name in COLUMNS), style=ink.dim)
+    assert stats.budget_status is not None
+    counterfactual = stats.budget_status.counterfactual_acceptance
+    names = [name for name in BY_NAME if name in stats.tallies or name in counterfactual]
+    label = width - SHARE_COLUMNS * len(HEADINGS)
+    head = Text.assemble(("by source".ljust(label), styles.dim + Style(bold=True)))
+    head.append("".join(name.rjust(SHARE_COLUMNS) for name in HEADINGS), style=styles.dim)
     lines = [head]
     for name in names:
         source = BY_NAME[name]
-        line = Text.assemble((source.letter, ink.of(source) + Style(bold=True)))
-        line.append(f" {source.label}".ljust(label - 1)[: label - 1], style=ink.text)
-        for share in (figures.shares.get(name, 0.0), _kept(figures, name), would.get(name)):
-            line.append(("–" if share is None else phrases.percent(share)).rjust(WIDTH), ink.text)
+        line = Text.assemble((source.letter, styles.of(source) + Style(bold=True)))
+        line.append(f" {source.label}".ljust(label - 1)[: label - 1], style=styles.text)
+        shares = (stats.shares.get(name, 0.0), _accepted(stats, name), counterfactual.get(name))
+        for share in shares:
+            text = "–" if share is None else phrases.percent(share)
+            line.append(text.rjust(SHARE_COLUMNS), styles.text)
         lines.append(line)
     return lines
 
 
-def _kept(figures: SessionStatistics, name: str) -> float | None:
-    tally = figures.tallies.get(name, DraftCounts())
-    return tally.accepted / tally.verified if tally.verified else None
+def _accepted(stats: SessionStatistics, name: str) -> float | None:
+    """The share of a source's verified drafts that was accepted; None where none was verified."""
+    counts = stats.tallies.get(name, DraftCounts())
+    return counts.accepted / counts.verified if counts.verified else None
 
 
-def _raw(figures: SessionStatistics, width: int, ink: PanelStyles) -> list[Text]:
-    """Counts and times of the answer, label and value to the edges."""
-    answer, calls = figures.answer, figures.answer.target_calls
+def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
+    """Counts and times of the answer: labels at the left edge, values at the right."""
+    answer, calls = stats.answer, stats.answer.target_calls
     rows = [("tokens", f"{answer.tokens:,}"), ("calls of the model", f"{calls:,}")]
     rows.append(("drafted · accepted", f"{answer.drafted:,} · {answer.accepted:,}"))
     if calls:
         rows.append(("a call of the model", _milliseconds(answer.target_seconds / calls)))
-        rows.append(("drafting a call", _milliseconds(figures.draft_seconds / calls)))
+        rows.append(("drafting a call", _milliseconds(stats.draft_seconds / calls)))
         rows.append(("overhead a call", _milliseconds(answer.overhead_seconds / calls)))
     if answer.first_token_seconds:
         rows.append(("first word after", phrases.duration(answer.first_token_seconds)))
-    rows.append(("this session", f"{figures.session.tokens:,} · {phrases.saved(figures)}"))
-    if figures.remembered is not None:
-        rows.append(("moments remembered", phrases.remembered(figures.remembered)))
-    title = Text("this answer" if figures.writing else "last answer", ink.dim + Style(bold=True))
-    return [title, *(_row(name, value, width, ink) for name, value in rows)]
+    rows.append(("this session", f"{stats.session.tokens:,} · {phrases.saved(stats)}"))
+    if stats.remembered is not None:
+        rows.append(("moments remembered", phrases.dense_states(stats.remembered)))
+    title = Text("this answer" if stats.writing else "last answer", styles.dim + Style(bold=True))
+    return [title, *(_row(name, value, width, styles) for name, value in rows)]
 
 
-def _row(name: str, value: str, width: int, ink: PanelStyles) -> Text:
-    line = Text.assemble((name, ink.dim))
+def _row(name: str, value: str, width: int, styles: PanelStyles) -> Text:
+    line = Text.assemble((name, styles.dim))
     line.pad_right(max(1, width - line.cell_len - len(value)))
-    return line + Text(value, style=ink.text)
+    return line + Text(value, style=styles.text)
 
 
 def _milliseconds(seconds: float) -> str:

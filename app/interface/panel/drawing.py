@@ -1,8 +1,6 @@
-"""Bars and sparklines out of characters. Pure functions; no colours, no widgets.
+"""The bars, sparklines and styles that the acceptance panel is drawn with.
 
-What the acceptance panel is drawn with: styles, colours, and the parts its forms share.
-
-Knows Rich only. Each function makes one line.
+Each function makes one line of characters or of Rich text. Knows no widgets.
 """
 
 from __future__ import annotations
@@ -18,10 +16,16 @@ from app.interface.panel import phrases
 from app.interface.sources import BY_NAME, OWN, SourceLabel
 from engines.budget.protocol import BudgetStatus
 
+NO_VALUE = "·"
+"""Where a sparkline has no value."""
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_LEVELS = "▁▂▃▄▅▆▇█"
+
 
 @dataclass(frozen=True, slots=True)
 class PanelStyles:
-    """Styles on a `dark` background or a light one, and the `hint` that stands at the end."""
+    """Styles for a `dark` background or a light one, and the `hint` at the end of the panel."""
 
     text: Style
     dim: Style
@@ -44,79 +48,70 @@ class BarPart:
     share: float
 
 
-def parts(shares: Mapping[str, float]) -> list[BarPart]:
-    """The sources, largest first, and at the end what the model wrote alone."""
+def parts_of(shares: Mapping[str, float]) -> list[BarPart]:
+    """The sources, largest first; last, what the model wrote alone."""
     known = [BarPart(BY_NAME[name], share) for name, share in shares.items()]
     known.sort(key=lambda part: -part.share)
     return [*known, BarPart(OWN, max(0.0, 1 - sum(shares.values())))]
 
 
-def missed(budget_status: BudgetStatus) -> list[BarPart]:
+def counterfactual_parts(budget_status: BudgetStatus) -> list[BarPart]:
     """While drafting is paused: the sources whose drafts would have been accepted, best first."""
-    shares = budget_status.counterfactual_acceptance.items() if budget_status.paused else ()
-    would = [BarPart(BY_NAME[name], share) for name, share in shares if share > 0]
-    return sorted(would, key=lambda part: -part.share)
+    accepted = budget_status.counterfactual_acceptance if budget_status.paused else {}
+    parts = [BarPart(BY_NAME[name], share) for name, share in accepted.items() if share > 0]
+    return sorted(parts, key=lambda part: -part.share)
 
 
-def lead(figures: SessionStatistics, ink: PanelStyles) -> Text:
+def headline(stats: SessionStatistics, styles: PanelStyles) -> Text:
     """`2.3× faster`."""
-    assert figures.budget_status is not None
-    style = ink.accent if phrases.is_faster(figures.now) else ink.text
-    return Text(phrases.ratio(figures.now, figures.budget_status), style=style + Style(bold=True))
+    assert stats.budget_status is not None
+    style = styles.accent if phrases.is_faster(stats.now) else styles.text
+    return Text(phrases.ratio(stats.now, stats.budget_status), style=style + Style(bold=True))
 
 
-def speed_bar(figures: SessionStatistics, plain: bool, width: int, ink: PanelStyles) -> Text:
-    """One of the two bars, `width` columns wide, on the scale that both share."""
-    pace = figures.now
-    fastest = max(pace.speed, pace.plain_speed) or 1.0
-    share = (pace.plain_speed if plain else pace.speed) / fastest
-    text = Text.assemble((bar(share, width), ink.faint if plain else ink.accent))
+def speed_bar(stats: SessionStatistics, plain: bool, width: int, styles: PanelStyles) -> Text:
+    """The bar of the plain or of the drafted speed, `width` columns wide; both share one scale."""
+    throughput = stats.now
+    fastest = max(throughput.speed, throughput.plain_speed) or 1.0
+    share = (throughput.plain_speed if plain else throughput.speed) / fastest
+    text = Text.assemble((bar(share, width), styles.faint if plain else styles.accent))
     text.pad_right(width - text.cell_len)
     return text
 
 
-def speed(figures: SessionStatistics, plain: bool, ink: PanelStyles) -> Text:
+def speed_text(stats: SessionStatistics, plain: bool, styles: PanelStyles) -> Text:
     """`41 tok/s`, `~18 tok/s`."""
-    assert figures.budget_status is not None
-    pace = figures.now
+    assert stats.budget_status is not None
     if not plain:
-        return Text(phrases.speed(pace.speed), style=ink.text)
-    return Text(
-        phrases.mark(figures.budget_status) + phrases.speed(pace.plain_speed), style=ink.text
-    )
+        return Text(phrases.speed(stats.now.speed), style=styles.text)
+    mark = phrases.mark(stats.budget_status)
+    return Text(mark + phrases.speed(stats.now.plain_speed), style=styles.text)
 
 
-def share_bar(part: BarPart, columns: int, ink: PanelStyles) -> Text:
+def share_bar(part: BarPart, columns: int, styles: PanelStyles) -> Text:
     """`P▓▓▓▓`: letter and texture in the colour of the source."""
-    source, style = part.source, ink.of(part.source)
+    source, style = part.source, styles.of(part.source)
     letter = (source.letter, style + Style(bold=True))
     return Text.assemble(letter, (source.texture * (columns - 1), style))
 
 
-def stacked_bar(figures: SessionStatistics, width: int, ink: PanelStyles) -> Text:
+def stacked_bar(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
     """All sources in one bar."""
-    shown = [part for part in parts(figures.shares) if part.share > 0]
-    columns = widths([part.share for part in shown], width)
+    shown = [part for part in parts_of(stats.shares) if part.share > 0]
+    columns = allocate_columns([part.share for part in shown], width)
     joined = Text("").join(
-        share_bar(part, column, ink) for part, column in zip(shown, columns, strict=True)
+        share_bar(part, count, styles) for part, count in zip(shown, columns, strict=True)
     )
     joined.truncate(width)
     return joined
 
 
-def trend(figures: SessionStatistics, ink: PanelStyles) -> Text:
-    """Tokens a call over the last minutes; one token a call is the floor."""
+def trend(stats: SessionStatistics, styles: PanelStyles) -> Text:
+    """Tokens per call over the last minutes; the floor is one token per call."""
     line = Text()
-    for level in sparkline(figures.trend(), floor=1.0):
-        line.append(level, style=ink.faint if level == NOTHING else ink.accent)
+    for level in sparkline(stats.trend(), floor=1.0):
+        line.append(level, style=styles.faint if level == NO_VALUE else styles.accent)
     return line
-
-
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
-NOTHING = "·"
-"""Where a sparkline has no value."""
-
-_LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def bar(share: float, width: int) -> str:
@@ -129,17 +124,21 @@ def bar(share: float, width: int) -> str:
 
 
 def sparkline(values: Sequence[float], floor: float) -> str:
-    """One character for each value, from `floor` to the largest; `NOTHING` for 0, no value."""
+    """One character for each value, from `floor` to the largest; `NO_VALUE` for 0."""
     top = max([*values, floor * 2])
     return "".join(
-        _level((value - floor) / (top - floor)) if value else NOTHING for value in values
+        _level((value - floor) / (top - floor)) if value else NO_VALUE for value in values
     )
 
 
-def widths(shares: Sequence[float], width: int) -> list[int]:
-    """Whole columns for `shares` of `width`: together as near as can be, none empty.
+def _level(share: float) -> str:
+    return _LEVELS[min(max(int(share * len(_LEVELS)), 0), len(_LEVELS) - 1)]
 
-    Largest remainders: what rounding down leaves over goes where it was missed most.
+
+def allocate_columns(shares: Sequence[float], width: int) -> list[int]:
+    """Divide `width` columns by `shares`, at least one column each.
+
+    Largest remainder method: the columns left by rounding down go to the largest remainders.
     """
     exact = [share * width for share in shares]
     columns = [max(1, int(value)) for value in exact]
@@ -148,7 +147,3 @@ def widths(shares: Sequence[float], width: int) -> list[int]:
     for index in by_need[: max(left, 0)]:
         columns[index] += 1
     return columns
-
-
-def _level(share: float) -> str:
-    return _LEVELS[min(max(int(share * len(_LEVELS)), 0), len(_LEVELS) - 1)]

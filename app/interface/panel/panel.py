@@ -1,14 +1,9 @@
-"""The acceptance panel: how much faster, and whose words these were; always in sight.
+"""The acceptance panel widget: how much faster, and where the words came from; always visible.
 
-A footer on narrow screens, a column on wide ones. Owns when it is drawn again; what it says stands
-in `wording.py`, how it is laid out in `footer.py`, `column.py` and `detail.py`.
-
-A widget that draws lines of text and nothing else, and draws again only the lines that changed.
-
-Textual's Static lays its content out and styles every line at each update; what changes several
-times a second should cost less.
-
-The raw figures behind the acceptance panel, for those who ask for more. Pure layout.
+A footer on narrow screens, a column on wide ones. Owns when it is redrawn, and redraws only the
+lines that changed: Textual's Static lays its content out and styles every line at each update,
+which is too expensive several times a second. `phrases.py` owns the words, `layout.py` and
+`details.py` the layout.
 """
 
 from __future__ import annotations
@@ -26,15 +21,14 @@ from textual.widget import Widget
 
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.commands.keymap import keys_of
-from app.interface.panel.column import column
-from app.interface.panel.details import beside
+from app.interface.panel.details import details_side_by_side
 from app.interface.panel.drawing import PanelStyles
-from app.interface.panel.footer import footer
+from app.interface.panel.layout import column, footer
 from app.interface.themes import panel_styles, style_classes
 
 
 class LineCanvas(Widget):
-    """Lines of text within the widget's padding."""
+    """Draws lines of text within the widget's padding."""
 
     def __init__(self, *, classes: str | None = None) -> None:
         super().__init__(classes=classes)
@@ -42,21 +36,21 @@ class LineCanvas(Widget):
         self._strips: dict[int, Strip] = {}
 
     def show(self, lines: Sequence[Text]) -> None:
-        """Show other lines; the widget's height is its style's affair."""
+        """Show other lines; the height of the widget is up to its style."""
         old, self._lines = self._lines, list(lines)
         top = self.styles.padding.top
         for row in range(max(len(old), len(self._lines))):
-            if self._at(old, row) != self._at(self._lines, row):
+            if self._line_at(old, row) != self._line_at(self._lines, row):
                 self._strips.pop(row + top, None)
                 self.refresh(Region(0, row, self.content_size.width, 1))
 
-    def forget(self) -> None:
-        """Draw everything again: the colours or the size changed."""
+    def redraw_all(self) -> None:
+        """Redraw every line: the colours or the size changed."""
         self._strips.clear()
         self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines of `crop`, composed once."""
+        """The lines of `crop`; each is composed once."""
         strips = []
         for y in range(crop.y, crop.bottom):
             if y not in self._strips:
@@ -66,41 +60,41 @@ class LineCanvas(Widget):
 
     def _strip(self, row: int) -> Strip:
         base = self.rich_style
-        text = self._at(self._lines, row) or Text()
-        drawn = Segment.apply_style(text.render(self.app.console), self._base_of(text))
+        text = self._line_at(self._lines, row) or Text()
+        drawn = Segment.apply_style(text.render(self.app.console), self._base_style(text))
         content = [Segment(" " * self.styles.padding.left), *drawn]
         strip = Strip(content).apply_style(base).adjust_cell_length(self.outer_size.width, base)
         for line_filter in self.get_line_filters():
             strip = strip.apply_filter(line_filter, self.background_colors[1])
         return strip
 
-    def _base_of(self, text: Text) -> Style:
-        """The style of a whole text, which Rich leaves to whoever prints it."""
+    def _base_style(self, text: Text) -> Style:
+        """The style of the text as a whole, which `Text.render` does not apply."""
         return self.app.console.get_style(text.style)
 
     @staticmethod
-    def _at(lines: Sequence[Text], row: int) -> Text | None:
+    def _line_at(lines: Sequence[Text], row: int) -> Text | None:
         return lines[row] if 0 <= row < len(lines) else None
 
 
 class Panel(LineCanvas):
-    """Shows `figures`; call `redraw` when they have changed."""
+    """Shows the statistics of the session; `redraw` shows the current ones."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = style_classes("panel")
 
     detailed: var[bool] = var(False, init=False)
-    """Whether raw figures are shown too."""
+    """Whether the detailed figures are shown, too."""
 
-    def __init__(self, figures: SessionStatistics, *, wide: bool) -> None:
+    def __init__(self, stats: SessionStatistics, *, wide: bool) -> None:
         super().__init__(classes="-column" if wide else "-footer")
-        self.figures = figures
+        self.stats = stats
         self.wide = wide
 
     def redraw(self) -> None:
-        """Draw what the figures say now; the rest of the screen stays as it is."""
+        """Show the current statistics; nothing else on the screen is laid out again."""
         if not self.display or not self.size:
             return
-        lines = self._laid_out()
+        lines = self._lay_out()
         if not self.wide:
             self.styles.height = len(lines)
         self.show(lines)
@@ -109,25 +103,25 @@ class Panel(LineCanvas):
         self.redraw()
 
     def on_resize(self) -> None:
-        self.forget()
+        self.redraw_all()
         self.redraw()
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
         if self.is_attached:
-            self.forget()
+            self.redraw_all()
             self.redraw()
 
-    def _laid_out(self) -> list[Text]:
+    def _lay_out(self) -> list[Text]:
         width, height = self.content_size
-        ink = self._ink()
+        styles = self._panel_styles()
         if self.wide:
-            return column(self.figures, width, height, ink, detailed=self.detailed)
-        lines = footer(self.figures, width, ink)
-        if self.detailed and self.figures.budget_status is not None:
-            lines += [Text(), *beside(self.figures, width, ink)]
+            return column(self.stats, width, height, styles, detailed=self.detailed)
+        lines = footer(self.stats, width, styles)
+        if self.detailed and self.stats.budget_status is not None:
+            lines += [Text(), *details_side_by_side(self.stats, width, styles)]
         return lines
 
-    def _ink(self) -> PanelStyles:
+    def _panel_styles(self) -> PanelStyles:
         hint = keys_of(self).fill("{panel} more")
         return panel_styles(self, "panel", Style(color=self.rich_style.color), hint)

@@ -1,7 +1,7 @@
-"""What the acceptance panel says in words: ratios, speeds, pauses. Pure functions over figures.
+"""The words of the acceptance panel: ratios, speeds, pauses. Pure functions over statistics.
 
-Owns honesty: estimates carry a `~`, a ratio that is none is not called one, and nothing is shown
-before it was measured.
+Owns honest wording: estimates carry a `~`, a difference within noise is not shown as a ratio, and
+nothing is shown before it was measured.
 """
 
 from __future__ import annotations
@@ -15,53 +15,53 @@ from engines.budget.protocol import BudgetStatus
 if TYPE_CHECKING:
     from app.runtime.idle_encoding import EncodingProgress
 
-NOTICEABLE = 0.02
-"""Differences of speed below this are called none."""
+MIN_SPEED_DIFFERENCE = 0.02
+"""Smaller relative differences of speed count as none."""
 
-FEWEST_TOKENS = 8
-"""Tokens before which an answer is too short to speak of its speed."""
+MIN_MEASURED_TOKENS = 8
+"""The speed of a shorter answer is not shown."""
 
-RIPE = 4096
-"""Moments below which little of what is said has been said before: about fifty answers."""
+MANY_STATES = 4096
+"""With fewer states (about fifty answers), the dense index rarely has a match."""
 
-LEAST_SAVED = 0.05
-"""Seconds below which nothing was saved or lost."""
+MIN_SAVED_SECONDS = 0.05
+"""Less counts as nothing saved or lost."""
 
-PROMISE = (
+INTRODUCTION = (
     "Ask something: this shows how much faster the answer came than the model alone writes,"
     " and where its words were drafted from."
 )
 
 
-def is_telling(pace: Throughput) -> bool:
-    """Whether enough was measured to name a speed."""
-    return pace.tokens >= FEWEST_TOKENS and pace.ratio > 0
+def is_measured(throughput: Throughput) -> bool:
+    """Whether enough tokens were measured to show a speed."""
+    return throughput.tokens >= MIN_MEASURED_TOKENS and throughput.ratio > 0
 
 
-def is_faster(pace: Throughput) -> bool:
-    """Whether drafting made a difference worth naming."""
-    return is_telling(pace) and pace.ratio >= 1 + NOTICEABLE
+def is_faster(throughput: Throughput) -> bool:
+    """Whether drafting was noticeably faster."""
+    return is_measured(throughput) and throughput.ratio >= 1 + MIN_SPEED_DIFFERENCE
 
 
-def ratio(pace: Throughput, budget_status: BudgetStatus) -> str:
-    """The lead: how many times as fast as plain decoding."""
-    if not is_telling(pace):
+def ratio(throughput: Throughput, budget_status: BudgetStatus) -> str:
+    """The headline: how many times as fast as plain decoding."""
+    if not is_measured(throughput):
         return "measuring…"
     about = mark(budget_status)
-    if is_faster(pace):
-        return f"{about}{times(pace.ratio)} faster"
-    if pace.ratio > 1 - NOTICEABLE:
+    if is_faster(throughput):
+        return f"{about}{times(throughput.ratio)} faster"
+    if throughput.ratio > 1 - MIN_SPEED_DIFFERENCE:
         return "as fast as plain"
-    return f"{about}{round((1 - pace.ratio) * 100)}% slower"
+    return f"{about}{round((1 - throughput.ratio) * 100)}% slower"
 
 
 def times(value: float) -> str:
-    """`2.3×`, with two digits after the point while that matters."""
+    """`2.3×`; two decimals below 1.1."""
     return f"{value:.2f}×" if value < 1.1 else f"{value:.1f}×"
 
 
 def mark(budget_status: BudgetStatus) -> str:
-    """What stands before figures that rest on an estimate."""
+    """The prefix of figures that rest on an estimate."""
     return "" if budget_status.plain_measured else "~"
 
 
@@ -73,7 +73,7 @@ def speed(tokens_per_second: float) -> str:
 
 
 def percent(share: float) -> str:
-    """`41%`; what is not nothing is not called 0."""
+    """`41%`; a positive share is never shown as 0."""
     return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
@@ -86,38 +86,38 @@ def duration(seconds: float) -> str:
 
 
 def pause(budget_status: BudgetStatus) -> str:
-    """Why nothing is drafted."""
+    """Why drafting is paused."""
     if not budget_status.loss:
         return "drafting paused: it lost time lately; tries again by itself"
     return f"drafting paused: would cost {percent(budget_status.loss)} here; tries again by itself"
 
 
-def accepted(figures: SessionStatistics) -> str:
-    """`58% accepted`, or that nothing was drafted."""
-    answer = figures.answer
+def accepted(stats: SessionStatistics) -> str:
+    """`58% accepted`, or `none yet` where nothing was drafted."""
+    answer = stats.answer
     return f"{percent(answer.acceptance_rate)} accepted" if answer.drafted else "none yet"
 
 
-def calls(figures: SessionStatistics) -> str:
+def calls(stats: SessionStatistics) -> str:
     """`2.6 tokens a call`."""
-    return f"{figures.answer.tokens_per_call:.1f} tokens a call"
+    return f"{stats.answer.tokens_per_call:.1f} tokens a call"
 
 
-def saved(figures: SessionStatistics) -> str:
-    """What the session gained or lost."""
-    seconds = figures.saved_seconds
-    if abs(seconds) < LEAST_SAVED:
+def saved(stats: SessionStatistics) -> str:
+    """The time saved or lost in this session."""
+    seconds = stats.saved_seconds
+    if abs(seconds) < MIN_SAVED_SECONDS:
         return "no time saved"
     return f"{duration(abs(seconds))} {'saved' if seconds >= 0 else 'lost'}"
 
 
-def remembered(moments: int) -> str:
-    """`312 · few yet`: how much there is to draft from."""
-    return f"{moments:,}" if moments >= RIPE else f"{moments:,} · few yet"
+def dense_states(count: int) -> str:
+    """`312 · few yet`: the size of the dense index."""
+    return f"{count:,}" if count >= MANY_STATES else f"{count:,} · few yet"
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """`text` in lines of at most `width` characters."""
+    """`text` wrapped to lines of at most `width` characters."""
     return textwrap.wrap(text, max(width, 8))
 
 

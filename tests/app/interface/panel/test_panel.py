@@ -12,9 +12,8 @@ from rich.style import Style
 
 from app.conversation.session_statistics import SessionStatistics, Throughput
 from app.interface.panel import phrases
-from app.interface.panel.column import column
-from app.interface.panel.drawing import NOTHING, PanelStyles, bar, sparkline, widths
-from app.interface.panel.footer import footer
+from app.interface.panel.drawing import NO_VALUE, PanelStyles, allocate_columns, bar, sparkline
+from app.interface.panel.layout import column, footer
 from app.interface.sources import BY_NAME, OWN, SOURCES
 from app.runtime.idle_encoding import EncodingProgress
 from engines.budget.protocol import BudgetStatus
@@ -22,27 +21,27 @@ from engines.draft_tree import SOURCE_NAMES
 from tests.app.interface.conftest import SCRIPT
 from tests.app.interface.scripted import BUDGET_STATUS, Script, events_of, passes_of
 
-INK = PanelStyles(Style(), Style(), Style(), Style(), Style(), dark=True, hint="F2 more")
+STYLES = PanelStyles(Style(), Style(), Style(), Style(), Style(), dark=True, hint="F2 more")
 
 
-def figures_of(script: Script) -> SessionStatistics:
-    figures = SessionStatistics()
+def statistics_of(script: Script) -> SessionStatistics:
+    stats = SessionStatistics()
     for event in events_of(script, Flag()):
-        figures.observe(event, 0.0)
-    return figures
+        stats.observe(event, 0.0)
+    return stats
 
 
 def footer_of(script: Script, width: int = 76) -> list[str]:
-    return [line.plain for line in footer(figures_of(script), width, INK)]
+    return [line.plain for line in footer(statistics_of(script), width, STYLES)]
 
 
-def pace(ratio: float, tokens: int = 100) -> Throughput:
+def throughput(ratio: float, tokens: int = 100) -> Throughput:
     return Throughput(tokens, 1.0, ratio)
 
 
 def test_before_the_first_answer_it_says_what_it_will_show() -> None:
-    said = " ".join(line.plain for line in footer(SessionStatistics(), 76, INK))
-    assert said.split() == phrases.PROMISE.split()
+    said = " ".join(line.plain for line in footer(SessionStatistics(), 76, STYLES))
+    assert said.split() == phrases.INTRODUCTION.split()
 
 
 def test_it_leads_with_the_ratio_and_the_two_speeds() -> None:
@@ -68,17 +67,17 @@ def test_it_leads_with_the_ratio_and_the_two_speeds() -> None:
     ],
 )
 def test_the_ratio_is_honest(ratio: float, said: str) -> None:
-    assert phrases.ratio(pace(ratio), BUDGET_STATUS) == said
+    assert phrases.ratio(throughput(ratio), BUDGET_STATUS) == said
 
 
 def test_estimates_are_marked() -> None:
     estimate = replace(BUDGET_STATUS, plain_measured=False)
-    assert phrases.ratio(pace(2.0), estimate) == "~2.0× faster"
+    assert phrases.ratio(throughput(2.0), estimate) == "~2.0× faster"
     assert "~20 tok/s" in footer_of(replace(SCRIPT, budget_status=estimate))[0]
 
 
 def test_a_few_tokens_are_no_measurement() -> None:
-    assert phrases.ratio(pace(2.0, tokens=3), BUDGET_STATUS) == "measuring…"
+    assert phrases.ratio(throughput(2.0, tokens=3), BUDGET_STATUS) == "measuring…"
 
 
 def test_a_pause_is_said_with_its_reason() -> None:
@@ -87,7 +86,7 @@ def test_a_pause_is_said_with_its_reason() -> None:
     _, words, drafts = footer_of(script)
     assert words.endswith("drafts would give T 30%")
     assert "drafting paused: would cost 9% here; tries again by itself" in drafts
-    lines = [line.plain for line in column(figures_of(script), 32, 60, INK, detailed=True)]
+    lines = [line.plain for line in column(statistics_of(script), 32, 60, STYLES, detailed=True)]
     assert any("this chat" in line and line.endswith("30%") for line in lines)
     assert "would cost" not in phrases.pause(replace(paused, loss=0.0))
 
@@ -107,11 +106,11 @@ def test_every_source_has_its_own_letter_texture_and_colours() -> None:
 )
 def test_lines_fit(counts: dict[int, int], width: int, cycle: float) -> None:
     pattern = [bit for bit, count in counts.items() for _ in range(count)] or [0]
-    figures = figures_of(Script(passes_of("word " * 200, pattern, 4), cycle=cycle))
+    stats = statistics_of(Script(passes_of("word " * 200, pattern, 4), cycle=cycle))
     drawn = [
-        *footer(figures, width, INK),
-        *column(figures, 34, 40, INK, detailed=True),
-        *column(figures, 34, 20, INK, detailed=False),
+        *footer(stats, width, STYLES),
+        *column(stats, 34, 40, STYLES, detailed=True),
+        *column(stats, 34, 20, STYLES, detailed=False),
     ]
     limits = [width] * 3 + [34] * (len(drawn) - 3)
     assert [
@@ -130,7 +129,7 @@ def test_bars_are_as_long_as_they_say(share: float, width: int) -> None:
 @given(st.lists(st.floats(0.01, 1), min_size=1, max_size=8), st.integers(20, 60))
 def test_stacked_parts_fill_the_bar(parts: list[float], width: int) -> None:
     shares = [part / sum(parts) for part in parts]
-    columns = widths(shares, width)
+    columns = allocate_columns(shares, width)
     assert all(column >= 1 for column in columns)
     assert sum(columns) >= width
     assert all(
@@ -139,7 +138,7 @@ def test_stacked_parts_fill_the_bar(parts: list[float], width: int) -> None:
 
 
 def test_sparklines_begin_at_the_floor() -> None:
-    assert sparkline([0.0, 1.0, 3.0], floor=1.0) == f"{NOTHING}▁█"
+    assert sparkline([0.0, 1.0, 3.0], floor=1.0) == f"{NO_VALUE}▁█"
 
 
 @pytest.mark.parametrize(

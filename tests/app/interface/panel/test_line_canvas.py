@@ -1,4 +1,4 @@
-"""Sheets draw what they are told, and only the lines that changed."""
+"""A line canvas draws its lines, and redraws only those that changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.interface.panel.panel import LineCanvas
 
 
 class Recording(LineCanvas):
-    """Notes which lines it asks to be drawn again."""
+    """Records which lines it asks to be redrawn."""
 
     drawn: list[int]
 
@@ -22,30 +22,30 @@ class Recording(LineCanvas):
         return self
 
 
-class SheetApp(App[None]):
+class CanvasApp(App[None]):
     CSS = "LineCanvas { padding: 1 2; width: 20; height: 8; }"
 
     def compose(self) -> ComposeResult:
         yield Recording()
 
 
-async def test_only_changed_lines_are_drawn_and_where_they_stand() -> None:
-    app = SheetApp()
+async def test_only_changed_lines_are_redrawn_in_place() -> None:
+    app = CanvasApp()
     async with app.run_test() as pilot:
-        sheet = app.query_one(Recording)
-        sheet.show([Text("one"), Text("two"), Text("three")])
+        canvas = app.query_one(Recording)
+        canvas.show([Text("one"), Text("two"), Text("three")])
         await pilot.pause()
-        sheet.drawn = []
-        sheet.show([Text("one"), Text("2"), Text("three"), Text("four")])
-        assert sheet.drawn == [2, 4]
-        lines = [strip.text.rstrip() for strip in sheet.render_lines(Region(0, 0, 20, 8))]
+        canvas.drawn = []
+        canvas.show([Text("one"), Text("2"), Text("three"), Text("four")])
+        assert canvas.drawn == [2, 4]
+        lines = [strip.text.rstrip() for strip in canvas.render_lines(Region(0, 0, 20, 8))]
         assert lines == ["", "  one", "  2", "  three", "  four", "", "", ""]
 
 
 async def test_the_style_of_a_whole_line_is_drawn() -> None:
-    app = SheetApp()
+    app = CanvasApp()
     async with app.run_test():
-        sheet = app.query_one(Recording)
-        sheet.show([Text("bold", style=Style(bold=True))])
-        (line,) = sheet.render_lines(Region(0, 1, 20, 1))
+        canvas = app.query_one(Recording)
+        canvas.show([Text("bold", style=Style(bold=True))])
+        (line,) = canvas.render_lines(Region(0, 1, 20, 1))
         assert any(part.text == "bold" and part.style and part.style.bold for part in line)
