@@ -1,7 +1,8 @@
-"""The conversation turn: a person's message in, events out, everything kept in the history.
+"""Answers in stored chats: a question in, events out, everything stored in the history.
 
-Owns what is stored when: the message before the model sees it, the answer while it grows, its
-figures at the end. Headless: the interface and `specchat ask` use it alike.
+Owns what is stored when: the question before the model sees it, the answer while it is generated,
+its statistics at the end. The interface and `specchat ask` use it alike, through
+`app.runtime.model_thread`. Refuses to know threads and screens.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class Assistant:
     def __init__(self, engine: Engine, history: History) -> None:
         self.engine = engine
         self.history = history
-        self._seclusion = ChatIsolation(engine, history.name)
+        self._isolation = ChatIsolation(engine, history.name)
         self._stop = Flag()
 
     def answer(self, chat: int, parent: int | None, text: str) -> Generator[Event]:
-        """Store `text` as the person's message under `parent`, then answer it.
+        """Store `text` as the user's message under `parent`; the generator answers it.
 
         Raises:
             InputError: the text is empty.
@@ -49,42 +50,75 @@ class Assistant:
         message = self.history.add_message(chat, parent, records.USER, text)
         if not self.history.chat(chat).title:
             self.history.rename(chat, first_title(text))
-        yield from self.respond(chat, message.id)
+        return self.respond(chat, message.id)
 
     def edit(self, message: int, text: str) -> Generator[Event]:
-        """Store `text` as one more version of the person's `message`, then answer it.
+        """Store `text` as another version of the user's `message`; the generator answers it.
 
         Raises:
-            InputError: the message is not the person's, or as for `answer`.
+            InputError: the message is not the user's, or as for `answer`.
         """
         edited = self.history.message(message)
         if edited.role != records.USER:
             raise InputError("only your own messages can be edited")
-        yield from self.answer(edited.chat, edited.parent, text)
+        return self.answer(edited.chat, edited.parent, text)
 
     def regenerate(self, answer: int) -> Generator[Event]:
-        """Answer once more what `answer` is an answer to; both are kept.
+        """Answer the question of the stored `answer` once more; both answers are kept.
 
-        A greedy model would say the same again: unless greed was the person's choice, it draws.
+        At temperature 0 the model would repeat itself, so unless the user chose that temperature,
+        the new answer is sampled.
 
         Raises:
-            InputError: it is no answer.
+            InputError: it is not an answer.
         """
-        given = self.history.message(answer)
-        if given.role != records.ASSISTANT or given.parent is None:
+        answered = self.history.message(answer)
+        if answered.role != records.ASSISTANT or answered.parent is None:
             raise InputError("only an answer can be given again")
-        yield from self.respond(given.chat, given.parent, again=True)
+        return self.respond(answered.chat, answered.parent, again=True)
 
     def respond(self, chat: int, message: int, *, again: bool = False) -> Generator[Event]:
-        """Answer the stored `message`: a first answer or, beside others, one more (`again`).
+        """Answer the stored `message`, for the first time or once more (`again`).
+
+        However this ends, what was generated is stored.
 
         Raises:
-            InputError: the chat's sampling settings make no sense.
+            InputError: the chat's sampling settings are invalid.
         """
         self._stop.clear()
         settings = self.history.chat(chat)
         sampling = self._sampling(settings.sampling, again)
         messages = self._messages(settings.system, self.history.path(message))
+        answer = self._add_answer(chat, message)
+        engine = self._isolation.engine(settings, (message.content for message in messages))
+        statistics, provenance = Statistics(), Provenance()
+        writer = AnswerWriter(
+            self.history, answer, lambda: stored_figures(statistics, sampling.seed, provenance)
+        )
+        finish = FINISH_INTERRUPTED
+        events = generate(engine, messages, sampling, engine.max_tokens, statistics, self._stop)
+        try:
+            with closing(events):
+                for event in events:
+                    if isinstance(event, Wrote):
+                        provenance.append(event.pieces)
+                        text = "".join(piece.text for piece in event.pieces)
+                        writer.append(text, event.step.tokens)
+                    elif isinstance(event, Finished):
+                        finish = event.finish
+                    yield event
+        finally:
+            writer.close(finish)
+        content = self.history.message(answer).content
+        self._update_title(chat, message, content)
+        self._isolation.answered(chat, engine, content)
+
+    def stop(self) -> None:
+        """End the answer in progress, from any thread; what was generated is kept."""
+        self._stop.set()
+
+    def _add_answer(self, chat: int, message: int) -> int:
+        """Store an empty answer to `message` and return its id."""
         answer = self.history.add_message(
             chat,
             message,
@@ -94,51 +128,19 @@ class Assistant:
             tokenizer=self.engine.vocabulary.fingerprint,
             finish=records.STREAMING,
         )
-        engine = self._seclusion.engine(settings, (message.content for message in messages))
-        yield from self._stored(engine, answer.id, messages, sampling)
-        said = self.history.message(answer.id).content
-        self._entitle(chat, message, said)
-        self._seclusion.answered(chat, engine, said)
+        return answer.id
 
-    def stop(self) -> None:
-        """End the answer that is being generated, from any thread; what was written is kept."""
-        self._stop.set()
-
-    def _stored(
-        self, engine: Engine, answer: int, messages: Sequence[Message], sampling: Sampling
-    ) -> Generator[Event]:
-        """Generate into the stored `answer`; however this ends, what was written is kept."""
-        statistics, provenance = Statistics(), Provenance()
-        writer = AnswerWriter(
-            self.history, answer, lambda: figures(statistics, sampling.seed, provenance)
-        )
-        finish = FINISH_INTERRUPTED
-        limit = engine.max_tokens
-        events = generate(engine, messages, sampling, limit, statistics, self._stop)
-        try:
-            with closing(events):
-                for event in events:
-                    if isinstance(event, Wrote):
-                        text = "".join(piece.text for piece in event.pieces)
-                        provenance.append(event.pieces)
-                        writer.append(text, event.step.tokens)
-                    elif isinstance(event, Finished):
-                        finish = event.finish
-                    yield event
-        finally:
-            writer.close(finish)
-
-    def _entitle(self, chat: int, message: int, answer: str) -> None:
-        """Title a chat by its first exchange, unless the person did meanwhile."""
+    def _update_title(self, chat: int, message: int, answer: str) -> None:
+        """Title a chat by its first exchange, unless the user renamed it."""
         question = self.history.message(message)
         if question.parent is None:
-            present = self.history.chat(chat).title
+            current = self.history.chat(chat).title
             better = title(question.content, answer)
-            if present == first_title(question.content) and better != present:
+            if current == first_title(question.content) and better != current:
                 self.history.rename(chat, better)
 
     def _sampling(self, chosen: Mapping[str, Any], again: bool) -> Sampling:
-        """The chat's sampling; without a seed of its own each answer gets a new one."""
+        """The chat's sampling settings; without a fixed seed each answer gets a new one."""
         sampling = with_overrides(self.engine.sampling, chosen, "this chat's sampling")
         if again and self.engine.unchosen_temperature and "temperature" not in chosen:
             sampling = replace(sampling, temperature=Sampling().temperature)
@@ -146,7 +148,7 @@ class Assistant:
         return replace(sampling, seed=randbits(32) if seed == NEW_SEED else seed)
 
     def _messages(self, system: str, thread: Sequence[records.StoredMessage]) -> list[Message]:
-        """The thread for the model; kept token ids only where its own tokenizer made them."""
+        """The thread as model input, with stored token ids if they are of the same tokenizer."""
         tokenizer = self.engine.vocabulary.fingerprint
         messages = [Message(records.SYSTEM, system)] if system else []
         for message in thread:
@@ -155,6 +157,6 @@ class Assistant:
         return messages
 
 
-def figures(statistics: Statistics, seed: int, provenance: Provenance) -> dict[str, object]:
-    """What is kept of an answer's statistics."""
+def stored_figures(statistics: Statistics, seed: int, provenance: Provenance) -> dict[str, object]:
+    """The statistics of an answer as they are stored with it."""
     return {**asdict(statistics), "seed": seed, SOURCES_KEY: provenance.runs()}

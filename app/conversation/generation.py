@@ -24,8 +24,8 @@ from engines.sampler import Sampling, make_sampler
 from engines.step import Step
 
 FINISH_INTERRUPTED = "interrupted"
-ROOM = 0.25
-"""Share of the context kept free for the answer when old turns are dropped."""
+ANSWER_SHARE = 0.25
+"""Share of the context that stays free for the answer when old turns are dropped."""
 
 
 def generate(
@@ -38,8 +38,9 @@ def generate(
 ) -> Generator[Event]:
     """Answer the last of `messages` in at most `limit` tokens; ends with `Finished`.
 
-    `statistics` is filled in as the answer grows. Setting `stop` ends the answer at the next step,
-    marked interrupted. Closing the generator ends it too, without a last event.
+    Holds the model's lock until it ends. `statistics` is filled in along the way. Setting `stop`
+    ends the answer at the next step, with finish `interrupted`; closing the generator ends it
+    without a last event.
 
     Raises:
         ContextOverflowError: the last message alone does not fit into the context.
@@ -50,84 +51,69 @@ def generate(
         if dropped:
             yield Dropped(dropped)
         statistics.prompt_tokens = len(prompt)
-        finish = yield from _read(engine, prompt, stop)
+        finish = ""
+        for done in engine.target.prefill(prompt):
+            yield Prefilling(done, len(prompt))
+            if stop.is_set():
+                finish = FINISH_INTERRUPTED
+                break
         if not finish:
-            ending = StopCriteria(engine.vocabulary.stops, limit)
-            finish = yield from _write(engine, sampling, ending, statistics, started, stop)
+            stream = TextStream(engine)
+            with closing(_decode(engine, sampling, limit, statistics)) as steps:
+                for step in steps:
+                    if step.prefill:
+                        statistics.first_token_seconds = perf_counter() - started
+                    yield Wrote(stream.pieces(step), step, engine.budget.status(step.position))
+                    finish = step.finish or (FINISH_INTERRUPTED if stop.is_set() else "")
+                    if finish:
+                        break
         statistics.seconds = perf_counter() - started
         yield Finished(finish, statistics, sampling.seed)
+
+
+def _decode(
+    engine: Engine, sampling: Sampling, limit: int, statistics: Statistics
+) -> Generator[Step]:
+    return decode(
+        engine.target,
+        engine.drafters,
+        engine.budget,
+        make_sampler(sampling),
+        StopCriteria(engine.vocabulary.stops, limit),
+        temperature=sampling.temperature,
+        observers=(statistics, *engine.observers),
+    )
 
 
 def fit(engine: Engine, messages: Sequence[Message], limit: int) -> tuple[list[int], int]:
     """The prompt's token ids, and how many of the oldest messages had to be dropped for it.
 
-    A system prompt stays. Turns are dropped whole, oldest first, until a quarter of the context (or
-    `limit`, if that is less) is free for the answer.
+    The system prompt is kept. Whole turns are dropped, oldest first, until a quarter of the context
+    (or `limit`, if that is less) is free for the answer.
 
     Raises:
         ContextOverflowError: nothing is left to drop.
     """
     context = engine.target.context_length
-    most = context - min(limit, int(context * ROOM))
-    fixed = [message for message in messages[:1] if message.role == "system"]
-    kept = list(messages[len(fixed) :])
-    tokens = engine.render([*fixed, *kept])
-    while len(tokens) > most and len(kept) > 1:
+    max_prompt = context - min(limit, int(context * ANSWER_SHARE))
+    system = [message for message in messages[:1] if message.role == "system"]
+    kept = list(messages[len(system) :])
+    tokens = engine.render([*system, *kept])
+    while len(tokens) > max_prompt and len(kept) > 1:
         del kept[0]
         while len(kept) > 1 and kept[0].role != "user":
             del kept[0]
-        tokens = engine.render([*fixed, *kept])
+        tokens = engine.render([*system, *kept])
     if len(tokens) > context - 1:
         raise ContextOverflowError(
             f"the message has {len(tokens)} tokens but the model's context holds {context}:"
             " shorten it, or raise `context` in the configuration"
         )
-    return tokens, len(messages) - len(fixed) - len(kept)
-
-
-def _read(engine: Engine, prompt: Sequence[int], stop: Flag) -> Generator[Event, None, str]:
-    """Prefill, with progress; returns why the turn ended already, if it did."""
-    for done in engine.target.prefill(prompt):
-        yield Prefilling(done, len(prompt))
-        if stop.is_set():
-            return FINISH_INTERRUPTED
-    return ""
-
-
-def _write(
-    engine: Engine,
-    sampling: Sampling,
-    ending: StopCriteria,
-    statistics: Statistics,
-    started: float,
-    stop: Flag,
-) -> Generator[Event, None, str]:
-    """Decode, with text; returns why the answer ended."""
-    text = TextStream(engine)
-    steps = decode(
-        engine.target,
-        engine.drafters,
-        engine.budget,
-        make_sampler(sampling),
-        ending,
-        temperature=sampling.temperature,
-        observers=(statistics, *engine.observers),
-    )
-    with closing(steps):
-        for step in steps:
-            if step.prefill:
-                statistics.first_token_seconds = perf_counter() - started
-            status = engine.budget.status(step.position)
-            yield Wrote(text.pieces(step), step, status)
-            if step.finish:
-                return step.finish
-            if stop.is_set():
-                return FINISH_INTERRUPTED
-    return FINISH_INTERRUPTED
+    return tokens, len(messages) - len(system) - len(kept)
 
 
 class TextStream:
-    """Turns tokens into text as they come; a character split across tokens waits for its end."""
+    """Turns tokens into text; the bytes of an incomplete character wait for its last token."""
 
     def __init__(self, engine: Engine) -> None:
         self._piece = engine.vocabulary.piece
@@ -136,7 +122,7 @@ class TextStream:
     def pieces(self, step: Step) -> tuple[Piece, ...]:
         """The step's text, token by token, each with the source it is credited to.
 
-        Bytes that are no UTF-8 become U+FFFD; at the end of the answer a half character does too.
+        Invalid UTF-8 becomes U+FFFD, and so does an incomplete character at the end of the answer.
         """
         last = len(step.tokens) - 1
         pieces = []

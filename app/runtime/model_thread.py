@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from app.conversation.turn import Event
 from app.runtime.idle import IdleQueue
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 CLOSE_TIMEOUT_S = 1.0
 """Seconds that `ModelThread.close` waits for a call into the model to return."""
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Answers(Protocol):
@@ -84,9 +81,9 @@ class ModelThread:
         self.model: Model | None = None
         self._open_model = open_model
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="model")
-        self._pending: list[Future[None]] = []
         self._first: Future[None] | None = None
         self._answer: Future[None] | None = None
+        self._work: Future[None] | None = None
         self._last: Future[None] | None = None
         self._stopped = False
         self._idle = IdleQueue(self._executor, self._is_asked)
@@ -100,7 +97,7 @@ class ModelThread:
             SpecchatError: why it cannot be used.
         """
         if self._first is None:
-            self._first = self._submit(self._open, None)
+            self._first = self._executor.submit(self._open, None)
         return self._first
 
     def switch(self, choice: str) -> Future[None]:
@@ -109,7 +106,8 @@ class ModelThread:
         Raises (in the future):
             ModelError: why it cannot be used; the previous one is loaded again if it can be.
         """
-        return self._submit(self._switch, choice)
+        self._work = self._executor.submit(self._switch, choice)
+        return self._work
 
     def ask(self, begin: Begin, emit: Callable[[Event], object]) -> Future[None]:
         """Answer; `emit` gets every event, on the model's thread, before the future is done.
@@ -122,7 +120,7 @@ class ModelThread:
         """
         self.load()
         self._stopped = False
-        self._answer = self._submit(self._run, begin, emit)
+        self._answer = self._executor.submit(self._run, begin, emit)
         self._answer.add_done_callback(lambda _: self._idle.resume())
         return self._answer
 
@@ -132,7 +130,8 @@ class ModelThread:
         Raises (in the future):
             SpecchatError: as `work` does.
         """
-        return self._submit(lambda: work(self.model.engine if self.model else None))
+        self._work = self._executor.submit(lambda: work(self.model.engine if self.model else None))
+        return self._work
 
     def stop(self) -> None:
         """Stop the answer, whether it waits or is being written; what was written is kept."""
@@ -144,7 +143,7 @@ class ModelThread:
     def close(self) -> bool:
         """Stop everything and close the model; False if a call into the model does not return."""
         self.stop()
-        for pending in (*self._pending, self._idle.close()):
+        for pending in (self._answer, self._work, self._idle.close()):
             if pending is not None:
                 pending.cancel()
         if self._last is None:
@@ -155,11 +154,6 @@ class ModelThread:
         if self.model is not None:
             self.model.close()
         return True
-
-    def _submit(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> Future[None]:
-        submitted = self._executor.submit(work, *args, **kwargs)
-        self._pending = [*(one for one in self._pending if not one.done()), submitted]
-        return submitted
 
     def _is_asked(self) -> bool:
         return self._answer is not None and not self._answer.done()

@@ -24,6 +24,8 @@ from datastores.chats.history import History
 from datastores.chats.records import StoredMessage
 from datastores.errors import ModelError, StoreError
 from datastores.token_cache import TokenCache
+from engines.llama import native
+from tests.app.frames import MAX_FRAMES, MAX_INTERFACE_FRAMES, own_frames
 from tests.app.models.gguf_files import write_gguf
 from tests.engines.tiny import TinyVocabulary, write_llama
 
@@ -210,3 +212,20 @@ def test_closing_while_a_model_loads_does_not_close_it_under_the_loader(
     monkeypatch.setattr("app.runtime.model_thread.CLOSE_TIMEOUT_S", 60.0)
     assert thread.close()
     assert closed
+
+
+def test_few_frames_lie_between_the_model_thread_and_the_forward_pass(
+    thread: ModelThread, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stacks: list[list[str]] = []
+    decode = native.decode
+
+    def spy(*arguments: object) -> int:
+        stacks.append(own_frames())
+        return int(decode(*arguments))
+
+    load(thread)
+    monkeypatch.setattr(native, "decode", spy)
+    said(thread, history, history.create_chat().id, "How do I copy a directory?")
+    longest = max(stacks, key=len)
+    assert len(longest) <= MAX_FRAMES - MAX_INTERFACE_FRAMES, longest

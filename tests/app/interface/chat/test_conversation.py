@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from threading import Event as Flag
+from typing import Any
 
 import pytest
 from textual import events
 
 from app.interface.chat.topbar import TopBar
 from app.interface.transcript.answer import Answer
+from app.runtime.model_thread import ModelThread
 from datastores.chats.history import History
 from datastores.errors import ContextOverflowError, ModelError, StoreError
 from engines.draft_tree import CHATS
+from tests.app.frames import MAX_INTERFACE_FRAMES, own_frames
 from tests.app.interface.conftest import SCRIPT, Stage, ask, notices, shown, type_in, until
 from tests.app.interface.scripted import Script, passes_of
 
@@ -293,3 +297,23 @@ async def test_a_long_chat_is_laid_out_near_the_screen_only(stage: Make, history
         await pilot.press("ctrl+end")
         await until(pilot, lambda: "message 299" in shown(made))
         assert isinstance(transcript.entries[-1], Answer)
+
+
+async def test_few_frames_lie_between_the_key_and_the_model_thread(
+    stage: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stacks: list[list[str]] = []
+    ask_model = ModelThread.ask
+
+    def asked(thread: ModelThread, *arguments: Any) -> Future[None]:
+        stacks.append(own_frames())
+        return ask_model(thread, *arguments)
+
+    monkeypatch.setattr(ModelThread, "ask", asked)
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ask(pilot, made, "How do I copy a directory?")
+    (stack,) = stacks
+    # The key's action posts a message, on another stack; the replaced method counts, too.
+    frames = ["Prompt.action_send", *stack, "ModelThread.ask"]
+    assert len(frames) <= MAX_INTERFACE_FRAMES, frames
