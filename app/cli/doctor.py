@@ -21,7 +21,7 @@ from app.engine.engine import Engine, load
 from app.locations import Locations
 from app.locations import locate as find
 from app.sanitise import one_line
-from datastores.chats.schema import HISTORY
+from datastores.chats.records import MIGRATIONS
 from datastores.errors import SpecchatError
 from datastores.storage.integrity import DamagedError, require_usable
 from engines.llama.devices import find_gpus
@@ -85,7 +85,7 @@ def _data(locations: Locations) -> Finding:
 def _history(locations: Locations) -> Finding:
     path = locations.history
     try:
-        require_usable(path, len(HISTORY))
+        require_usable(path, len(MIGRATIONS))
     except DamagedError:
         return Finding("history", BAD, f"{path} is damaged; the next start sets it aside")
     except SpecchatError as error:

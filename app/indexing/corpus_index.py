@@ -28,7 +28,7 @@ from datastores.crest.store import MAX_DELTA_TOKENS, CrestStore
 from datastores.errors import StoreError
 from datastores.library.documents import CHATS, CODE, NOTES, SHELL
 from datastores.library.library import Library
-from datastores.storage.processes import WorkLock
+from datastores.storage.files import WorkLock
 from datastores.storage.sqlite import Store
 from datastores.token_cache import TokenCache, TokenizedText, TokenSpan
 from engines import draft_tree

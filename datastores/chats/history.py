@@ -28,17 +28,18 @@ from datastores.chats.records import (
     CHAT_COLUMNS,
     INTERRUPTED,
     MESSAGE_COLUMNS,
+    MIGRATIONS,
     STREAMING,
     WHOLE,
+    WORD_INDEXES,
     Chat,
     StoredMessage,
     chat_from_row,
     message_from_row,
 )
-from datastores.chats.schema import HISTORY, WORD_INDEXES
 from datastores.errors import InputError
 from datastores.storage.erasure import erase_in_steps, request_erasure
-from datastores.storage.processes import is_running, process_id
+from datastores.storage.files import is_running, process_id
 from datastores.storage.sqlite import Store
 from datastores.tokens import pack
 
@@ -204,7 +205,7 @@ class History(HistoryReader):
 
         `store.quarantined` tells where a damaged predecessor was moved to.
         """
-        history = cls(Store(path, HISTORY))
+        history = cls(Store(path, MIGRATIONS))
         history.mark_interrupted()
         return history
 

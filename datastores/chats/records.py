@@ -1,4 +1,7 @@
-"""Rows of the history as frozen dataclasses, and nothing else."""
+"""The history's tables, and their rows as frozen dataclasses.
+
+Owns the schema and how a row becomes a record. Refuses to read or write anything.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from sqlite_utils import Database
 
 from datastores.tokens import unpack
 
@@ -16,14 +21,14 @@ ASSISTANT = "assistant"
 STREAMING = ""
 """`finish` of an answer that is still being written."""
 WHOLE = "stop"
-"""`finish` of an answer that came to its own end, and of every message that is not an answer."""
+"""`finish` of an answer that ended by itself, and of every message that is not an answer."""
 INTERRUPTED = "interrupted"
-"""`finish` of an answer stopped by the person, or by the death of the process that wrote it."""
+"""`finish` of an answer that the person stopped, or whose process died."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """One chat: a tree of messages, and the leaf at which it is being read.
+    """One chat: a tree of messages, and the active leaf, up to which it is read.
 
     Attributes:
         title: empty until it has one.
@@ -52,16 +57,16 @@ class Chat:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """One message; never overwritten once finished: edits and new answers are its siblings.
+    """One message; never changed once finished: edits and new answers become siblings.
 
     Attributes:
         parent: id of the message it follows; None for a first message.
         role: system, user or assistant.
-        content: the text, as it came (hostile: sanitised where it is shown).
-        tokens: the exact token ids that stood in the context; empty where none were kept.
-        model, tokenizer: fingerprints of what made `tokens`; empty where none did.
+        content: the text as it came (untrusted: sanitised where it is shown).
+        tokens: the exact token ids in the context; empty if none were stored.
+        model, tokenizer: fingerprints of what made `tokens`; empty without tokens.
         finish: stop, length, context, interrupted, or empty while it is being written.
-        statistics: figures of the answer, by name; empty for what people wrote.
+        statistics: figures of the answer, by name; empty for other messages.
         created: seconds since the epoch, UTC.
     """
 
@@ -105,3 +110,116 @@ def message_from_row(row: dict[str, Any]) -> StoredMessage:
             "statistics": json.loads(row["statistics"]),
         }
     )
+
+
+def _chats_and_messages(db: Database) -> None:
+    # AUTOINCREMENT: an id is never reused, so a window that still holds the id of a deleted chat
+    # cannot write into another one. Parents and leaves are checked at commit: a whole tree is
+    # inserted or deleted in any order. The composite key keeps a parent in the same chat.
+    db.executescript(
+        """
+        CREATE TABLE chats (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            title TEXT NOT NULL,
+            pinned INTEGER NOT NULL DEFAULT 0,
+            private INTEGER NOT NULL DEFAULT 0,
+            system TEXT NOT NULL DEFAULT '',
+            sampling TEXT NOT NULL DEFAULT '{}',
+            active INTEGER REFERENCES messages(id) ON DELETE SET NULL DEFERRABLE INITIALLY DEFERRED,
+            created REAL NOT NULL,
+            updated REAL NOT NULL
+        );
+        CREATE TABLE messages (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            chat INTEGER NOT NULL REFERENCES chats(id) ON DELETE CASCADE,
+            parent INTEGER,
+            role TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant')),
+            content TEXT NOT NULL,
+            tokens BLOB NOT NULL,
+            model TEXT NOT NULL DEFAULT '',
+            tokenizer TEXT NOT NULL DEFAULT '',
+            finish TEXT NOT NULL,
+            statistics TEXT NOT NULL DEFAULT '{}',
+            writer TEXT NOT NULL DEFAULT '',
+            created REAL NOT NULL,
+            UNIQUE (chat, id),
+            FOREIGN KEY (chat, parent) REFERENCES messages(chat, id) DEFERRABLE INITIALLY DEFERRED
+        );
+        CREATE INDEX chats_by_active ON chats(active);
+        CREATE INDEX messages_by_parent ON messages(chat, parent);
+        CREATE INDEX messages_unfinished ON messages(finish) WHERE finish = '';
+        """
+    )
+
+
+def _full_text(db: Database) -> None:
+    # The text is stored once, in `chats` and `messages`; the indexes hold its words. An answer is
+    # indexed when it is finished, not at every partial write.
+    db.executescript(
+        """
+        CREATE VIRTUAL TABLE chats_text USING fts5 (
+            title, content = 'chats', content_rowid = 'id',
+            tokenize = "unicode61 remove_diacritics 2", prefix = '2 3'
+        );
+        CREATE VIRTUAL TABLE messages_text USING fts5 (
+            content, content = 'messages', content_rowid = 'id',
+            tokenize = "unicode61 remove_diacritics 2", prefix = '2 3'
+        );
+        CREATE TRIGGER chats_text_insert AFTER INSERT ON chats BEGIN
+            INSERT INTO chats_text (rowid, title) VALUES (new.id, new.title);
+        END;
+        CREATE TRIGGER chats_text_delete AFTER DELETE ON chats BEGIN
+            INSERT INTO chats_text (chats_text, rowid, title) VALUES ('delete', old.id, old.title);
+        END;
+        CREATE TRIGGER chats_text_update AFTER UPDATE OF title ON chats BEGIN
+            INSERT INTO chats_text (chats_text, rowid, title) VALUES ('delete', old.id, old.title);
+            INSERT INTO chats_text (rowid, title) VALUES (new.id, new.title);
+        END;
+        CREATE TRIGGER messages_text_insert AFTER INSERT ON messages WHEN new.finish <> '' BEGIN
+            INSERT INTO messages_text (rowid, content) VALUES (new.id, new.content);
+        END;
+        CREATE TRIGGER messages_text_delete AFTER DELETE ON messages WHEN old.finish <> '' BEGIN
+            INSERT INTO messages_text (messages_text, rowid, content)
+            VALUES ('delete', old.id, old.content);
+        END;
+        CREATE TRIGGER messages_text_update AFTER UPDATE OF content, finish ON messages BEGIN
+            INSERT INTO messages_text (messages_text, rowid, content)
+            SELECT 'delete', old.id, old.content WHERE old.finish <> '';
+            INSERT INTO messages_text (rowid, content)
+            SELECT new.id, new.content WHERE new.finish <> '';
+        END;
+        """
+    )
+
+
+def _presets_and_erasures(db: Database) -> None:
+    # AUTOINCREMENT: a request made while an earlier one is being completed needs a higher number.
+    db.executescript(
+        """
+        CREATE TABLE presets (
+            name TEXT PRIMARY KEY,
+            system TEXT NOT NULL,
+            sampling TEXT NOT NULL
+        );
+        CREATE TABLE erasures (wanted INTEGER PRIMARY KEY AUTOINCREMENT);
+        """
+    )
+
+
+def _name(db: Database) -> None:
+    # Ids count from 1 in every history: keys made of them need the name of the history as well.
+    db.executescript(
+        """
+        CREATE TABLE history (name TEXT NOT NULL);
+        INSERT INTO history VALUES (lower(hex(randomblob(6))));
+        """
+    )
+
+
+MIGRATIONS = (_chats_and_messages, _full_text, _presets_and_erasures, _name)
+"""Version n of the history is what the first n of these produce. One that was released is never
+edited again."""
+
+
+WORD_INDEXES = ("chats_text", "messages_text")
+"""The history's FTS5 tables."""

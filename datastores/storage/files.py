@@ -1,4 +1,7 @@
-"""Files put in place whole or not at all. Refuses to know what is in them and where they belong."""
+"""Files that several processes share: replaced atomically, locked, and marked with their writer.
+
+Refuses to know what is in them and where they belong.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+import psutil
+from filelock import FileLock, Timeout
+
+from datastores.errors import StoreError
+
 
 def write_atomic(
     path: Path, pieces: Iterable[str], *, newline: str | None = None, mode: int = 0o600
 ) -> None:
-    """Put a new file in place of `path`; whatever happens, one of the two is there whole.
+    """Replace `path` by a new file; whatever happens, either the old or the new one is complete.
 
     Raises:
-        OSError: it cannot be written; nothing is left of it.
+        OSError: it cannot be written; nothing is left of the new one.
     """
     with NamedTemporaryFile(
         "w",
@@ -34,3 +42,69 @@ def write_atomic(
         except BaseException:
             os.unlink(file.name)
             raise
+
+
+class WorkLock:
+    """Decides which process does the idle and index work: one file, held by at most one process.
+
+    The threads of the holder share it. The operating system releases it when its holder ends,
+    however that happens.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = FileLock(path, blocking=False, thread_local=False)
+
+    @property
+    def held(self) -> bool:
+        """Whether this process holds it."""
+        return self._lock.is_locked
+
+    def acquire(self) -> bool:
+        """Try to take it without waiting; returns whether this process holds it now.
+
+        Takes microseconds. A process that does not get it asks again now and then: the holder may
+        have ended.
+
+        Raises:
+            StoreError: the file cannot be created.
+        """
+        if self.held:
+            return True
+        try:
+            self._lock.acquire()
+        except Timeout:
+            return False
+        except OSError as error:
+            raise StoreError(
+                f"cannot lock {self.path}: {error.strerror}; choose another place with --data-dir"
+            ) from error
+        return True
+
+    def release(self) -> None:
+        """Leave the work to another process. Harmless if it is not held."""
+        self._lock.release()
+
+
+def process_id() -> str:
+    """Identifies the running process, in rows it has not finished.
+
+    The number alone is reused after the process ends; with the start time it is unique.
+    """
+    return _id_of(psutil.Process())
+
+
+def is_running(process: str) -> bool:
+    """Whether the process that `process_id` named is still running on this machine."""
+    number = process.partition(":")[0]
+    if not number.isdecimal():
+        return False
+    try:
+        found = psutil.Process(int(number))
+        return found.status() != psutil.STATUS_ZOMBIE and _id_of(found) == process
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
+
+
+def _id_of(process: psutil.Process) -> str:
+    return f"{process.pid}:{process.create_time():.2f}"

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from datastores.errors import StoreError
-from datastores.storage.processes import WorkLock
+from datastores.storage.files import WorkLock
 
 _HOLDER = """
 import sys, time
 from pathlib import Path
-from datastores.storage.processes import WorkLock
+from datastores.storage.files import WorkLock
 lock = WorkLock(Path(sys.argv[1]))
 print(lock.acquire(), flush=True)
 time.sleep(60)
