@@ -2,10 +2,10 @@
 
     decode(target, drafters, budget, draw, …) -> Generator[Step]
 
-It asks the budget for a draft, has the target verify it in one forward pass, walks the tree with
-the sampler, commits what was accepted and yields a `Step`. Plain decoding is the empty draft; every
-drafter, temperature and engine goes through here. It refuses to know text, chats, stores and
-screens.
+It gets a draft from the budget, has the target verify it in one forward pass, walks the tree with
+the sampler, commits what was accepted, shows the `Step` to every observer and yields it. Plain
+decoding is the empty draft; every drafter, temperature and engine goes through here. It refuses to
+know text, chats, stores and screens.
 
 Lossless: at each node of the walk the next token is drawn from the target's own distribution, once
 for each emitted token; if a child carries that token the walk steps into it, else it stops. Drafts
@@ -37,12 +37,12 @@ from engines.step import (
 from engines.target import Floats, ForwardOutput, Target
 
 MAX_LOGIT_GAP = 4.0
-"""Logits so far below the likeliest token's are not worth telling a drafter: a fiftieth of its
-probability."""
+"""Tokens whose logits are this far below the likeliest one's are not kept for drafters: they have a
+fiftieth of its probability."""
 
 _NO_LOGITS = np.empty((0, 0), np.float32)
 
-Kept = tuple[Floats, list[list[int]], Floats]
+Outputs = tuple[Floats, list[list[int]], Floats]
 """What a step keeps of a pass: hidden states, likeliest tokens, their logits."""
 
 
@@ -56,7 +56,7 @@ class StopCriteria:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedPath:
-    """One walk through a verified tree: rows stepped on, tokens drawn and their sources."""
+    """One walk through a verified tree: rows visited, tokens drawn and their sources."""
 
     path: list[int]
     tokens: list[int]
@@ -68,10 +68,10 @@ def decode(
     drafters: Sequence[Drafter],
     budget: Budget,
     draw: Draw,
-    ending: StopCriteria,
+    stop: StopCriteria,
     *,
     temperature: float = 0.0,
-    keep: int = 0,
+    keep_top: int = 0,
     observers: Sequence[StepObserver] = (),
 ) -> Generator[Step]:
     """Generate from a prefilled `target` until an end, one step for each forward pass.
@@ -81,18 +81,19 @@ def decode(
     observed.
 
     Args:
-        keep: likeliest tokens kept for every emitted position, for observers that need them. For
-            drafters that learn from them, those of the last position are kept anyway.
-        observers: see every step after the drafters and the budget.
+        keep_top: number of likeliest tokens kept for every emitted position, for observers that
+            need them. For drafters that learn from them, those of the last position are kept
+            anyway.
+        observers: see every step, after the drafters and the budget.
     """
     context = Context(list(target.tokens), target.last_row.hidden[0].copy(), temperature)
-    everyone: list[StepObserver] = [*drafters, budget, *observers]
-    step = _first_step(target, context, draw, ending, keep, budget.top_count(drafters))
-    for observer in everyone:
+    all_observers: list[StepObserver] = [*drafters, budget, *observers]
+    step = _first_step(target, context, draw, stop, keep_top, budget.top_tokens_needed(drafters))
+    for observer in all_observers:
         observer.begin(context)
-    left = ending.limit - 1
+    left = stop.limit - 1
     while True:
-        observing = _notify(everyone, step)
+        observing = _notify(all_observers, step)
         yield step
         if step.finish:
             return
@@ -103,21 +104,21 @@ def decode(
         rows = target.verify(tree)
         verified = perf_counter()
         position = len(context.tokens)
-        walk = walk_tree(tree, rows, draw, context, ending, left)
-        kept = _keep(rows, walk.path, keep, budget.top_count(drafters))
-        context.hidden = kept[0][-1]
+        walk = walk_tree(tree, rows, draw, context, stop, left)
+        outputs = _outputs(rows, walk.path, keep_top, budget.top_tokens_needed(drafters))
+        context.hidden = outputs[0][-1]
         committing = perf_counter()
         target.commit(walk.path)
         committed = perf_counter()
         left -= len(walk.tokens)
         inside = verified - drafted + committed - committing
         timings = Timings(inside, drafted - started, perf_counter() - started)
-        finish = _finish(walk, target, ending, left)
-        step = _step(position, walk, tree, proposals, kept, timings, finish)
+        finish = _finish(walk, target, stop, left)
+        step = _step(position, walk, tree, proposals, outputs, timings, finish)
 
 
 def _notify(observers: Sequence[StepObserver], step: Step) -> float:
-    """Show `step` to everyone; returns the seconds this took."""
+    """Show `step` to all observers; returns the seconds this took."""
     started = perf_counter()
     for observer in observers:
         observer.observe(step)
@@ -129,7 +130,7 @@ def walk_tree(
     rows: ForwardOutput,
     draw: Draw,
     context: Context,
-    ending: StopCriteria,
+    stop: StopCriteria,
     left: int,
 ) -> AcceptedPath:
     """Draw token after token along `tree`; `context.tokens` grows with them.
@@ -146,21 +147,21 @@ def walk_tree(
         walk.tokens.append(token)
         walk.sources.append(tree.sources[child])
         context.tokens.append(token)
-        if not child or token in ending.stops or len(walk.tokens) == left:
+        if not child or token in stop.stops or len(walk.tokens) == left:
             return walk
         row = child
 
 
-def _keep(rows: ForwardOutput, path: Sequence[int], keep: int, last: int) -> Kept:
-    """Own copies of the states along `path`, and the likeliest tokens with their logits.
+def _outputs(rows: ForwardOutput, path: Sequence[int], keep_top: int, last: int) -> Outputs:
+    """Copies of the states along `path`, and the likeliest tokens with their logits.
 
-    The `keep` likeliest of every position; if `keep` is 0, up to `last` leading ones of the last
-    position alone. What an accepted draft said is known already, and to read a whole vocabulary
-    costs 0.1 ms a row.
+    The `keep_top` likeliest of every position; if `keep_top` is 0, up to `last` leading ones of the
+    last position alone: drafters know the accepted positions already, and reading a whole
+    vocabulary costs 0.1 ms a row.
     """
     hidden = rows.hidden[path, :]
-    if keep:
-        top = np.array([best(rows.logits[row], max(keep, last)) for row in path])
+    if keep_top:
+        top = np.array([best(rows.logits[row], max(keep_top, last)) for row in path])
         return hidden, top.tolist(), rows.logits[np.array(path)[:, None], top]
     if last:
         leading, values = leaders(rows.logits[path[-1]], last, MAX_LOGIT_GAP)
@@ -168,9 +169,9 @@ def _keep(rows: ForwardOutput, path: Sequence[int], keep: int, last: int) -> Kep
     return hidden, [], _NO_LOGITS
 
 
-def _finish(walk: AcceptedPath, target: Target, ending: StopCriteria, left: int) -> str:
-    """Why the answer ends with `walk`, which is committed; empty where it goes on."""
-    if walk.tokens[-1] in ending.stops:
+def _finish(walk: AcceptedPath, target: Target, stop: StopCriteria, left: int) -> str:
+    """Why the answer ends with `walk`, which is committed; empty if it continues."""
+    if walk.tokens[-1] in stop.stops:
         return FINISH_STOP
     if left <= 0:
         return FINISH_LENGTH
@@ -178,16 +179,16 @@ def _finish(walk: AcceptedPath, target: Target, ending: StopCriteria, left: int)
 
 
 def _first_step(
-    target: Target, context: Context, draw: Draw, ending: StopCriteria, keep: int, last: int
+    target: Target, context: Context, draw: Draw, stop: StopCriteria, keep_top: int, last: int
 ) -> Step:
     """The step whose token came out of prefill: a walk through the empty draft after the prompt."""
     tree = root_only(context.tokens[-1])
     position = len(context.tokens)
     last_row = target.last_row
-    kept = _keep(last_row, [0], keep, last)
-    walk = walk_tree(tree, last_row, draw, context, ending, 1)
-    finish = _finish(walk, target, ending, ending.limit - 1)
-    return _step(position, walk, tree, (), kept, Timings(0.0, 0.0, 0.0), finish, prefill=True)
+    outputs = _outputs(last_row, [0], keep_top, last)
+    walk = walk_tree(tree, last_row, draw, context, stop, 1)
+    finish = _finish(walk, target, stop, stop.limit - 1)
+    return _step(position, walk, tree, (), outputs, Timings(0.0, 0.0, 0.0), finish, prefill=True)
 
 
 def _step(
@@ -195,7 +196,7 @@ def _step(
     walk: AcceptedPath,
     tree: DraftTree,
     proposals: tuple[Proposal, ...],
-    kept: Kept,
+    outputs: Outputs,
     timings: Timings,
     finish: str,
     *,
@@ -208,9 +209,9 @@ def _step(
         tree=tree,
         path=tuple(walk.path),
         proposals=proposals,
-        hidden=kept[0],
-        top_tokens=kept[1],
-        top_logits=kept[2],
+        hidden=outputs[0],
+        top_tokens=outputs[1],
+        top_logits=outputs[2],
         timings=timings,
         prefill=prefill,
         finish=finish,

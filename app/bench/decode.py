@@ -19,7 +19,7 @@ from app.conversation.generation import generate
 from app.conversation.statistics import Statistics
 from app.conversation.turn import Wrote
 from app.engine.engine import Engine
-from engines.chat_message import Message
+from engines.chat_template.prompt_builder import Message
 from engines.draft_tree import chain
 from engines.sampler import Sampling, draw_gap
 from engines.step import Step

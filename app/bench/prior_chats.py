@@ -15,7 +15,7 @@ from app.bench.environment import BenchStores
 from app.bench.recordings import RecordedChat
 from app.bench.workloads import Workload
 from app.engine.engine import Engine
-from engines.chat_message import Message
+from engines.chat_template.prompt_builder import Message
 from engines.sampler import Sampling
 
 GIVEN, GREEDY, SAMPLED = "given", "greedy", "sampled"

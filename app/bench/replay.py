@@ -87,7 +87,7 @@ class BudgetedDrafters:
     """
 
     name = ALL
-    learns_from = 0
+    top_tokens_needed = 0
 
     def __init__(self, drafters: Sequence[Drafter], table: Sequence[float]) -> None:
         self.rate = 1.0 / table[1]

@@ -25,7 +25,7 @@ from datastores.chats import records
 from datastores.chats.answer_writer import AnswerWriter
 from datastores.chats.history import History
 from datastores.errors import InputError
-from engines.chat_message import Message
+from engines.chat_template.prompt_builder import Message
 from engines.sampler import Sampling
 
 

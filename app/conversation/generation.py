@@ -17,7 +17,7 @@ from app.conversation.statistics import Piece, Statistics
 from app.conversation.turn import Dropped, Event, Finished, Prefilling, Wrote
 from app.engine.engine import Engine
 from datastores.errors import ContextOverflowError
-from engines.chat_message import Message
+from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import credited
 from engines.sampler import Sampling, make_sampler

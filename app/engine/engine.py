@@ -25,7 +25,7 @@ from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.budget.policies import AdaptiveBudget, FixedBudget
 from engines.budget.protocol import Budget
-from engines.chat_message import Message
+from engines.chat_template.prompt_builder import Message
 from engines.drafters.protocol import Drafter
 from engines.sampler import Sampling
 from engines.step import StepObserver

@@ -27,7 +27,7 @@ from datastores.dense.worker import DenseWorker
 from datastores.library.library import Library
 from datastores.redaction import redact
 from datastores.token_cache import TokenCache
-from engines.chat_message import Message
+from engines.chat_template.prompt_builder import Message
 from engines.state_encoding import SLICE, encode_backlog
 
 PORTION = 2**15

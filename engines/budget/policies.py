@@ -115,10 +115,10 @@ class AdaptiveBudget:
         self._record_utilities(plan, proposals, table, perf_counter() - started)
         return prune(plan.tree, plan.order[: plan.chosen]), tuple(proposals)
 
-    def top_count(self, drafters: Sequence[Drafter]) -> int:
+    def top_tokens_needed(self, drafters: Sequence[Drafter]) -> int:
         """As many as any drafter learns from that is not paused for long."""
         learning = (one for one in drafters if self._backoffs[one.name].keeps_learning)
-        return max((drafter.learns_from for drafter in learning), default=0)
+        return max((drafter.top_tokens_needed for drafter in learning), default=0)
 
     def observe(self, step: Step) -> None:
         """Learn costs, λ and calibration from the step."""
@@ -253,9 +253,9 @@ class FixedBudget:
         order = by_probability(merged.tree, paths, target.chains_only)
         return prune(merged.tree, order[:count]), tuple(proposals)
 
-    def top_count(self, drafters: Sequence[Drafter]) -> int:
+    def top_tokens_needed(self, drafters: Sequence[Drafter]) -> int:
         """As many as any drafter learns from."""
-        return max((drafter.learns_from for drafter in drafters), default=0)
+        return max((drafter.top_tokens_needed for drafter in drafters), default=0)
 
     def observe(self, step: Step) -> None:
         """Learn costs and calibration from the step."""

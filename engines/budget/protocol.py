@@ -50,7 +50,7 @@ class Budget(StepObserver, Protocol):
         """The tree to verify, at most `room` rows, the root included."""
         ...
 
-    def top_count(self, drafters: Sequence[Drafter]) -> int:
+    def top_tokens_needed(self, drafters: Sequence[Drafter]) -> int:
         """How many of the likeliest tokens the loop keeps for the drafters that learn from them."""
         ...
 

@@ -21,8 +21,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from engines.chat_message import Message
-
 PAD = "\x1f"
 """Around a sentinel: whitespace to Python, so a template that trims contents strips it."""
 ANCHOR = "\n"
@@ -30,6 +28,22 @@ ANCHOR = "\n"
 STRIPS_BEFORE, STRIPS_AFTER = 1 << 7, 1 << 8
 """llama.cpp's LLAMA_TOKEN_ATTR_LSTRIP and _RSTRIP: a control token that strips whitespace."""
 NO_MATCH = r"(?!)"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation, as templates and assistants pass it.
+
+    Attributes:
+        role: "system", "user" or "assistant".
+        content: its text.
+        tokens: the ids the model generated it with, as in the KV cache; empty if they are unknown
+            or another tokenizer's. Where given, `content` is never tokenized again.
+    """
+
+    role: str
+    content: str
+    tokens: tuple[int, ...] = ()
 
 
 class Renderer(Protocol):

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from datastores.errors import ModelError
-from engines.chat_message import Message
 from engines.chat_template.prompt_builder import (
     Literal,
+    Message,
     PromptBuilder,
     Segment,
     Segmenter,

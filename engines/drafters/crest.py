@@ -27,7 +27,7 @@ class CrestDrafter:
     """
 
     name = "crest"
-    learns_from = 0
+    top_tokens_needed = 0
 
     def __init__(self, reader: CrestReader, *, use_context: bool = True) -> None:
         """Read from `reader`; without `use_context`, draft from the store alone."""

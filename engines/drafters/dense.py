@@ -137,7 +137,7 @@ class DenseDrafter:
     """
 
     name = "dense"
-    learns_from = 0
+    top_tokens_needed = 0
 
     def __init__(
         self, memory: DenseMemory, keeper: DenseWorker | None = None, *, records: bool = True

@@ -23,7 +23,7 @@ class PromptLookup:
     """A drafter whose store is the context itself."""
 
     name = "prompt"
-    learns_from = 0
+    top_tokens_needed = 0
 
     def __init__(self) -> None:
         self._tokens: list[int] = []

@@ -21,7 +21,7 @@ class Drafter(StepObserver, Protocol):
         ...
 
     @property
-    def learns_from(self) -> int:
+    def top_tokens_needed(self) -> int:
         """How many of the likeliest tokens at each position it learns from; 0: from none."""
         ...
 

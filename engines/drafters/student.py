@@ -36,7 +36,7 @@ class StudentDrafter:
     """
 
     name = "student"
-    learns_from = 0
+    top_tokens_needed = 0
 
     def __init__(self, model: Target, stops: frozenset[int], draw: Draw = greedy_draw) -> None:
         """Draft with `model`, up to a token of `stops`; `draw` chooses each token."""

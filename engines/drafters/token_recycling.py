@@ -29,7 +29,7 @@ class TokenRecycling:
     """A drafter over the target's own logits; its table lives as long as the loaded model."""
 
     name = "recycle"
-    learns_from = 8
+    top_tokens_needed = 8
 
     def __init__(self) -> None:
         self._after_token: dict[int, Successors] = {}

@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from datastores.errors import ModelError
-from engines.chat_message import Message
+from engines.chat_template.prompt_builder import Message
 from engines.chat_template.template import ChatTemplate
 from engines.hf.target import LOAD_ERRORS, HfTarget, load_target
 from engines.hf.vocabulary import HfVocabulary

@@ -21,7 +21,7 @@ import numpy as np
 from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
-from engines.chat_message import Message
+from engines.chat_template.prompt_builder import Message
 from engines.chat_template.template import ChatTemplate
 from engines.draft_tree import chain
 from engines.fingerprint import fingerprint

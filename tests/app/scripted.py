@@ -10,7 +10,7 @@ from app.engine.learned_state import LearnedState
 from app.engine.stores import make_drafters
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
-from engines.chat_message import Message
+from engines.chat_template.prompt_builder import Message
 from engines.sampler import Sampling
 from engines.step import Context, Step
 from tests.engines.scripted import VOCABULARY, ScriptedTarget

@@ -30,7 +30,7 @@ class RandomDrafter:
     """Proposes arbitrary trees: the worst a drafter may do without breaking the protocol."""
 
     name = "student"
-    learns_from = 0
+    top_tokens_needed = 0
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -169,7 +169,9 @@ def test_the_likeliest_tokens_are_kept_for_an_observer_at_every_position() -> No
     for _ in target.prefill([1, 2, 3]):
         pass
     draw = make_sampler(Sampling(0.0))
-    steps = list(decode(target, every_drafter(), fixed(8), draw, StopCriteria(NEVER, 80), keep=3))
+    steps = list(
+        decode(target, every_drafter(), fixed(8), draw, StopCriteria(NEVER, 80), keep_top=3)
+    )
     assert any(step.accepted for step in steps)
     for step in steps:
         assert tuple(top[0] for top in step.top_tokens) == step.tokens

@@ -39,7 +39,7 @@ class ShapedDrafter:
 
     def __init__(self, drafter: Drafter, shape: DraftShape) -> None:
         self.name = drafter.name
-        self.learns_from = drafter.learns_from
+        self.top_tokens_needed = drafter.top_tokens_needed
         self._drafter = drafter
         self._shape = shape
 

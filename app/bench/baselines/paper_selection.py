@@ -17,7 +17,7 @@ class LongestMatch:
     """The paper's way of drafting: the tree of the longest n-gram found, the others ignored."""
 
     name = "crest"
-    learns_from = 0
+    top_tokens_needed = 0
 
     def __init__(self, reader: CrestReader) -> None:
         self._reader = reader

@@ -179,7 +179,7 @@ class CombinedDrafter:
     """Several drafters as one: merged and calibrated as the budget does it."""
 
     name = "all"
-    learns_from = 0
+    top_tokens_needed = 0
 
     def __init__(self, drafters: Sequence[Drafter]) -> None:
         self._drafters = drafters

@@ -119,7 +119,7 @@ class RestDrafter:
     """A drafter over one suffix array."""
 
     name = "rest"
-    learns_from = 0
+    top_tokens_needed = 0
 
     def __init__(self, store: RestStore, continuation: int = MAX_CONTINUATION) -> None:
         """Draft from `store`, at most `continuation` tokens far."""

@@ -14,7 +14,7 @@ from app.conversation.statistics import Statistics
 from app.conversation.turn import Event, Finished, Wrote
 from app.engine.engine import Engine
 from datastores.chats.history import History
-from engines.chat_message import Message
+from engines.chat_template.prompt_builder import Message
 from engines.draft_tree import DraftTree, root_only
 from engines.sampler import Sampling
 from engines.step import FINISH_CONTEXT, FINISH_LENGTH, FINISH_STOP, Context, Step
@@ -27,7 +27,7 @@ class SilentDrafter(Recorder):
     """A drafter that proposes nothing and keeps what it sees."""
 
     name = "student"
-    learns_from = 0
+    top_tokens_needed = 0
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """Nothing."""

@@ -233,7 +233,7 @@ class Hopeless:
     """A drafter that is always wrong."""
 
     name = "student"
-    learns_from = 0
+    top_tokens_needed = 0
 
     def begin(self, context: Context) -> None:
         """Nothing."""

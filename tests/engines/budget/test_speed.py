@@ -62,7 +62,7 @@ class Priced:
 
     def __init__(self, drafter: Drafter, clock: Clock) -> None:
         self.name = drafter.name
-        self.learns_from = drafter.learns_from
+        self.top_tokens_needed = drafter.top_tokens_needed
         self.begin = drafter.begin
         self.observe = drafter.observe
         self._propose = drafter.propose
@@ -78,7 +78,7 @@ class Liar:
     """Always wrong and always sure."""
 
     name = "student"
-    learns_from = 0
+    top_tokens_needed = 0
 
     def begin(self, context: Context) -> None:
         """Nothing."""

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastores.errors import ModelError
-from engines.chat_message import Message
+from engines.chat_template.prompt_builder import Message
 from engines.chat_template.template import ChatTemplate
 from engines.llama.model import LlamaModel
 from tests.engines import templates

@@ -19,7 +19,7 @@ from datastores.dense.worker import DenseWorker
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.budget.policies import FixedBudget
-from engines.chat_message import Message
+from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import DENSE
 from engines.drafters.dense import DECAY, DOUBT, DenseDrafter, grow

@@ -61,7 +61,7 @@ class Fixed:
     """Drafts one long chain."""
 
     name = "prompt"
-    learns_from = 3
+    top_tokens_needed = 3
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -81,7 +81,7 @@ class Fixed:
 def test_a_shaped_drafter_drafts_the_shape_however_many_rows_would_pay() -> None:
     drafter = Fixed()
     shaped = ShapedDrafter(drafter, DraftShape(3, 7))
-    assert (shaped.name, shaped.learns_from) == ("prompt", 3)
+    assert (shaped.name, shaped.top_tokens_needed) == ("prompt", 3)
     tree = shaped.propose(Context([5], np.zeros(1, np.float32), 0.0), 1)
     assert tree.tokens[1:] == list(range(7))
     assert drafter.asked[0] > DraftShape(3, 7).rows

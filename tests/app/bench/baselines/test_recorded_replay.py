@@ -18,7 +18,7 @@ class Oracle:
     """Drafts what comes, right for `right` tokens, with a wrong row beside each."""
 
     name = "crest"
-    learns_from = 0
+    top_tokens_needed = 0
 
     def __init__(self, recorded: Recorded, right: int) -> None:
         self._tokens = recorded.prompt + recorded.answer
