@@ -1,71 +1,124 @@
-"""Child processes of this program that report their work as lines of JSON.
+"""Child processes of this program: modules that run in a process of their own and report to it.
 
-Owns how one is started, read and ended: by a thread (`ChildProcess`), by an event loop
-(`AsyncChildProcess`), or by nobody (`start_detached`); and how it reports (`emit`). Refuses to know
-what the children do: each is a module of its own, whose docstring says so.
+Owns both ends. The parent starts a child and reads its messages: on a thread (`ChildProcess`), in
+an event loop (`AsyncChildProcess`), or not at all (`start_detached`). The child runs under
+`run_child`, which sets its limits, reports its errors by name, and keeps what libraries print out
+of its output. Refuses to know what children do: each is a module whose docstring says so.
+
+A message is one line of JSON on standard output. A request, to a child that takes them, is a line
+`[message, length]` and that many bytes on standard input. A child may be killed at any time; it
+ends by itself when its parent is gone: at its next message, or at the end of its requests.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from subprocess import DEVNULL, PIPE
-from typing import TYPE_CHECKING, Any, Self
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
+
+from datastores.errors import SpecchatError
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
 
 MAX_LINE_BYTES = 2**28
-"""The longest line an event loop takes: the last one of an import names all that was skipped."""
+"""The longest message that is read: the last one of an import names all that was skipped."""
+
+LOWEST_PRIORITY = 19
+"""The niceness at which a child runs only when the processor is idle."""
+
+_ERROR = "raised"
+"""The key that marks a message as an error; the class's name is its value."""
+
+_output: TextIO = sys.stdout
+"""Where `emit` writes; `run_child` replaces it."""
 
 
 class ChildProcess:
-    """A process at work, for one thread to hear. It is gone where `with` ends."""
+    """A running child, read by one thread. It is killed when `with` ends."""
 
-    def __init__(self, module: str, *arguments: object) -> None:
-        """Start `python -m module arguments…`."""
-        self._process = _started(module, arguments, PIPE)
+    def __init__(self, module: str, *arguments: object, requests: bool = False) -> None:
+        """Start `python -m module arguments…`; `requests`: whether it takes any."""
+        self._process = _start(module, arguments, PIPE, stdin=PIPE if requests else DEVNULL)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
-        self._process.communicate()
+        self.close()
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
-        """The next it tells, until it ends."""
+        """The next message, until the child ends.
+
+        Raises:
+            SpecchatError: the child reported one; it has the same class.
+        """
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not _is_whole(line):
+        line = self._process.stdout.readline(MAX_LINE_BYTES)
+        if not _is_complete(line):
             raise StopIteration
-        return json.loads(line)
+        return _decode(line)
+
+    def request(self, message: object, content: bytes, timeout_s: float) -> Any:
+        """Send a request and wait for the answer, the next message.
+
+        `timeout_s` is what the child allows itself in `requests`, so this returns soon after it.
+
+        Raises:
+            TimeoutError: the child ended itself after that time.
+            EOFError: it ended before.
+            SpecchatError: it reported one; it goes on with the next request.
+        """
+        started = perf_counter()
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it is dead: there is no answer to read either
+            self._process.stdin.write(json.dumps([message, len(content)]).encode() + b"\n")
+            self._process.stdin.write(content)
+            self._process.stdin.flush()
+        for answer in self:
+            return answer
+        if perf_counter() - started >= timeout_s:
+            raise TimeoutError
+        raise EOFError
+
+    def is_running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.poll() is None
 
     def stop(self) -> None:
-        """End it where it is, from any thread; who hears it comes to the end of what it told."""
+        """Kill it, from any thread. Its reader still gets what was already written."""
         self._process.kill()
 
+    def close(self) -> None:
+        """Kill it, and wait until it is gone."""
+        self.stop()
+        self._process.communicate()
+
     def code(self) -> int:
-        """Wait for its end; its exit code, negative where a signal ended it."""
+        """Wait for its end; its exit code, negative if a signal ended it."""
         return self._process.wait()
 
 
 class AsyncChildProcess:
-    """A process at work, for an event loop to hear, for as long as `async with` lasts."""
+    """A running child, read by an event loop. It is killed when `async with` ends."""
 
     def __init__(self, module: str, *arguments: object) -> None:
-        """It will be `python -m module arguments…`."""
+        """`async with` starts `python -m module arguments…`."""
         self._command = _command(module, arguments)
         self._process: Process
 
     async def __aenter__(self) -> Self:
-        # Imported here, since commands come by this module that run no event loop.
+        # Imported here: commands that run no event loop import this module too.
         from asyncio import create_subprocess_exec
 
         self._process = await create_subprocess_exec(
@@ -80,23 +133,23 @@ class AsyncChildProcess:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Kill it and wait for that, a moment, however often this is cancelled meanwhile.
+        """Kill it and wait until it is gone, even if this is cancelled meanwhile.
 
         Raises:
-            CancelledError: it was cancelled meanwhile; the process is gone all the same.
+            CancelledError: this was cancelled meanwhile; the process is gone all the same.
         """
         from asyncio import CancelledError, ensure_future, shield
 
         with suppress(ProcessLookupError):
             self._process.kill()
-        # To the end of what it told: until then its pipe is open, and the loop may be closed next.
+        # Drain its output too: until then the pipe is open, and the loop may be closed next.
         ended = ensure_future(self._process.communicate())
         cancelled: CancelledError | None = None
         while not ended.done():
             try:
                 await shield(ended)
-            except CancelledError as heard:
-                cancelled = heard
+            except CancelledError as error:
+                cancelled = error
         if cancelled is not None:
             raise cancelled
 
@@ -104,40 +157,85 @@ class AsyncChildProcess:
         return self
 
     async def __anext__(self) -> Any:
-        """The next it tells, until it ends."""
+        """The next message, until the child ends.
+
+        Raises:
+            SpecchatError: the child reported one; it has the same class.
+        """
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
-        if not _is_whole(line):
+        if not _is_complete(line):
             raise StopAsyncIteration
-        return json.loads(line)
+        return _decode(line)
 
     async def code(self) -> int:
-        """Wait for its end; its exit code, negative where a signal ended it."""
+        """Wait for its end; its exit code, negative if a signal ended it."""
         return await self._process.wait()
 
 
 def start_detached(module: str, *arguments: object) -> subprocess.Popen[bytes]:
-    """Start one that nobody hears; it goes on when this process ends."""
-    return _started(module, arguments, DEVNULL)
+    """Start a child whose messages are dropped; it continues when this process ends."""
+    return _start(module, arguments, DEVNULL)
 
 
-def emit(told: object) -> None:
-    """In such a process: tell something that JSON can hold.
+def run_child(
+    main: Callable[[Sequence[str]], object], *, niceness: int = 0, memory_bytes: int = 0
+) -> NoReturn:
+    """In a child: run `main` with the process's arguments, and exit; 1 after an error.
 
-    Ends the process where nobody hears it any more: who asked for its work has ended. It may be
-    killed at any moment anyway.
+    Args:
+        niceness: lowers its priority, by 19 at the most.
+        memory_bytes: limit of its address space; 0 for none.
+    """
+    _claim_output()
+    _lower_priority(niceness)
+    _limit_memory(memory_bytes)
+    try:
+        main(sys.argv[1:])
+    except SpecchatError as error:
+        emit_error(error)
+        sys.exit(1)
+    sys.exit(0)
+
+
+def emit(message: object) -> None:
+    """In a child: send a message, which JSON can hold.
+
+    Ends the process if nobody reads it: the parent is gone.
     """
     try:
-        print(json.dumps(told), flush=True)
+        print(json.dumps(message), file=_output, flush=True)
     except BrokenPipeError:
         os._exit(1)
 
 
-def _started(module: str, arguments: tuple[object, ...], output: int) -> subprocess.Popen[bytes]:
+def emit_error(error: SpecchatError) -> None:
+    """In a child: send an error, which is raised where the parent reads it."""
+    emit({_ERROR: type(error).__name__, "message": str(error)})
+
+
+def receive_requests(timeout_s: float) -> Iterator[tuple[Any, bytes]]:
+    """In a child: message and content of each request, until the parent ends.
+
+    Ends the process if the caller takes longer than `timeout_s` over one, from a thread of its own,
+    whatever a library is busy with.
+    """
+    requests = sys.stdin.buffer
+    while _is_complete(line := requests.readline()):
+        message, length = json.loads(line)
+        content = requests.read(length)
+        faulthandler.dump_traceback_later(timeout_s, exit=True)
+        yield message, content
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _start(
+    module: str, arguments: tuple[object, ...], stdout: int, stdin: int = DEVNULL
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         _command(module, arguments),
-        stdin=DEVNULL,
-        stdout=output,
+        stdin=stdin,
+        stdout=stdout,
         stderr=DEVNULL,
         start_new_session=True,
         env=_environment(),
@@ -149,10 +247,40 @@ def _command(module: str, arguments: tuple[object, ...]) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, and our import path: the program need not be where Python looks for it by itself."""
+    """This process's, with its import path: the program may not be on Python's default one."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-def _is_whole(line: bytes) -> bool:
-    """Whether it was told to its end: not where a process died over it, nor after the last one."""
+def _is_complete(line: bytes) -> bool:
+    """False at the end of the output, and for a line that a process died over."""
     return line.endswith(b"\n")
+
+
+def _decode(line: bytes) -> Any:
+    message = json.loads(line)
+    if isinstance(message, dict) and _ERROR in message:
+        errors = {error.__name__: error for error in SpecchatError.__subclasses__()}
+        raise errors.get(message[_ERROR], SpecchatError)(message["message"])
+    return message
+
+
+def _claim_output() -> None:
+    """Keep standard output for messages; what libraries print is dropped."""
+    global _output
+    _output = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _lower_priority(niceness: int) -> None:
+    if niceness and sys.platform != "win32":
+        os.nice(niceness)
+    if niceness == LOWEST_PRIORITY and sys.platform == "linux":
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def _limit_memory(size: int) -> None:
+    """Make allocations beyond the limit fail, on systems that can (not Windows)."""
+    if size and sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))

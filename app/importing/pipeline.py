@@ -109,8 +109,8 @@ def import_paths(
         found.append(item)
         if len(found) % FINDING_EVENT_FILES == 0:
             yield FindingFiles(len(found))
-    with closing(TextExtractor()) as worker:
-        yield from _read(found, make_readers(worker), library, report)
+    with closing(TextExtractor()) as extractor:
+        yield from _read(found, make_readers(extractor), library, report)
     yield ImportFinished(report)
     if not report.documents and not report.unchanged:
         raise InputError(f"nothing was imported: {_reasons(report)}")

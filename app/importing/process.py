@@ -1,26 +1,20 @@
-"""The process that imports while the interface runs: `python -m app.importing.child`.
+"""An import in a child process: `python -m app.importing.process`.
 
-A process of its own, since reading, hashing and taking out secrets would hold the interpreter that
-an answer is being decoded in. It may be killed at any moment. A line of JSON on standard output
-for each batch of events; when nobody reads them, it ends.
-
-An import in a process of its own, and its events, as `app.importing.process` tells them.
-
-Owns what its words mean. Refuses to know screens.
+A process of its own, since reading, hashing and redacting would hold the interpreter that an answer
+is being decoded in. Owns both sides: `import_in_child` in the parent, and what the child does. The
+child may be killed at any time; what is stored stays. Refuses to know screens.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from app.child_process import AsyncChildProcess, emit
+from app.child_process import AsyncChildProcess, emit, run_child
 from app.importing.events import (
     Event,
     FindingFiles,
@@ -31,12 +25,8 @@ from app.importing.events import (
 )
 from app.importing.session import import_into
 from app.locations import Locations
-from datastores.errors import InputError, SpecchatError, StoreError
+from datastores.errors import StoreError
 from datastores.library.library import Library
-
-_ERRORS: Mapping[str, type[SpecchatError]] = {
-    error.__name__: error for error in (InputError, StoreError)
-}
 
 
 async def import_in_child(
@@ -50,21 +40,15 @@ async def import_in_child(
     Raises:
         InputError, StoreError: as `import_paths`; also where the process dies of itself.
     """
-    error: SpecchatError | None = None
-    places = (locations.data, locations.cache, locations.config)
-    async with AsyncChildProcess("app.importing.process", *places, *paths) as child:
-        async for told in child:
-            if isinstance(told, list):
-                yield [_event(**event) for event in told]
-            else:
-                error = _ERRORS[told["kind"]](told["message"])
+    directories = (locations.data, locations.cache, locations.config)
+    async with AsyncChildProcess("app.importing.process", *directories, *paths) as child:
+        async for batch in child:
+            yield [_event(**event) for event in batch]
         code = await child.code()
-    if error is None and code:
-        error = StoreError(
+    if code:
+        raise StoreError(
             f"the import broke off (exit code {code}): what is in stays, and the same path goes on"
         )
-    if error is not None:
-        raise error
 
 
 def _event(kind: str, **fields: Any) -> Event:
@@ -86,25 +70,17 @@ BATCH_INTERVAL_S = 0.1
 LIBRARY_QUARANTINED = "a damaged library, set aside: import your texts again"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Import. `arguments`: data, cache and configuration directory; then the paths."""
+def import_and_report(arguments: Sequence[str]) -> None:
+    """In the child: import, and emit what happens in batches; of progress only the latest.
+
+    Args:
+        arguments: data, cache and configuration directory; then the paths.
+    """
     data, cache, config, *paths = map(Path, arguments)
-    if sys.platform != "win32":
-        os.nice(NICENESS)
-    try:
-        _tell_all(Locations(data, cache, config), paths)
-    except SpecchatError as error:
-        emit({"kind": type(error).__name__, "message": str(error)})
-        return 1
-    return 0
-
-
-def _tell_all(locations: Locations, paths: Sequence[Path]) -> None:
-    """Print what happens; of progress, in each batch, the latest."""
     batch: list[Event] = []
     due = 0.0
     try:
-        for event in _events(locations, paths):
+        for event in _events(Locations(data, cache, config), paths):
             if (
                 batch
                 and isinstance(event, ImportProgress)
@@ -113,10 +89,10 @@ def _tell_all(locations: Locations, paths: Sequence[Path]) -> None:
                 batch.pop()
             batch.append(event)
             if monotonic() >= due:
-                _tell(batch)
+                _emit_batch(batch)
                 batch, due = [], monotonic() + BATCH_INTERVAL_S
     finally:
-        _tell(batch)
+        _emit_batch(batch)
 
 
 def _events(locations: Locations, paths: Sequence[Path]) -> Iterator[Event]:
@@ -127,9 +103,9 @@ def _events(locations: Locations, paths: Sequence[Path]) -> Iterator[Event]:
         yield from import_into(library, locations, paths)
 
 
-def _tell(batch: Sequence[Event]) -> None:
+def _emit_batch(batch: Sequence[Event]) -> None:
     emit([{"kind": type(event).__name__, **asdict(event)} for event in batch])
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_child(import_and_report, niceness=NICENESS)

@@ -104,12 +104,13 @@ class Indexer:
         problem = ""
         with ChildProcess(*work_of(self._locations, self._model, self._budget)) as child:
             self._child = child
-            for told in child:
-                problem = told.pop("error", "")
-                if not problem:
-                    self._say(IndexingProgress(**told), None)
-                if self._closing.is_set():
-                    child.stop()
+            try:
+                for progress in child:
+                    self._say(IndexingProgress(**progress), None)
+                    if self._closing.is_set():
+                        child.stop()
+            except SpecchatError as error:
+                problem = str(error)
             code = child.code()
         self._child = None
         self._say(None, self._trouble(code, problem))

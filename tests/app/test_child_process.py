@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from threading import Timer
 
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from app.child_process import AsyncChildProcess, ChildProcess, start_detached
+from datastores.errors import InputError, ModelError
 
 TALKER = """
 import os, sys, time
@@ -121,3 +123,71 @@ def test_nobody_hears_one_that_is_sent_off() -> None:
     with start_detached("talker", "ends") as child:
         assert child.stdout is None
         assert child.wait() == 0
+
+
+SERVER = """
+import sys, time
+from app.child_process import emit, emit_error, receive_requests, run_child
+from datastores.errors import InputError, ModelError
+
+def main(arguments):
+    print("printed by a library")
+    for message, content in receive_requests(float(arguments[0])):
+        if message == "fail":
+            emit_error(InputError("not this"))
+        elif message == "die":
+            raise ModelError("broken")
+        elif message == "hang":
+            time.sleep(600)
+        elif message == "allocate":
+            try:
+                emit(len(bytearray(2**30)))
+            except MemoryError:
+                emit("refused")
+        else:
+            emit([message, len(content)])
+
+run_child(main, niceness=1, memory_bytes=2**29)
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> str:
+    """A module that answers requests, each within half a second."""
+    (tmp_path / "server.py").write_text(SERVER)
+    return "server"
+
+
+def test_requests_are_answered_and_an_error_costs_one(server: str) -> None:
+    with ChildProcess(server, 60, requests=True) as child:
+        assert child.request("a", b"\n" * 100_000, 60) == ["a", 100_000]
+        with pytest.raises(InputError, match="not this"):
+            child.request("fail", b"", 60)
+        assert child.request({"b": 1}, b"", 60) == [{"b": 1}, 0]
+        with pytest.raises(ModelError, match="broken"):
+            child.request("die", b"", 60)
+        assert child.code() == 1
+        with pytest.raises(EOFError):
+            child.request("a", b"", 60)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the address space")
+def test_memory_beyond_the_limit_is_refused(server: str) -> None:
+    with ChildProcess(server, 60, requests=True) as child:
+        assert child.request("allocate", b"", 60) == "refused"
+        assert child.request("a", b"", 60) == ["a", 0]
+
+
+def test_a_request_that_takes_too_long_ends_the_process(server: str) -> None:
+    with ChildProcess(server, 0.5, requests=True) as child:
+        with pytest.raises(TimeoutError):
+            child.request("hang", b"", 0.5)
+        assert child.code() == 1
+
+
+def test_it_ends_with_its_requests(server: str) -> None:
+    child = ChildProcess(server, 60, requests=True)
+    assert child._process.stdin is not None
+    child._process.stdin.close()  # as where this process dies
+    assert child.code() == 0
+    child.close()

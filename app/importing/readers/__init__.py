@@ -1,16 +1,27 @@
-"""The formats, one small file each. A new one is a file with a `FormatReader` and a line here."""
+"""The formats that can be imported, one `FormatReader` each; `make_readers` is the registry.
+
+A new format is a small file here, or a few lines in `chat_exports` if it is an export of chats as
+JSON: a function that claims files by name and head, one that yields their documents, a
+`FormatReader` of both, and its line below.
+"""
 
 from __future__ import annotations
 
-from app.importing.readers import chat_exports, pdf_html, shell_history, text
-from app.importing.readers.pdf_html import TextExtractor
+from typing import TYPE_CHECKING
+
 from app.importing.source_file import FormatReader
 
+if TYPE_CHECKING:
+    from app.importing.readers.pdf_html import TextExtractor
 
-def make_readers(worker: TextExtractor) -> tuple[FormatReader, ...]:
+
+def make_readers(extractor: TextExtractor) -> tuple[FormatReader, ...]:
     """All readers; the first that claims a file reads it, and the last claims everything."""
+    # Imported here: the child process of `pdf_html` is in this package, and needs no other reader.
+    from app.importing.readers import chat_exports, pdf_html, shell_history, text
+
     return (
-        pdf_html.make_pdf_reader(worker),
+        pdf_html.make_pdf_reader(extractor),
         text.NOTEBOOK,
         chat_exports.SPECCHAT,
         chat_exports.CHATGPT,
@@ -20,7 +31,7 @@ def make_readers(worker: TextExtractor) -> tuple[FormatReader, ...]:
         shell_history.BASH,
         shell_history.ZSH,
         shell_history.FISH,
-        pdf_html.make_html_reader(worker),
+        pdf_html.make_html_reader(extractor),
         text.JSON,
         text.TEXT,
     )

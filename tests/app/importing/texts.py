@@ -37,8 +37,8 @@ def source_file(name: str, content: bytes) -> SourceFile:
 
 def read(name: str, content: bytes) -> tuple[list[Document], list[SkippedFile]]:
     """What the readers make of one file that stands nowhere."""
-    with closing(TextExtractor()) as worker:
-        outcomes = list(documents(source_file(name, content), make_readers(worker)))
+    with closing(TextExtractor()) as extractor:
+        outcomes = list(documents(source_file(name, content), make_readers(extractor)))
     return (
         [outcome for outcome in outcomes if isinstance(outcome, Document)],
         [outcome for outcome in outcomes if isinstance(outcome, SkippedFile)],

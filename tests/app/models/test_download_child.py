@@ -95,11 +95,11 @@ async def test_a_process_that_ends_without_a_word_is_said(
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
     fetch = ModelDownload(WANTED)
-    fetch.take({"name": WANTED, "total": 10_000}, 0.0)
+    fetch.update({"name": WANTED, "total": 10_000}, 0.0)
     assert (fetch.rate, fetch.seconds_left) == (0, None)
-    fetch.take({"done": 1000}, 1.0)
+    fetch.update({"done": 1000}, 1.0)
     assert (fetch.rate, fetch.seconds_left) == (0, None)  # one report tells no rate
-    fetch.take({"done": 2000}, 2.0)
+    fetch.update({"done": 2000}, 2.0)
     assert (fetch.rate, fetch.seconds_left, fetch.share) == (1000, 8, 0.2)
-    fetch.take({"done": 2500}, 2.0 + RATE_WINDOW_S)
+    fetch.update({"done": 2500}, 2.0 + RATE_WINDOW_S)
     assert fetch.rate == 500 / RATE_WINDOW_S

@@ -126,28 +126,28 @@ def test_pdfs_that_cannot_be_read_say_why(content: bytes, reason: str) -> None:
     assert [flaw.reason for flaw in flaws] == [reason]
 
 
-def test_a_worker_that_takes_too_long_is_replaced() -> None:
-    worker = TextExtractor(seconds=0.01)
+def test_a_process_that_takes_too_long_is_replaced() -> None:
+    extractor = TextExtractor(timeout_s=0.01)
     try:
         slow = b"<html>" + b"<p>x" * 20_000
         with pytest.raises(InputError, match="takes too long"):
-            worker.extract("html", slow)
+            extractor.extract("html", slow)
     finally:
-        worker.close()
+        extractor.close()
 
 
-def test_a_worker_that_dies_is_replaced() -> None:
-    worker = TextExtractor()
+def test_a_process_that_dies_is_replaced() -> None:
+    extractor = TextExtractor()
     try:
         with pytest.raises(InputError, match="breaks its reader"):
-            worker.extract("nothing it knows", b"<html>")
-        assert worker.extract("html", b"<html><p>x") == "x"
-        assert worker._process is not None
-        worker._process.kill()
-        worker._process.wait()
-        assert worker.extract("html", b"<html><p>y") == "y"
+            extractor.extract("nothing it knows", b"<html>")
+        assert extractor.extract("html", b"<html><p>x") == "x"
+        assert extractor._child is not None
+        extractor._child.stop()
+        extractor._child.code()
+        assert extractor.extract("html", b"<html><p>y") == "y"
     finally:
-        worker.close()
+        extractor.close()
 
 
 def test_notebooks_give_runs_of_cells_of_one_kind() -> None:

@@ -231,8 +231,8 @@ def test_pulling(
     shelf(*LISTED)
     made = stage()
     fetch = download(running=True)
-    fetch.take({"done": 1_150_000_000}, 0.0)
-    fetch.take({"done": 1_200_000_000}, 4.0)
+    fetch.update({"done": 1_150_000_000}, 0.0)
+    fetch.update({"done": 1_200_000_000}, 4.0)
     download_task(made).fetch = fetch
     assert snap_compare(made.app, terminal_size=size, run_before=opened(made))
 
