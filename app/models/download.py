@@ -75,9 +75,7 @@ def download_model(
     done, paths = 0, []
     with hub_errors(model.repository), _disk_errors(cache):
         for file in model.files:
-            for received in _download_blob(
-                model, file, folder / "blobs", cache / ".locks" / folder.name
-            ):
+            for received in _download_blob(model, file, blobs, locks):
                 yield DownloadProgress(done + received, model.size)
             done += file.size
             # The blob exists: this makes the snapshot's link to it.

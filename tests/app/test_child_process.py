@@ -1,4 +1,4 @@
-"""Processes beside this one: what they tell is heard whole, and none is left behind."""
+"""Child processes: every message is read, requests are answered, and none is left behind."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import pytest
 from app.child_process import AsyncChildProcess, ChildProcess, start_detached
 from datastores.errors import InputError, ModelError
 
-TALKER = """
+REPORTER = """
 import os, sys, time
 from app.child_process import emit
 
-deed, *given = sys.argv[1:]
+action, *given = sys.argv[1:]
 emit(os.getpid())
 emit(given)
-if deed == "stays":
+if action == "stays":
     time.sleep(600)
-while deed == "goes on":
+while action == "goes on":
     emit("more")
-if deed == "dies":
+if action == "dies":
     print('{"half": ', end="", flush=True)
     os._exit(3)
 sys.exit(0)
@@ -32,30 +32,30 @@ sys.exit(0)
 
 
 @pytest.fixture(autouse=True)
-def talker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module `talker`, which this process could import too, and so can one that it starts."""
-    (tmp_path / "talker.py").write_text(TALKER)
+def reporter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module `reporter`, which this process could import too, and so can one that it starts."""
+    (tmp_path / "reporter.py").write_text(REPORTER)
     monkeypatch.syspath_prepend(tmp_path)
 
 
-async def _heard(deed: str, *given: object) -> tuple[list[object], int]:
-    async with AsyncChildProcess("talker", deed, *given) as child:
-        return [told async for told in child], await child.code()
+async def _messages(action: str, *given: object) -> tuple[list[object], int]:
+    async with AsyncChildProcess("reporter", action, *given) as child:
+        return [message async for message in child], await child.code()
 
 
-async def test_thread_and_loop_hear_the_same(tmp_path: Path) -> None:
-    for deed, code in (("ends", 0), ("dies", 3)):
-        with ChildProcess("talker", deed, tmp_path, 7) as child:
+async def test_thread_and_loop_read_the_same(tmp_path: Path) -> None:
+    for action, code in (("ends", 0), ("dies", 3)):
+        with ChildProcess("reporter", action, tmp_path, 7) as child:
             pid, *here = list(child)
             assert child.code() == code
-        told, ended = await _heard(deed, tmp_path, 7)
-        assert here == told[1:] == [[str(tmp_path), "7"]]
+        messages, ended = await _messages(action, tmp_path, 7)
+        assert here == messages[1:] == [[str(tmp_path), "7"]]
         assert ended == code
         assert not psutil.pid_exists(int(pid))
 
 
-def test_stopped_from_another_thread_it_is_heard_to_its_end() -> None:
-    with ChildProcess("talker", "stays") as child:
+def test_stopped_from_another_thread_it_is_read_to_its_end() -> None:
+    with ChildProcess("reporter", "stays") as child:
         pid = next(child)
         Timer(0.05, child.stop).start()
         assert list(child) == [[]]
@@ -64,14 +64,14 @@ def test_stopped_from_another_thread_it_is_heard_to_its_end() -> None:
     assert not psutil.pid_exists(pid)
 
 
-def test_it_is_gone_where_with_ends() -> None:
-    with ChildProcess("talker", "stays") as child:
+def test_it_is_gone_after_with() -> None:
+    with ChildProcess("reporter", "stays") as child:
         pid = next(child)
     assert not psutil.pid_exists(pid)
 
 
-async def test_it_is_gone_where_async_with_ends() -> None:
-    async with AsyncChildProcess("talker", "stays") as child:
+async def test_it_is_gone_after_async_with() -> None:
+    async with AsyncChildProcess("reporter", "stays") as child:
         pid = await anext(child)
     assert not psutil.pid_exists(pid)
 
@@ -79,12 +79,12 @@ async def test_it_is_gone_where_async_with_ends() -> None:
 async def test_cancelled_again_and_again_the_loop_still_waits_for_its_end() -> None:
     pids: list[int] = []
 
-    async def hear() -> None:
-        async with AsyncChildProcess("talker", "stays") as child:
-            async for told in child:
-                pids.append(told)
+    async def read() -> None:
+        async with AsyncChildProcess("reporter", "stays") as child:
+            async for message in child:
+                pids.append(message)
 
-    task = asyncio.create_task(hear())
+    task = asyncio.create_task(read())
     while len(pids) < 2:
         await asyncio.sleep(0.01)
     while not task.done():
@@ -94,33 +94,33 @@ async def test_cancelled_again_and_again_the_loop_still_waits_for_its_end() -> N
     assert not psutil.pid_exists(pids[0])
 
 
-async def test_cancelled_where_it_ended_by_itself_the_cancellation_is_heard() -> None:
+async def test_cancelled_where_it_ended_by_itself_the_cancellation_is_raised() -> None:
     pids: list[int] = []
 
-    async def hear() -> None:
-        async with AsyncChildProcess("talker", "ends") as child:
+    async def read() -> None:
+        async with AsyncChildProcess("reporter", "ends") as child:
             pids.append(await anext(child))
             await child.code()
             task = asyncio.current_task()
             assert task is not None
             asyncio.get_running_loop().call_soon(task.cancel)  # not before `async with` waits
 
-    task = asyncio.create_task(hear())
+    task = asyncio.create_task(read())
     await asyncio.wait([task])
     assert task.cancelled()
     assert not psutil.pid_exists(pids[0])
 
 
-def test_it_ends_where_nobody_hears_it_any_more() -> None:
-    child = ChildProcess("talker", "goes on")
+def test_it_ends_when_nobody_reads_it() -> None:
+    child = ChildProcess("reporter", "goes on")
     next(child)
     assert child._process.stdout is not None
     child._process.stdout.close()  # as where this process dies
     assert child.code() == 1
 
 
-def test_nobody_hears_one_that_is_sent_off() -> None:
-    with start_detached("talker", "ends") as child:
+def test_a_detached_one_has_no_output() -> None:
+    with start_detached("reporter", "ends") as child:
         assert child.stdout is None
         assert child.wait() == 0
 
@@ -189,5 +189,6 @@ def test_it_ends_with_its_requests(server: str) -> None:
     child = ChildProcess(server, 60, requests=True)
     assert child._process.stdin is not None
     child._process.stdin.close()  # as where this process dies
+    child._process.stdin = None
     assert child.code() == 0
     child.close()
