@@ -139,12 +139,10 @@ class RenderQuota:
 
     def charge_replace(self, text: Any, old: Any = "", new: Any = "", *_count: Any) -> None:
         """Charge for replacing every `old` by `new`."""
-        text, old, new = (
-            str(self.charge_value(text)),
-            str(self.charge_value(old)),
-            self.charge_value(new),
-        )
-        self.charge(len(text) + text.count(old) * len(str(new)))
+        for value in (text, old, new):
+            self.charge_value(value)
+        text = str(text)
+        self.charge(len(text) + text.count(str(old)) * len(str(new)))
 
     def charge_join(self, items: Any, separator: Any = "") -> None:
         """Charge for joining `items`."""
@@ -171,7 +169,7 @@ def _product_size(left: Any, right: Any) -> int:
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """Attributes lead nowhere, values do not change, and `quota` bounds what is built."""
+    """Jinja's sandbox with immutable values, in which `quota` bounds what is built."""
 
     intercepted_binops = frozenset({"+", "-", "*", "**", "%"})
 
@@ -291,7 +289,7 @@ class _AddForConcat(NodeTransformer):
 
 
 def _as_list(value: Any) -> Any:
-    """A generator as the list of its items, so that they can be charged for; others as they are."""
+    """An iterator as a list, so that its items can be charged for; other values as they are."""
     return list(value) if isinstance(value, Iterator) else value
 
 

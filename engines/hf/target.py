@@ -246,8 +246,9 @@ class HfTarget:
         """See `Target.verify`."""
         require_tree_fits(self, len(tree))
         self.rewind(len(self._tokens))
+        output = self._forward(tree, keep=len(tree))
         self._tree = tree
-        return self._forward(tree, keep=len(tree))
+        return output
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Target.commit`."""

@@ -18,8 +18,8 @@ NVIDIA = Path("/proc/driver/nvidia/gpus")
 DRM = Path("/sys/class/drm")
 VENDORS = {"0x1002": "AMD", "0x10de": "NVIDIA", "0x8086": "Intel"}
 INSTALL = (
-    'CMAKE_ARGS="-D{flag}=on" pip install --force-reinstall --no-cache-dir'
-    " --no-binary llama-cpp-python llama-cpp-python=={version}"
+    'CMAKE_ARGS="-D{flag}=on" pip install --force-reinstall --no-deps'
+    " --no-cache-dir --no-binary llama-cpp-python llama-cpp-python=={version}"
 )
 FLAGS = {"NVIDIA": "GGML_CUDA", "Apple": "GGML_METAL"}
 DEFAULT_FLAG = "GGML_VULKAN"
