@@ -32,12 +32,12 @@ from time import perf_counter
 
 import numpy as np
 
-from app.bench.baselines.paper_selection import LongestMatch
+from app.bench.baselines.paper_selection import LongestMatch, select_within
 from app.bench.baselines.recorded_replay import CombinedDrafter, Recorded, ReplayCounts, replay
 from app.bench.baselines.rest import MAX_MATCH_TOKENS as REST_LONGEST
 from app.bench.baselines.rest import RestDrafter, RestStore, write_rest
 from datastores.crest.build import MAX_NGRAM as OWN_LONGEST
-from datastores.crest.build import Built, Counted, count, paper_within, select
+from datastores.crest.build import BuiltStore, CountedText, count, select
 from datastores.crest.counting import TokenDocument
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import IDENTITY_BYTES, CrestStore
@@ -144,7 +144,7 @@ class Builder:
     """Builds CREST stores of several sizes from n-grams counted once."""
 
     def __init__(
-        self, folder: Path, counted: Counted, history: Sequence[TokenDocument], seconds: float
+        self, folder: Path, counted: CountedText, history: Sequence[TokenDocument], seconds: float
     ) -> None:
         """Build in `folder`; counting took `seconds`."""
         self._folder = folder
@@ -159,9 +159,9 @@ class Builder:
 
     def paper(self, selection: str, size: int, lengths: Sequence[int]) -> Case:
         """The paper's, from n-grams of `lengths`."""
-        return self._case(selection, size, lambda room: paper_within(self._counted, lengths, room))
+        return self._case(selection, size, lambda room: select_within(self._counted, lengths, room))
 
-    def _case(self, selection: str, size: int, build: Callable[[int], Built]) -> Case:
+    def _case(self, selection: str, size: int, build: Callable[[int], BuiltStore]) -> Case:
         """A store of at most `size` bytes in specchat's format, document identities included."""
         self._number += 1
         path = self._folder / f"crest-{self._number}.db"
@@ -172,7 +172,14 @@ class Builder:
         seconds = self._seconds + perf_counter() - started
         used = sum(file.stat().st_size for file in self._folder.glob(f"{path.name}*"))
         return Case(
-            "crest", selection, RANKED, path, (("", used),), built.entries, built.longest, seconds
+            "crest",
+            selection,
+            RANKED,
+            path,
+            (("", used),),
+            built.entry_count,
+            built.longest,
+            seconds,
         )
 
 

@@ -1,6 +1,6 @@
 """Building CREST: from documents to pages under a byte budget.
 
-What is built is a function of the documents' contents and the budget alone, whatever their order.
+The result is a function of the documents' contents and the budget alone, whatever their order.
 Everything is array work; memory is some 30 bytes for each distinct string that is counted.
 """
 
@@ -33,44 +33,38 @@ from datastores.crest.selection import (
     Nodes,
     candidates,
     estimated_bytes,
-    kept,
-    top,
+    select_nodes,
     utilities,
 )
 
 MAX_NGRAM = 4
 """n-grams of 1 to this many tokens. Longer ones add almost nothing."""
-NODES_EACH = 10
-"""Nodes of an entry, on average."""
-ROOMY = 6
-"""Bytes of budget for each token of text above which strings seen only once may find a place."""
-FEW = 1 << 21
-"""Tokens up to which they are counted at all: they take more memory than all others together."""
-CROWDED = 8
-"""Tokens of text for each byte of budget above which strings seen thrice or less do not."""
-MANY = 1 << 26
-"""Tokens above which strings seen only twice are left out: to choose among them takes 10 GiB."""
-WIDE = 0.25
-HIGHEST = 2.0
-"""The right threshold lies between these shares of the first estimate, which knows no limits."""
-HALVINGS = 7
-"""Of the logarithm of what lies between."""
-OVERFULL = 1.02
-"""What is too much by the estimate is taken away again, entry by entry."""
-TREE_BYTES = 30
-"""An n-gram with its tree, on average, where all of its tree is kept."""
-ATTEMPTS = 12
-"""Looks for a number of n-grams that fills a budget."""
-ENOUGH = 0.95
-"""Share of a budget at which it counts as filled."""
-FIXED = 5 * 4096
-"""Bytes of an empty file."""
-FILLED = 0.92
+
+SINGLETON_BUDGET = 6
+"""Bytes of budget per token of text above which strings that occur once may be kept."""
+SINGLETON_TOKENS = 1 << 21
+"""Tokens up to which those are counted: they take more memory than all other strings together."""
+SMALL_BUDGET = 8
+"""Tokens of text per byte of budget above which strings that occur fewer than 4 times are not."""
+PAIR_TOKENS = 1 << 26
+"""Tokens above which strings that occur twice are not counted: they would take 10 GiB to rank."""
+
+NODES_PER_ENTRY = 10
+"""On average."""
+LOWEST_SHARE = 0.25
+HIGHEST_SHARE = 2.0
+"""The threshold is searched between these shares of the first estimate, which knows no limits."""
+BISECTIONS = 7
+"""On a logarithmic scale."""
+OVERFILL = 1.02
+"""By the estimate; what is too much is removed again, entry by entry."""
+EMPTY_FILE_BYTES = 5 * 4096
+FILL_SHARE = 0.92
 """Share of the file's bytes that are pages of ours; SQLite takes the rest."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedText:
     """What every selection starts from."""
 
     text: TokenText
@@ -78,107 +72,86 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltStore:
     """A store's content.
 
     Attributes:
         longest: n of the longest n-grams.
         ids: token id of each rank.
-        number: pages the n-grams are spread over.
-        entries: n-grams kept.
+        page_count: pages the n-grams are spread over.
+        entry_count: n-grams kept.
         pages: the pages that are not empty, by number, ascending.
     """
 
     longest: int
     ids: NDArray[np.uint32]
-    number: int
-    entries: int
+    page_count: int
+    entry_count: int
     pages: Iterator[tuple[int, bytes]]
 
 
-def count(documents: Iterable[TokenDocument], budget: int, longest: int = MAX_NGRAM) -> Counted:
-    """Count all strings that a store of `budget` bytes may want."""
+def count(documents: Iterable[TokenDocument], budget: int, longest: int = MAX_NGRAM) -> CountedText:
+    """Count all strings that a store of `budget` bytes may keep."""
     text = join_documents(documents)
     least = least_count(len(text.tokens), budget)
-    return Counted(text, count_strings(text, longest + MAX_CONTINUATION, least, tagged=longest))
+    return CountedText(text, count_strings(text, longest + MAX_CONTINUATION, least, tagged=longest))
 
 
 def least_count(tokens: int, budget: int) -> int:
     """Strings rarer than this are not worth counting under this budget."""
-    if tokens <= FEW and tokens * ROOMY <= budget:
+    if tokens <= SINGLETON_TOKENS and tokens * SINGLETON_BUDGET <= budget:
         return 1
-    if tokens > CROWDED * budget:
+    if tokens > SMALL_BUDGET * budget:
         return 4
-    return 2 if tokens <= MANY else 3
+    return 2 if tokens <= PAIR_TOKENS else 3
 
 
-def build(documents: Iterable[TokenDocument], budget: int, longest: int = MAX_NGRAM) -> Built:
+def build(documents: Iterable[TokenDocument], budget: int, longest: int = MAX_NGRAM) -> BuiltStore:
     """The n-grams and nodes of most utility, in at most `budget` bytes of file."""
     return select(count(documents, budget, longest), budget, longest)
 
 
-def select(counted: Counted, budget: int, longest: int = MAX_NGRAM) -> Built:
-    """The best content for `budget` bytes of file."""
-    room = max(int((budget - FIXED) * FILLED), 0)
-    utility = {length: utilities(counted.levels, length) for length in range(1, longest + 1)}
-    low = WIDE * threshold(utility, room)
-    found = [candidates(counted.levels, length, levels, low) for length, levels in utility.items()]
-    least = _filling(found, low, room * OVERFULL)
-    entries, ids = _encoded(counted, [kept(nodes, least) for nodes in found])
-    return _built(fitting(entries, room - ids_bytes(ids)), ids, longest)
+def select(counted: CountedText, budget: int, longest: int = MAX_NGRAM) -> BuiltStore:
+    """The content of most utility for `budget` bytes of file."""
+    room = page_room(budget)
+    by_length = {length: utilities(counted.levels, length) for length in range(1, longest + 1)}
+    low = LOWEST_SHARE * threshold(by_length, room)
+    found = [
+        candidates(counted.levels, length, levels, low) for length, levels in by_length.items()
+    ]
+    least = _filling_threshold(found, low, room * OVERFILL)
+    entries, ids = encode_trees(counted, [select_nodes(nodes, least) for nodes in found])
+    return paginate(fitting(entries, room - ids_bytes(ids)), ids, longest)
 
 
-def _filling(found: Sequence[Nodes], low: float, room: float) -> float:
+def page_room(budget: int) -> int:
+    """Bytes for entries and token ids in a file of `budget` bytes."""
+    return max(int((budget - EMPTY_FILE_BYTES) * FILL_SHARE), 0)
+
+
+def _filling_threshold(found: Sequence[Nodes], low: float, room: float) -> float:
     """The least utility per byte, `low` or more, at which nodes fill about `room` bytes."""
-    high = low / WIDE * HIGHEST
-    for _ in range(HALVINGS if low else 0):
+    high = low / LOWEST_SHARE * HIGHEST_SHARE
+    for _ in range(BISECTIONS if low else 0):
         middle = (low * high) ** 0.5
-        if sum(estimated_bytes(kept(nodes, middle)) for nodes in found) > room:
+        if sum(estimated_bytes(select_nodes(nodes, middle)) for nodes in found) > room:
             low = middle
         else:
             high = middle
     return low
 
 
-def paper(counted: Counted, lengths: Sequence[int], number: int) -> Built:
-    """The paper's selections: the `number` most common n-grams of each of `lengths`."""
-    chosen = [top(counted.levels, length, number) for length in lengths]
-    entries, ids = _encoded(counted, chosen)
-    return _built(entries, ids, max(lengths))
-
-
-def paper_within(counted: Counted, lengths: Sequence[int], budget: int) -> Built:
-    """The paper's selection with the same number of each n, as large as `budget` allows."""
-    room = max(int((budget - FIXED) * FILLED), 0)
-    fits = 0
-    fails = max(len(counted.levels[length - 1]) for length in lengths) + 1
-    number = min(room // (TREE_BYTES * len(lengths)), fails - 1)
-    for _ in range(ATTEMPTS):
-        chosen = [top(counted.levels, length, number) for length in lengths]
-        size = used(*_encoded(counted, chosen))
-        if size <= room:
-            fits = number
-        else:
-            fails = number
-        if ENOUGH * room <= size <= room or fails - fits <= 1:
-            break
-        number = int(number * room / size * ENOUGH**0.5) if size else fails
-        if not fits < number < fails:
-            number = (fits + fails) // 2
-    return paper(counted, lengths, fits)
-
-
-def threshold(utility: Mapping[int, Mapping[int, Floats]], room: int) -> float:
-    """Worth of a byte above which the nodes of all n-grams together fill about `room` bytes."""
-    parts = [found for levels in utility.values() for found in levels.values()]
+def threshold(by_length: Mapping[int, Mapping[int, Floats]], room: int) -> float:
+    """Utility per byte above which the nodes of all n-grams together fill about `room` bytes."""
+    parts = [found for levels in by_length.values() for found in levels.values()]
     nodes = np.concatenate([*parts, np.empty(0, dtype=np.float32)])
-    number = int(room / (NODE_BYTES + ENTRY_BYTES / NODES_EACH))
+    number = int(room / (NODE_BYTES + ENTRY_BYTES / NODES_PER_ENTRY))
     if number >= len(nodes):
         return 0.0
     return float(np.partition(nodes, -number - 1)[-number - 1]) / NODE_BYTES
 
 
-def used(entries: Entries, ids: NDArray[np.uint32]) -> int:
+def encoded_bytes(entries: Entries, ids: NDArray[np.uint32]) -> int:
     """Bytes of the entries, with their keys and the token ids."""
     return int(entries.lengths.sum()) + KEY_BYTES * len(entries) + ids_bytes(ids)
 
@@ -188,7 +161,9 @@ def ids_bytes(ids: NDArray[np.uint32]) -> int:
     return len(ids) * (2 if not len(ids) or int(ids.max()) < 1 << 16 else 4)
 
 
-def _encoded(counted: Counted, chosen: Sequence[Nodes]) -> tuple[Entries, NDArray[np.uint32]]:
+def encode_trees(
+    counted: CountedText, chosen: Sequence[Nodes]
+) -> tuple[Entries, NDArray[np.uint32]]:
     """The entries of the chosen trees, and the token ids by rank."""
     columns = [describe(counted.levels, nodes) for nodes in chosen]
     ids = rank_tokens(columns)
@@ -199,6 +174,7 @@ def _encoded(counted: Counted, chosen: Sequence[Nodes]) -> tuple[Entries, NDArra
     return join(parts), ids
 
 
-def _built(entries: Entries, ids: NDArray[np.uint32], longest: int) -> Built:
+def paginate(entries: Entries, ids: NDArray[np.uint32], longest: int) -> BuiltStore:
+    """The store's content, with `entries` spread over pages."""
     number = max(1, int(entries.lengths.sum()) // PAGE_BYTES)
-    return Built(longest, ids, number, len(entries), pages(entries, number))
+    return BuiltStore(longest, ids, number, len(entries), pages(entries, number))

@@ -35,66 +35,23 @@ from numpy.typing import NDArray
 
 from datastores.crest.counting import Ints, Level
 
+Floats = NDArray[np.float32]
+
+MAX_CONTINUATION = 10
+"""Depth of a tree, in tokens after its n-gram (the paper's setting)."""
+MAX_NODES = 64
+"""Nodes of a tree, without its n-gram (the paper's setting)."""
+NODE_BYTES = 2.5
+"""A node's bytes, on average."""
+ENTRY_BYTES = 5.0
+"""Bytes of an entry beside its nodes."""
+
+
 DISCOUNT = 0.8
 """Subtracted from every count and given to the shorter n-grams (absolute discounting)."""
 BACKOFF_BOOST = 3.0
 """Factor by which the shorter n-grams get more weight than discounting alone would leave them. The
 drafter (`engines.drafters.ngram_ranking`) interpolates with the same two."""
-
-
-def utilities(levels: Sequence[Level], length: int) -> dict[int, Floats]:
-    """By level: the utility of each string as a node in the tree of its first `length` tokens.
-
-    A node has at least the utility of its best descendant, which cannot be reached without it.
-    """
-    roots = ancestors(levels, length)
-    trust = _trust(levels, length)
-    shorter = ancestors(levels, length - 1) if length > 1 else {}
-    found: dict[int, Floats] = {}
-    for deep in depths(levels, length):
-        level = levels[deep - 1]
-        counts = level.counts.astype(np.float32)
-        utility = counts * counts / (counts + np.float32((deep - 1) ** 3))
-        if length > 1:
-            above = levels[length - 2].counts[shorter[deep - 1][level.suffixes]]
-            chances = (counts - np.float32(DISCOUNT)) / levels[length - 1].counts[roots[deep]]
-            without = (levels[deep - 2].counts[level.suffixes] - np.float32(DISCOUNT)) / above
-            utility *= trust[roots[deep]] * np.abs(1 - without / chances)
-        found[deep] = utility.astype(np.float32)
-    return propagate_max(levels, found)
-
-
-def _trust(levels: Sequence[Level], length: int) -> NDArray[np.float64]:
-    """The weight of each n-gram's own word against the shorter one's."""
-    counts = levels[length - 1].counts.astype(np.float64)
-    following = levels[length]
-    said = np.bincount(following.prefixes, following.counts - DISCOUNT, len(counts))
-    return said / (said + BACKOFF_BOOST * (counts - said))
-
-
-def propagate_max(levels: Sequence[Level], found: dict[int, Floats]) -> dict[int, Floats]:
-    """Raise the utility of every node to that of its best descendant."""
-    for deep in sorted(found, reverse=True):
-        prefixes = levels[deep - 1].prefixes
-        if deep - 1 in found and len(prefixes):
-            # Strings stand in the order of their prefixes: each prefix's are a run.
-            starts = np.flatnonzero(np.diff(prefixes, prepend=-1))
-            above = found[deep - 1]
-            best = np.maximum.reduceat(found[deep], starts)
-            above[prefixes[starts]] = np.maximum(above[prefixes[starts]], best)
-    return found
-
-
-Floats = NDArray[np.float32]
-
-MAX_CONTINUATION = 10
-"""Tokens that a tree reaches beyond its n-gram (the paper's setting)."""
-MAX_NODES = 64
-"""Nodes of a tree, the n-gram itself not counted (the paper's setting)."""
-NODE_BYTES = 2.5
-"""A node's bytes, on average."""
-ENTRY_BYTES = 5.0
-"""What an entry costs beside its nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +63,7 @@ class Nodes:
         roots: index of each node's n-gram in level n.
         depths: uint8, length of the node's string: n + its depth in the tree.
         strings: index of the node's string in its level.
-        utilities: of each node, by the rule that kept it.
+        utilities: of each node, by the rule that selected it.
     """
 
     length: int
@@ -129,8 +86,51 @@ class Nodes:
         )
 
 
+def utilities(levels: Sequence[Level], length: int) -> dict[int, Floats]:
+    """By level: the utility of each string as a node in the tree of its first `length` tokens.
+
+    A node has at least the utility of its best descendant, which cannot be reached without it.
+    """
+    roots = ancestors(levels, length)
+    trust = _trust(levels, length)
+    shorter = ancestors(levels, length - 1) if length > 1 else {}
+    found: dict[int, Floats] = {}
+    for deep in depths(levels, length):
+        level = levels[deep - 1]
+        counts = level.counts.astype(np.float32)
+        utility = counts * counts / (counts + np.float32((deep - 1) ** 3))
+        if length > 1:
+            above = levels[length - 2].counts[shorter[deep - 1][level.suffixes]]
+            probabilities = (counts - np.float32(DISCOUNT)) / levels[length - 1].counts[roots[deep]]
+            without = (levels[deep - 2].counts[level.suffixes] - np.float32(DISCOUNT)) / above
+            utility *= trust[roots[deep]] * np.abs(1 - without / probabilities)
+        found[deep] = utility.astype(np.float32)
+    return propagate_max(levels, found)
+
+
+def _trust(levels: Sequence[Level], length: int) -> NDArray[np.float64]:
+    """The weight of each n-gram's own prediction against that of the shorter one."""
+    counts = levels[length - 1].counts.astype(np.float64)
+    next_level = levels[length]
+    own = np.bincount(next_level.prefixes, next_level.counts - DISCOUNT, len(counts))
+    return own / (own + BACKOFF_BOOST * (counts - own))
+
+
+def propagate_max(levels: Sequence[Level], found: dict[int, Floats]) -> dict[int, Floats]:
+    """Raise the utility of every node to that of its best descendant."""
+    for deep in sorted(found, reverse=True):
+        prefixes = levels[deep - 1].prefixes
+        if deep - 1 in found and len(prefixes):
+            # Strings are sorted by prefix: those of one prefix are consecutive.
+            starts = np.flatnonzero(np.diff(prefixes, prepend=-1))
+            above = found[deep - 1]
+            best = np.maximum.reduceat(found[deep], starts)
+            above[prefixes[starts]] = np.maximum(above[prefixes[starts]], best)
+    return found
+
+
 def ancestors(levels: Sequence[Level], length: int) -> dict[int, Ints]:
-    """By level, from `length` on: the n-gram of that length which each string begins with."""
+    """By level, from `length` on: the n-gram of that length with which each string begins."""
     found = {length: np.arange(len(levels[length - 1]), dtype=np.int32)}
     for deeper in range(length + 1, min(length + MAX_CONTINUATION + 1, len(levels)) + 1):
         found[deeper] = found[deeper - 1][levels[deeper - 1].prefixes]
@@ -154,34 +154,18 @@ def candidates(
     return _ordered(length, parts)
 
 
-def kept(nodes: Nodes, least: float) -> Nodes:
+def select_nodes(nodes: Nodes, least: float) -> Nodes:
     """The `nodes` of at least `least` utility per byte, in n-grams that reach it as a whole too."""
-    nodes = _pruned(nodes.take(nodes.utilities >= least * NODE_BYTES))
+    nodes = limit_trees(nodes.take(nodes.utilities >= least * NODE_BYTES))
     sums = np.bincount(nodes.roots, weights=nodes.utilities)
     sizes = np.bincount(nodes.roots)
     return nodes.take((sums >= least * (ENTRY_BYTES + NODE_BYTES * sizes))[nodes.roots])
 
 
 def estimated_bytes(nodes: Nodes) -> float:
-    """About what `nodes` take."""
+    """The size of `nodes`, approximately."""
     entries = np.count_nonzero(np.diff(nodes.roots, prepend=-1))
     return NODE_BYTES * len(nodes) + ENTRY_BYTES * entries
-
-
-def top(levels: Sequence[Level], length: int, number: int) -> Nodes:
-    """The `number` most common n-grams of one length, their trees by prefix counts (the paper's).
-
-    Equals are taken in the order of their tokens.
-    """
-    level = levels[length - 1]
-    wanted = np.zeros(len(level), dtype=np.bool_)
-    wanted[np.argsort(-level.counts, kind="stable")[:number]] = True
-    roots = ancestors(levels, length)
-    utility = {
-        deep: np.where(wanted[roots[deep]], levels[deep - 1].counts, -1).astype(np.float32)
-        for deep in depths(levels, length)
-    }
-    return _pruned(candidates(levels, length, utility, 0.0))
 
 
 def depths(levels: Sequence[Level], length: int) -> range:
@@ -202,7 +186,7 @@ def _ordered(length: int, parts: Sequence[Nodes]) -> Nodes:
     return joined.take(np.argsort(roots, kind="stable"))
 
 
-def _pruned(nodes: Nodes) -> Nodes:
+def limit_trees(nodes: Nodes) -> Nodes:
     """At most `MAX_NODES` of each tree: those of most utility, the shallower among equals.
 
     No node has more utility than its parent, so what is left is a tree.

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlite_utils import Database
 
-from datastores.crest.build import Built, build, count, select
+from datastores.crest.build import BuiltStore, build, count, select
 from datastores.crest.counting import TokenDocument
 from datastores.storage.erasure import erase
 from datastores.storage.sqlite import Store
@@ -134,7 +134,7 @@ class CrestStore:
         counted = count(_noting(documents, shorts), self._room(0))
         self.replace(select(counted, self._room(len(shorts))), shorts)
 
-    def replace(self, built: Built, shorts: Iterable[bytes]) -> None:
+    def replace(self, built: BuiltStore, shorts: Iterable[bytes]) -> None:
         """Make `built` the settled tier; `shorts` are the first bytes of its identities."""
         with self.store.writing() as db:
             rows = [(short,) for short in shorts]
@@ -243,13 +243,13 @@ def _keep(db: Database, documents: Iterable[TokenDocument]) -> None:
     )
 
 
-def _write(db: Database, tier: int, built: Built, shorts: Iterable[bytes]) -> None:
+def _write(db: Database, tier: int, built: BuiltStore, shorts: Iterable[bytes]) -> None:
     """Make `built` the content of `tier`."""
     _clear(db, tier)
     rows = ((-1 - number if tier == DELTA else number, page) for number, page in built.pages)
     db.conn.executemany("INSERT INTO pages VALUES (?, ?)", rows)
     documents = b"".join(sorted(shorts))
-    row = (tier, built.longest, built.number, built.entries, pack_ids(built.ids), documents)
+    row = (tier, built.longest, built.page_count, built.entry_count, pack_ids(built.ids), documents)
     db.conn.execute("INSERT INTO tiers VALUES (?, ?, ?, ?, ?, ?)", row)
 
 

@@ -1,1 +1,1 @@
-"""What specchat is compared with: REST, drafts of fixed shape, recorded answers replayed."""
+"""What specchat is compared with: REST, published CREST, fixed draft shapes, replayed answers."""

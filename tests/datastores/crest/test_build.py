@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datastores.crest.build import MAX_NGRAM, Built, build, count, paper, select
+from datastores.crest.build import MAX_NGRAM, BuiltStore, build, count, select
 from datastores.crest.counting import TokenDocument
 from datastores.crest.format import (
     PROBABILITIES,
@@ -29,12 +29,12 @@ AMPLE = 1 << 22
 EVERY = 1 << 20
 
 
-def read(built: Built) -> dict[int, bytes]:
+def read(built: BuiltStore) -> dict[int, bytes]:
     return dict(built.pages)
 
 
-def entry(built: Built, pages: dict[int, bytes], ngram: tuple[int, ...]) -> CrestEntry | None:
-    number, mark = place(hashes(ngram, len(ngram))[-1], built.number)
+def entry(built: BuiltStore, pages: dict[int, bytes], ngram: tuple[int, ...]) -> CrestEntry | None:
+    number, mark = place(hashes(ngram, len(ngram))[-1], built.page_count)
     data = find(pages.get(number, b"\0"), mark)
     return decode(data, built.ids.tolist()) if data else None
 
@@ -52,11 +52,11 @@ def test_every_tree_is_that_of_brute_force(docs: list[TokenDocument]) -> None:
     ngrams = [
         found for length in range(1, MAX_NGRAM + 1) for found in strings(docs, length).items()
     ]
-    marks = Counter(place(hashes(ngram, 4)[-1], built.number) for ngram, _ in ngrams)
+    marks = Counter(place(hashes(ngram, 4)[-1], built.page_count) for ngram, _ in ngrams)
     for ngram, occurrences in ngrams:
         paths = tree(docs, ngram, MAX_CONTINUATION, EVERY)
         found = entry(built, pages, ngram)
-        if marks[place(hashes(ngram, 4)[-1], built.number)] > 1:
+        if marks[place(hashes(ngram, 4)[-1], built.page_count)] > 1:
             continue
         assert (found is not None) == bool(paths)
         if found is not None:
@@ -92,23 +92,11 @@ def test_a_budget_is_kept_and_used(budget: int) -> None:
     assert 0.5 * budget < used + 20480 <= budget
 
 
-def test_the_paper_keeps_the_most_common() -> None:
-    docs = text_like(20_000)
-    built = paper(count(docs, 0), (1, 2), 50)
-    pages = read(built)
-    assert built.entries == 100
-    for length in (1, 2):
-        best = strings(docs, length).most_common(51)
-        for ngram, occurrences in best:
-            if occurrences > best[-1][1]:
-                assert entry(built, pages, ngram) is not None
-
-
 def test_more_bytes_keep_what_fewer_kept() -> None:
     docs = text_like(40_000)
     counted = count(docs, 400_000)
     small, large = select(counted, 50_000), select(counted, 400_000)
-    assert large.entries > 2 * small.entries
+    assert large.entry_count > 2 * small.entry_count
 
 
 def test_wide_trees_of_rare_tokens_fit() -> None:

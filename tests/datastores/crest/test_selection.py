@@ -1,4 +1,4 @@
-"""Worth: a longer n-gram is kept for what it corrects, not for what it repeats."""
+"""Utility: a longer n-gram is kept for what it corrects, not for what it repeats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 
 from datastores.crest.counting import TokenDocument, count_strings, join
-from datastores.crest.selection import candidates, estimated_bytes, kept, utilities
+from datastores.crest.selection import candidates, estimated_bytes, select_nodes, utilities
 from tests.datastores.crest.reference import Path, document, documents
 
 
@@ -62,7 +62,7 @@ def test_no_node_is_worth_less_than_one_below_it(docs: list[TokenDocument]) -> N
 def test_a_higher_threshold_keeps_fewer_of_the_same_nodes(docs: list[TokenDocument]) -> None:
     levels = count_strings(join(docs), 6, threads=1)
     nodes = candidates(levels, 2, utilities(levels, 2), 0.0)
-    sizes = [kept(nodes, least) for least in (0.0, 0.02, 0.2, 2.0)]
+    sizes = [select_nodes(nodes, least) for least in (0.0, 0.02, 0.2, 2.0)]
     for more, fewer in pairwise(sizes):
         assert estimated_bytes(fewer) <= estimated_bytes(more)
         named = set(zip(more.depths.tolist(), more.strings.tolist(), strict=True))
