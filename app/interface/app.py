@@ -23,7 +23,7 @@ from app.interface.commands.scopes import ALWAYS, SCOPES
 from app.interface.commands.table import CommandsProvider
 from app.interface.messages import IdleChanged, IndexerChanged
 from app.interface.screen import ChatScreen
-from app.interface.themes import DARK, THEMES, own_variables
+from app.interface.themes import DARK, THEMES, theme_variables
 from app.locations import Locations, locate
 from app.runtime.model_thread import OpenModel
 from app.runtime.session import open_model
@@ -34,8 +34,8 @@ from datastores.errors import InputError, SpecchatError
 if TYPE_CHECKING:
     from app.runtime.idle_encoding import EncodingProgress
 
-HERE = Path(__file__).parent
-THEME = "{palette} and “Change the colours” offer those there are"
+INTERFACE_DIR = Path(__file__).parent
+THEME_HINT = "{palette} and “Change the colours” offer those there are"
 
 
 class Specchat(App[None], inherit_bindings=False):
@@ -43,7 +43,7 @@ class Specchat(App[None], inherit_bindings=False):
 
     TITLE = "specchat"
     BINDINGS: ClassVar[list[BindingType]] = ALWAYS
-    CSS_PATH: ClassVar[list[str | PurePath]] = sorted(HERE.rglob("*.tcss"))
+    CSS_PATH: ClassVar[list[str | PurePath]] = sorted(INTERFACE_DIR.rglob("*.tcss"))
     COMMANDS = {CommandsProvider}  # noqa: RUF012
 
     def __init__(
@@ -91,22 +91,21 @@ class Specchat(App[None], inherit_bindings=False):
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
         if self._wanted_theme not in self.available_themes:
-            told = (
-                f"there is no theme “{one_line(self._wanted_theme, 40)}”; {self.keymap.fill(THEME)}"
-            )
-            self.notify(told, severity="error", markup=False, timeout=15)
+            wanted = one_line(self._wanted_theme, 40)
+            message = f"there is no theme “{wanted}”; {self.keymap.fill(THEME_HINT)}"
+            self.notify(message, severity="error", markup=False, timeout=15)
 
     def _theme_chosen(self, theme: Theme) -> None:
         try:
             self._keep_theme(theme.name)
         except SpecchatError as error:
-            self.chat_screen.conversation.complain(error)
+            self.chat_screen.conversation.show_error(error)
 
     def get_default_screen(self) -> ChatScreen:
         return self.chat_screen
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        return own_variables(dark=self.current_theme.dark)
+        return theme_variables(dark=self.current_theme.dark)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy by a program of this machine where there is one, else through the terminal."""
@@ -147,7 +146,7 @@ def run(options: Options) -> None:
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError("the interface needs a terminal: `specchat ask` answers without one")
-    _calm_the_collector()
+    _tune_garbage_collector()
     locations = locate(options.data_dir)
     locations.create()
     config = load_config(locations.settings)
@@ -179,7 +178,7 @@ def run(options: Options) -> None:
         os._exit(0)
 
 
-def _calm_the_collector() -> None:
+def _tune_garbage_collector() -> None:
     """Let Python look for cycles among new objects often, among all there are hardly ever.
 
     It stops everything for that: a third of a second amid scrolling through 2,000 messages, where

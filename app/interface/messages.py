@@ -22,34 +22,34 @@ class Submitted(Message):
 
 
 @dataclass
-class ChatChosen(Message):
+class ChatSelected(Message):
     """The person wants to read chat `chat`."""
 
     chat: int
 
 
 @dataclass
-class ChatKept(Message):
-    """The person wants something done with chat `chat`: a verb of `chat_actions`."""
+class ChatActionRequested(Message):
+    """The person wants something done with chat `chat`: an action of `ChatActions`."""
 
-    verb: str
+    action: str
     chat: int
 
 
 @dataclass
-class ChatsLeft(Message):
+class ChatListLeft(Message):
     """The person is done with the list of chats."""
 
 
 @dataclass
-class Scrolled(Message):
+class ScrollRequested(Message):
     """The person scrolls the transcript by `pages` from within the prompt."""
 
     pages: int
 
 
 @dataclass
-class Arrived(Message):
+class EventsArrived(Message):
     """Events of the answer wait to be shown."""
 
 
@@ -59,7 +59,7 @@ class ChatsChanged(Message):
 
 
 @dataclass
-class FiguresChanged(Message):
+class StatisticsChanged(Message):
     """The panel's figures are new."""
 
 

@@ -14,23 +14,23 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from app.conversation.session_statistics import SessionStatistics
-from app.interface.chat.chat_actions import ChatActions, Texts
+from app.interface.chat.chat_actions import ChatActions, TextActions
 from app.interface.chat.chat_list import ChatList
 from app.interface.chat.conversation import Conversation
-from app.interface.chat.copy import Copying
+from app.interface.chat.copy import CopyActions
 from app.interface.commands.table import COMMANDS, RUN
 from app.interface.dialogs.chat_settings import ChatSettings
 from app.interface.dialogs.search import ChatSearch
 from app.interface.imports.deletion_task import DeletionTask
 from app.interface.imports.import_task import ImportTask
 from app.interface.messages import (
-    ChatChosen,
-    ChatKept,
+    ChatActionRequested,
+    ChatListLeft,
     ChatsChanged,
-    ChatsLeft,
-    FiguresChanged,
+    ChatSelected,
     IdleChanged,
     IndexerChanged,
+    StatisticsChanged,
 )
 from app.interface.models.switch import ModelSwitch
 from app.interface.panel import phrases
@@ -41,10 +41,10 @@ from datastores.chats.history import History
 from datastores.chats.search import Hit
 from datastores.errors import SpecchatError
 
-WIDE = 120
+MIN_COLUMNS_PANEL_RIGHT = 120
 """Columns from which the panel stands at the right."""
 
-BROAD = 150
+MIN_COLUMNS_CHAT_LIST = 150
 """Columns from which the chats are listed without being asked for."""
 
 
@@ -63,10 +63,10 @@ class ChatScreen(Screen[None]):
         self.chat_actions = ChatActions(self.conversation, history, locations)
         self.chat_settings = ChatSettings(self.conversation, history, locations)
         self.model_switch = ModelSwitch(self.conversation, self._figures, locations)
-        self.copy_actions = Copying(self.conversation)
+        self.copy_actions = CopyActions(self.conversation)
         self.import_task = ImportTask(self.conversation, locations)
         self.deletion_task = DeletionTask(self.conversation, locations)
-        self.text_actions = Texts(self.conversation, self.import_task, self.deletion_task)
+        self.text_actions = TextActions(self.conversation, self.import_task, self.deletion_task)
         self._listed: bool | None = None
 
     def compose(self) -> ComposeResult:
@@ -75,14 +75,14 @@ class ChatScreen(Screen[None]):
         yield Panel(self._figures, wide=True)
 
     @property
-    def chats(self) -> ChatList:
+    def chat_list(self) -> ChatList:
         return self.query_one(ChatList)
 
     def on_mount(self) -> None:
         self._list_chats()
         damaged = self._history.store.quarantined
         if damaged is not None:
-            self.conversation.complain(f"the history was damaged: what was left is in {damaged}")
+            self.conversation.show_error(f"the history was damaged: what was left is in {damaged}")
         # After the first frame: what loading imports would hold it up.
         self.call_after_refresh(lambda: self.run_worker(self.model_switch.load()))
         self.call_after_refresh(self.chat_actions.retry_pending_erasure)
@@ -93,9 +93,11 @@ class ChatScreen(Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         width = event.size.width
-        self.set_class(width >= WIDE, "-wide")
-        self.set_class(width < WIDE, "-narrow")
-        self.set_class(width >= BROAD if self._listed is None else self._listed, "-listed")
+        self.set_class(width >= MIN_COLUMNS_PANEL_RIGHT, "-wide")
+        self.set_class(width < MIN_COLUMNS_PANEL_RIGHT, "-narrow")
+        self.set_class(
+            width >= MIN_COLUMNS_CHAT_LIST if self._listed is None else self._listed, "-listed"
+        )
 
     @on(ChatsChanged)
     def _list_chats(self) -> None:
@@ -103,14 +105,14 @@ class ChatScreen(Screen[None]):
         try:
             chats = [chat for chat in self._history.chats() if chat.active is not None]
         except SpecchatError as error:
-            self.conversation.complain(error)
+            self.conversation.show_error(error)
             return
         opened = self.conversation.chat
-        self.chats.show(chats, opened)
-        self.conversation.entitle(next((chat for chat in chats if chat.id == opened), None))
+        self.chat_list.show(chats, opened)
+        self.conversation.show_title(next((chat for chat in chats if chat.id == opened), None))
 
-    @on(ChatChosen)
-    def _chosen(self, event: ChatChosen) -> None:
+    @on(ChatSelected)
+    def _chosen(self, event: ChatSelected) -> None:
         self.conversation.open(event.chat)
 
     @on(IndexerChanged)
@@ -119,19 +121,19 @@ class ChatScreen(Screen[None]):
 
     @on(IdleChanged)
     def _idle_changed(self, event: IdleChanged) -> None:
-        self.conversation.bar.idle = phrases.idle(event.progress)
+        self.conversation.topbar.idle = phrases.idle(event.progress)
         if event.error is not None:
-            self.conversation.complain(event.error)
+            self.conversation.show_error(event.error)
 
-    @on(ChatKept)
-    def _kept(self, event: ChatKept) -> None:
-        self.chat_actions.do(event.verb, event.chat)
+    @on(ChatActionRequested)
+    def _kept(self, event: ChatActionRequested) -> None:
+        self.chat_actions.run(event.action, event.chat)
 
-    @on(ChatsLeft)
+    @on(ChatListLeft)
     def _left(self) -> None:
         self.conversation.prompt.focus()
 
-    @on(FiguresChanged)
+    @on(StatisticsChanged)
     def _figures_changed(self) -> None:
         model = self.conversation.model_thread.model
         engine = model.engine if model is not None else None
@@ -145,7 +147,7 @@ class ChatScreen(Screen[None]):
 
     def act_on_chat(self, action: str) -> None:
         """Run one of `ChatActions` on the open chat."""
-        self.chat_actions.do(action, self.conversation.chat)
+        self.chat_actions.run(action, self.conversation.chat)
 
     def toggle_details(self) -> None:
         """Show or hide the raw figures."""
@@ -154,13 +156,13 @@ class ChatScreen(Screen[None]):
 
     def toggle_list(self) -> None:
         """Go to the list of chats; from there, hide it."""
-        self._listed = not self.chats.has_focus
+        self._listed = not self.chat_list.has_focus
         self.set_class(self._listed, "-listed")
-        (self.chats if self._listed else self.conversation.prompt).focus()
+        (self.chat_list if self._listed else self.conversation.prompt).focus()
 
-    def step(self, step: int) -> None:
+    def open_neighbour(self, step: int) -> None:
         """Open the chat `step` places down the list."""
-        neighbour = self.chats.neighbour(step)
+        neighbour = self.chat_list.neighbour(step)
         if neighbour is not None:
             self.conversation.open(neighbour)
 

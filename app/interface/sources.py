@@ -115,9 +115,9 @@ SOURCES: dict[int, SourceLabel] = {
 }
 """Every source by its bit, in the order in which credit is given."""
 
-OWN = SourceLabel(
+MODEL_LABEL = SourceLabel(
     MODEL, "the model alone", "words nobody drafted", "·", "", "·", "#7d8590", "#6a737d"
 )
 """The rest: words the model had to write by itself."""
 
-BY_NAME: dict[str, SourceLabel] = {source.name: source for source in SOURCES.values()}
+LABELS_BY_NAME: dict[str, SourceLabel] = {source.name: source for source in SOURCES.values()}

@@ -95,6 +95,6 @@ LIGHT = Theme(
 THEMES = (DARK, LIGHT)
 
 
-def own_variables(*, dark: bool) -> dict[str, str]:
+def theme_variables(*, dark: bool) -> dict[str, str]:
     """The house's variables, for themes that do not set them."""
     return (DARK if dark else LIGHT).variables

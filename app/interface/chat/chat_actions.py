@@ -22,7 +22,7 @@ from app.conversation.turn import attach
 from app.indexing.corpus_index import told_of_damage
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import NEW_CHAT
-from app.interface.commands.keymap import keys_of
+from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.confirm import Confirm, InputDialog
 from app.interface.imports.deletion_task import DeletionTask
 from app.interface.imports.import_screen import ImportScreen
@@ -37,7 +37,7 @@ from datastores.errors import SpecchatError
 from datastores.library.library import Library
 
 
-class Texts:
+class TextActions:
     """Asks for texts, and shows which there are."""
 
     def __init__(
@@ -47,43 +47,43 @@ class Texts:
         self._import_task = import_task
         self._deletion_task = deletion_task
 
-    def attach(self) -> None:
+    def attach_file(self) -> None:
         """Ask for a file and put its text before what stands in the prompt."""
-        self._conversation.app.push_screen(InputDialog("File to attach"), self._put_before)
+        self._conversation.app.push_screen(InputDialog("File to attach"), self._attach)
 
-    def bring_in(self, line: str | None = None) -> None:
+    def open_import(self, line: str | None = None) -> None:
         """Open the import screen; `line` stands in its box, else what was imported last."""
         self._conversation.app.push_screen(
             ImportScreen(self._import_task, self._deletion_task, line)
         )
 
-    def show(self) -> None:
+    def list_sources(self) -> None:
         """Show what was imported; from there, have some of it imported again."""
 
         def again(path: str | None) -> None:
             if path is not None:
-                self.bring_in(path)
+                self.open_import(path)
 
         self._conversation.app.push_screen(
             SourcesScreen(self._import_task, self._deletion_task), again
         )
 
-    def _put_before(self, path: str | None) -> None:
+    def _attach(self, path: str | None) -> None:
         if not path or not path.strip():
             return
         prompt = self._conversation.prompt
         try:
             prompt.write(attach(prompt.text, [Path(path.strip()).expanduser()]))
         except SpecchatError as error:
-            self._conversation.complain(error)
+            self._conversation.show_error(error)
 
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
 
-Form = Callable[[History, Sequence[Chat]], Iterator[str]]
+ExportFormat = Callable[[History, Sequence[Chat]], Iterator[str]]
 
-EMPTY = "this chat is still empty: ask something first"
+EMPTY_CHAT = "this chat is still empty: ask something first"
 BUSY = "an answer is still being written: {answer.stop} stops it; then try again"
 
 
@@ -91,28 +91,28 @@ class ChatActions:
     """Does what the person wants done with a chat.
 
     Attributes:
-        verbs: what can be done, by name.
+        actions: what can be done, by name.
     """
 
     def __init__(self, conversation: Conversation, history: History, locations: Locations) -> None:
         self._conversation = conversation
         self._history = history
         self._locations = locations
-        self.verbs: dict[str, Callable[[Chat], None]] = {
+        self.actions: dict[str, Callable[[Chat], None]] = {
             "rename": self._rename,
-            "pin": self._pin,
-            "private": self._seclude,
+            "pin": self._toggle_pin,
+            "private": self._toggle_private,
             "delete": self._delete,
             "markdown": lambda chat: self._export(chat, as_markdown, ".md"),
             "json": lambda chat: self._export(chat, as_json, ".json"),
         }
 
-    def do(self, verb: str, chat: int | None) -> None:
-        """Do `verb` with `chat`; None: an empty one, with which nothing can be done."""
+    def run(self, action: str, chat: int | None) -> None:
+        """Run `action` on `chat`; None: an empty one, with which nothing can be done."""
         if chat is None:
-            self._conversation.complain(EMPTY)
+            self._conversation.show_error(EMPTY_CHAT)
             return
-        self._try(lambda: self.verbs[verb](self._history.chat(chat)))
+        self._try(lambda: self.actions[action](self._history.chat(chat)))
 
     def retry_pending_erasure(self) -> None:
         """Forget what could not be forgotten when it was deleted: another window had it open."""
@@ -123,10 +123,10 @@ class ChatActions:
         try:
             damaged = await asyncio.to_thread(_forget_gone, self._history, self._locations)
         except SpecchatError as error:
-            self._conversation.complain(error)
+            self._conversation.show_error(error)
         else:
             if damaged is not None:
-                self._conversation.complain(told_of_damage(damaged))
+                self._conversation.show_error(told_of_damage(damaged))
 
     def _rename(self, chat: Chat) -> None:
         def keep(title: str | None) -> None:
@@ -135,19 +135,19 @@ class ChatActions:
 
         self._conversation.app.push_screen(InputDialog("Rename the chat", chat.title), keep)
 
-    def _pin(self, chat: Chat) -> None:
+    def _toggle_pin(self, chat: Chat) -> None:
         self._history.pin(chat.id, not chat.pinned)
 
-    def _seclude(self, chat: Chat) -> None:
+    def _toggle_private(self, chat: Chat) -> None:
         """Make it private, or end that."""
         if chat.private:
             self._history.set_private(chat.id, False)
         elif self._is_free():
             self._conversation.run_worker(self._make_private(chat))
 
-    def _export(self, chat: Chat, form: Form, suffix: str) -> None:
+    def _export(self, chat: Chat, form: ExportFormat, suffix: str) -> None:
         """Write the chat beside where the person works, and tell where."""
-        path = free_path(named(chat, STEM_LENGTH), suffix)
+        path = free_path(display_title(chat, STEM_LENGTH), suffix)
         write_whole(path, form(self._history, [chat]))
         self._conversation.notify(f"exported to {path}", markup=False, timeout=10)
 
@@ -156,7 +156,7 @@ class ChatActions:
             if sure and self._is_free():
                 self._conversation.run_worker(self._delete_for_good(chat))
 
-        question = f"Delete “{named(chat, 60)}” for good?"
+        question = f"Delete “{display_title(chat, 60)}” for good?"
         self._conversation.app.push_screen(Confirm(question), confirmed)
 
     async def _make_private(self, chat: Chat) -> None:
@@ -166,7 +166,9 @@ class ChatActions:
             with closing(self._history.new_connection()) as history:
                 make_private(history, self._locations, chat.id, engine)
 
-        await self._forget(work, f"“{named(chat, 40)}” is private: never drafted from again")
+        await self._forget(
+            work, f"“{display_title(chat, 40)}” is private: never drafted from again"
+        )
 
     async def _delete_for_good(self, chat: Chat) -> None:
         def work(engine: Engine | None) -> None:
@@ -177,14 +179,14 @@ class ChatActions:
 
         if self._conversation.chat == chat.id:
             self._conversation.open(None)
-        await self._forget(work, f"“{named(chat, 40)}” is deleted")
+        await self._forget(work, f"“{display_title(chat, 40)}” is deleted")
 
     async def _forget(self, work: Callable[[Engine | None], None], done: str) -> None:
         """Forget something in every store, and say so when it is gone."""
         try:
             await asyncio.wrap_future(self._conversation.model_thread.between_answers(work))
         except SpecchatError as error:
-            self._conversation.complain(error)
+            self._conversation.show_error(error)
         else:
             self._conversation.notify(done, markup=False, timeout=4)
         self._conversation.post_message(ChatsChanged())
@@ -192,14 +194,14 @@ class ChatActions:
     def _is_free(self) -> bool:
         """Whether no answer is being written, with a word to the person where one is."""
         if self._conversation.turn is not None:
-            self._conversation.complain(keys_of(self._conversation).fill(BUSY))
+            self._conversation.show_error(keymap_of(self._conversation).fill(BUSY))
         return self._conversation.turn is None
 
     def _try(self, change: Callable[[], None]) -> None:
         try:
             change()
         except SpecchatError as error:
-            self._conversation.complain(error)
+            self._conversation.show_error(error)
         self._conversation.post_message(ChatsChanged())
 
 
@@ -216,6 +218,6 @@ def _forget_gone(history: History, locations: Locations) -> Path | None:
         return library.store.quarantined
 
 
-def named(chat: Chat, limit: int) -> str:
+def display_title(chat: Chat, limit: int) -> str:
     """The chat's title for people."""
     return one_line(chat.title, limit) or NEW_CHAT

@@ -19,7 +19,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from app.interface.chat.topbar import NEW_CHAT, TUNED
-from app.interface.messages import ChatChosen, ChatKept, ChatsLeft
+from app.interface.messages import ChatActionRequested, ChatListLeft, ChatSelected
 from app.interface.themes import component_color
 from app.sanitise import one_line
 from datastores.chats.records import Chat
@@ -44,12 +44,12 @@ class ChatList(ScrollView, can_focus=True):
         Binding("enter", "choose", "Open this chat", id="chats.choose"),
         Binding("up", "move(-1)", "Up", id="chats.up"),
         Binding("down", "move(1)", "Down", id="chats.down"),
-        Binding("r", "keep('rename')", "Rename", id="chats.rename"),
-        Binding("p", "keep('pin')", f"Pin ({PINNED}), or no longer", id="chats.pin"),
+        Binding("r", "act('rename')", "Rename", id="chats.rename"),
+        Binding("p", "act('pin')", f"Pin ({PINNED}), or no longer", id="chats.pin"),
         Binding(
-            "v", "keep('private')", f"Make private ({PRIVATE}), or no longer", id="chats.private"
+            "v", "act('private')", f"Make private ({PRIVATE}), or no longer", id="chats.private"
         ),
-        Binding("delete", "keep('delete')", "Delete", id="chats.delete"),
+        Binding("delete", "act('delete')", "Delete", id="chats.delete"),
         Binding("escape", "leave", "Back to the prompt", id="chats.leave"),
     ]
 
@@ -105,17 +105,17 @@ class ChatList(ScrollView, can_focus=True):
 
     def action_choose(self) -> None:
         if self._chats:
-            self.post_message(ChatChosen(self._chats[self.cursor].id))
+            self.post_message(ChatSelected(self._chats[self.cursor].id))
 
-    def action_keep(self, verb: str) -> None:
+    def action_act(self, action: str) -> None:
         if self._chats:
-            self.post_message(ChatKept(verb, self._chats[self.cursor].id))
+            self.post_message(ChatActionRequested(action, self._chats[self.cursor].id))
 
     def action_move(self, step: int) -> None:
         self.cursor = min(max(self.cursor + step, 0), max(len(self._chats) - 1, 0))
 
     def action_leave(self) -> None:
-        self.post_message(ChatsLeft())
+        self.post_message(ChatListLeft())
 
     def render_line(self, y: int) -> Strip:
         """The chat on line `y` of what is in sight."""

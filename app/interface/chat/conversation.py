@@ -25,23 +25,29 @@ from app.interface.chat.prompt import Prompt
 from app.interface.chat.thread import (
     Thread,
     Turn,
-    asked,
-    asking,
-    editing,
+    edit_turn,
     entries,
     greeting,
+    new_turn,
     other_version,
     outcome,
-    question_before,
-    read,
-    regenerating,
-    settle,
-    until,
+    previous_question,
+    questions,
+    read_thread,
+    regenerate_turn,
+    up_to,
+    update_entries,
 )
 from app.interface.chat.topbar import NEW_CHAT, NEW_PRIVATE_CHAT, TopBar
 from app.interface.chat.unsent import UnsentText
-from app.interface.commands.keymap import keys_of
-from app.interface.messages import Arrived, ChatsChanged, FiguresChanged, Scrolled, Submitted
+from app.interface.commands.keymap import keymap_of
+from app.interface.messages import (
+    ChatsChanged,
+    EventsArrived,
+    ScrollRequested,
+    StatisticsChanged,
+    Submitted,
+)
 from app.interface.panel.panel import Panel
 from app.interface.text_inputs import writes_text
 from app.interface.transcript.answer import Answer
@@ -77,7 +83,7 @@ class ChatView(Vertical):
         self._history = history
         self._figures = figures
         self._thread = Thread()
-        self._desk = UnsentText()
+        self._unsent = UnsentText()
 
     def compose(self) -> ComposeResult:
         yield TopBar()
@@ -95,11 +101,11 @@ class ChatView(Vertical):
         return self.query_one(Prompt)
 
     @property
-    def bar(self) -> TopBar:
+    def topbar(self) -> TopBar:
         return self.query_one(TopBar)
 
     def on_mount(self) -> None:
-        self.transcript.show([greeting("", keys_of(self))])
+        self.transcript.show([greeting("", keymap_of(self))])
         self.prompt.focus()
 
     def open(self, chat: int | None, message: int | None = None, *, private: bool = False) -> None:
@@ -107,11 +113,11 @@ class ChatView(Vertical):
         try:
             if message is not None and not self._is_being_answered(chat):
                 self._history.bring_into_view(message)
-            thread = read(self._history, chat)
+            thread = read_thread(self._history, chat)
         except SpecchatError as error:
-            self.complain(error)
+            self.show_error(error)
             return
-        self._desk.change_chat(self.prompt, self.chat, chat)
+        self._unsent.change_chat(self.prompt, self.chat, chat)
         self.chat, self.private, self.tuning = chat, private, ChatTuning()
         self._take_over(thread)
         self._show_thread()
@@ -130,17 +136,17 @@ class ChatView(Vertical):
             self.prompt.focus()
             self.prompt.insert(typed)
 
-    def entitle(self, stored: Chat | None) -> None:
+    def show_title(self, stored: Chat | None) -> None:
         """Say above the transcript which chat this is; None: one that holds nothing yet."""
         tuning = ChatTuning(stored.system, stored.sampling) if stored else self.tuning
         empty = NEW_PRIVATE_CHAT if self.private else NEW_CHAT
-        self.bar.chat, self.bar.tuned = stored.title if stored else empty, tuning.told()
+        self.topbar.chat, self.topbar.tuned = stored.title if stored else empty, tuning.told()
 
-    def complain(self, problem: SpecchatError | str) -> None:
+    def show_error(self, problem: SpecchatError | str) -> None:
         """Say what went wrong, in one line."""
         self.notify(one_line(str(problem), 400), severity="error", markup=False, timeout=15)
 
-    def tell(self, hint: str) -> None:
+    def set_hint(self, hint: str) -> None:
         """Have `hint` stand in empty chats from now on."""
         self.hint = hint
         if not self._thread.messages and self.turn is None:
@@ -149,15 +155,15 @@ class ChatView(Vertical):
     def _show_thread(self) -> None:
         """Show the open chat: what is stored, the turn at hand, or a greeting."""
         turn = self.turn if self.turn and self.turn.chat == self.chat else None
-        empty = greeting(self.hint, keys_of(self), private=self.private)
+        empty = greeting(self.hint, keymap_of(self), private=self.private)
         self.transcript.show(entries(self._thread, turn) or [empty])
 
     def _take_over(self, thread: Thread) -> None:
         self._thread = thread
-        self.prompt.remember(asked(thread.messages))
+        self.prompt.remember(questions(thread.messages))
 
-    @on(Scrolled)
-    def _scroll(self, event: Scrolled) -> None:
+    @on(ScrollRequested)
+    def _scroll(self, event: ScrollRequested) -> None:
         if event.pages < 0:
             self.transcript.action_page_up()
         else:
@@ -165,8 +171,8 @@ class ChatView(Vertical):
 
 
 BUSY = "an answer is still being written: {answer.stop} stops it; then send again"
-WAITING = "waiting for the model to be loaded…"
-STOPS = "{answer.stop} stops"
+WAITING_FOR_MODEL = "waiting for the model to be loaded…"
+STOP_HINT = "{answer.stop} stops"
 
 
 class Conversation(ChatView):
@@ -175,61 +181,61 @@ class Conversation(ChatView):
     def __init__(self, history: History, open_model: OpenModel, figures: SessionStatistics) -> None:
         super().__init__(history, figures)
         self.model_thread = ModelThread(open_model)
-        self._stream = EventStream(self, figures, lambda: self.post_message(Arrived()))
+        self._stream = EventStream(self, figures, lambda: self.post_message(EventsArrived()))
 
     def stop(self) -> None:
         """Stop the answer at hand; where there is none, go back to the prompt."""
         if self.turn is not None:
-            self.bar.state = "stopping…"
+            self.topbar.state = "stopping…"
             self.model_thread.stop()
         else:
-            self._desk.leave_edit(self.prompt)
+            self._unsent.leave_edit(self.prompt)
             self.prompt.focus()
 
     def regenerate(self) -> None:
         """Have the last question of the thread answered once more."""
-        turn = regenerating(self._thread.messages)
+        turn = regenerate_turn(self._thread.messages)
         if self.turn is not None:
-            self.complain(keys_of(self).fill(BUSY))
+            self.show_error(keymap_of(self).fill(BUSY))
         elif turn is not None:
-            self._desk.leave_edit(self.prompt)
+            self._unsent.leave_edit(self.prompt)
             self._begin(turn)
 
     def edit(self) -> None:
         """Put the last question into the prompt to be changed; again: the one before it."""
-        question = question_before(self._thread.messages, self._desk.edited)
+        question = previous_question(self._thread.messages, self._unsent.edited)
         if self.turn is not None:
-            self.complain(keys_of(self).fill(BUSY))
+            self.show_error(keymap_of(self).fill(BUSY))
         elif question is not None:
-            self._desk.edit(self.prompt, question)
+            self._unsent.edit(self.prompt, question)
             self.transcript.go_to_message(question.id)
 
-    def walk(self, step: int) -> None:
+    def switch_version(self, step: int) -> None:
         """Read another version of the lowest message that has one `step` places on."""
         thread = self._thread
         version = other_version(thread.messages, thread.versions, step)
         if self.turn is not None:
-            self.complain(keys_of(self).fill(BUSY))
+            self.show_error(keymap_of(self).fill(BUSY))
         elif version is not None:
             self.open(self.chat, version)
 
     @on(Submitted)
     def _send(self, event: Submitted) -> None:
         if self.turn is not None:
-            self._refuse(event.text, keys_of(self).fill(BUSY))
+            self._refuse(event.text, keymap_of(self).fill(BUSY))
             return
         try:
             turn = self._next_turn(event.text)
         except SpecchatError as error:
             self._refuse(event.text, error)
         else:
-            self._desk.sent(self.prompt)
+            self._unsent.sent(self.prompt)
             self._begin(turn)
 
     def _refuse(self, text: str, reason: SpecchatError | str) -> None:
         """Say why `text` cannot be sent now, and leave it in the prompt."""
         self.prompt.put_back(text)
-        self.complain(reason)
+        self.show_error(reason)
 
     def _begin(self, turn: Turn) -> None:
         turn.answer.status = (
@@ -237,19 +243,19 @@ class Conversation(ChatView):
         )
         self.turn = turn
         self._stream.begin(turn.answer)
-        self.prompt.border_subtitle = keys_of(self).fill(STOPS)
+        self.prompt.border_subtitle = keymap_of(self).fill(STOP_HINT)
         self._show_thread()
         self._finish(turn, self.model_thread.ask(turn.begin, self._stream.queue.put))
 
     def _next_turn(self, text: str) -> Turn:
         """A turn for `text`: as the edited question, at the end of the chat, or in a new one."""
-        if self._desk.edited is not None:
-            return editing(self._thread.messages, self._desk.edited, text)
+        if self._unsent.edited is not None:
+            return edit_turn(self._thread.messages, self._unsent.edited, text)
         if self.chat is None:
             self.chat = self._history.create_chat(
                 private=self.private, system=self.tuning.system, sampling=self.tuning.sampling
             ).id
-        return asking(self.chat, self._thread.messages, text)
+        return new_turn(self.chat, self._thread.messages, text)
 
     @work
     async def _finish(self, turn: Turn, answered: Future[None]) -> None:
@@ -257,7 +263,7 @@ class Conversation(ChatView):
         try:
             await asyncio.wrap_future(answered)
         except SpecchatError as error:
-            self.complain(error)
+            self.show_error(error)
         except asyncio.CancelledError:
             if not answered.cancelled():
                 raise  # the screen is closing; otherwise the turn was stopped before it began
@@ -265,7 +271,7 @@ class Conversation(ChatView):
             self.turn = None
         self._stream.end()
         self.prompt.border_subtitle = ""
-        self.bar.state = "" if self.model_thread.model else self.bar.state
+        self.topbar.state = "" if self.model_thread.model else self.topbar.state
         self._settle(turn)
 
     def _settle(self, turn: Turn) -> None:
@@ -273,13 +279,13 @@ class Conversation(ChatView):
         try:
             thread, answered = outcome(self._history, turn)
         except SpecchatError as error:
-            self.complain(error)
+            self.show_error(error)
             return
         if not answered:
             self._give_back(turn, thread)
         elif turn.chat == self.chat:
             self._take_over(thread)
-            settle(thread, turn)
+            update_entries(thread, turn)
             self.transcript.update_entry(turn.question)
             self.transcript.update_entry(turn.answer)
         self.post_message(ChatsChanged())
@@ -288,22 +294,22 @@ class Conversation(ChatView):
         """Put the question back where it was written."""
         if turn.chat == self.chat:
             if turn.text and turn.edited is None:
-                thread = Thread(until(thread.messages, turn.parent), thread.versions)
+                thread = Thread(up_to(thread.messages, turn.parent), thread.versions)
             self._take_over(thread)
             self._show_thread()
-        self._desk.give_back(self.prompt, turn, self.chat)
+        self._unsent.give_back(self.prompt, turn, self.chat)
 
-    @on(Arrived)
+    @on(EventsArrived)
     def _arrived(self) -> None:
         self._stream.arrived()
 
     def grown(self, answer: Answer, state: str) -> None:
         self.transcript.update_entry(answer)
         if state:
-            self.bar.state = state
+            self.topbar.state = state
 
     def later(self, seconds: float, then: Callable[[], None]) -> None:
         self.set_timer(seconds, then)
 
     def redraw_figures(self) -> None:
-        self.post_message(FiguresChanged())
+        self.post_message(StatisticsChanged())

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from markdown_it import MarkdownIt
 
 from app.interface.chat.conversation import Conversation
-from app.interface.commands.keymap import keys_of
+from app.interface.commands.keymap import keymap_of
 
 COPY_TIMEOUT_S = 2.0
 """Seconds that a program is given to take the text."""
@@ -52,7 +52,7 @@ def osc52_sequence(text: str, environment: Mapping[str, str]) -> str:
     return f"\x1bPtmux;{doubled}\x1b\\"
 
 
-def last_code(answer: str) -> str:
+def last_code_block(answer: str) -> str:
     """The last block of code in a Markdown text; empty where there is none."""
     blocks = MarkdownIt("commonmark").parse(answer)
     code = [block.content for block in blocks if block.type in ("fence", "code_block")]
@@ -75,28 +75,28 @@ def _takes(command: Sequence[str], text: str) -> bool:
     return done.returncode == 0
 
 
-class Copying:
+class CopyActions:
     """Copies out of the open chat."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
 
-    def selection(self) -> None:
+    def copy_selection(self) -> None:
         """Copy what is selected; where nothing is, the person probably wanted to leave."""
         selected = self._conversation.screen.get_selected_text()
         if selected:
             self._copy(selected, "")
         else:
-            hint = keys_of(self._conversation).fill("nothing is selected to copy; {quit} quits")
+            hint = keymap_of(self._conversation).fill("nothing is selected to copy; {quit} quits")
             self._conversation.notify(hint, markup=False, timeout=4)
 
-    def answer(self) -> None:
+    def copy_answer(self) -> None:
         """Copy the last answer as it was written."""
         self._copy(self._conversation.transcript.last_answer, "there is no answer to copy")
 
-    def code(self) -> None:
+    def copy_code(self) -> None:
         """Copy the last block of code of the last answer."""
-        code = last_code(self._conversation.transcript.last_answer)
+        code = last_code_block(self._conversation.transcript.last_answer)
         self._copy(code, "the answer holds no code to copy")
 
     def _copy(self, text: str, missing: str) -> None:

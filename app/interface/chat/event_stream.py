@@ -30,11 +30,11 @@ from app.interface.panel import phrases
 from app.interface.transcript.answer import GROWING, Answer
 from datastores.chats.records import INTERRUPTED
 
-SHARE = 0.035
+MAX_CPU_SHARE = 0.035
 """Part of one core that drawing may take."""
 
-SHORTEST = 1 / 25
-LONGEST = 1 / 3
+MIN_PAUSE_S = 1 / 25
+MAX_PAUSE_S = 1 / 3
 """Seconds between two batches, at least and at most."""
 
 
@@ -75,14 +75,14 @@ class RedrawThrottle:
 
     def wait(self, clock: float, used: float) -> float:
         """Seconds to wait for the next batch; 0 where it is due."""
-        pause = min(max((used - self._used) / SHARE, SHORTEST), LONGEST)
+        pause = min(max((used - self._used) / MAX_CPU_SHARE, MIN_PAUSE_S), MAX_PAUSE_S)
         return max(0.0, self._drawn + pause - clock)
 
 
-PANEL_SECONDS = 0.5
+PANEL_INTERVAL_S = 0.5
 """Figures that change faster than this cannot be read."""
 
-NOTICEABLE_TOKENS = 256
+MIN_PREFILL_TOKENS = 256
 """Prompts shorter than this are read before one could say so."""
 
 
@@ -115,7 +115,7 @@ class EventApplier:
             self.state = "thinking…" if answer.parts.thinking else "writing"
         if finished := next((event for event in events if isinstance(event, Finished)), None):
             self.end(answer, finished.finish)
-        elif moment - self._redrawn >= PANEL_SECONDS:
+        elif moment - self._redrawn >= PANEL_INTERVAL_S:
             self._redrawn = moment
             self._redraw()
 
@@ -129,13 +129,13 @@ class EventApplier:
     def _note(self, event: Event, answer: Answer) -> None:
         if isinstance(event, Dropped):
             answer.note = f"the model no longer sees the first {event.messages} messages"
-        elif isinstance(event, Prefilling) and event.total >= NOTICEABLE_TOKENS:
+        elif isinstance(event, Prefilling) and event.total >= MIN_PREFILL_TOKENS:
             share = phrases.percent(event.done / event.total)
             self.state = f"reading {share}"
             answer.status = f"reading {event.done:,} of {event.total:,} tokens…"
 
 
-class Screen(Protocol):
+class StreamView(Protocol):
     """What the feed asks of the widget it draws on."""
 
     def grown(self, answer: Answer, state: str) -> None:
@@ -159,7 +159,7 @@ class EventStream:
     """
 
     def __init__(
-        self, screen: Screen, figures: SessionStatistics, wake: Callable[[], object]
+        self, screen: StreamView, figures: SessionStatistics, wake: Callable[[], object]
     ) -> None:
         """`wake` is called on the answering thread when `arrived` has to be."""
         self.queue = EventQueue(wake)

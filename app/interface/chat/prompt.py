@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from app.interface.messages import Scrolled, Submitted
+from app.interface.messages import ScrollRequested, Submitted
 from app.interface.text_inputs import TextInput
 from app.sanitise import clean
 
@@ -53,7 +53,7 @@ class Prompt(TextInput):
         self.insert("\n")
 
     def action_scroll(self, pages: int) -> None:
-        self.post_message(Scrolled(pages))
+        self.post_message(ScrollRequested(pages))
 
     def action_cursor_up(self, select: bool = False) -> None:
         """Move up; in an empty prompt, or while recalling, recall what was asked before that."""

@@ -43,7 +43,7 @@ class Turn:
     edited: StoredMessage | None = None
 
 
-def asking(chat: int, thread: Sequence[StoredMessage], text: str) -> Turn:
+def new_turn(chat: int, thread: Sequence[StoredMessage], text: str) -> Turn:
     """A new question at the end of `thread`."""
     parent = parent_of_next(thread)
     return Turn(
@@ -57,7 +57,7 @@ def asking(chat: int, thread: Sequence[StoredMessage], text: str) -> Turn:
     )
 
 
-def editing(thread: Sequence[StoredMessage], question: StoredMessage, text: str) -> Turn:
+def edit_turn(thread: Sequence[StoredMessage], question: StoredMessage, text: str) -> Turn:
     """One more version of `question`."""
     return Turn(
         question.chat,
@@ -71,7 +71,7 @@ def editing(thread: Sequence[StoredMessage], question: StoredMessage, text: str)
     )
 
 
-def regenerating(thread: Sequence[StoredMessage]) -> Turn | None:
+def regenerate_turn(thread: Sequence[StoredMessage]) -> Turn | None:
     """One more answer in place of the last one; None where there is none."""
     if len(thread) < 2 or thread[-1].role != ASSISTANT:
         return None
@@ -87,12 +87,12 @@ def regenerating(thread: Sequence[StoredMessage]) -> Turn | None:
     )
 
 
-def question_before(
+def previous_question(
     thread: Sequence[StoredMessage], message: StoredMessage | None
 ) -> StoredMessage | None:
     """The question before `message`, or the last one; None where nothing was asked."""
-    questions = [asked for asked in thread if asked.role == USER]
-    ids = [asked.id for asked in questions]
+    questions = [questions for questions in thread if questions.role == USER]
+    ids = [questions.id for questions in questions]
     place = ids.index(message.id) if message is not None and message.id in ids else 0
     return questions[place - 1] if questions else None
 
@@ -117,7 +117,7 @@ def _last(thread: Sequence[StoredMessage]) -> int | None:
     return thread[-1].id if thread else None
 
 
-ELSEWHERE = "interrupted"
+WRITTEN_ELSEWHERE = "interrupted"
 """How an answer is shown that another window is still writing: as far as it had come."""
 
 GREETING = (
@@ -131,13 +131,13 @@ PRIVATE_GREETING = (
     "",
     "It is stored on this machine, but never drafted from, indexed or trained on.",
 )
-KEYS = "{prompt.send} sends · {prompt.newline} makes a new line · {help} shows every key"
+KEY_HINT = "{prompt.send} sends · {prompt.newline} makes a new line · {help} shows every key"
 
 
 def greeting(hint: str, keys: Keymap, *, private: bool = False) -> Greeting:
     """What stands in an empty chat, with what is to be known of the model."""
     lines = PRIVATE_GREETING if private else GREETING
-    return Greeting((*lines, "", *((hint, "") if hint else ()), keys.fill(KEYS)))
+    return Greeting((*lines, "", *((hint, "") if hint else ()), keys.fill(KEY_HINT)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Thread:
         return f"‹ {known.index(message) + 1}/{len(known)} ›" if known else ""
 
 
-def read(history: History, chat: int | None) -> Thread:
+def read_thread(history: History, chat: int | None) -> Thread:
     """The thread of a chat; an empty one for None.
 
     Raises:
@@ -170,25 +170,25 @@ def outcome(history: History, turn: Turn) -> tuple[Thread, bool]:
     Raises:
         InputError, StoreError: it cannot be read.
     """
-    thread = read(history, turn.chat)
+    thread = read_thread(history, turn.chat)
     last = thread.messages[-1] if thread.messages else None
     answered = last is not None and last.role == ASSISTANT and last.id != turn.previous
     if not answered and turn.edited is not None and turn.previous is not None:
         history.set_active(turn.chat, turn.previous)
-        thread = read(history, turn.chat)
+        thread = read_thread(history, turn.chat)
     return thread, answered
 
 
 def entries(thread: Thread, turn: Turn | None) -> list[Entry]:
     """The entries of a thread; those of the `turn` at hand are live."""
-    messages = thread.messages if turn is None else until(thread.messages, turn.parent)
+    messages = thread.messages if turn is None else up_to(thread.messages, turn.parent)
     shown = [entry for message in messages if (entry := _entry(message, thread))]
     if turn is not None:
         shown += [turn.question, turn.answer]
     return shown
 
 
-def until(messages: Sequence[StoredMessage], last: int | None) -> list[StoredMessage]:
+def up_to(messages: Sequence[StoredMessage], last: int | None) -> list[StoredMessage]:
     """The messages up to the one with id `last`; none where it is None."""
     ids = [message.id for message in messages]
     return list(messages[: ids.index(last) + 1]) if last in ids else []
@@ -202,12 +202,12 @@ def parent_of_next(messages: Sequence[StoredMessage]) -> int | None:
     return last.parent if last.role == USER else last.id
 
 
-def asked(messages: Sequence[StoredMessage]) -> list[str]:
+def questions(messages: Sequence[StoredMessage]) -> list[str]:
     """What the person said, oldest first."""
     return [message.content for message in messages if message.role == USER]
 
 
-def settle(thread: Thread, turn: Turn) -> None:
+def update_entries(thread: Thread, turn: Turn) -> None:
     """Tell the entries of a `turn` that is over, the last two of `thread`, what they became."""
     live: tuple[Question | Answer, ...] = (turn.question, turn.answer)
     for entry, message in zip(live, thread.messages[-2:], strict=True):
@@ -219,7 +219,7 @@ def _entry(message: StoredMessage, thread: Thread) -> Entry | None:
     if message.role == USER:
         entry = Question(message.content, message.id)
     elif message.role == ASSISTANT:
-        finish = ELSEWHERE if message.finish == STREAMING else message.finish
+        finish = WRITTEN_ELSEWHERE if message.finish == STREAMING else message.finish
         runs = message.statistics.get(SOURCES_KEY)
         entry = Answer(message.content, finish, message.id, runs if isinstance(runs, list) else ())
     else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from app.interface.chat.prompt import Prompt
 from app.interface.chat.thread import Turn
-from app.interface.commands.keymap import keys_of
+from app.interface.commands.keymap import keymap_of
 from datastores.chats.records import StoredMessage
 
 
@@ -20,7 +20,7 @@ class UnsentText:
 
     def __init__(self) -> None:
         self._edit = QuestionEdit()
-        self._unsent: dict[int | None, str] = {}
+        self._by_chat: dict[int | None, str] = {}
 
     @property
     def edited(self) -> StoredMessage | None:
@@ -30,8 +30,8 @@ class UnsentText:
     def change_chat(self, prompt: Prompt, left: int | None, opened: int | None) -> None:
         """Put by what was written in the chat `left`, and take up that of `opened`."""
         self.leave_edit(prompt)
-        self._unsent[left] = prompt.text
-        prompt.write(self._unsent.pop(opened, ""))
+        self._by_chat[left] = prompt.text
+        prompt.write(self._by_chat.pop(opened, ""))
         prompt.focus()
 
     def edit(self, prompt: Prompt, question: StoredMessage) -> None:
@@ -52,14 +52,14 @@ class UnsentText:
     def give_back(self, prompt: Prompt, turn: Turn, opened: int | None) -> None:
         """Put what was asked in `turn`, to no avail, where it was written."""
         if turn.chat != opened:
-            self._unsent[turn.chat] = turn.text
+            self._by_chat[turn.chat] = turn.text
         elif turn.edited is not None:
             self._edit.enter(prompt, turn.edited, turn.text)
         elif turn.text:
             prompt.put_back(turn.text)
 
 
-EDITING = "editing what you asked · {answer.stop} leaves it as it was"
+EDITING_HINT = "editing what you asked · {answer.stop} leaves it as it was"
 
 
 class QuestionEdit:
@@ -78,7 +78,7 @@ class QuestionEdit:
         self.leave(prompt)
         self.question, self._put_by = question, prompt.text
         prompt.write(text)
-        prompt.border_subtitle = keys_of(prompt).fill(EDITING)
+        prompt.border_subtitle = keymap_of(prompt).fill(EDITING_HINT)
         prompt.focus()
 
     def leave(self, prompt: Prompt) -> None:

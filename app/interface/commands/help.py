@@ -13,8 +13,8 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from app.interface.commands.keymap import keys_of
-from app.interface.sources import OWN, SOURCES
+from app.interface.commands.keymap import keymap_of
+from app.interface.sources import MODEL_LABEL, SOURCES
 from app.interface.themes import component_color
 
 KEY_COLUMNS, TITLE_COLUMNS = 20, 31
@@ -55,7 +55,7 @@ class Help(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         page = VerticalScroll(Static(Text("\n").join(self._lines()), markup=False))
-        page.border_subtitle = keys_of(self).fill("{page.close} closes")
+        page.border_subtitle = keymap_of(self).fill("{page.close} closes")
         yield page
 
     def _lines(self) -> Iterator[Text]:
@@ -63,19 +63,19 @@ class Help(ModalScreen[None]):
         yield Text("What the panel shows", style=Style(bold=True))
         yield Text(PANEL_TEXT)
         yield Text()
-        yield Text(keys_of(self).fill(FIGURES_TEXT))
+        yield Text(keymap_of(self).fill(FIGURES_TEXT))
         yield Text()
         yield Text(DENSE_TEXT)
         yield Text()
         dark = self.app.current_theme.dark
-        for source in (*SOURCES.values(), OWN):
+        for source in (*SOURCES.values(), MODEL_LABEL):
             color = Style(color=source.color(dark=dark), bold=True)
             label = f" {source.label}".ljust(KEY_COLUMNS - 1)
             yield Text.assemble((source.letter, color), label, source.meaning)
 
     def _keys(self) -> Iterator[Text]:
         accent, dim = (component_color(self, f"help--{kind}") for kind in ("accent", "dim"))
-        for scope, commands in keys_of(self).by_scope():
+        for scope, commands in keymap_of(self).by_scope():
             yield Text(scope, style=Style(bold=True))
             for name, keys, title in commands:
                 padded = f"{title:<{TITLE_COLUMNS - 1}} "

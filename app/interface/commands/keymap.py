@@ -204,7 +204,7 @@ class HasKeymap(Protocol):
     keymap: Keymap
 
 
-def keys_of(node: DOMNode) -> Keymap:
+def keymap_of(node: DOMNode) -> Keymap:
     """The keymap of the application that `node` belongs to."""
     app: object = node.app
     assert isinstance(app, HasKeymap)

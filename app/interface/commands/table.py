@@ -18,12 +18,12 @@ from textual.app import App
 from textual.binding import Binding
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from app.interface.chat.chat_actions import ChatActions, Texts
+from app.interface.chat.chat_actions import ChatActions, TextActions
 from app.interface.chat.conversation import Conversation
-from app.interface.chat.copy import Copying
+from app.interface.chat.copy import CopyActions
 from app.interface.chat.topbar import TUNED
 from app.interface.commands.help import Help
-from app.interface.commands.keymap import UNBOUND, keys_of
+from app.interface.commands.keymap import UNBOUND, keymap_of
 from app.interface.dialogs.chat_settings import ChatSettings
 from app.interface.models.switch import ModelSwitch
 
@@ -34,9 +34,9 @@ class CommandTarget(Protocol):
     conversation: Conversation
     chat_actions: ChatActions
     chat_settings: ChatSettings
-    copy_actions: Copying
+    copy_actions: CopyActions
     model_switch: ModelSwitch
-    text_actions: Texts
+    text_actions: TextActions
 
     @property
     def app(self) -> App[object]: ...
@@ -46,7 +46,7 @@ class CommandTarget(Protocol):
 
     def search(self) -> None: ...
 
-    def step(self, step: int) -> None: ...
+    def open_neighbour(self, step: int) -> None: ...
 
     def toggle_list(self) -> None: ...
 
@@ -196,14 +196,14 @@ COMMANDS = (
         "chat.newer",
         "Newer chat",
         "Go up in the list of chats",
-        lambda screen: screen.step(-1),
+        lambda screen: screen.open_neighbour(-1),
         "alt+up",
     ),
     Command(
         "chat.older",
         "Older chat",
         "Go down in the list of chats",
-        lambda screen: screen.step(1),
+        lambda screen: screen.open_neighbour(1),
         "alt+down",
     ),
     Command(
@@ -231,49 +231,49 @@ COMMANDS = (
         "answer.copy",
         "Copy the answer",
         "Copy the last answer as it was written",
-        lambda screen: screen.copy_actions.answer(),
+        lambda screen: screen.copy_actions.copy_answer(),
         "ctrl+g,alt+c",
     ),
     Command(
         "code.copy",
         "Copy the code",
         "Copy its last block of code",
-        lambda screen: screen.copy_actions.code(),
+        lambda screen: screen.copy_actions.copy_code(),
         "alt+y",
     ),
     Command(
         "version.older",
         "Older version",
         "Read an older version",
-        lambda screen: screen.conversation.walk(-1),
+        lambda screen: screen.conversation.switch_version(-1),
         "alt+left",
     ),
     Command(
         "version.newer",
         "Newer version",
         "Read a newer version",
-        lambda screen: screen.conversation.walk(1),
+        lambda screen: screen.conversation.switch_version(1),
         "alt+right",
     ),
     Command(
         "attach",
         "Attach a file",
         "Put the text of a file before your question",
-        lambda screen: screen.text_actions.attach(),
+        lambda screen: screen.text_actions.attach_file(),
         "f8",
     ),
     Command(
         "texts.import",
         "Import texts",
         "Draft answers from texts of yours",
-        lambda screen: screen.text_actions.bring_in(),
+        lambda screen: screen.text_actions.open_import(),
         "f9",
     ),
     Command(
         "texts.list",
         "Imported texts",
         "List what was imported, and forget what should go",
-        lambda screen: screen.text_actions.show(),
+        lambda screen: screen.text_actions.list_sources(),
     ),
     Command(
         "scroll.start",
@@ -299,7 +299,7 @@ COMMANDS = (
         "copy",
         "Copy",
         "Copy the text selected with the mouse",
-        lambda screen: screen.copy_actions.selection(),
+        lambda screen: screen.copy_actions.copy_selection(),
         "ctrl+c",
     ),
     Command(
@@ -352,5 +352,5 @@ class CommandsProvider(Provider):
     def _title_with_keys(self, command: Command) -> Text:
         """Title and keys."""
         return Text.assemble(
-            command.title, (f"  {keys_of(self.screen).display(command.id)}", "dim")
+            command.title, (f"  {keymap_of(self.screen).display(command.id)}", "dim")
         )

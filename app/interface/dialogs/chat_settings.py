@@ -27,7 +27,7 @@ from textual.widgets import Input, Static
 
 from app.config import load_config
 from app.interface.chat.conversation import Conversation
-from app.interface.commands.keymap import keys_of
+from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.confirm import Confirm, InputDialog
 from app.interface.dialogs.presets import PresetList
 from app.interface.messages import ChatsChanged
@@ -105,7 +105,7 @@ class ChatSettings:
         try:
             self._show(chat, self._present(chat))
         except SpecchatError as error:
-            self._conversation.complain(error)
+            self._conversation.show_error(error)
 
     def _show(self, chat: int | None, tuning: ChatTuning) -> None:
         form = ChatSettingsForm(tuning, self._defaults(), Presets(self._history))
@@ -135,7 +135,7 @@ class ChatSettings:
                 self._history.set_system(chat, tuning.system)
                 self._history.set_sampling(chat, tuning.sampling)
         except SpecchatError as error:
-            self._conversation.complain(error)
+            self._conversation.show_error(error)
             self._show(chat, tuning)
         else:
             self._conversation.post_message(ChatsChanged())
@@ -190,7 +190,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
                 default = "new" if name == "seed" and value == NEW_SEED else str(value)
                 yield SettingField(name, default, SETTING_HINTS[name])
         frame.border_title = "Settings of this chat"
-        frame.border_subtitle = keys_of(self).fill(KEY_HINT)
+        frame.border_subtitle = keymap_of(self).fill(KEY_HINT)
 
     def on_mount(self) -> None:
         self._show(self._tuning)

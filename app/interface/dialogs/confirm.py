@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from app.interface.commands.keymap import keys_of
+from app.interface.commands.keymap import keymap_of
 from app.interface.text_inputs import LineInput
 from app.sanitise import one_line
 
@@ -33,7 +33,7 @@ class InputDialog(ModalScreen[str | None]):
         frame = Vertical(LineInput(self._text, selected=False))
         frame.border_title, frame.border_subtitle = (
             self._question,
-            keys_of(self).fill("Enter keeps · {line.close} closes"),
+            keymap_of(self).fill("Enter keeps · {line.close} closes"),
         )
         yield frame
 
@@ -56,5 +56,5 @@ class Confirm(ModalScreen[bool | None]):
 
     def compose(self) -> ComposeResult:
         frame = Vertical(Static(Text(self._question), markup=False))
-        frame.border_subtitle = keys_of(self).fill("{sure.yes} does it · {sure.no} does not")
+        frame.border_subtitle = keymap_of(self).fill("{sure.yes} does it · {sure.no} does not")
         yield frame

@@ -37,6 +37,6 @@ class ListDialog(ModalScreen[ScreenResultType], Generic[ScreenResultType]):
     async def action_list(self, action: str) -> None:
         await self.list_widget.run_action(action)
 
-    def complain(self, error: SpecchatError) -> None:
+    def show_error(self, error: SpecchatError) -> None:
         """Show an error as a notification."""
         self.notify(one_line(str(error), 400), severity="error", markup=False)

@@ -18,7 +18,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import OptionList
 
-from app.interface.commands.keymap import keys_of
+from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.confirm import Confirm
 from app.interface.themes import component_color
 from app.sanitise import one_line
@@ -62,7 +62,7 @@ class PresetList(ModalScreen[Preset | None]):
         options.clear_options()
         options.add_options([self._line(preset) for preset in self._listed])
         options.highlighted = 0 if self._listed else None
-        self.query_one(Vertical).border_subtitle = keys_of(self).fill(
+        self.query_one(Vertical).border_subtitle = keymap_of(self).fill(
             KEY_HINT if self._listed else NO_PRESETS
         )
 
@@ -95,7 +95,7 @@ class PresetList(ModalScreen[Preset | None]):
     async def _delete(self, preset: Preset) -> None:
         """Delete it, apart from the screen: to leave no byte of it takes time."""
         try:
-            await asyncio.to_thread(_delete, self._presets.history, preset.name)
+            await asyncio.to_thread(_delete_preset, self._presets.history, preset.name)
         except SpecchatError as error:
             self._complain(error)
         self._list()
@@ -104,7 +104,7 @@ class PresetList(ModalScreen[Preset | None]):
         self.notify(one_line(str(error), 400), severity="error", markup=False)
 
 
-def _delete(history: History, name: str) -> None:
+def _delete_preset(history: History, name: str) -> None:
     with closing(history.new_connection()) as beside:
         Presets(beside).delete(name)
         beside.erase()

@@ -28,7 +28,7 @@ from textual.widgets import Input, OptionList
 
 from app.interface.chat.chat_list import age
 from app.interface.chat.topbar import NEW_CHAT
-from app.interface.commands.keymap import keys_of
+from app.interface.commands.keymap import keymap_of
 from app.interface.text_inputs import LineInput
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
@@ -99,7 +99,7 @@ class ChatSearch(ModalScreen[Hit | None]):
         found = OptionList(markup=False)
         found.can_focus = False
         frame = Vertical(LineInput(placeholder="Words in a title or a message"), found)
-        frame.border_subtitle = keys_of(self).fill(KEY_HINT)
+        frame.border_subtitle = keymap_of(self).fill(KEY_HINT)
         yield frame
 
     def on_mount(self) -> None:
@@ -132,7 +132,7 @@ class ChatSearch(ModalScreen[Hit | None]):
         listed.highlighted = 0 if hits else None
         frame = self.query_one(Vertical)
         frame.border_subtitle = (
-            keys_of(self).fill(KEY_HINT) if hits or not typed.strip() else NOTHING_FOUND
+            keymap_of(self).fill(KEY_HINT) if hits or not typed.strip() else NOTHING_FOUND
         )
         if self._opens:
             self._opens = False

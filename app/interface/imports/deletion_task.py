@@ -60,7 +60,7 @@ class DeletionTask(BackgroundTask):
         try:
             await asyncio.to_thread(_delete_source, self._locations, path, self._engine)
         except SpecchatError as error:
-            self._conversation.complain(error)
+            self._conversation.show_error(error)
         else:
             self._conversation.notify(f"{tilde_path(path)} is forgotten", markup=False, timeout=4)
         finally:

@@ -17,7 +17,7 @@ from textual.containers import Vertical
 from textual.widgets import Input, Log, Static
 
 from app.importing.path_completion import Completion, completion
-from app.interface.commands.keymap import keys_of
+from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.list_dialog import ListDialog, list_bindings
 from app.interface.imports.deletion_task import DeletionTask
 from app.interface.imports.import_task import ImportTask
@@ -98,7 +98,7 @@ class ImportScreen(ListDialog[None]):
             self._show_completions(Completion("", ()))
             self.set_focus(None if state.running else self.box)
         frame = self.query_one(Vertical)
-        frame.border_subtitle = keys_of(self).fill(RUNNING if state.running else KEYS)
+        frame.border_subtitle = keymap_of(self).fill(RUNNING if state.running else KEYS)
         frame.set_class(bool(state.error), "-failed")
         self._list_skipped()
 

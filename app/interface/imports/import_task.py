@@ -48,7 +48,7 @@ class ImportTask(BackgroundTask):
         self.state.indexing = update.progress
         error = str(update.error or "")
         if error and error != self.state.indexer_error:
-            self._conversation.complain(error)
+            self._conversation.show_error(error)
         self.state.indexer_error = error
         self._changed()
 
@@ -74,6 +74,6 @@ class ImportTask(BackgroundTask):
 
     def _announce(self, state: ImportState) -> None:
         if state.error:
-            self._conversation.complain(state.error)
+            self._conversation.show_error(state.error)
         else:
             self._conversation.notify(summary(state), markup=False, timeout=10)

@@ -20,7 +20,7 @@ from textual.widgets import OptionList, Static
 
 from app.indexing.source_list import ListedSource
 from app.interface.chat.chat_list import age
-from app.interface.commands.keymap import keys_of
+from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.confirm import Confirm
 from app.interface.dialogs.list_dialog import ListDialog, list_bindings
 from app.interface.imports.deletion_task import DeletionTask
@@ -88,9 +88,9 @@ class SourcesScreen(ListDialog[str | None]):
         try:
             self._sources = await asyncio.to_thread(self._deletion_task.sources)
         except SpecchatError as error:
-            self.complain(error)
+            self.show_error(error)
             return
-        keys, static = keys_of(self), self.query_one(Static)
+        keys, static = keymap_of(self), self.query_one(Static)
         static.update(keys.fill(NOTHING))
         static.display = not self._sources
         self.query_one(Vertical).border_subtitle = keys.fill(KEYS if self._sources else CLOSES)

@@ -10,7 +10,7 @@ from functools import partial
 
 from app.interface.background_task import BackgroundTask
 from app.interface.chat.conversation import Conversation
-from app.interface.commands.keymap import keys_of
+from app.interface.commands.keymap import keymap_of
 from app.locations import model_folders
 from app.models.download import ModelDownload
 from app.sanitise import one_line
@@ -56,8 +56,8 @@ class DownloadTask(BackgroundTask):
     def _announce(self, fetch: ModelDownload) -> None:
         """Notify of the end; an open picker shows a failure itself."""
         if fetch.path is not None:
-            hint = "" if self.watched else keys_of(self._conversation).fill(": {models} opens it")
+            hint = "" if self.watched else keymap_of(self._conversation).fill(": {models} opens it")
             message = f"{one_line(fetch.name, 80)} is here{hint}"
             self._conversation.notify(message, markup=False, timeout=15 if hint else 4)
         elif not self.watched:
-            self._conversation.complain(fetch.failure)
+            self._conversation.show_error(fetch.failure)

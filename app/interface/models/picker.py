@@ -18,7 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, OptionList, Static
 
-from app.interface.commands.keymap import keys_of
+from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.list_dialog import ListDialog, list_bindings
 from app.interface.models.download import DownloadTask
 from app.interface.models.rows import (
@@ -147,7 +147,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
                     self._found, listed_at = found, monotonic()
                     self._list(chosen)
         except SpecchatError as error:
-            self.complain(error)
+            self.show_error(error)
 
     @property
     def _searching(self) -> bool:
@@ -188,7 +188,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
     def _show_keys(self) -> None:
         enter = f" · Enter {self.listed.enter_action}" if self.listed.enter_action else ""
         keys = f"{{picker.up}} {{picker.down}} choose{enter} · {{picker.close}} closes"
-        self.query_one(Vertical).border_subtitle = keys_of(self).fill(keys)
+        self.query_one(Vertical).border_subtitle = keymap_of(self).fill(keys)
 
     @on(Input.Submitted)
     def _enter(self) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.conversation import Conversation
-from app.interface.commands.keymap import keys_of
+from app.interface.commands.keymap import keymap_of
 from app.interface.models.download import DownloadTask
 from app.interface.models.picker import ModelPicker
 from app.locations import Locations
@@ -57,13 +57,13 @@ class ModelSwitch:
         if found is None:
             return
         if self._conversation.turn is not None:
-            self._conversation.complain(keys_of(self._conversation).fill(BUSY))
+            self._conversation.show_error(keymap_of(self._conversation).fill(BUSY))
         else:
             self._conversation.run_worker(self._switch(found))
 
     async def _switch(self, found: FoundModel) -> None:
         """Load another model; where that succeeds, store the choice."""
-        self._conversation.bar.model = ""
+        self._conversation.topbar.model = ""
         if not await self._await_model(self._conversation.model_thread.switch(str(found.path))):
             return
         self._figures.reset()
@@ -71,25 +71,25 @@ class ModelSwitch:
         try:
             await asyncio.to_thread(choose, found.name, self._locations)
         except SpecchatError as error:
-            self._conversation.complain(error)
+            self._conversation.show_error(error)
         else:
             name = one_line(found.name, 60)
             self._conversation.notify(f"{name} answers from now on", markup=False, timeout=4)
 
     async def _await_model(self, loading: Future[None]) -> bool:
         """Await `loading` and show the current model; returns whether it is the requested one."""
-        bar, thread = self._conversation.bar, self._conversation.model_thread
+        bar, thread = self._conversation.topbar, self._conversation.model_thread
         bar.failed, bar.state = False, LOADING
         try:
             await asyncio.wrap_future(loading)
         except SpecchatError as error:
-            self._conversation.complain(error)
+            self._conversation.show_error(error)
             return False
         finally:
             bar.failed = thread.model is None
             bar.state = NO_MODEL if bar.failed else ""
             bar.model = thread.model.name if thread.model is not None else ""
-            self._conversation.tell(thread.model.hint if thread.model is not None else "")
+            self._conversation.set_hint(thread.model.hint if thread.model is not None else "")
         return True
 
     async def _show_first_launch_hint(self) -> None:
@@ -99,10 +99,10 @@ class ModelSwitch:
         try:
             hint = await asyncio.to_thread(first_launch_hint, self._locations)
         except SpecchatError as error:
-            self._conversation.complain(error)
+            self._conversation.show_error(error)
         else:
-            hint = keys_of(self._conversation).fill(hint)
-            self._conversation.tell("\n".join(filter(None, (model.hint, hint))))
+            hint = keymap_of(self._conversation).fill(hint)
+            self._conversation.set_hint("\n".join(filter(None, (model.hint, hint))))
 
 
 def first_launch_hint(locations: Locations) -> str:

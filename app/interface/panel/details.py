@@ -10,7 +10,7 @@ from rich.text import Text
 from app.conversation.session_statistics import DraftCounts, SessionStatistics
 from app.interface.panel import phrases
 from app.interface.panel.drawing import PanelStyles
-from app.interface.sources import BY_NAME
+from app.interface.sources import LABELS_BY_NAME
 
 HEADINGS = ("words", "kept", "would")
 """The columns: share of the words, share of its drafts accepted, counterfactual acceptance."""
@@ -43,13 +43,13 @@ def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Te
     """A row for each source that has proposed something in this answer."""
     assert stats.budget_status is not None
     counterfactual = stats.budget_status.counterfactual_acceptance
-    names = [name for name in BY_NAME if name in stats.tallies or name in counterfactual]
+    names = [name for name in LABELS_BY_NAME if name in stats.tallies or name in counterfactual]
     label = width - SHARE_COLUMNS * len(HEADINGS)
     head = Text.assemble(("by source".ljust(label), styles.dim + Style(bold=True)))
     head.append("".join(name.rjust(SHARE_COLUMNS) for name in HEADINGS), style=styles.dim)
     lines = [head]
     for name in names:
-        source = BY_NAME[name]
+        source = LABELS_BY_NAME[name]
         line = Text.assemble((source.letter, styles.of(source) + Style(bold=True)))
         line.append(f" {source.label}".ljust(label - 1)[: label - 1], style=styles.text)
         shares = (stats.shares.get(name, 0.0), _accepted(stats, name), counterfactual.get(name))

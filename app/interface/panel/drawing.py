@@ -13,7 +13,7 @@ from rich.text import Text
 
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.panel import phrases
-from app.interface.sources import BY_NAME, OWN, SourceLabel
+from app.interface.sources import LABELS_BY_NAME, MODEL_LABEL, SourceLabel
 from engines.budget.protocol import BudgetStatus
 
 NO_VALUE = "·"
@@ -50,15 +50,15 @@ class BarPart:
 
 def parts_of(shares: Mapping[str, float]) -> list[BarPart]:
     """The sources, largest first; last, what the model wrote alone."""
-    known = [BarPart(BY_NAME[name], share) for name, share in shares.items()]
+    known = [BarPart(LABELS_BY_NAME[name], share) for name, share in shares.items()]
     known.sort(key=lambda part: -part.share)
-    return [*known, BarPart(OWN, max(0.0, 1 - sum(shares.values())))]
+    return [*known, BarPart(MODEL_LABEL, max(0.0, 1 - sum(shares.values())))]
 
 
 def counterfactual_parts(budget_status: BudgetStatus) -> list[BarPart]:
     """While drafting is paused: the sources whose drafts would have been accepted, best first."""
     accepted = budget_status.counterfactual_acceptance if budget_status.paused else {}
-    parts = [BarPart(BY_NAME[name], share) for name, share in accepted.items() if share > 0]
+    parts = [BarPart(LABELS_BY_NAME[name], share) for name, share in accepted.items() if share > 0]
     return sorted(parts, key=lambda part: -part.share)
 
 

@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from app.conversation.session_statistics import SessionStatistics
-from app.interface.commands.keymap import keys_of
+from app.interface.commands.keymap import keymap_of
 from app.interface.panel.details import details_side_by_side
 from app.interface.panel.drawing import PanelStyles
 from app.interface.panel.layout import column, footer
@@ -123,5 +123,5 @@ class Panel(LineCanvas):
         return lines
 
     def _panel_styles(self) -> PanelStyles:
-        hint = keys_of(self).fill("{panel} more")
+        hint = keymap_of(self).fill("{panel} more")
         return panel_styles(self, "panel", Style(color=self.rich_style.color), hint)

@@ -178,7 +178,7 @@ def shown(stage: Stage) -> str:
 async def ready(pilot: Pilot[None], stage: Stage) -> None:
     """Wait until there is a screen: pictures are prepared as soon as the application begins."""
     await until(pilot, lambda: stage.conversation.query(Prompt))
-    await until(pilot, lambda: stage.conversation.bar.model)
+    await until(pilot, lambda: stage.conversation.topbar.model)
 
 
 def loaded(stage: Stage) -> Act:

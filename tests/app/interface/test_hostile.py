@@ -68,7 +68,7 @@ async def test_hostile_questions_and_titles(stage: Make, history: History, text:
 async def test_hostile_errors(stage: Make, text: str) -> None:
     made = stage()
     async with made.app.run_test(size=(120, 36)) as pilot:
-        made.conversation.complain(text)
+        made.conversation.show_error(text)
         await pilot.pause(0.1)
         assert not RAW & set(painted(made))
 

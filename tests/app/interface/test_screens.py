@@ -75,7 +75,7 @@ def before(made: Stage, *keys: str, question: str = QUESTION) -> Act:
         await ready(pilot, made)
         await ask(pilot, made, question)
         # The list follows the answer's end by a message, which a busy machine keeps waiting.
-        await until(pilot, lambda: made.conversation.bar.chat == question[:60])
+        await until(pilot, lambda: made.conversation.topbar.chat == question[:60])
         await pilot.press(*keys)
         await pilot.pause()
 
@@ -163,7 +163,7 @@ def test_stopped(stage: Make, snap_compare: Compare) -> None:
         await ready(pilot, made)
         await type_in(pilot, made, QUESTION)
         await pilot.press("enter")
-        await until(pilot, lambda: made.conversation.bar.state == "writing")
+        await until(pilot, lambda: made.conversation.topbar.state == "writing")
         await pilot.press("escape")
         await until(pilot, lambda: made.conversation.turn is None)
 
@@ -180,7 +180,7 @@ def test_a_failure(stage: Make, snap_compare: Compare) -> None:
 
     async def act(pilot: Pilot[None]) -> None:
         await ready(pilot, made)
-        made.conversation.complain("model.gguf is truncated: fetch it again, or choose --model")
+        made.conversation.show_error("model.gguf is truncated: fetch it again, or choose --model")
 
     assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)
 

@@ -208,7 +208,7 @@ async def test_a_new_private_chat_is_private_from_its_first_word(
     async with made.app.run_test() as pilot:
         await made.app.chat_screen.run_action("command('chat.new-private')")
         await until(pilot, lambda: "never drafted from" in shown(made))
-        await until(pilot, lambda: made.conversation.bar.chat == "New private chat")
+        await until(pilot, lambda: made.conversation.topbar.chat == "New private chat")
         await ask(pilot, made, "dear diary")
         await pilot.press("ctrl+n")
         await ask(pilot, made, "how is the weather?")

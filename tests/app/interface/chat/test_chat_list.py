@@ -24,9 +24,9 @@ async def test_chats_are_listed_opened_and_stepped_through(stage: Make) -> None:
         listed = made.app.screen.query_one(ChatList)
         assert listed.count == 2
         await pilot.press("alt+down")
-        assert made.conversation.bar.chat == "first chat"
+        assert made.conversation.topbar.chat == "first chat"
         await pilot.press("ctrl+o", "up", "enter")
-        assert made.conversation.bar.chat == "second chat"
+        assert made.conversation.topbar.chat == "second chat"
         assert made.conversation.prompt.has_focus
 
 

@@ -33,7 +33,7 @@ async def test_a_question_is_answered_and_the_prompt_is_empty_again(stage: Make)
         assert "You can copy a directory with everything in it:" in shown(made)
         assert "cp -r source/ target/" in shown(made)
         assert made.conversation.prompt.text == ""
-        assert made.conversation.bar.chat == "How do I copy a directory?"
+        assert made.conversation.topbar.chat == "How do I copy a directory?"
 
 
 async def test_what_is_typed_while_the_model_loads_is_sent_afterwards(stage: Make) -> None:
@@ -46,7 +46,7 @@ async def test_what_is_typed_while_the_model_loads_is_sent_afterwards(stage: Mak
         assert made.assistant.asked == []
         gate.set()
         await until(pilot, lambda: "an answer of some words" in shown(made))
-        assert made.conversation.bar.model == "small helper"
+        assert made.conversation.topbar.model == "small helper"
 
 
 async def test_stopping_while_the_model_loads_gives_the_question_back(stage: Make) -> None:
@@ -68,7 +68,7 @@ async def test_a_model_that_cannot_be_loaded_is_named_and_the_question_returns(
     async with made.app.run_test() as pilot:
         await until(pilot, lambda: notices(made))
         assert notices(made) == ["bad.gguf is no model: choose another with --model"]
-        assert made.conversation.bar.state == "no model"
+        assert made.conversation.topbar.state == "no model"
         await type_in(pilot, made, "hello?")
         await pilot.press("enter")
         await until(pilot, lambda: made.conversation.prompt.text == "hello?")

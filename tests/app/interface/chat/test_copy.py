@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.interface.chat.copy import clipboard_commands, copy_with, last_code, osc52_sequence
+from app.interface.chat.copy import clipboard_commands, copy_with, last_code_block, osc52_sequence
 from engines.draft_tree import CHATS
 from tests.app.interface.conftest import ANSWER, Stage, ask, notices, until
 from tests.app.interface.scripted import Script, passes_of
@@ -51,7 +51,7 @@ def test_tmux_gets_the_sequence_wrapped() -> None:
     ],
 )
 def test_the_last_block_of_code(answer: str, code: str) -> None:
-    assert last_code(answer) == code
+    assert last_code_block(answer) == code
 
 
 async def test_the_last_answer_and_its_code_are_copied(stage: Make) -> None:

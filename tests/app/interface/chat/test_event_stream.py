@@ -7,7 +7,13 @@ from threading import Thread
 import pytest
 
 from app.conversation.turn import Event, Prefilling
-from app.interface.chat.event_stream import LONGEST, SHARE, SHORTEST, EventQueue, RedrawThrottle
+from app.interface.chat.event_stream import (
+    MAX_CPU_SHARE,
+    MAX_PAUSE_S,
+    MIN_PAUSE_S,
+    EventQueue,
+    RedrawThrottle,
+)
 
 
 def test_events_arrive_in_order_and_only_the_first_wakes() -> None:
@@ -41,7 +47,9 @@ def test_the_first_batch_is_drawn_at_once() -> None:
     assert RedrawThrottle().wait(clock=5.0, used=1.0) == 0.0
 
 
-@pytest.mark.parametrize(("cost", "pause"), [(0.0, SHORTEST), (0.1 * SHARE, 0.1), (10.0, LONGEST)])
+@pytest.mark.parametrize(
+    ("cost", "pause"), [(0.0, MIN_PAUSE_S), (0.1 * MAX_CPU_SHARE, 0.1), (10.0, MAX_PAUSE_S)]
+)
 def test_a_dear_batch_makes_the_next_one_wait(cost: float, pause: float) -> None:
     pacer = RedrawThrottle()
     pacer.drew(clock=5.0, used=1.0)

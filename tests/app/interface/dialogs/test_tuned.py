@@ -23,7 +23,7 @@ def listed(made: Stage) -> list[str]:
 
 def head(made: Stage) -> str:
     """The line at the top."""
-    return str(made.conversation.bar.render())
+    return str(made.conversation.topbar.render())
 
 
 async def test_a_chat_with_settings_of_its_own_is_marked_and_says_them(stage: Make) -> None:

@@ -157,11 +157,11 @@ async def test_closed_it_goes_on_and_says_how_it_ended(stage: Make, scripted: Sc
         script.batches = ([READ],)
         await start(pilot, "/notes")
         await pilot.press("escape")
-        assert made.conversation.bar.background == "importing 38%"
+        assert made.conversation.topbar.background == "importing 38%"
         await type_in(pilot, made, "still here")
         script.go_on.set()
         await until(pilot, lambda: notices(made))
-        assert made.conversation.bar.background == ""
+        assert made.conversation.topbar.background == ""
         assert made.conversation.prompt.text == "still here"
 
 
@@ -200,15 +200,15 @@ async def test_what_the_indexer_does_is_told(stage: Make, folder: Path) -> None:
     async with made.app.run_test(size=(120, 36)) as pilot:
         await ready(pilot, made)
         made.app.indexer_changed(IndexingProgress(42, 100, 1000), None)
-        await until(pilot, lambda: made.conversation.bar.background == "learning imports: 42%")
+        await until(pilot, lambda: made.conversation.topbar.background == "learning imports: 42%")
         made.app.indexer_changed(IndexingProgress(100, 100, 5000, building=True), None)
-        await until(pilot, lambda: "sorting" in made.conversation.bar.background)
+        await until(pilot, lambda: "sorting" in made.conversation.topbar.background)
         made.app.indexer_changed(None, None)
-        await until(pilot, lambda: made.conversation.bar.background == "")
+        await until(pilot, lambda: made.conversation.topbar.background == "")
         assert state_of(made).indexed_tokens == 5000
         for _ in range(2):
             made.app.indexer_changed(None, StoreError("crest.db: disk\nfull"))
-        await until(pilot, lambda: made.conversation.bar.background == "learning failed")
+        await until(pilot, lambda: made.conversation.topbar.background == "learning failed")
         assert notices(made) == ["crest.db: disk full"]
 
 

@@ -108,7 +108,7 @@ def test_what_goes_on_besides(stage: Make, snap_compare: Compare) -> None:
     async def act(pilot: Pilot[None]) -> None:
         await ready(pilot, made)
         made.app.indexer_changed(IndexingProgress(42, 100, 1_200_000), None)
-        await until(pilot, lambda: made.conversation.bar.background)
+        await until(pilot, lambda: made.conversation.topbar.background)
 
     assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)
 

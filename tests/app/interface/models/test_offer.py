@@ -41,7 +41,7 @@ async def test_the_first_launch_offers_what_was_found_and_the_second_does_not(st
         assert OFFER not in shown(made)
     made = stage()
     async with made.app.run_test() as pilot:
-        await until(pilot, lambda: made.conversation.bar.model)
+        await until(pilot, lambda: made.conversation.topbar.model)
         assert first_launch_hint(made.locations) == ""
         assert OFFER not in shown(made)
 

@@ -55,10 +55,10 @@ async def test_another_model_answers_in_the_same_chat(
         await ask(pilot, made, "first")
         chat = made.conversation.chat
         await choose(pilot, made, "other")
-        await until(pilot, lambda: made.conversation.bar.model == other.stem)
+        await until(pilot, lambda: made.conversation.topbar.model == other.stem)
         await until(pilot, lambda: f"{OTHER} answers from now on" in notices(made))
         assert (made.opened, made.closed) == ([None, str(other)], ["small helper"])
-        assert made.conversation.bar.state == ""
+        assert made.conversation.topbar.state == ""
         await ask(pilot, made, "second")
         assert made.conversation.chat == chat
         assert chat is not None
@@ -100,8 +100,8 @@ async def test_a_model_that_fails_leaves_the_one_before_and_the_prompt(
         await choose(pilot, made, "other")
         await until(pilot, lambda: notices(made))
         assert notices(made) == [str(refused[str(other)])]
-        assert made.conversation.bar.model == "small helper"
-        assert not made.conversation.bar.failed
+        assert made.conversation.topbar.model == "small helper"
+        assert not made.conversation.topbar.failed
         assert made.opened == [None, str(other), str(embedded())]
         assert made.conversation.prompt.text == "half a thou"
         assert made.app.chat_screen._figures.answers == 1
@@ -125,7 +125,7 @@ async def test_where_neither_can_be_opened_both_reasons_are_said_and_f5_goes_on(
             "other.gguf is damaged: download it again; nor can the model before be opened:"
             " the embedded one is gone: install specchat again"
         ]
-        assert made.conversation.bar.state == "no model"
+        assert made.conversation.topbar.state == "no model"
         await type_in(pilot, made, "anyone?")
         await pilot.press("enter")
         await until(
@@ -139,8 +139,8 @@ async def test_where_neither_can_be_opened_both_reasons_are_said_and_f5_goes_on(
         await type_name(pilot, made, "other")
         await until(pilot, lambda: made.app.screen.listed.chosen is not None)  # type: ignore[attr-defined]
         await pilot.press("enter")
-        await until(pilot, lambda: made.conversation.bar.model == other.stem)
-        assert not made.conversation.bar.failed
+        await until(pilot, lambda: made.conversation.topbar.model == other.stem)
+        assert not made.conversation.topbar.failed
 
 
 async def test_nothing_is_switched_under_an_answer_being_written(stage: Make, other: Path) -> None:
@@ -165,17 +165,17 @@ async def test_what_is_asked_while_it_loads_is_answered_by_the_new_one(
     made = stage(PLAIN)
     async with made.app.run_test() as pilot:
         gate = Flag()
-        await until(pilot, lambda: made.conversation.bar.model)
+        await until(pilot, lambda: made.conversation.topbar.model)
         made.gate = gate.wait
         await choose(pilot, made, "other")
         await type_in(pilot, made, "early")
         await pilot.press("enter")
         await until(pilot, lambda: "waiting for the model" in shown(made))
-        assert (made.assistant.asked, made.conversation.bar.model) == ([], "")
+        assert (made.assistant.asked, made.conversation.topbar.model) == ([], "")
         gate.set()
         await until(pilot, lambda: "an answer of some words" in shown(made))
-        assert made.conversation.bar.model == other.stem
-        assert made.conversation.bar.state == ""
+        assert made.conversation.topbar.model == other.stem
+        assert made.conversation.topbar.state == ""
 
 
 async def test_settings_that_cannot_be_written_are_said_and_the_model_stays(
@@ -189,4 +189,4 @@ async def test_settings_that_cannot_be_written_are_said_and_the_model_stays(
         await pilot.press("enter")
         await until(pilot, lambda: notices(made))
         assert "unknown setting 'nonsense'" in notices(made)[0]
-        assert made.conversation.bar.model == other.stem
+        assert made.conversation.topbar.model == other.stem

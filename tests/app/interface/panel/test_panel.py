@@ -14,7 +14,7 @@ from app.conversation.session_statistics import SessionStatistics, Throughput
 from app.interface.panel import phrases
 from app.interface.panel.drawing import NO_VALUE, PanelStyles, allocate_columns, bar, sparkline
 from app.interface.panel.layout import column, footer
-from app.interface.sources import BY_NAME, OWN, SOURCES
+from app.interface.sources import LABELS_BY_NAME, MODEL_LABEL, SOURCES
 from app.runtime.idle_encoding import EncodingProgress
 from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import SOURCE_NAMES
@@ -92,8 +92,8 @@ def test_a_pause_is_said_with_its_reason() -> None:
 
 
 def test_every_source_has_its_own_letter_texture_and_colours() -> None:
-    known = [*SOURCES.values(), OWN]
-    assert set(BY_NAME) == set(SOURCE_NAMES.values())
+    known = [*SOURCES.values(), MODEL_LABEL]
+    assert set(LABELS_BY_NAME) == set(SOURCE_NAMES.values())
     for attribute in ("name", "label", "letter", "texture", "dark", "light", "small"):
         assert len({getattr(source, attribute) for source in known}) == len(known)
     assert all(len(source.label) <= 16 for source in known)
