@@ -1,1 +1,1 @@
-"""Tokens in, tokens out. Knows targets, drafts and the loop; not files' places or screens."""
+"""Tokens in, tokens out. Knows targets, drafts and the loop; not where files are, nor screens."""

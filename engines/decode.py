@@ -77,8 +77,7 @@ def decode(
     """Generate from a prefilled `target` until an end, one step for each forward pass.
 
     The first step holds the token that came out of prefill. The generator may be closed at any
-    yield: the KV cache then holds all emitted tokens but the last, and every step yielded was
-    observed.
+    yield: the KV cache then holds all emitted tokens but the last, and all steps were observed.
 
     Args:
         keep_top: number of likeliest tokens kept for every emitted position, for observers that
@@ -103,7 +102,6 @@ def decode(
         drafted = perf_counter()
         rows = target.verify(tree)
         verified = perf_counter()
-        position = len(context.tokens)
         walk = walk_tree(tree, rows, draw, context, stop, left)
         outputs = _outputs(rows, walk.path, keep_top, budget.top_tokens_needed(drafters))
         context.hidden = outputs[0][-1]
@@ -113,7 +111,7 @@ def decode(
         left -= len(walk.tokens)
         inside = verified - drafted + committed - committing
         timings = Timings(inside, drafted - started, perf_counter() - started)
-        finish = _finish(walk, target, stop, left)
+        position, finish = step.position + len(step.tokens), _finish(walk, target, stop, left)
         step = _step(position, walk, tree, proposals, outputs, timings, finish)
 
 

@@ -1,16 +1,14 @@
 """The draft tree: what drafters propose, the budget prunes and the target verifies.
 
-Owns the flat representation and its invariants. Refuses to know who drafted or how rows are
-evaluated.
+Owns the flat representation, its invariants, and the sources a drafted token may come from: one bit
+each, in the order credit is given. Refuses to know how rows are evaluated, and how sources are
+labelled on a screen.
 
 Columns are plain lists: a tree has at most a few dozen rows, and at that size Python lists cost a
 tenth of what NumPy's small-array calls do (a cycle has half a millisecond for everything).
 
-Where a drafted token may come from: one bit for each source, in the order credit is given.
-
-A drafter has one source or several (CREST tells past chats from notes and code). An accepted token
-is credited to the first source, in this order, whose draft proposed it, so that rows add up. How
-sources are called, coloured and lettered on a screen is the app's business.
+A drafter has one source or several (CREST distinguishes past chats, notes and code). An accepted
+token is credited to the first source, in this order, whose draft proposed it, so that rows add up.
 """
 
 from __future__ import annotations
@@ -41,11 +39,11 @@ SOURCE_NAMES: dict[int, str] = {
     STUDENT: "student",
     RECYCLE: "recycle",
 }
-"""Stable names, in the order of credit; keys of `by_drafter` in every report."""
+"""Stable names, in the order of credit; stored with answers, and keys of every report."""
 
 
 def credited(sources: int) -> int:
-    """The one source credited for an accepted token: the lowest bit; 0 if nobody drafted it."""
+    """The one source credited for an accepted token: the lowest bit; 0 if none drafted it."""
     return sources & -sources
 
 
@@ -107,7 +105,7 @@ class DraftTree:
         return children
 
     def is_chain(self) -> bool:
-        """Whether every row hangs under the row before it."""
+        """Whether every row is a child of the previous one."""
         return all(parent == row - 1 for row, parent in enumerate(self.parents))
 
 

@@ -1,4 +1,4 @@
-"""The identity of a model's weights: what hidden states and statistics are filed under.
+"""The identity of a model's weights: the key of its hidden states and statistics.
 
 Owns one hash over a GGUF file or a safetensors folder. Refuses to know what the weights mean.
 """
@@ -11,19 +11,19 @@ from typing import BinaryIO
 
 from datastores.errors import ModelError
 
-HEAD = 1 << 20
+HEAD_BYTES = 1 << 20
 """Bytes hashed from the start of each file: formats keep their metadata there."""
 SAMPLES = 256
-SAMPLE = 1 << 14
-"""Bytes of each of the evenly spread samples: 4 MiB of any file, so that start-up never waits for
-gigabytes, and every matrix of a model of 5 GB that is larger than 20 MB is touched."""
+SAMPLE_BYTES = 1 << 14
+"""Bytes of each of the evenly spread samples: 4 MiB of any file, so that start-up never reads
+gigabytes, and every matrix larger than 20 MB of a 5 GB model is sampled."""
 
 
 def fingerprint(path: Path) -> str:
-    """32 hexadecimal digits: the same for the same bytes, whatever the file is called.
+    """32 hexadecimal digits: the same for the same bytes, whatever the file's name.
 
     Raises:
-        ModelError: there are no weights at `path`.
+        ModelError: there are no weights at `path`, or they cannot be read.
     """
     files = _files(path)
     if not files:
@@ -49,11 +49,11 @@ def _files(path: Path) -> list[Path]:
 def _sample(stream: BinaryIO, size: int, digest: hashlib._Hash) -> None:
     """Feed the size, the head and evenly spread samples (all of a small file) to `digest`."""
     digest.update(size.to_bytes(8, "little"))
-    digest.update(stream.read(HEAD))
-    step = max(SAMPLE, (size - HEAD) // SAMPLES)
-    for offset in range(HEAD, size, step):
+    digest.update(stream.read(HEAD_BYTES))
+    step = max(SAMPLE_BYTES, (size - HEAD_BYTES) // SAMPLES)
+    for offset in range(HEAD_BYTES, size, step):
         stream.seek(offset)
-        digest.update(stream.read(SAMPLE))
-    if size > HEAD:
-        stream.seek(-min(SAMPLE, size - HEAD), 2)
+        digest.update(stream.read(SAMPLE_BYTES))
+    if size > HEAD_BYTES:
+        stream.seek(-min(SAMPLE_BYTES, size - HEAD_BYTES), 2)
         digest.update(stream.read())

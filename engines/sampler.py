@@ -1,16 +1,13 @@
-"""Drawing the next token: a pure function of (logits, settings, seed, position).
+"""Sampling the next token: a pure function of (logits, settings, seed, position).
 
 Every emitted token is drawn from the target's own distribution exactly once, so speculative
 decoding has the target's distribution at any temperature. The draw perturbs the scaled logits with
 Gumbel noise keyed by hash(seed, position, token) and takes the largest sum (the Gumbel-max trick).
-Nothing has to be rewound, a regenerate with the same seed repeats itself, and a draft model that
-shares the noise agrees more often at T > 0.
+Nothing has to be rewound, regenerating with the same seed gives the same answer, and a draft model
+that shares the noise agrees more often at T > 0.
 
+Owns the draw, and reading the largest entries of a row without sorting or copying the vocabulary.
 Knows one row of logits at a time; not trees, drafters or the target.
-
-Reading a row of logits: its largest entries, without sorting or copying the vocabulary.
-
-Knows arrays only; the sampler decides what is drawn from them.
 """
 
 from __future__ import annotations
@@ -31,8 +28,8 @@ def best(row: Floats, count: int) -> Indices:
     """Indices of the `count` ≥ 1 largest entries of `row` [V], largest first; of equals, the first.
 
     The vocabulary is folded into stripes and their element-wise maximum taken. The `count` largest
-    of these maxima are entries themselves, so none of the wanted is smaller than they are, and few
-    others are as large: two vectorised passes replace a selection over V (at V = 128,000 a
+    of these maxima are entries themselves, so none of the wanted entries is smaller, and few others
+    are as large: two vectorised passes replace a selection over V (at V = 128,000 a
     fifteenth of the time of `argpartition`). With √(V / count) stripes the selection that remains
     and what it leaves to be sorted are small.
     """
@@ -44,7 +41,7 @@ def best(row: Floats, count: int) -> Indices:
     folded.partition(columns - count)
     found: Indices = (row >= folded[columns - count]).nonzero()[0]
     if len(found) < count:
-        found = np.arange(size)  # some are no numbers, and sorted last
+        found = np.arange(size)  # NaNs, which sort last
     order = (-row[found]).argsort(kind="stable")[:count]
     return found[order]
 
@@ -52,7 +49,7 @@ def best(row: Floats, count: int) -> Indices:
 def leaders(row: Floats, count: int, within: float) -> tuple[Indices, Floats]:
     """The `count` largest entries of `row` [V], or fewer: none `within` or more below the largest.
 
-    A model's distribution has few leaders, so that two comparisons of V entries find them.
+    A model's distribution has few such tokens, so two comparisons of V entries find them.
     """
     found: Indices = (row > row.max() - within).nonzero()[0]
     values = row[found]
@@ -63,20 +60,20 @@ def leaders(row: Floats, count: int, within: float) -> tuple[Indices, Floats]:
 Draw = Callable[[Floats, int, Sequence[int]], int]
 """(row of logits [V], position, context so far) → token."""
 Score = Callable[[Floats, int], tuple[Indices, NDArray[np.float64]]]
-"""(row of logits, position) → the tokens that may be drawn and what is compared to draw one."""
+"""(row of logits, position) → the tokens that may be drawn, and their scores; the largest wins."""
 
 INITIAL_CANDIDATES = 128
-"""Tokens that are sorted at first where top-k does not say how many."""
+"""Tokens that are sorted first if top-k does not limit them."""
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """The person's sampling settings, applied in llama.cpp's order.
+    """The user's sampling settings, applied in llama.cpp's order.
 
     Attributes:
-        temperature: 0 is greedy; then nothing else but the penalty matters.
+        temperature: 0 is greedy; then only the penalty matters.
         top_k: keep the k likeliest; 0 keeps all.
         top_p: keep the smallest set whose probability reaches this; 1 keeps all.
         min_p: drop what is less likely than this share of the likeliest; 0 drops nothing.
@@ -95,7 +92,7 @@ class Sampling:
 
 
 def make_sampler(sampling: Sampling) -> Draw:
-    """The draw for these settings."""
+    """The draw function for these settings."""
     if sampling.temperature <= 0:
         return lambda row, position, context: int(penalise(row, context, sampling).argmax())
     scores = make_scores(sampling)
@@ -108,21 +105,21 @@ def make_sampler(sampling: Sampling) -> Draw:
 
 
 def draw_gap(sampling: Sampling, row: Floats, position: int, context: Sequence[int]) -> float:
-    """By how much the draw at `position` is won: the difference of the two largest scores."""
+    """The difference between the two largest scores of the draw at `position`."""
     _, values = make_scores(sampling)(penalise(row, context, sampling), position)
     runner_up, winner = np.partition(values, -2)[-2:] if len(values) > 1 else (-np.inf, values[0])
     return float(winner - runner_up)
 
 
 def make_scores(sampling: Sampling) -> Score:
-    """What is compared in a draw: logits at temperature 0, perturbed scaled logits else."""
+    """The scores of a draw: logits at temperature 0, else perturbed scaled logits."""
     if sampling.temperature <= 0:
         return lambda row, position: (np.arange(row.shape[0]), row.astype(np.float64))
 
     def perturbed(row: Floats, position: int) -> tuple[Indices, NDArray[np.float64]]:
         tokens = candidates(row, sampling)
         values = row[tokens].astype(np.float64) / sampling.temperature
-        if len(tokens) > 1:  # one alone is drawn whatever the noise
+        if len(tokens) > 1:  # a single one is drawn whatever the noise
             values += noise(sampling.seed, position, tokens)
         return tokens, values
 
@@ -130,7 +127,7 @@ def make_scores(sampling: Sampling) -> Score:
 
 
 def penalise(row: Floats, context: Sequence[int], sampling: Sampling) -> Floats:
-    """`row` with the repeat penalty applied to a copy; `row` itself where the penalty is off."""
+    """A copy of `row` with the repeat penalty applied; `row` itself if the penalty is off."""
     if sampling.repeat_penalty == 1.0:
         return row
     recent = np.unique(np.asarray(context[-sampling.repeat_window :], dtype=np.intp))
@@ -144,7 +141,7 @@ def penalise(row: Floats, context: Sequence[int], sampling: Sampling) -> Floats:
 def noise(seed: int, position: int, tokens: Indices) -> NDArray[np.float64]:
     """Standard Gumbel noise for each of `tokens`, keyed by (seed, position, token).
 
-    Two rounds of the splitmix64 finaliser over a key of its own for each (seed, position).
+    Two rounds of the splitmix64 finaliser over one key for each (seed, position).
     """
     key = _mix(_mix(seed & MASK) ^ (position * GOLDEN & MASK))
     words = tokens.astype(np.uint64)
@@ -175,16 +172,17 @@ def candidates(row: Floats, sampling: Sampling) -> Indices:
         tokens = best(row, count)
         weights = np.exp(row[tokens] - row[tokens[0]], dtype=np.float64)
         keep = _surviving(weights, total, sampling)
-        # Without top-k more may survive than were looked at.
+        # Without top-k more may survive than were sorted.
         if sampling.top_k or keep < len(tokens) or len(tokens) == row.shape[0]:
             return tokens[:keep]
         count *= 4
 
 
 def _surviving(weights: NDArray[np.float64], total: float, sampling: Sampling) -> int:
-    """How many of the falling `weights`, of which there are `total` in all, top-p and min-p keep.
+    """How many of the descending `weights` top-p and min-p keep.
 
-    A `total` of 0 stands for the sum of the weights.
+    Args:
+        total: the mass of the whole vocabulary; 0 if the weights given are all there is.
     """
     keep = len(weights)
     if sampling.top_p < 1.0:
@@ -196,5 +194,5 @@ def _surviving(weights: NDArray[np.float64], total: float, sampling: Sampling) -
 
 
 def _mass(row: Floats) -> float:
-    """Sum of the weights of all tokens, the likeliest one's being 1."""
+    """Sum of the weights of all tokens, relative to the likeliest one's."""
     return float(np.exp(row - row.max(), dtype=np.float64).sum())

@@ -38,7 +38,7 @@ class Target(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Stable identity of the weights: what hidden states and statistics are filed under."""
+        """Stable identity of the weights: the key of its hidden states and statistics."""
         ...
 
     @property
@@ -51,7 +51,7 @@ class Target(Protocol):
 
     @property
     def context_length(self) -> int:
-        """The most tokens the KV cache holds."""
+        """Tokens that the KV cache holds at most."""
         ...
 
     @property
@@ -66,13 +66,13 @@ class Target(Protocol):
 
     @property
     def tokens(self) -> Sequence[int]:
-        """The token ids standing in the KV cache, in order."""
+        """The token ids in the KV cache, in order."""
         ...
 
     def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
         """Make the cache hold exactly `tokens`, evaluating only what follows the common prefix.
 
-        Yields the number of tokens standing in the cache after each chunk; a caller that stops
+        Yields the number of tokens in the cache after each chunk; a caller that stops
         iterating leaves a valid, shorter cache. At least the last token is always evaluated, so
         that `last_row` is fresh at the end.
 
@@ -151,7 +151,7 @@ class Vocabulary(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Stable identity of the tokenizer: what stores of token ids are filed under."""
+        """Stable identity of the tokenizer: the key of stores of token ids."""
         ...
 
     @property
@@ -167,5 +167,5 @@ class Vocabulary(Protocol):
         ...
 
     def piece(self, token: int) -> bytes:
-        """The bytes a token stands for; empty for control tokens. May be a part of a character."""
+        """The bytes of a token; empty for control tokens. May be a part of a character."""
         ...

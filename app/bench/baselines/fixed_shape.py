@@ -1,8 +1,8 @@
-"""Drafts of a fixed shape: so many continuations, each so many tokens long.
+"""Drafts of a fixed shape: a number of continuations, each of a number of tokens.
 
 The papers verify drafts × tokens whatever they cost (DReSD section 5.4: 3 × 20 for greedy answers,
-10 × 10 for sampled ones; REST's are about 10 × 6). To compare drafters at one shape, each one's own
-tree is cut to it here. Serves benchmarks: in a chat the shape is the budget's business.
+10 × 10 for sampled ones; REST's are about 10 × 6). To compare drafters at one shape, each drafter's
+own tree is cut to it here. Serves benchmarks: in a chat the budget decides the shape.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from engines.drafters.protocol import Drafter
 from engines.step import Context, Step
 
 OVERSAMPLING = 4
-"""The drafter is asked for so many times the rows of the shape, to choose from."""
+"""Multiple of the shape's rows that the drafter is asked for, to choose from."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftShape:
-    """Leaves of the tree and tokens on the way to each, at most."""
+    """Leaves of the tree, and tokens on the path to each, at most."""
 
     drafts: int
     length: int
@@ -30,12 +30,12 @@ class DraftShape:
 
     @property
     def rows(self) -> int:
-        """Draft tokens at most; fewer where drafts begin alike."""
+        """Draft tokens at most; fewer if drafts share a prefix."""
         return self.drafts * self.length
 
 
 class ShapedDrafter:
-    """A drafter whose drafts have a shape."""
+    """A drafter whose drafts are cut to a shape."""
 
     def __init__(self, drafter: Drafter, shape: DraftShape) -> None:
         self.name = drafter.name
@@ -52,12 +52,12 @@ class ShapedDrafter:
         return cut(self._drafter.propose(context, OVERSAMPLING * self._shape.rows), self._shape)
 
     def observe(self, step: Step) -> None:
-        """Let the drafter see what came."""
+        """Pass the step on to the drafter."""
         self._drafter.observe(step)
 
 
 def cut(tree: DraftTree, shape: DraftShape) -> DraftTree:
-    """Rows of `tree` in order of their paths' probability, as long as they fit into `shape`."""
+    """Rows of `tree` in order of their paths' probability, while they fit into `shape`."""
     paths = tree.probabilities.copy()
     for row in range(1, len(tree)):
         paths[row] *= paths[tree.parents[row]]

@@ -1,12 +1,12 @@
 """Replaying recorded answers through drafters, without a model.
 
-With drafters that see only tokens, what lossless decoding accepts is decided by the answer alone,
-so a recorded answer gives true figures. Each drafter is asked once at every position of an answer;
-the first b rows of what it says are its draft at budget b, since drafters put the most probable
-rows first. A walk over the answer for each budget then counts calls, as `decode` would make them:
-the first token comes out of prefill, and every call emits what it accepts and one token more.
+With drafters that see only tokens, the answer alone decides what lossless decoding accepts, so a
+recorded answer gives true figures. Each drafter is consulted once at every position of an answer;
+the first b rows of its tree are its draft at budget b, since drafters put the most probable rows
+first. A walk over the answer for each budget then counts calls, as `decode` would make them: the
+first token comes out of prefill, and every call emits what it accepts and one more token.
 
-Owns the walk. Knows no stores and no recordings' format.
+Owns the walk. Knows no stores and no file format of recordings.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from engines.drafters.protocol import Drafter
 from engines.step import Context, Proposal, Step, Timings
 
 MAX_SUCCESSORS = 8
-"""Most recent successors of a token, which stand in for the target's likeliest ones."""
+"""Most recent successors of a token kept, in place of the target's likeliest ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One recorded answer: the tokens before it, and its own, the one that ends it included."""
+    """One recorded answer: the tokens before it, and its own, the stop token included."""
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
@@ -38,7 +38,7 @@ class Recorded:
 
 @dataclass(slots=True)
 class ReplayCounts:
-    """What one drafter reached at one budget.
+    """The result of one drafter at one budget.
 
     Attributes:
         calls: of the target. tokens: emitted by them. drafted: rows verified beside the roots.
@@ -67,86 +67,87 @@ class ReplayCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """What was proposed at one position: rows that the answer took, and the depth of every row."""
+class ReplayedDraft:
+    """The draft at one position: the rows that the answer accepts, and the depth of every row."""
 
-    taken: tuple[int, ...]
+    accepted: tuple[int, ...]
     depths: tuple[int, ...]
 
 
 def replay(
     drafter: Drafter, recordings: Sequence[Recorded], budgets: Sequence[int]
 ) -> tuple[dict[int, ReplayCounts], list[float]]:
-    """Tallies by budget, and the seconds of every proposal."""
-    tallies = {budget: ReplayCounts() for budget in budgets}
+    """Counts by budget, and the seconds of every proposal."""
+    counts = {budget: ReplayCounts() for budget in budgets}
     seconds: list[float] = []
     for recorded in recordings:
         drafts = list(_drafts(drafter, recorded, max(budgets), seconds))
-        for budget, tally in tallies.items():
-            _walk(drafts, budget, tally)
-    return tallies, seconds
+        for budget, count in counts.items():
+            _walk(drafts, budget, count)
+    return counts, seconds
 
 
 def _drafts(
     drafter: Drafter, recorded: Recorded, limit: int, seconds: list[float]
-) -> Iterator[Draft]:
-    """The drafter's word before each token of the answer but the first."""
+) -> Iterator[ReplayedDraft]:
+    """The drafter's draft before each token of the answer but the first."""
     answer = recorded.answer
     context = Context([*recorded.prompt, *answer[:1]], np.zeros(0, dtype=np.float32), 0.0)
-    followers = SuccessorTable(recorded.prompt)
+    successors = SuccessorTable(recorded.prompt)
     drafter.begin(context)
-    drafter.observe(_step(context, followers, prefill=True))
+    drafter.observe(_step(context, successors, prefill=True))
     for position in range(1, len(answer)):
         started = perf_counter()
         tree = drafter.propose(context, limit)
         seconds.append(perf_counter() - started)
-        yield Draft(_taken(tree, answer[position:]), tuple(tree.depths()))
+        yield ReplayedDraft(_accepted_rows(tree, answer[position:]), tuple(tree.depths()))
         context.tokens.append(answer[position])
-        drafter.observe(_step(context, followers))
+        drafter.observe(_step(context, successors))
 
 
-def _taken(tree: DraftTree, tokens: Sequence[int]) -> tuple[int, ...]:
+def _accepted_rows(tree: DraftTree, tokens: Sequence[int]) -> tuple[int, ...]:
     """Rows that `tokens` walk along."""
     children = tree.children()
-    taken, row = [], 0
+    accepted, row = [], 0
     for token in tokens:
         row = children[row].get(token, 0)
         if not row:
             break
-        taken.append(row)
-    return tuple(taken)
+        accepted.append(row)
+    return tuple(accepted)
 
 
-def _walk(drafts: Sequence[Draft], budget: int, tally: ReplayCounts) -> None:
+def _walk(drafts: Sequence[ReplayedDraft], budget: int, counts: ReplayCounts) -> None:
     position = chain = accepted = 0
     while position < len(drafts):
         draft = drafts[position]
-        # Rows stand behind their parents, so the first that is missing ends the walk.
-        held = sum(row <= budget for row in draft.taken)
-        emitted = min(held + 1, len(drafts) - position)
-        tally.calls += 1
-        tally.tokens += emitted
-        tally.drafted += min(budget, len(draft.depths) - 1)
+        # Rows come after their parents, so the first that is missing ends the walk.
+        hits = sum(row <= budget for row in draft.accepted)
+        emitted = min(hits + 1, len(drafts) - position)
+        counts.calls += 1
+        counts.tokens += emitted
+        counts.drafted += min(budget, len(draft.depths) - 1)
         chain += max(draft.depths[: budget + 1])
-        accepted += held
+        accepted += hits
         position += emitted
     if chain:
-        tally.rates.append(accepted / chain)
+        counts.rates.append(accepted / chain)
 
 
 class SuccessorTable:
-    """What has followed each token in this chat, latest first: a model's word without the model.
+    """The tokens that followed each token in this chat, latest first.
 
-    Token recycling learns from the target's likeliest successors, which a recording does not hold.
+    Token recycling learns from the target's likeliest successors, which a recording lacks; these
+    take their place.
     """
 
     def __init__(self, tokens: Sequence[int]) -> None:
         self._after: dict[int, list[int]] = {}
         for before, token in pairwise(tokens):
-            self.note(before, token)
+            self.add(before, token)
 
-    def note(self, before: int, token: int) -> list[int]:
-        """`token` followed `before`; returns all that did, latest first."""
+    def add(self, before: int, token: int) -> list[int]:
+        """`token` followed `before`; returns all tokens that did, latest first."""
         after = self._after.setdefault(before, [])
         if token in after:
             after.remove(token)
@@ -155,10 +156,10 @@ class SuccessorTable:
         return after
 
 
-def _step(context: Context, followers: SuccessorTable, *, prefill: bool = False) -> Step:
+def _step(context: Context, successors: SuccessorTable, *, prefill: bool = False) -> Step:
     """The step that emitted the last token of `context`, as observers see it."""
     before, token = context.tokens[-2:]
-    likeliest = list(followers.note(before, token))
+    likeliest = list(successors.add(before, token))
     return Step(
         position=len(context.tokens) - 1,
         tokens=(token,),
@@ -176,7 +177,7 @@ def _step(context: Context, followers: SuccessorTable, *, prefill: bool = False)
 
 
 class CombinedDrafter:
-    """Several drafters as one: merged and calibrated as the budget does it."""
+    """Several drafters as one, merged and calibrated as the budget does it."""
 
     name = "all"
     top_tokens_needed = 0
@@ -186,13 +187,13 @@ class CombinedDrafter:
         self._calibration = AcceptanceModel()
 
     def begin(self, context: Context) -> None:
-        """A new answer starts; what was calibrated stays."""
+        """A new answer starts; the calibration stays."""
         self._calibration.drop_pending()
         for drafter in self._drafters:
             drafter.begin(context)
 
     def propose(self, context: Context, limit: int) -> DraftTree:
-        """The rows that calibration finds most probable."""
+        """The most probable rows by calibration."""
         proposals = [
             Proposal(drafter.name, drafter.propose(context, limit), 0.0)
             for drafter in self._drafters
@@ -203,7 +204,7 @@ class CombinedDrafter:
         return prune(merged.tree, by_probability(merged.tree, paths, chains_only=False)[:limit])
 
     def observe(self, step: Step) -> None:
-        """Learn from what came."""
+        """Learn from the step."""
         if not step.prefill:
             self._calibration.learn(step.tokens)
         for drafter in self._drafters:

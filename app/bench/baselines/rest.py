@@ -1,13 +1,9 @@
-"""REST, the baseline: what followed the longest match in a suffix array (crest.txt, section 3.1).
+"""REST, the baseline CREST is measured against: a suffix array of all tokens (crest.txt, 3.1).
 
-Looks for the last 16 tokens, then 15, down to 2, and drafts the most common prefixes of what
-follows the longest match. Serves benchmarks only.
-
-REST's datastore, the baseline CREST is measured against: all tokens and their suffix array.
-
-A folder of two memory-mapped arrays, as REST keeps them (crest.txt, section 3.1). Unlike REST's
-published code it keeps ids whole and lets no match run from one document into the next: a separator
-stands between them. Serves benchmarks only.
+The drafter looks for the last 16 tokens, then 15, down to 2, and drafts the most common prefixes of
+what follows the longest match. The datastore is a folder of two memory-mapped arrays, as REST keeps
+them. Unlike REST's published code it does not truncate ids, and no match crosses from one document
+into the next: a separator is stored between them. Serves benchmarks only.
 """
 
 from __future__ import annotations
@@ -34,7 +30,7 @@ class RestStore:
     """Tokens and suffix array of one set of documents."""
 
     def __init__(self, folder: Path) -> None:
-        """Open what `write_rest` made in `folder`."""
+        """Open what `write_rest` wrote into `folder`."""
         width = 2 if (folder / "tokens.u16").exists() else 4
         tokens = folder / f"tokens.u{8 * width}"
         self._files = (tokens, folder / "suffixes.i32")
@@ -60,16 +56,16 @@ class RestStore:
         return first, self._bisect(wanted, first, within[1], after=True)
 
     def continuations(self, found: tuple[int, int], skip: int, length: int, most: int) -> Ids:
-        """What follows at most `most` of the suffixes in `found`, `skip` tokens in.
+        """What follows at most `most` of the suffixes in `found`, after the first `skip` tokens.
 
         Returns uint32 [matches, length] in ascending order, token ids plus one; from the end of a
-        document on, `SEPARATOR`. Of more matches, `most` are taken at even distances.
+        document on, `SEPARATOR`. Of more matches, `most` evenly spaced ones are taken.
         """
         first, last = found
         rows = np.unique(np.linspace(first, last - 1, min(most, last - first)).astype(np.int64))
-        places = self._suffixes[rows].astype(np.int64)[:, None] + (skip + np.arange(length))
-        inside = places < len(self._tokens)
-        ids = np.where(inside, self._tokens[np.where(inside, places, 0)], SEPARATOR)
+        positions = self._suffixes[rows].astype(np.int64)[:, None] + (skip + np.arange(length))
+        inside = positions < len(self._tokens)
+        ids = np.where(inside, self._tokens[np.where(inside, positions, 0)], SEPARATOR)
         ended = np.logical_or.accumulate(ids == SEPARATOR, axis=1)
         return np.where(ended, SEPARATOR, ids).astype(np.uint32)
 
@@ -78,8 +74,8 @@ class RestStore:
         tokens, suffixes, length = self._tokens, self._suffixes, len(wanted)
         while low < high:
             middle = (low + high) // 2
-            place = int(suffixes[middle])
-            begins = tokens[place : place + length].tolist()
+            position = int(suffixes[middle])
+            begins = tokens[position : position + length].tolist()
             if begins < wanted or (after and begins == wanted):
                 low = middle + 1
             else:
@@ -88,7 +84,7 @@ class RestStore:
 
 
 def write_rest(folder: Path, documents: Iterable[TokenDocument], width: int = 4) -> None:
-    """Make a store in `folder`, which must exist and be empty, with 4 or 2 bytes for each id.
+    """Write a store into `folder`, which must exist and be empty, with 4 or 2 bytes for each id.
 
     Raises:
         InputError: an id does not fit into `width` bytes.
@@ -122,12 +118,12 @@ class RestDrafter:
     top_tokens_needed = 0
 
     def __init__(self, store: RestStore, continuation: int = MAX_CONTINUATION) -> None:
-        """Draft from `store`, at most `continuation` tokens far."""
+        """Draft from `store`, at most `continuation` tokens deep."""
         self._store = store
         self._continuation = continuation
 
     def begin(self, context: Context) -> None:
-        """Nothing to do: every lookup stands by itself."""
+        """Nothing to do: lookups are independent."""
 
     def propose(self, context: Context, limit: int) -> DraftTree:
         """The most common prefixes of the continuations of the longest match."""
@@ -143,7 +139,7 @@ class RestDrafter:
     def _longest(self, context: list[int]) -> tuple[int, tuple[int, int]]:
         """Length and range of the longest match; length 0 if there is none.
 
-        Upwards from the shortest: where n tokens are not found, no more are.
+        Upwards from the shortest: if n tokens are not found, no longer match exists.
         """
         best, found = 0, (0, len(self._store))
         for length in range(MIN_MATCH_TOKENS, len(context) + 1):

@@ -1,4 +1,4 @@
-"""Weights that are learnt online: the steps are the formula's, and only what was learnt is kept."""
+"""AdaGrad: steps equal the formula, and damaged states are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_steps_are_those_of_the_formula(gradients: list[list[float]], decay: flo
 
 
 @given(st.lists(slopes, max_size=4), slopes)
-def test_what_was_learnt_goes_on_elsewhere(gradients: list[list[float]], last: list[float]) -> None:
+def test_a_saved_state_continues_elsewhere(gradients: list[list[float]], last: list[float]) -> None:
     here, there = make(), make()
     for gradient in gradients:
         here.step(gradient)
@@ -38,7 +38,7 @@ def test_what_was_learnt_goes_on_elsewhere(gradients: list[list[float]], last: l
     assert there.state() == here.state()
 
 
-def test_a_saved_state_follows_no_later_step() -> None:
+def test_a_saved_state_is_not_changed_by_later_steps() -> None:
     learner = make()
     state = learner.state()
     learner.step([1.0, 1.0, 1.0])
@@ -52,7 +52,7 @@ def test_a_saved_state_follows_no_later_step() -> None:
         {"squares": [1.0, 1.0, 0.0]},
     ],
 )
-def test_what_was_never_learnt_is_refused_and_leaves_no_trace(
+def test_a_damaged_state_is_refused_and_changes_nothing(
     damage: dict[str, list[float]],
 ) -> None:
     learner = make()
@@ -61,7 +61,7 @@ def test_what_was_never_learnt_is_refused_and_leaves_no_trace(
     assert learner.state() == make().state()
 
 
-def test_a_state_of_another_shape_is_left_aside() -> None:
+def test_a_state_of_another_shape_is_ignored_too() -> None:
     learner = make()
     learner.restore({"weights": [1.0], "squares": [1.0]})
     learner.restore({})

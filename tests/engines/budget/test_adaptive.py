@@ -80,7 +80,7 @@ def test_estimates_are_probabilities_and_prune_keeps_a_tree(
     assert single.is_chain()
 
 
-def test_calibration_learns_whom_to_believe() -> None:
+def test_calibration_learns_which_drafter_is_right() -> None:
     random = np.random.default_rng(0)
     calibration = AcceptanceModel()
     for _ in range(3000):
@@ -107,7 +107,9 @@ def test_calibration_learns_whom_to_believe() -> None:
     assert merged.tree.probabilities[2] == pytest.approx(0.7, abs=0.12)
 
 
-def test_a_drafter_that_was_silent_for_long_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_silent_drafter_breaks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # As after millions of tokens.
     monkeypatch.setattr(engines.budget.acceptance_model, "SQUARES_DECAY", 0.0)
     calibration = AcceptanceModel()
@@ -134,7 +136,7 @@ def test_hindsight_scores_proposals_that_were_never_verified() -> None:
     st.lists(st.floats(0, 1e-2), min_size=31, max_size=31),
     st.floats(1, 2000),
 )
-def test_choose_equals_looking_at_every_length(
+def test_choose_count_equals_trying_every_length(
     gains: list[float], steps: list[float], rate: float
 ) -> None:
     gains = sorted(gains, reverse=True)
@@ -166,7 +168,7 @@ def test_costs_are_learned_and_stay_monotone() -> None:
     assert not again.measured(100)
 
 
-def test_a_few_samples_of_one_width_tell_of_all() -> None:
+def test_a_few_samples_of_one_width_inform_all_widths() -> None:
     flat, steep = CostModel(), CostModel()
     for costs, seconds in ((flat, 0.0101), (steep, 0.060)):
         for _ in range(5):
@@ -175,7 +177,7 @@ def test_a_few_samples_of_one_width_tell_of_all() -> None:
     assert flat.table(100)[16] < 0.02 < 0.09 < steep.table(100)[16]
 
 
-def test_a_width_that_was_measured_in_a_bad_moment_does_not_make_all_wider_ones_dear() -> None:
+def test_outliers_at_one_width_do_not_raise_all_wider_ones() -> None:
     costs = CostModel()
     for _ in range(15):
         costs.observe(1, 100, 0.010)
@@ -197,15 +199,15 @@ def test_an_outlier_does_not_move_the_costs() -> None:
     assert costs.plain(100) == pytest.approx(0.010)
 
 
-def test_a_gate_closes_on_a_bad_drafter_and_never_for_good() -> None:
+def test_a_bad_drafter_is_consulted_seldom_but_never_dropped() -> None:
     backoff = DrafterBackoff()
     rate = 100.0
-    opened = 0
+    consulted = 0
     for _ in range(1000):
         if backoff.should_consult():
-            opened += 1
+            consulted += 1
             backoff.record(0.0, 0.01, rate)
-    assert 1000 / (MAX_PAUSE_STEPS + 1) < opened < 60
+    assert 1000 / (MAX_PAUSE_STEPS + 1) < consulted < 60
     for _ in range(MAX_PAUSE_STEPS + 1):
         if backoff.should_consult():
             backoff.record(60.0, 0.01, rate)
@@ -239,17 +241,17 @@ class Hopeless:
         """Nothing."""
 
     def propose(self, context: Context, limit: int) -> DraftTree:
-        """A token that never comes, said with conviction."""
+        """A token that never comes, with a high probability."""
         return chain(context.root, [63] * min(limit, 4), STUDENT, 0.9)
 
     def observe(self, step: Step) -> None:
         """Nothing."""
 
 
-def test_the_budget_pauses_a_hopeless_drafter_and_says_so(
+def test_the_budget_pauses_a_hopeless_drafter_and_reports_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Consulting takes no time here: on a busy machine it might take long, and close the gate.
+    # Consulting takes no time here: on a busy machine it might take long and trigger the backoff.
     for module in (engines.budget.policies, engines.budget.selection):
         monkeypatch.setattr(module, "perf_counter", lambda: 0.0)
     budget = AdaptiveBudget(CostModel(), AcceptanceModel())
@@ -263,27 +265,27 @@ def test_the_budget_pauses_a_hopeless_drafter_and_says_so(
         budget.observe(step_of(tree, 0.010 * prior_ratio(len(tree))))
     assert sum(verified[:50]) > 0
     assert sum(verified[-200:]) <= 0.05 * 200
-    budget_status = budget.status(50)
-    assert budget_status.paused
-    assert budget_status.loss > 0.0
-    assert budget_status.plain_measured
-    assert budget_status.plain_seconds == pytest.approx(0.010)
+    status = budget.status(50)
+    assert status.paused
+    assert status.loss > 0.0
+    assert status.plain_measured
+    assert status.plain_seconds == pytest.approx(0.010)
 
 
 class Damaged(Hopeless):
-    """A drafter whose store holds what is no token."""
+    """A drafter whose store holds an out-of-vocabulary id."""
 
     def __init__(self, token: int) -> None:
         self._token = token
 
     def propose(self, context: Context, limit: int) -> DraftTree:
-        """One token that exists, and one that does not."""
+        """One valid token, and one that is not."""
         return chain(context.root, [5, self._token], STUDENT, 0.9)
 
 
 @pytest.mark.parametrize("token", [-1, ScriptedTarget.vocabulary_size])
 @pytest.mark.parametrize("made", [AdaptiveBudget, partial(FixedBudget, 8)])
-def test_what_is_no_token_is_not_verified(made: Callable[..., Budget], token: int) -> None:
+def test_out_of_vocabulary_ids_are_not_verified(made: Callable[..., Budget], token: int) -> None:
     budget = made(CostModel(), AcceptanceModel())
     context = Context([1] * 50, HIDDEN, 0.0)
     for _ in range(3):

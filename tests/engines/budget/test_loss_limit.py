@@ -1,4 +1,4 @@
-"""What drafting may lose is bounded, whatever was promised."""
+"""What drafting may lose is bounded, whatever was estimated."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def test_passes_that_win_nothing_lose_no_more_than_the_purse_held(
     drafts: list[tuple[float, float]],
 ) -> None:
     limiter, lost, largest = LossLimiter(), 0.0, 0.0
-    for extra, chance in drafts:
-        risked = extra if limiter.allows(extra, chance) else 0.0
+    for extra, probability in drafts:
+        risked = extra if limiter.allows(extra, probability) else 0.0
         limiter.record(1, risked)
         lost += risked
         largest = max(largest, risked)
-    # A sure draft may fail once; after that the limiter is empty.
+    # A confident draft may fail once; after that the balance is used up.
     assert lost <= INITIAL_PASSES + PASSES_PER_TOKEN * len(drafts) + largest
 
 
-def test_what_was_won_may_be_risked_again() -> None:
+def test_what_was_won_may_be_lost_again() -> None:
     limiter = LossLimiter()
     assert not limiter.allows(EXTRA, 0.0)
     limiter.record(tokens=6, extra=EXTRA)
@@ -35,13 +35,13 @@ def test_what_was_won_may_be_risked_again() -> None:
     assert not limiter.allows(MAX_PASSES + 1.0, 0.0)
 
 
-def test_a_sure_draft_is_covered_where_a_doubtful_one_is_not() -> None:
+def test_a_confident_draft_is_allowed_where_a_doubtful_one_is_not() -> None:
     limiter = LossLimiter()
     assert limiter.allows(EXTRA, 0.9)
     assert not limiter.allows(EXTRA, 0.3)
 
 
-def test_no_more_rows_are_verified_than_are_covered() -> None:
+def test_no_more_rows_are_verified_than_are_allowed() -> None:
     table = [0.0, 1.0, 2.0, 4.0, 4.5]
     assert affordable(3, [0.9, 0.8, 0.7], table, LossLimiter()) == 3
     assert affordable(3, [0.9, 0.2, 0.1], table, LossLimiter()) == 1
@@ -49,7 +49,7 @@ def test_no_more_rows_are_verified_than_are_covered() -> None:
     assert affordable(3, [0.3, 0.2, 0.1], [0.0, 1.0, 5.0, 6.0, 7.0], LossLimiter()) == 0
 
 
-def test_an_empty_purse_fills_with_the_text() -> None:
+def test_an_empty_balance_refills_with_the_text() -> None:
     limiter = LossLimiter()
     limiter.record(tokens=1, extra=INITIAL_PASSES)
     assert not limiter.allows(0.5, 0.0)

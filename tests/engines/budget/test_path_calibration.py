@@ -12,7 +12,7 @@ from engines.step import Proposal
 
 
 def draft(estimate: float) -> DraftTree:
-    """A chain of eight rows, each thought to come with probability `estimate`."""
+    """A chain of eight rows, each estimated at probability `estimate`."""
     return chain(0, list(range(1, 9)), PROMPT, estimate)
 
 
@@ -43,7 +43,7 @@ def test_no_path_is_likelier_than_its_beginning() -> None:
     assert paths[2] <= paths[1] < paths[3] <= 1.0
 
 
-def test_broken_promises_make_it_doubt_the_next() -> None:
+def test_rejected_drafts_lower_the_next_estimates() -> None:
     calibration = PathCalibration()
     before = calibration.paths(draft(0.9))[3]
     for _ in range(10):
@@ -51,7 +51,7 @@ def test_broken_promises_make_it_doubt_the_next() -> None:
     assert calibration.paths(draft(0.9))[3] < 0.5 * before
 
 
-def test_it_outlives_any_number_of_broken_promises() -> None:
+def test_it_recovers_from_any_number_of_rejected_drafts() -> None:
     calibration, tree = PathCalibration(), draft(0.9)
     for _ in range(20_000):
         calibration.learn(tree, [], sum(calibration.paths(tree)) - 1.0)
@@ -61,7 +61,7 @@ def test_it_outlives_any_number_of_broken_promises() -> None:
     assert calibration.paths(tree)[1] > 0.3
 
 
-def test_a_state_of_another_shape_is_left_aside() -> None:
+def test_a_state_of_another_shape_is_ignored() -> None:
     calibration = PathCalibration()
     calibration.restore({"weights": [1.0], "squares": [1.0]})
     assert calibration.paths(draft(0.5)) == PathCalibration().paths(draft(0.5))

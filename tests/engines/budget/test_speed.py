@@ -33,7 +33,7 @@ CONSULTATION = 0.0001
 
 
 class Clock:
-    """Seconds that pass only when somebody works."""
+    """A clock that only the target and the drafters advance."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -42,8 +42,8 @@ class Clock:
         return self.now
 
 
-class PricedTarget(ScriptedTarget):
-    """The scripted target, at a CPU's prices; what rows add to a pass costs `steepness` times as
+class TimedTarget(ScriptedTarget):
+    """The scripted target at a CPU's costs; what rows add to a pass costs `steepness` times as
     much."""
 
     def __init__(self, clock: Clock, steepness: float) -> None:
@@ -52,12 +52,12 @@ class PricedTarget(ScriptedTarget):
         self._steepness = steepness
 
     def verify(self, tree: DraftTree) -> ForwardOutput:
-        """Verify, and let time pass."""
+        """Verify, and advance the clock."""
         self._clock.now += PASS * (1.0 + self._steepness * (prior_ratio(len(tree)) - 1.0))
         return super().verify(tree)
 
 
-class Priced:
+class TimedDrafter:
     """A drafter whose work takes time."""
 
     def __init__(self, drafter: Drafter, clock: Clock) -> None:
@@ -69,13 +69,13 @@ class Priced:
         self._clock = clock
 
     def propose(self, context: Context, limit: int) -> DraftTree:
-        """Propose, and let time pass."""
+        """Propose, and advance the clock."""
         self._clock.now += CONSULTATION
         return self._propose(context, limit)
 
 
-class Liar:
-    """Always wrong and always sure."""
+class OverconfidentDrafter:
+    """Always wrong, always confident."""
 
     name = "student"
     top_tokens_needed = 0
@@ -108,14 +108,14 @@ def seconds(
     length: int,
 ) -> float:
     """Virtual time of one answer of `length` tokens."""
-    target = PricedTarget(clock, steepness)
+    target = TimedTarget(clock, steepness)
     for _ in target.prefill([1, 2, 3]):
         pass
     started = clock.now
     draw = make_sampler(sampling)
-    priced = [Priced(drafter, clock) for drafter in drafters]
+    timed = [TimedDrafter(drafter, clock) for drafter in drafters]
     ending = StopCriteria(frozenset({-1}), length)
-    for _ in decode.decode(target, priced, policy, draw, ending):
+    for _ in decode.decode(target, timed, policy, draw, ending):
         pass
     return clock.now - started
 
@@ -136,7 +136,7 @@ def speedup(
 
 
 GREEDY = Sampling(temperature=0.0)
-WILD = Sampling(temperature=12.0, top_k=0, top_p=1.0, min_p=0.0, seed=4)
+RANDOM = Sampling(temperature=12.0, top_k=0, top_p=1.0, min_p=0.0, seed=4)
 
 
 def test_drafting_pays_where_the_text_repeats_itself(clock: Clock) -> None:
@@ -144,21 +144,21 @@ def test_drafting_pays_where_the_text_repeats_itself(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("steepness", [0.3, 1.0, 2.0])
-@pytest.mark.parametrize("liar", [False, True])
-def test_drafting_costs_next_to_nothing_where_nothing_comes_again(
-    clock: Clock, liar: bool, steepness: float
+@pytest.mark.parametrize("overconfident", [False, True])
+def test_drafting_costs_next_to_nothing_where_nothing_repeats(
+    clock: Clock, overconfident: bool, steepness: float
 ) -> None:
     drafters: list[Drafter] = [PromptLookup(), TokenRecycling()]
-    if liar:
-        drafters.append(Liar())
-    assert speedup(clock, drafters, WILD, steepness) >= 0.98
+    if overconfident:
+        drafters.append(OverconfidentDrafter())
+    assert speedup(clock, drafters, RANDOM, steepness) >= 0.98
 
 
 @pytest.mark.parametrize("steepness", [1.0, 2.0])
-def test_a_first_short_answer_is_not_the_price_of_learning(clock: Clock, steepness: float) -> None:
-    drafters: list[Drafter] = [PromptLookup(), TokenRecycling(), Liar()]
-    assert speedup(clock, drafters, WILD, steepness, length=200) >= 0.96
+def test_a_first_short_answer_does_not_pay_for_learning(clock: Clock, steepness: float) -> None:
+    drafters: list[Drafter] = [PromptLookup(), TokenRecycling(), OverconfidentDrafter()]
+    assert speedup(clock, drafters, RANDOM, steepness, length=200) >= 0.96
 
 
-def test_a_liar_does_not_spoil_the_others(clock: Clock) -> None:
-    assert speedup(clock, [PromptLookup(), TokenRecycling(), Liar()], GREEDY) > 1.8
+def test_an_overconfident_drafter_does_not_spoil_the_others(clock: Clock) -> None:
+    assert speedup(clock, [PromptLookup(), TokenRecycling(), OverconfidentDrafter()], GREEDY) > 1.8
