@@ -38,8 +38,22 @@ def test_the_passage_that_shares_most_comes_first(passages: PassageStore) -> Non
 
 
 def test_words_of_a_query_are_never_operators(passages: PassageStore) -> None:
-    assert match_expression('NOT "x" OR (heading:') == '"not" OR "x" OR "or" OR "heading"'
+    assert match_expression('NEAR "x" AND (heading:') == '"near" OR "x" OR "heading"'
+    assert match_expression("how do i") == '"how" OR "do" OR "i"', "nothing else to go by"
     assert Bm25Retriever(passages).search(['tar" NEAR( *', "-tar"], 1)
+
+
+def test_relevant_is_what_shares_the_rare_words(passages: PassageStore) -> None:
+    retriever = Bm25Retriever(passages)
+
+    def relevant(query: str) -> bool:
+        ((best,),) = retriever.search([query], 1)
+        return retriever.is_relevant(query, best.passage.id)
+
+    assert relevant("How do I extract a tar archive?")
+    assert relevant("tar")
+    assert not relevant("Which archive holds the sonnets of Shakespeare?")
+    assert not relevant("Who wrote a directory of giraffes, unicorns and zebras?")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
