@@ -29,12 +29,12 @@ MIN_SHARED_WORDS = 2
 
 _STOP_WORDS = """
 a about all an and any anyone are as at be been being best but by can command could did do does
-doing each easiest everyone everything few for from get give had has have having he help here how i
-idea if in is it its just know let line linux make may me might more most must my need no nor not
-now of off on once only or other our over own please possible same shall she shell should show
-simplest so some someone something such tell terminal than that the their them then there these they
-thing things this those to too try trying under us use used using very want was way ways we were what
-when where which who whom whose why will with would you your
+doing each easiest everyone everything few for from get give had has have having he help here how
+i idea if in is it its just know let line linux make may me might more most must my need no nor
+not now of off on once only or other our over own please possible same shall she shell should show
+simplest so some someone something such tell terminal than that the their them then there these
+they thing things this those to too try trying under us use used using very want was way ways we
+were what when where which who whom whose why will with would you your
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """English words that carry a question, not its subject; elsewhere rarity has to do."""
