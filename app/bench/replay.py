@@ -27,7 +27,7 @@ import numpy as np
 
 from app.bench.baselines.recorded_replay import CombinedDrafter, Recorded, ReplayCounts, replay
 from app.bench.workloads import PastConversation
-from app.indexing.corpus_index import pieces_of
+from app.indexing.corpus_index import split_text
 from datastores.chats.records import ASSISTANT, StoredMessage
 from datastores.crest.counting import TokenDocument
 from datastores.crest.reader import CrestReader
@@ -143,7 +143,7 @@ def tokens_of(message: StoredMessage, vocabulary: Vocabulary) -> list[int]:
     """
     if message.tokens and message.tokenizer == vocabulary.fingerprint:
         return list(message.tokens)
-    pieces = map(vocabulary.encode, pieces_of(message.content))
+    pieces = map(vocabulary.encode, split_text(message.content))
     ids = [token for piece in pieces for token in piece]
     return ids + sorted(vocabulary.stops)[:1] if message.role == ASSISTANT else ids
 

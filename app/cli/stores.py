@@ -12,7 +12,7 @@ import click
 
 from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount
 from app.config import Options, load_config
-from app.indexing.corpus_index import IndexingProgress, opened
+from app.indexing.corpus_index import IndexingProgress, open_index
 from app.locations import Locations
 from app.models.discovery import resolve_model
 from app.sanitise import one_line
@@ -55,7 +55,7 @@ def project(options: Options, locations: Locations, status: StatusLine) -> int |
     config = load_config(locations.settings)
     vocabulary = load_vocabulary(resolve_model(options.model or config.model, locations))
     tokens = 0
-    with opened(locations, vocabulary, config.crest.max_bytes) as projection:
+    with open_index(locations, vocabulary, config.crest.max_bytes) as projection:
         if not projection.lock.acquire():
             return None
         for progress in projection.run(settle=True):

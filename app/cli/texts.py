@@ -22,10 +22,9 @@ from app.cli.stores import open_library, project
 from app.config import Options
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, ImportReport
 from app.importing.find_files import storable_name
-from app.importing.session import import_into
+from app.importing.session import ListedSource, import_into, list_sources
 from app.indexing.passage_index import FoundPassage, open_passages, update
 from app.indexing.passage_index import find as find_passages
-from app.indexing.source_list import ListedSource, listed
 from app.locations import Locations, locate
 from app.runtime.deletion import forget_source
 from app.sanitise import clean, one_line
@@ -148,7 +147,7 @@ def sources(options: Options, as_json: bool) -> None:
     """List what was imported, by the paths that `forget` takes."""
     locations = locate(options.data_dir)
     with open_library(locations):
-        found = listed(locations)
+        found = list_sources(locations, {})
     if as_json:
         click.echo(json.dumps({"sources": [_source_json(one) for one in found]}))
         return
@@ -164,14 +163,14 @@ def line(one: ListedSource) -> str:
         amount(one.source.documents, "document"),
         amount(one.source.characters, "character"),
         "+".join(one.source.kinds),
-        *([strftime("%d %b %Y", localtime(one.note.at))] if one.note else []),
+        *([strftime("%d %b %Y", localtime(one.record.at))] if one.record else []),
         *([] if one.whole else ["stopped half-way: import it again"]),
     ]
     return f"{one_line(one.source.path, MAX_LINE_CHARACTERS)}  ({', '.join(figures)})"
 
 
 def _source_json(one: ListedSource) -> dict[str, object]:
-    imported = one.note.at if one.note else None
+    imported = one.record.at if one.record else None
     return {**asdict(one.source), "whole": one.whole, "imported": imported}
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from app.indexing.corpus_index import crest_path, discard_damaged
+from app.indexing.corpus_index import crest_path, discard_quarantined
 from app.locations import Locations, make_folder
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
@@ -88,7 +88,7 @@ def _open_crest(stores: Stores, path: Path, crest_bytes: int) -> None:
         make_folder(path.parent)
         with closing(CrestStore.open(path, crest_bytes)) as store:
             if store.store.quarantined is not None:
-                discard_damaged(store.store)
+                discard_quarantined(store.store)
                 told = f"{path} was damaged and is made anew from texts and chats"
                 stores.errors.append(StoreError(told))
         stores.crest = CrestReader(path)

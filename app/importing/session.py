@@ -1,18 +1,17 @@
-"""An import into the person's own library, noted with its time.
+"""Imports into the user's own library: running one, recording it, listing what was imported.
 
-What the command and the interface's process share. Refuses to know how events are shown.
-
-When each source was imported, and whether to its end.
-
-Owns one small JSON file beside the library. It is not in the library because rows there follow from
-texts alone, so that an import which was killed and resumed equals one that was not; a time does
-not. Without the file nothing is lost but the dates.
+Owns one small JSON file next to the library that records when each source was imported, and whether
+completely. It is not in the library because rows there follow from texts alone, so that an import
+which was killed and resumed equals one that was not; a time does not. Without the file only the
+dates are lost. Refuses to know how events are shown.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import time
@@ -24,6 +23,7 @@ from app.importing.find_files import source_of
 from app.importing.pipeline import import_paths
 from app.locations import Locations
 from datastores.errors import StoreError
+from datastores.library.documents import Source
 from datastores.library.library import Library
 from datastores.storage.files import write_atomic
 
@@ -100,3 +100,57 @@ def _note_the_end(library: Library, locations: Locations, sources: Sequence[str]
     record_imports(locations.imported, held, whole=True)
     for source in set(sources).difference(held):
         drop_import(locations.imported, source)
+
+
+CHARACTERS_PER_TOKEN = 4
+"""A rough average, for texts that no tokenizer has counted yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSource:
+    """An imported source.
+
+    Attributes:
+        tokens: of its texts, each counted once; estimated from their length unless `counted`.
+        record: of its last import; None if that is not known.
+    """
+
+    source: Source
+    tokens: int
+    counted: bool
+    record: ImportRecord | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether its last import was completed, as far as is known."""
+        return self.source.whole and (self.record is None or self.record.whole)
+
+
+def list_sources(locations: Locations, token_counts: Mapping[bytes, int]) -> list[ListedSource]:
+    """All sources in the order of their paths; `token_counts` of the texts counted, by key.
+
+    Raises:
+        StoreError: the library cannot be opened.
+    """
+    records = read_imports(locations.imported)
+    texts: defaultdict[str, list[bytes]] = defaultdict(list)
+    with closing(Library.open(locations.library)) as library:
+        sources = library.sources()
+        for path, digest in library.source_texts():
+            texts[path].append(digest)
+    return [
+        _listed(source, texts[source.path], token_counts, records.get(source.path))
+        for source in sources
+    ]
+
+
+def _listed(
+    source: Source,
+    texts: Sequence[bytes],
+    token_counts: Mapping[bytes, int],
+    record: ImportRecord | None,
+) -> ListedSource:
+    counted = all(text in token_counts for text in texts)
+    exact = sum(token_counts.get(text, 0) for text in texts)
+    tokens = exact if counted else source.characters // CHARACTERS_PER_TOKEN
+    return ListedSource(source, tokens, counted, record)

@@ -1,12 +1,10 @@
-"""One tokenizer's view of the corpus, for drafting: its texts as token ids, and the CREST of them.
+"""The corpus as one tokenizer's drafting stores: its texts as token ids, and the CREST of them.
 
-Text is the truth; this follows it. Whatever came or went since the last time, in the library or in
-chats, by another process or before a kill, shows as a difference of keys, and `run` works it off in
-slices. Owns what is done in which order. Refuses to know threads, screens and when it is time.
-
-Passages as token ids, and as the documents CREST is built from.
-
-Owns how long texts are cut for a tokenizer, and what a passage is called in CREST.
+Text is the truth; the stores follow it by a difference of keys. Whatever was added or removed since
+the last run, in the library or in chats, by another process or before a kill, is part of that
+difference, and `run` works through it in slices. Owns what is done in which order, how texts are
+split for a tokenizer, and the ids of passages in CREST. Refuses to know threads, screens and when
+to run (`app.indexing.indexer`).
 """
 
 from __future__ import annotations
@@ -40,59 +38,23 @@ KINDS = {
     CODE: draft_tree.CODE.bit_length() - 1,
     SHELL: draft_tree.CODE.bit_length() - 1,
 }
-"""Kind of text → its number in CREST: the place of the bit of the source that is credited."""
+"""Kind of text → its number in CREST: the position of the bit of the source it is credited to."""
 
-PIECE = 2**16
+MAX_ENCODE_CHARACTERS = 2**16
 """Characters given to a tokenizer at once; it takes many times their memory."""
+SLICE_CHARACTERS = 2**20
+"""Characters tokenized between two writes: about a second's work."""
+MAX_SETTLED_TOKENS = 2**21
+"""Up to this many tokens in all, a rebuild takes only seconds, so `settle` rebuilds at once."""
 
-
-def identity_of(key: bytes, number: int) -> bytes:
-    """Of passage `number` of the text under `key`."""
-    return hashlib.sha256(number.to_bytes(4, "little") + key).digest()
-
-
-def documents(text: TokenizedText) -> Iterator[TokenDocument]:
-    """The passages of a text, as CREST wants them."""
-    for number, span in enumerate(text.spans):
-        yield TokenDocument(identity_of(text.key, number), span.tokens, span.kind)
-
-
-def tokenised(key: bytes, passages: Sequence[CorpusText], vocabulary: Vocabulary) -> TokenizedText:
-    """The token ids of `passages`; those that were kept, where this tokenizer made them."""
-    spans = []
-    for passage in passages:
-        if passage.tokens and passage.tokenizer == vocabulary.fingerprint:
-            tokens = list(passage.tokens)
-        else:
-            pieces = (vocabulary.encode(piece) for piece in pieces_of(passage.text))
-            tokens = [token for piece in pieces for token in piece]
-        spans.append(TokenSpan(KINDS[passage.kind], np.array(tokens, dtype=np.uint32)))
-    return TokenizedText(key, tuple(spans))
-
-
-def pieces_of(text: str, size: int = PIECE) -> Iterator[str]:
-    """`text` in pieces of at most `size` characters, cut where lines end if they do."""
-    start = 0
-    while start < len(text):
-        end = start + size
-        if end < len(text):
-            end = text.rfind("\n", start, end) + 1 or end
-        yield text[start:end]
-        start = end
-
-
-SLICE = 2**20
-"""Characters tokenised between two writes: about a second's work."""
-SETTLED_TOKENS = 2**21
-"""Up to so many tokens in all, a person who waits for it gets everything settled: some seconds."""
-TOKENS = "tokens.db"
-CREST = "crest.db"
-LOCK = "work.lock"
-WANTED = ".wanted"
-"""Ends the name of the file, beside the lock, that is touched by whoever cannot wait for it."""
-PATIENCE, AGAIN = 60.0, 0.05
-"""Seconds to wait at most for whoever is at work where something must be forgotten, and between two
-looks."""
+TOKENS_FILE = "tokens.db"
+CREST_FILE = "crest.db"
+LOCK_FILE = "work.lock"
+WANTED_SUFFIX = ".wanted"
+"""Suffix of the file next to the lock that is touched by whoever waits for the lock."""
+LOCK_TIMEOUT_S = 60.0
+"""How long deleting a text waits for whoever is indexing."""
+LOCK_RETRY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +62,9 @@ class IndexingProgress:
     """How far a run has come.
 
     Attributes:
-        done, total: texts tokenised, and all that have to be.
-        tokens: in the texts tokenised by this run.
-        building: whether the texts are tokenised and CREST is being built of them.
+        done, total: texts tokenized, and all that have to be.
+        tokens: in the texts tokenized by this run.
+        building: whether all texts are tokenized and CREST is being built from them.
     """
 
     done: int
@@ -112,11 +74,11 @@ class IndexingProgress:
 
 
 class CorpusIndex:
-    """The stores of one tokenizer, and what they are made from. For one thread.
+    """The stores of one tokenizer, and the corpus they are made from. For one thread.
 
     Attributes:
         corpus: the texts.
-        lock: to be held by whoever calls `learn` or `run`.
+        lock: must be held to call `learn` or `run`.
     """
 
     def __init__(
@@ -133,68 +95,68 @@ class CorpusIndex:
         self._crest = crest
         self._vocabulary = vocabulary
 
-    def wanted(self) -> int:
-        """Changes when somebody cannot wait for the lock: whoever holds it gives way."""
+    def last_wanted(self) -> int:
+        """Changes when another process needs the lock: its holder then has to release it."""
         try:
-            return self.lock.path.with_suffix(WANTED).stat().st_mtime_ns
+            return self.lock.path.with_suffix(WANTED_SUFFIX).stat().st_mtime_ns
         except FileNotFoundError:
             return 0
 
     def is_due(self) -> bool:
-        """Whether `run` has anything to do. Reads every key: for the background."""
+        """Whether `run` has anything to do. Reads every key, so not for the interface's thread."""
         difference = self.corpus.difference(self._cache.keys())
         return bool(difference.added or difference.removed or self._missing())
 
     def learn(self, keys: Sequence[bytes]) -> bool:
-        """Take in the few texts under `keys`, just written; false where `run` is due instead."""
+        """Add the few texts under `keys`, just stored; False if that needs a `run` instead."""
         read = ((key, self.corpus.read(key)) for key in keys)
-        texts = [tokenised(key, found, self._vocabulary) for key, found in read if found]
+        texts = [tokenize_text(key, found, self._vocabulary) for key, found in read if found]
         self._cache.write(texts)
-        return self._crest.update([one for text in texts for one in documents(text)])
+        return self._crest.update([one for text in texts for one in token_documents(text)])
 
     def run(self, *, settle: bool = False) -> Generator[IndexingProgress]:
-        """Do all that is due. Stopped at any moment, the next run goes on from there.
+        """Bring the stores up to date. If it is interrupted, the next run continues.
 
-        What is little is put beside what CREST has settled; with `settle` all of it is settled, so
-        that the store depends on the texts alone, not on how they came.
+        Few texts are added to CREST's delta; with `settle` everything is rebuilt, so that the store
+        depends on the texts alone, not on the order in which they were added.
         """
-        subtract(self.corpus, self._cache, self._crest)
+        remove_deleted(self.corpus, self._cache, self._crest)
         added = self.corpus.difference(self._cache.keys()).added
         last = IndexingProgress(0, len(added), 0)
-        for last in self._tokenise(added):
+        for last in self._tokenize(added):
             yield last
         if missing := self._missing():
             yield IndexingProgress(last.done, last.total, last.tokens, building=True)
             self._build(missing, settle)
 
-    def _tokenise(self, keys: Sequence[bytes]) -> Iterator[IndexingProgress]:
-        """Tokenise the texts under `keys` in slices, each of which is written as a whole."""
+    def _tokenize(self, keys: Sequence[bytes]) -> Iterator[IndexingProgress]:
+        """Tokenize the texts under `keys` in slices, each written in one transaction."""
         batch: list[TokenizedText] = []
         characters = tokens = 0
         for number, key in enumerate(keys, start=1):
             passages = self.corpus.read(key)
             if passages:
-                batch.append(tokenised(key, passages, self._vocabulary))
+                batch.append(tokenize_text(key, passages, self._vocabulary))
             characters += sum(len(passage.text) for passage in passages)
-            if characters >= SLICE or number == len(keys):
+            if characters >= SLICE_CHARACTERS or number == len(keys):
                 self._cache.write(batch)
                 tokens += sum(text.tokens for text in batch)
                 yield IndexingProgress(number, len(keys), tokens)
                 batch, characters = [], 0
 
     def _missing(self) -> list[bytes]:
-        """Keys of the tokenised texts of which CREST has not seen everything."""
-        owners = dict(identities(self._cache))
+        """Keys of tokenized texts that CREST does not have completely."""
+        owners = dict(passage_ids(self._cache))
         return sorted({owners[unknown] for unknown in self._crest.unknown(owners)})
 
     def _build(self, missing: Sequence[bytes], settle: bool) -> None:
-        """Bring CREST up to the cache."""
-        at_once = settle and self._cache.total_tokens() <= SETTLED_TOKENS
-        if at_once or not self._crest.update(list(self._few(missing))):
+        """Bring CREST up to date with the token cache."""
+        at_once = settle and self._cache.total_tokens() <= MAX_SETTLED_TOKENS
+        if at_once or not self._crest.update(list(self._delta(missing))):
             self._crest.rebuild(self._documents(self._cache.keys()))
 
-    def _few(self, keys: Sequence[bytes]) -> Iterator[TokenDocument]:
-        """The documents of the texts under `keys`, or enough of them to be too many."""
+    def _delta(self, keys: Sequence[bytes]) -> Iterator[TokenDocument]:
+        """The documents of the texts under `keys`, up to more than fit into CREST's delta."""
         tokens = 0
         for document in self._documents(keys):
             yield document
@@ -204,38 +166,75 @@ class CorpusIndex:
 
     def _documents(self, keys: Sequence[bytes]) -> Iterator[TokenDocument]:
         for text in self._cache.read(keys):
-            yield from documents(text)
+            yield from token_documents(text)
 
 
-def told_of_damage(aside: Path) -> str:
-    """What a person is told whose library was damaged and is now at `aside`."""
-    return f"a damaged library was set aside as {aside}: import your texts again"
+def passage_id(key: bytes, number: int) -> bytes:
+    """The id in CREST of passage `number` of the text under `key`."""
+    return hashlib.sha256(number.to_bytes(4, "little") + key).digest()
+
+
+def token_documents(text: TokenizedText) -> Iterator[TokenDocument]:
+    """The passages of a text, as CREST's documents."""
+    for number, span in enumerate(text.spans):
+        yield TokenDocument(passage_id(text.key, number), span.tokens, span.kind)
+
+
+def tokenize_text(
+    key: bytes, passages: Sequence[CorpusText], vocabulary: Vocabulary
+) -> TokenizedText:
+    """The token ids of `passages`; stored ids are reused if they are of this tokenizer."""
+    spans = []
+    for passage in passages:
+        if passage.tokens and passage.tokenizer == vocabulary.fingerprint:
+            tokens = list(passage.tokens)
+        else:
+            pieces = (vocabulary.encode(piece) for piece in split_text(passage.text))
+            tokens = [token for piece in pieces for token in piece]
+        spans.append(TokenSpan(KINDS[passage.kind], np.array(tokens, dtype=np.uint32)))
+    return TokenizedText(key, tuple(spans))
+
+
+def split_text(text: str, size: int = MAX_ENCODE_CHARACTERS) -> Iterator[str]:
+    """`text` in pieces of at most `size` characters, split at line ends where possible."""
+    start = 0
+    while start < len(text):
+        end = start + size
+        if end < len(text):
+            end = text.rfind("\n", start, end) + 1 or end
+        yield text[start:end]
+        start = end
+
+
+def damage_message(quarantined: Path) -> str:
+    """What to report if the library was damaged and moved to `quarantined`."""
+    return f"a damaged library was set aside as {quarantined}: import your texts again"
 
 
 def crest_path(locations: Locations, tokenizer: str) -> Path:
-    """Where the CREST of the tokenizer with this fingerprint is, or will be."""
-    return locations.projections / tokenizer / CREST
+    """The path of the CREST store for the tokenizer with this fingerprint."""
+    return locations.projections / tokenizer / CREST_FILE
 
 
 def token_counts(locations: Locations, tokenizer: str) -> dict[bytes, int]:
-    """The tokens of each text that is tokenised for the tokenizer with this fingerprint, by key.
+    """Token counts by key, of the texts tokenized for the tokenizer with this fingerprint.
 
     Raises:
         StoreError: the store cannot be opened.
     """
-    path = locations.projections / tokenizer / TOKENS
+    path = locations.projections / tokenizer / TOKENS_FILE
     if not path.exists():
         return {}
     with closing(TokenCache.open(path)) as cache:
-        discard_damaged(cache.store)
+        discard_quarantined(cache.store)
         return cache.token_counts()
 
 
 @contextmanager
-def opened(
+def open_index(
     locations: Locations, vocabulary: Vocabulary, budget_bytes: int
 ) -> Iterator[CorpusIndex]:
-    """The projection for one tokenizer, over connections of its own.
+    """The index for one tokenizer, over connections of its own.
 
     Raises:
         StoreError: a store cannot be opened.
@@ -243,62 +242,62 @@ def opened(
     folder = locations.projections / vocabulary.fingerprint
     make_folder(folder)
     with _corpus(locations) as corpus, _stores(folder, budget_bytes) as (cache, crest):
-        yield CorpusIndex(corpus, cache, crest, vocabulary, WorkLock(folder / LOCK))
+        yield CorpusIndex(corpus, cache, crest, vocabulary, WorkLock(folder / LOCK_FILE))
 
 
-def forget_everywhere(locations: Locations, budget_bytes: int) -> None:
-    """Take what is no longer in the corpus out of every tokenizer's stores, for good.
+def forget_removed_texts(locations: Locations, budget_bytes: int) -> None:
+    """Erase what is no longer in the corpus from every tokenizer's stores.
 
-    What CREST cannot subtract it drops; it is rebuilt by the next `run` with that tokenizer.
+    What CREST cannot subtract it drops; the next `run` with that tokenizer rebuilds it.
 
     Raises:
-        StoreError: a store cannot be written, or another process keeps an older state of it or is
-            at work on it, and does not give way.
+        StoreError: a store cannot be written, or another process reads an older state of it or is
+            updating it, and does not finish in time.
     """
-    folders = [file.parent for file in sorted(locations.projections.glob(f"*/{TOKENS}"))]
+    folders = [file.parent for file in sorted(locations.projections.glob(f"*/{TOKENS_FILE}"))]
     with _corpus(locations) as corpus:
         for folder in folders:
-            # Whoever works on it may hold in memory what must go.
-            with _held(folder / LOCK), _stores(folder, budget_bytes) as (cache, crest):
-                subtract(corpus, cache, crest)
+            # Whoever holds the lock may have deleted text in memory.
+            with _held(folder / LOCK_FILE), _stores(folder, budget_bytes) as (cache, crest):
+                remove_deleted(corpus, cache, crest)
 
 
 @contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Hold a lock that others hold for moments, or until they see that it is wanted."""
-    lock, since = WorkLock(path), monotonic()
+    """Hold a lock that others hold briefly, or until they see that it is wanted."""
+    lock, started = WorkLock(path), monotonic()
     if not lock.acquire():
-        path.with_suffix(WANTED).touch()
+        path.with_suffix(WANTED_SUFFIX).touch()
     while not lock.acquire():
-        if monotonic() - since > PATIENCE:
+        if monotonic() - started > LOCK_TIMEOUT_S:
             raise StoreError(
                 f"{path.parent} is at work in another specchat, so what was deleted is still in it:"
                 " do this again when that is done"
             )
-        sleep(AGAIN)
+        sleep(LOCK_RETRY_S)
     try:
         yield
     finally:
         lock.release()
 
 
-def subtract(corpus: Corpus, cache: TokenCache, crest: CrestStore) -> None:
-    """Take what is no longer in the corpus out of the stores made from it."""
-    gone = corpus.difference(cache.keys()).removed
-    left = identities(cache, frozenset(gone))
-    crest.retain([identity for identity, _ in left])
-    # Last: as long as the cache knows of it, the next call does all of this again.
-    cache.forget(gone)
+def remove_deleted(corpus: Corpus, cache: TokenCache, crest: CrestStore) -> None:
+    """Remove what is no longer in the corpus from the stores made from it."""
+    removed = corpus.difference(cache.keys()).removed
+    remaining = passage_ids(cache, frozenset(removed))
+    crest.retain([identity for identity, _ in remaining])
+    # Last: while the cache still has it, the next call repeats all of this.
+    cache.forget(removed)
 
 
-def identities(
+def passage_ids(
     cache: TokenCache, without: frozenset[bytes] = frozenset()
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Of every passage in `cache`, and its text's key; texts under keys in `without` left out."""
+    """The id of every passage in `cache`, with its text's key, except texts in `without`."""
     for key, passages in cache.passage_counts():
         if key not in without:
             for number in range(passages):
-                yield identity_of(key, number), key
+                yield passage_id(key, number), key
 
 
 @contextmanager
@@ -313,16 +312,16 @@ def _corpus(locations: Locations) -> Iterator[Corpus]:
 @contextmanager
 def _stores(folder: Path, budget_bytes: int) -> Iterator[tuple[TokenCache, CrestStore]]:
     with (
-        closing(TokenCache.open(folder / TOKENS)) as cache,
-        closing(CrestStore.open(folder / CREST, budget_bytes)) as crest,
+        closing(TokenCache.open(folder / TOKENS_FILE)) as cache,
+        closing(CrestStore.open(folder / CREST_FILE, budget_bytes)) as crest,
     ):
         for store in (cache.store, crest.store):
-            discard_damaged(store)
+            discard_quarantined(store)
         yield cache, crest
 
 
-def discard_damaged(store: Store) -> None:
-    """Delete what was set aside as damaged: it can be made again, and may hold what must go."""
+def discard_quarantined(store: Store) -> None:
+    """Delete a damaged file that was set aside: it can be rebuilt, and may hold deleted text."""
     if store.quarantined is not None:
         for part in store.path.parent.glob(f"{store.quarantined.name}*"):
             part.unlink()

@@ -16,8 +16,8 @@ from pathlib import Path
 from threading import Event, Thread
 
 from app.child_process import LOWEST_PRIORITY, emit, run_child
-from app.indexing.corpus_index import CorpusIndex, opened
-from app.indexing.indexer import GAVE_WAY
+from app.indexing.corpus_index import CorpusIndex, open_index
+from app.indexing.indexer import EXIT_YIELDED
 from app.locations import Locations
 from engines.llama.vocabulary import load_vocabulary
 
@@ -34,7 +34,7 @@ def bring_up_to_date(arguments: Sequence[str]) -> None:
     model, data, cache, config, budget = arguments
     locations = Locations(Path(data), Path(cache), Path(config))
     vocabulary = load_vocabulary(Path(model))
-    with opened(locations, vocabulary, int(budget)) as index, _exit_when_preempted(index):
+    with open_index(locations, vocabulary, int(budget)) as index, _exit_when_preempted(index):
         if index.lock.acquire():
             for progress in index.run(settle=True):
                 emit(asdict(progress))
@@ -43,12 +43,12 @@ def bring_up_to_date(arguments: Sequence[str]) -> None:
 @contextmanager
 def _exit_when_preempted(index: CorpusIndex) -> Iterator[None]:
     """Exit the process, from a thread, as soon as another one requests the stores."""
-    before, done = index.wanted(), Event()
+    before, done = index.last_wanted(), Event()
 
     def watch() -> None:
         while not done.wait(CHECK_INTERVAL_S):
-            if index.wanted() != before:
-                os._exit(GAVE_WAY)
+            if index.last_wanted() != before:
+                os._exit(EXIT_YIELDED)
 
     watching = Thread(target=watch, daemon=True)
     watching.start()

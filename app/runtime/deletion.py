@@ -15,7 +15,7 @@ from app.config import load_config
 from app.conversation.privacy import CHAT_PREFIX, TEXT_PREFIX, chat_source, text_source
 from app.engine.engine import Engine
 from app.importing.session import drop_import
-from app.indexing.corpus_index import forget_everywhere
+from app.indexing.corpus_index import forget_removed_texts
 from app.indexing.passage_index import forget_passages
 from app.locations import Locations
 from datastores.chats.history import History
@@ -133,7 +133,7 @@ def forget_alive(engine: Engine, source: str) -> None:
 
 
 def _n_grams(locations: Locations, _history: History) -> None:
-    forget_everywhere(locations, load_config(locations.settings).crest.max_bytes)
+    forget_removed_texts(locations, load_config(locations.settings).crest.max_bytes)
 
 
 def _states(locations: Locations, history: History) -> None:

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from app.conversation.privacy import CHAT_PREFIX, TEXT_PREFIX, chat_source, text_source
 from app.engine.engine import Engine
-from app.indexing.corpus_index import TOKENS
+from app.indexing.corpus_index import TOKENS_FILE
 from app.locations import Locations
 from datastores.chats.history import History
 from datastores.chats.records import Chat
@@ -161,7 +161,7 @@ def _tokens_of(engine: Engine, history: History, chat: Chat) -> list[int]:
 
 def _compare(book: DenseRecorder, locations: Locations, tokenizer: str) -> list[_Text]:
     """Forget texts that left the library; those that are tokenised and not in the index yet."""
-    path = locations.projections / tokenizer / TOKENS
+    path = locations.projections / tokenizer / TOKENS_FILE
     if not path.exists():
         return []
     with closing(Library.open(locations.library)) as library:
@@ -181,7 +181,7 @@ def _compare(book: DenseRecorder, locations: Locations, tokenizer: str) -> list[
 def _add(book: DenseRecorder, locations: Locations, tokenizer: str, texts: Sequence[_Text]) -> None:
     """Put texts into the index, but for what was forgotten meanwhile."""
     with (
-        closing(TokenCache.open(locations.projections / tokenizer / TOKENS)) as cache,
+        closing(TokenCache.open(locations.projections / tokenizer / TOKENS_FILE)) as cache,
         closing(Library.open(locations.library)) as library,
     ):
         for text in cache.read(text.key for text in texts):

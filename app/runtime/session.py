@@ -6,7 +6,7 @@ when a model is opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from app.config import Options
@@ -19,11 +19,9 @@ from datastores.errors import SpecchatError
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
-    from app.indexing.indexer import Indexer
+    from app.indexing.indexer import Indexer, NotifyIndexer
     from app.runtime.idle import IdleWork
     from app.runtime.idle_encoding import EncodingProgress
-
-NotifyIndexer = Callable[[IndexingProgress | None, SpecchatError | None], object]
 
 EMBEDDED = (
     "The model built in is a small helper for the command line and knows little else."

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from app.conversation.export import STEM_LENGTH, as_json, as_markdown, free_path, write_whole
 from app.conversation.turn import attach
-from app.indexing.corpus_index import told_of_damage
+from app.indexing.corpus_index import damage_message
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import NEW_CHAT
 from app.interface.commands.keymap import keymap_of
@@ -126,7 +126,7 @@ class ChatActions:
             self._conversation.show_error(error)
         else:
             if damaged is not None:
-                self._conversation.show_error(told_of_damage(damaged))
+                self._conversation.show_error(damage_message(damaged))
 
     def _rename(self, chat: Chat) -> None:
         def keep(title: str | None) -> None:

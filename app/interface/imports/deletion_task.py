@@ -11,7 +11,8 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from app.indexing.source_list import ListedSource, listed
+from app.importing.session import ListedSource, list_sources
+from app.indexing.corpus_index import token_counts
 from app.interface.background_task import BackgroundTask
 from app.interface.chat.conversation import Conversation
 from app.interface.imports.status import tilde_path
@@ -48,7 +49,8 @@ class DeletionTask(BackgroundTask):
             StoreError: a store cannot be opened.
         """
         engine = self._engine
-        return listed(self._locations, engine.vocabulary.fingerprint if engine else "")
+        tokenizer = engine.vocabulary.fingerprint if engine else ""
+        return list_sources(self._locations, token_counts(self._locations, tokenizer))
 
     def begin(self, path: str) -> None:
         """Delete the source `path` from every store."""

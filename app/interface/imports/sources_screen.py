@@ -1,6 +1,6 @@
 """The list of imported sources: each can be imported again or deleted.
 
-Owns the list and its keys. `app.indexing.source_list` says what is known of a source,
+Owns the list and its keys. `app.importing.session` says what is known of a source,
 `deletion_task.py` removes one from every store.
 """
 
@@ -18,7 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import OptionList, Static
 
-from app.indexing.source_list import ListedSource
+from app.importing.session import ListedSource
 from app.interface.chat.chat_list import age
 from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.confirm import Confirm
@@ -107,7 +107,9 @@ class SourcesScreen(ListDialog[str | None]):
         """First line: the path and when it was imported; second line: what is in it."""
         dim, warning = (component_color(self, f"sources--{kind}") for kind in ("dim", "warning"))
         width = max(20, self.list_widget.scrollable_content_region.width - 2)
-        when = age(datetime.fromtimestamp(listed.note.at), datetime.now()) if listed.note else ""
+        when = (
+            age(datetime.fromtimestamp(listed.record.at), datetime.now()) if listed.record else ""
+        )
         path = tilde_path(listed.source.path)
         columns = width - len(when) - 2
         if len(path) > columns:

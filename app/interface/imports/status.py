@@ -20,8 +20,8 @@ from app.importing.events import (
     ImportReport,
     SkippedFile,
 )
+from app.importing.session import CHARACTERS_PER_TOKEN
 from app.indexing.corpus_index import IndexingProgress
-from app.indexing.source_list import CHARACTERS
 from app.interface.panel.drawing import PanelStyles, bar
 from app.interface.panel.phrases import percent
 from app.models.description import format_size, format_time_left
@@ -165,7 +165,7 @@ def _running(state: ImportState, width: int, styles: PanelStyles) -> Iterator[Te
     ]
     left = progress.seconds_left
     yield Text(SEPARATOR.join(speed if left is None else [*speed, format_time_left(left)]))
-    tokens = f"about {counted(progress.characters // CHARACTERS, 'token')}"
+    tokens = f"about {counted(progress.characters // CHARACTERS_PER_TOKEN, 'token')}"
     yield Text(SEPARATOR.join([counted(progress.documents, "document"), tokens]))
     yield Text(f"reading {one_line(progress.name, MAX_NAME_CHARS)}", styles.dim)
 

@@ -34,7 +34,7 @@ def whole(folder: Path, data: Path) -> Iterator[object]:
     places.create()
     with closing(Library.open(places.library)) as library:
         yield from import_into(library, places, [folder])
-    with corpus_index.opened(places, Characters(), BUDGET) as projected:
+    with corpus_index.open_index(places, Characters(), BUDGET) as projected:
         assert projected.lock.acquire()
         yield from projected.run(settle=True)
 
@@ -84,7 +84,7 @@ def _killed_after(statements: int, folder: Path, place: Path, chance: random.Ran
     child = os.fork()
     if child == 0:
         pipeline.MAX_GROUP_CHARACTERS = characters
-        corpus_index.SLICE = SLICE
+        corpus_index.SLICE_CHARACTERS = SLICE
         with patch.object(sqlite3, "connect", _telling(lambda _: os.write(tell, b"."))):
             for _ in whole(folder, place):
                 pass

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from app.indexing.corpus_index import (
     CorpusIndex,
     crest_path,
-    forget_everywhere,
-    opened,
-    pieces_of,
-    tokenised,
+    forget_removed_texts,
+    open_index,
+    split_text,
+    tokenize_text,
 )
 from app.locations import Locations
 from datastores.chats.history import History
@@ -41,7 +41,7 @@ def _import(library: Library, source: str, *texts: str, kind: str = NOTES) -> No
 
 
 def _project(locations: Locations, vocabulary: Characters = VOCABULARY) -> None:
-    with opened(locations, vocabulary, BUDGET) as projection:
+    with open_index(locations, vocabulary, BUDGET) as projection:
         for _ in projection.run(settle=True):
             pass
         assert not projection.is_due()
@@ -92,12 +92,12 @@ def test_stopped_and_gone_on_with_it_ends_the_same(
     monkeypatch: pytest.MonkeyPatch,
     stop: int,
 ) -> None:
-    monkeypatch.setattr("app.indexing.corpus_index.SLICE", 50)
+    monkeypatch.setattr("app.indexing.corpus_index.SLICE_CHARACTERS", 50)
     _import(library, "/notes", *(f"page {number} " * 5 for number in range(8)))
     _project(locations)
     undisturbed = _rows(locations)
     interrupted = Locations(locations.data, tmp_path / "cache", locations.config)
-    with opened(interrupted, VOCABULARY, BUDGET) as projection:
+    with open_index(interrupted, VOCABULARY, BUDGET) as projection:
         run = projection.run(settle=True)
         for _ in range(stop):
             next(run)
@@ -133,7 +133,7 @@ def test_forgetting_reaches_every_tokenizer_and_leaves_no_byte(
         assert _follows(locations, "walru", vocabulary)
     library.forget("/s")
     library.erase()
-    forget_everywhere(locations, BUDGET)
+    forget_removed_texts(locations, BUDGET)
     # Two ids suffice: no other text has "wa", nor a page of CREST the code of its words.
     traces = [SENTENCE.encode()]
     for vocabulary in others:
@@ -158,7 +158,7 @@ def test_an_answer_is_learnt_by_its_exact_tokens(locations: Locations, history: 
     history.add_message(
         chat, asked.id, "assistant", "zzz", tokens=tokens, tokenizer=VOCABULARY.fingerprint
     )
-    with opened(locations, VOCABULARY, BUDGET) as projection:
+    with open_index(locations, VOCABULARY, BUDGET) as projection:
         keys, _ = projection.corpus.messages_since(0)
         assert projection.learn(keys)
         assert not projection.is_due()
@@ -171,7 +171,7 @@ def test_an_answer_is_learnt_by_its_exact_tokens(locations: Locations, history: 
 
 def test_what_is_learnt_twice_counts_once(locations: Locations, history: History) -> None:
     history.add_message(history.create_chat().id, None, "user", "abab" * 9)
-    with opened(locations, VOCABULARY, BUDGET) as projection:
+    with open_index(locations, VOCABULARY, BUDGET) as projection:
         keys, _ = projection.corpus.messages_since(0)
         assert projection.learn(keys)
         once = _rows(locations)
@@ -181,7 +181,7 @@ def test_what_is_learnt_twice_counts_once(locations: Locations, history: History
 
 def test_more_than_fits_in_passing_is_left_to_a_run(locations: Locations, history: History) -> None:
     history.add_message(history.create_chat().id, None, "user", "abcd" * 20_000)
-    with opened(locations, VOCABULARY, BUDGET) as projection:
+    with open_index(locations, VOCABULARY, BUDGET) as projection:
         keys, _ = projection.corpus.messages_since(0)
         assert not projection.learn(keys)
         assert projection.is_due()
@@ -195,7 +195,7 @@ def test_a_chat_made_private_is_unlearnt(locations: Locations, history: History)
     _project(locations)
     assert _follows(locations, "a")
     history.set_private(chat, True)
-    with opened(locations, VOCABULARY, BUDGET) as projection:
+    with open_index(locations, VOCABULARY, BUDGET) as projection:
         assert projection.is_due()
     _project(locations)
     assert not _follows(locations, "a")
@@ -207,7 +207,7 @@ def test_what_is_little_is_put_beside_what_is_settled(
     _import(library, "/s", "abc" * 20)
     _project(locations)
     _import(library, "/small", "xyz" * 20)
-    with monkeypatch.context() as patch, opened(locations, VOCABULARY, BUDGET) as projection:
+    with monkeypatch.context() as patch, open_index(locations, VOCABULARY, BUDGET) as projection:
         patch.setattr("datastores.crest.store.CrestStore.rebuild", None)
         list(projection.run())
         assert not projection.is_due()
@@ -216,7 +216,7 @@ def test_what_is_little_is_put_beside_what_is_settled(
 
 def test_what_is_too_much_for_that_is_settled(locations: Locations, library: Library) -> None:
     _import(library, "/s", *(f"abc{number} " * 1000 for number in range(20)))
-    with opened(locations, VOCABULARY, BUDGET) as projection:
+    with open_index(locations, VOCABULARY, BUDGET) as projection:
         list(projection.run())
         assert not projection.is_due()
     assert _follows(locations, "ab") == {"c": draft_tree.NOTES}
@@ -227,7 +227,7 @@ def test_large_stores_take_in_a_little_without_a_rebuild(
 ) -> None:
     _import(library, "/large", "abc" * 200)
     _project(locations)
-    monkeypatch.setattr("app.indexing.corpus_index.SETTLED_TOKENS", 100)
+    monkeypatch.setattr("app.indexing.corpus_index.MAX_SETTLED_TOKENS", 100)
     monkeypatch.setattr("datastores.crest.store.CrestStore.rebuild", None)
     _import(library, "/small", "xyz" * 20)
     _project(locations)
@@ -253,10 +253,13 @@ def test_the_lock_is_one_for_each_tokenizer(locations: Locations) -> None:
     def taken(projection: CorpusIndex) -> bool:
         return projection.lock.acquire()
 
-    with opened(locations, VOCABULARY, BUDGET) as one, opened(locations, VOCABULARY, BUDGET) as two:
+    with (
+        open_index(locations, VOCABULARY, BUDGET) as one,
+        open_index(locations, VOCABULARY, BUDGET) as two,
+    ):
         assert taken(one)
         assert not taken(two)
-        with opened(locations, Characters("other"), BUDGET) as three:
+        with open_index(locations, Characters("other"), BUDGET) as three:
             assert taken(three)
             three.lock.release()
         one.lock.release()
@@ -264,7 +267,7 @@ def test_the_lock_is_one_for_each_tokenizer(locations: Locations) -> None:
 
 @given(st.text(alphabet="ab\n", max_size=200), st.integers(1, 50))
 def test_pieces_are_the_text_and_end_with_lines_where_they_can(text: str, size: int) -> None:
-    pieces = list(pieces_of(text, size))
+    pieces = list(split_text(text, size))
     assert "".join(pieces) == text
     assert all(0 < len(piece) <= size for piece in pieces)
     for piece in pieces[:-1]:
@@ -280,6 +283,6 @@ def test_long_texts_are_tokenised_in_pieces(monkeypatch: pytest.MonkeyPatch) -> 
             return super().encode(text)
 
     text = "x" * 300_000
-    result = tokenised(b"k", [CorpusText(NOTES, "", text)], Counting())
+    result = tokenize_text(b"k", [CorpusText(NOTES, "", text)], Counting())
     assert result.tokens == 300_000
     assert max(lengths) <= 2**16

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.child_process import ChildProcess
-from app.indexing.corpus_index import CorpusIndex, crest_path, opened
-from app.indexing.indexer import GAVE_WAY, Indexer, catch_up, work_of
+from app.indexing.corpus_index import CorpusIndex, crest_path, open_index
+from app.indexing.indexer import EXIT_YIELDED, Indexer, catch_up, worker_command
 from app.locations import Locations
 from app.runtime.deletion import forget_source
 from datastores.chats.history import History
@@ -24,7 +24,7 @@ from engines.llama.vocabulary import LlamaVocabulary, load_vocabulary
 
 MODEL = Path(__file__).parents[3] / "assets" / "target-f16.gguf"
 BUDGET = 2**22
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,8 @@ def vocabulary() -> LlamaVocabulary:
 def indexer(
     locations: Locations, vocabulary: LlamaVocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Indexer]:
-    monkeypatch.setattr("app.indexing.indexer.INTERVAL", 0.05)
-    monkeypatch.setattr("app.indexing.indexer.PATIENCE", 0.05)
+    monkeypatch.setattr("app.indexing.indexer.POLL_INTERVAL_S", 0.05)
+    monkeypatch.setattr("app.indexing.indexer.RETRY_INTERVAL_S", 0.05)
     started = Indexer(locations, MODEL, vocabulary, BUDGET)
     yield started
     started.close()
@@ -48,29 +48,29 @@ def _import(library: Library, text: str, source: str = "/s") -> None:
 
 
 def _wait_until(true: Callable[[], object]) -> None:
-    """Ask again and again; the wait is as long as it takes, within reason."""
+    """Poll until `true`; fail after a minute."""
     never = threading.Event()
-    for _ in range(int(PATIENCE / 0.05)):
+    for _ in range(int(TIMEOUT_S / 0.05)):
         if true():
             return
         never.wait(0.05)
-    pytest.fail("it never came to it")
+    pytest.fail("the condition was not met in time")
 
 
 def _knows(locations: Locations, vocabulary: LlamaVocabulary, text: str) -> bool:
     with (
-        opened(locations, vocabulary, BUDGET),
+        open_index(locations, vocabulary, BUDGET),
         closing(CrestReader(crest_path(locations, vocabulary.fingerprint))) as reader,
     ):
         return bool(reader.lookup(vocabulary.encode(text)))
 
 
 def _is_due(locations: Locations, vocabulary: LlamaVocabulary) -> bool:
-    with opened(locations, vocabulary, BUDGET) as projection:
-        return projection.is_due()
+    with open_index(locations, vocabulary, BUDGET) as index:
+        return index.is_due()
 
 
-def test_what_happens_while_it_runs_is_followed(
+def test_changes_while_it_runs_are_indexed(
     locations: Locations,
     vocabulary: LlamaVocabulary,
     library: Library,
@@ -89,44 +89,62 @@ def test_what_happens_while_it_runs_is_followed(
     assert indexer.error is None
 
 
-def test_closing_ends_the_process_at_work(
+def test_closing_stops_the_worker(
     vocabulary: LlamaVocabulary, library: Library, indexer: Indexer
 ) -> None:
     _import(library, "".join(f"word{number} " for number in range(300_000)))
     indexer.start()
     _wait_until(lambda: indexer.progress is not None)
     indexer.close()
-    assert indexer._child is None
+    assert indexer._worker is None
 
 
-def test_a_process_that_fails_is_told_of(
+def test_a_worker_spawned_during_closing_is_stopped(
+    library: Library, indexer: Indexer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SpawnedLate(ChildProcess):
+        """Spawned after `close` looked for a worker; never ends by itself."""
+
+        def __init__(self, module: str, *arguments: object) -> None:
+            super().__init__("tests.app.indexing.endless")
+            indexer._closing.set()
+
+    monkeypatch.setattr("app.indexing.indexer.ChildProcess", SpawnedLate)
+    _import(library, " walrus telescopes" * 20)
+    indexer.start()
+    indexer._thread.join(TIMEOUT_S)
+    assert not indexer._thread.is_alive()
+    assert indexer.error is None
+
+
+def test_a_failed_worker_is_reported(
     locations: Locations, vocabulary: LlamaVocabulary, library: Library, tmp_path: Path
 ) -> None:
     _import(library, "walrus")
     failing = Indexer(locations, tmp_path / "no.gguf", vocabulary, BUDGET)
-    told: list[SpecchatError | None] = []
-    failing._tell = lambda _, error: told.append(error)
+    reported: list[SpecchatError | None] = []
+    failing._notify = lambda _, error: reported.append(error)
     failing.start()
-    _wait_until(lambda: any(told))
+    _wait_until(lambda: any(reported))
     failing.close()
-    assert "texts could not be made ready for drafting: " in str(told[0])
-    assert "no.gguf" in str(told[0])
-    assert "\n" not in str(told[0])
+    assert "texts could not be made ready for drafting: " in str(reported[0])
+    assert "no.gguf" in str(reported[0])
+    assert "\n" not in str(reported[0])
 
 
-def test_a_damaged_library_is_told_of(locations: Locations, vocabulary: LlamaVocabulary) -> None:
+def test_a_damaged_library_is_reported(locations: Locations, vocabulary: LlamaVocabulary) -> None:
     locations.library.write_bytes(b"no database" * 1000)
-    told: list[str] = []
+    reported: list[str] = []
     started = Indexer(
-        locations, MODEL, vocabulary, BUDGET, lambda _, error: told.append(str(error))
+        locations, MODEL, vocabulary, BUDGET, lambda _, error: reported.append(str(error))
     )
     started.start()
-    _wait_until(lambda: told)
+    _wait_until(lambda: reported)
     started.close()
-    assert "a damaged library was set aside as " in told[0]
+    assert "a damaged library was set aside as " in reported[0]
 
 
-def test_what_is_being_imported_is_indexed_when_it_is_quiet(
+def test_an_import_is_indexed_when_the_library_is_stable(
     indexer: Indexer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = iter([0, 1, 2, 3])
@@ -148,55 +166,55 @@ def test_what_is_being_imported_is_indexed_when_it_is_quiet(
     assert asked == [3]
 
 
-def test_whoever_indexes_gives_way_to_whoever_forgets(
+def test_the_worker_yields_to_a_deletion(
     locations: Locations, vocabulary: LlamaVocabulary, library: Library, history: History
 ) -> None:
     for number in range(12):
         words = "".join(f"word{number}x{place} " for place in range(90_000))
         _import(library, words, source=f"/{number}")
-    with ChildProcess(*work_of(locations, MODEL, BUDGET)) as child:
+    with ChildProcess(*worker_command(locations, MODEL, BUDGET)) as child:
         assert next(child)
         forget_source(library, history, locations, "/0")
-        assert child.code() == GAVE_WAY
+        assert child.code() == EXIT_YIELDED
     for file in locations.data.rglob("*.db*"):
         assert b"word0x1 " not in file.read_bytes()
     assert len(library.sources()) == 11
 
 
-def test_a_command_learns_what_was_said_and_leaves_the_rest_to_a_process(
+def test_a_command_indexes_messages_and_leaves_the_rest_to_a_worker(
     locations: Locations, vocabulary: LlamaVocabulary, library: Library, history: History
 ) -> None:
     history.add_message(history.create_chat().id, None, "user", " badger lantern" * 20)
-    told: list[SpecchatError] = []
-    assert catch_up(locations, MODEL, vocabulary, BUDGET, 0, told.append) is None
+    reported: list[SpecchatError] = []
+    assert catch_up(locations, MODEL, vocabulary, BUDGET, 0, reported.append) is None
     assert _knows(locations, vocabulary, " badger")
     _import(library, " walrus telescopes" * 20)
-    child = catch_up(locations, MODEL, vocabulary, BUDGET, 99, told.append)
+    child = catch_up(locations, MODEL, vocabulary, BUDGET, 99, reported.append)
     assert child is not None
     with child:
         assert child.wait() == 0
     assert _knows(locations, vocabulary, " walrus")
-    assert told == []
+    assert reported == []
 
 
-def test_a_command_says_that_imported_texts_were_lost(
+def test_a_command_warns_that_imported_texts_were_lost(
     locations: Locations, vocabulary: LlamaVocabulary
 ) -> None:
     locations.library.write_bytes(b"no database" * 99)
-    told: list[SpecchatError] = []
+    reported: list[SpecchatError] = []
     for _ in range(2):
-        catch_up(locations, MODEL, vocabulary, BUDGET, 0, told.append)
-    (only,) = told
+        catch_up(locations, MODEL, vocabulary, BUDGET, 0, reported.append)
+    (only,) = reported
     assert "import your texts again" in str(only)
 
 
-def test_two_processes_do_not_work_on_the_same(
+def test_two_workers_do_not_run_at_once(
     locations: Locations, vocabulary: LlamaVocabulary, library: Library
 ) -> None:
     _import(library, " walrus telescopes" * 20)
-    with opened(locations, vocabulary, BUDGET) as projection:
-        assert projection.lock.acquire()
-        with ChildProcess(*work_of(locations, MODEL, BUDGET)) as child:
+    with open_index(locations, vocabulary, BUDGET) as index:
+        assert index.lock.acquire()
+        with ChildProcess(*worker_command(locations, MODEL, BUDGET)) as child:
             assert (list(child), child.code()) == ([], 0)
-        assert projection.is_due()
-        projection.lock.release()
+        assert index.is_due()
+        index.lock.release()

@@ -12,7 +12,7 @@ import pytest
 
 from app.conversation.assistant import Assistant
 from app.conversation.privacy import TEXT_PREFIX, chat_source, text_source
-from app.indexing.corpus_index import opened
+from app.indexing.corpus_index import open_index
 from app.locations import Locations
 from app.runtime import deletion
 from app.runtime.deletion import delete_chat, forget_gone, forget_source, make_private
@@ -42,7 +42,7 @@ def _chats(history: History, locations: Locations) -> tuple[int, int]:
         history.add_message(gone, None, USER, f"{SENTENCE} {number}")
         history.add_message(kept, None, USER, "abc" * 20)
     for vocabulary in VOCABULARIES:
-        with opened(locations, vocabulary, BUDGET) as projection:
+        with open_index(locations, vocabulary, BUDGET) as projection:
             list(projection.run())
     locations.states.mkdir()
     for model in ("one", "two"):

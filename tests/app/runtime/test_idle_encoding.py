@@ -10,7 +10,7 @@ import pytest
 
 from app.conversation.privacy import chat_source
 from app.engine.engine import Engine
-from app.indexing.corpus_index import opened
+from app.indexing.corpus_index import open_index
 from app.locations import Locations
 from app.runtime import idle_encoding
 from app.runtime.deletion import forget_source
@@ -53,7 +53,7 @@ def _import(engine: Engine, locations: Locations, texts: dict[str, str]) -> None
                 for name, text in texts.items()
             ]
         )
-    with opened(locations, engine.vocabulary, BUDGET) as projection:
+    with open_index(locations, engine.vocabulary, BUDGET) as projection:
         list(projection.run())
 
 

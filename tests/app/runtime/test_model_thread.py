@@ -15,7 +15,7 @@ import pytest
 
 from app.config import Options
 from app.conversation.turn import Event, Finished
-from app.indexing.corpus_index import TOKENS
+from app.indexing.corpus_index import TOKENS_FILE
 from app.locations import Locations
 from app.models.known_folders import embedded
 from app.runtime.model_thread import Model, ModelThread
@@ -98,8 +98,8 @@ def projected(locations: Locations, model: Model) -> None:
     assert model.engine is not None
     folder = locations.projections / model.engine.vocabulary.fingerprint
     for _ in range(3000):
-        if (folder / TOKENS).exists():
-            with closing(TokenCache.open(folder / TOKENS)) as cache:
+        if (folder / TOKENS_FILE).exists():
+            with closing(TokenCache.open(folder / TOKENS_FILE)) as cache:
                 if cache.total_tokens():
                     return
         sleep(0.02)

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
 from app.importing.session import read_imports, record_imports
-from app.indexing.corpus_index import forget_everywhere, opened
+from app.indexing.corpus_index import forget_removed_texts, open_index
 from app.interface.dialogs.confirm import Confirm
 from app.interface.imports.import_screen import ImportScreen
 from app.interface.imports.sources_screen import AT_ONCE, BUSY, SourcesScreen
@@ -39,8 +39,8 @@ def _import(made: Stage, path: str, *texts: str) -> None:
 
 
 def _lines(made: Stage) -> list[str]:
-    listed = made.app.screen.query_one(OptionList)
-    return [str(option.prompt) for option in listed.options]
+    list_sources = made.app.screen.query_one(OptionList)
+    return [str(option.prompt) for option in list_sources.options]
 
 
 async def _list(pilot: Pilot[None], made: Stage, count: int) -> None:
@@ -53,7 +53,7 @@ async def _list(pilot: Pilot[None], made: Stage, count: int) -> None:
 async def test_sources_are_listed_with_what_is_in_them(stage: Make) -> None:
     made = stage()
     _import(made, "/a", "x" * 400, "y" * 40)
-    with opened(made.locations, Characters(), BUDGET) as projection:
+    with open_index(made.locations, Characters(), BUDGET) as projection:
         list(projection.run())
     _import(made, "/b\x1b[2J", "z" * 80)
     async with made.app.run_test(size=(80, 24)) as pilot:
@@ -65,28 +65,30 @@ async def test_sources_are_listed_with_what_is_in_them(stage: Make) -> None:
 
 
 def test_tokens_are_counted_where_they_are_known(stage: Make) -> None:
-    from app.indexing.source_list import listed
+    from app.importing.session import list_sources
+    from app.indexing.corpus_index import token_counts
 
     made = stage()
     _import(made, "/a", "x" * 400, "y" * 40)
-    with opened(made.locations, Characters(), BUDGET) as projection:
+    with open_index(made.locations, Characters(), BUDGET) as projection:
         list(projection.run())
     _import(made, "/b", "y" * 40)
     _import(made, "/c", "new")
-    found = {one.source.path: one for one in listed(made.locations, "characters")}
+    sources = list_sources(made.locations, token_counts(made.locations, "characters"))
+    found = {one.source.path: one for one in sources}
     assert [(one.tokens, one.counted) for one in found.values()] == [
         (440, True),
         (40, True),
         (0, False),
     ]
-    assert all(one.whole and one.note for one in found.values())
+    assert all(one.whole and one.record for one in found.values())
 
 
 async def test_a_source_is_forgotten_everywhere_and_the_others_stay(stage: Make) -> None:
     made = stage()
     _import(made, "/gone/notes", *(f"{SENTENCE} {number}" for number in range(30)))
     _import(made, "/kept", "abc" * 20)
-    with opened(made.locations, Characters(), BUDGET) as projection:
+    with open_index(made.locations, Characters(), BUDGET) as projection:
         list(projection.run())
     async with made.app.run_test(size=(80, 24)) as pilot:
         await _list(pilot, made, 2)
@@ -169,11 +171,11 @@ def test_forgetting_waits_for_whoever_is_at_work(
 ) -> None:
     made = stage()
     _import(made, "/a", "abc" * 20)
-    monkeypatch.setattr("app.indexing.corpus_index.PATIENCE", 0.0)
-    with opened(made.locations, Characters(), BUDGET) as projection:
+    monkeypatch.setattr("app.indexing.corpus_index.LOCK_TIMEOUT_S", 0.0)
+    with open_index(made.locations, Characters(), BUDGET) as projection:
         list(projection.run())
         assert projection.lock.acquire()
         with pytest.raises(StoreError, match="at work in another specchat"):
-            forget_everywhere(made.locations, BUDGET)
+            forget_removed_texts(made.locations, BUDGET)
         projection.lock.release()
-    forget_everywhere(made.locations, BUDGET)
+    forget_removed_texts(made.locations, BUDGET)
