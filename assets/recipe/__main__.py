@@ -1,4 +1,6 @@
-"""``python -m assets.recipe STEP``: one command per step, and ``all`` for the lot."""
+"""``python -m assets.recipe STEP``: one command for each step, and ``all`` for all of them."""
+
+from __future__ import annotations
 
 import logging
 from pathlib import Path
@@ -6,7 +8,7 @@ from pathlib import Path
 import click
 
 from assets.recipe.settings import SETTINGS
-from assets.recipe.steps import STEPS, Bench
+from assets.recipe.steps import STEPS, Recipe
 from datastores.errors import SpecchatError
 
 
@@ -36,21 +38,21 @@ def main(step: str, setting: str, pages: Path, work: Path, out: Path, seed: int)
     """Make specchat's embedded pair from the tldr pages."""
     work.mkdir(parents=True, exist_ok=True)
     _log_to(work / "recipe.log")
-    bench = Bench(SETTINGS[setting], pages, work, out, seed)
+    recipe = Recipe(SETTINGS[setting], pages, work, out, seed)
     try:
         for name in STEPS if step == "all" else [step]:
-            STEPS[name](bench)
+            STEPS[name](recipe)
     except SpecchatError as error:
         raise click.ClickException(str(error)) from error
 
 
 def _log_to(path: Path) -> None:
-    """Progress goes to the terminal and, for later, to ``path``."""
-    form = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
+    """Log progress to the terminal and to the file ``path``."""
+    formatter = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
     logger = logging.getLogger("assets.recipe")
     logger.setLevel(logging.INFO)
     for handler in (logging.StreamHandler(), logging.FileHandler(path, encoding="utf-8")):
-        handler.setFormatter(form)
+        handler.setFormatter(formatter)
         logger.addHandler(handler)
 
 

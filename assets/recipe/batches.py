@@ -1,8 +1,10 @@
-"""Encoded chats on disk, and batches without waste.
+"""Encoded chats on disk, and batches with little padding.
 
-Owns the array files of the ``prepare`` step and the order of training. Chats of like length stand
-in one batch, so hardly a token is padding and attention never crosses a chat.
+Owns the array files of the ``prepare`` step and the order of training. Chats of similar length
+share a batch, so there is hardly any padding, and attention never crosses from chat to chat.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -13,20 +15,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assets.recipe.alignment import NOWHERE, Indices
-from assets.recipe.tokens import END_OF_TEXT, WEIGHT_SCALE, Encoded
+from assets.recipe.tokens import END_OF_TEXT, NO_SOURCE, WEIGHT_SCALE, Encoded, Indices
 from datastores.errors import InputError
 
 _WINDOW = 4096
-_PIECE_TOKENS = 704
+_BATCH_TOKENS = 704
 
 
 @dataclass(frozen=True)
-class Piece:
-    """One forward pass.
+class Batch:
+    """The input of one forward pass.
 
-    All (batch, length): ids, int64; weights, float32, of predicting the *next* token; and where
-    that next token is copied from and what tells its task, int64, as in `align`.
+    All (batch, length): ids, int64; weights, float32, of predicting the *next* token; and the
+    positions that the next token is copied from and that mark its task, int64, as in `align`.
     """
 
     ids: Tensor
@@ -34,19 +35,19 @@ class Piece:
     copied: Tensor
     chosen: Tensor
 
-    def to(self, device: torch.device) -> "Piece":
-        """The same on ``device``."""
-        return Piece(*(getattr(self, each.name).to(device) for each in fields(self)))
+    def to(self, device: torch.device) -> Batch:
+        """The batch on ``device``."""
+        return Batch(*(getattr(self, each.name).to(device) for each in fields(self)))
 
     @property
     def tokens(self) -> int:
-        """Size with padding."""
+        """Number of tokens, padding included."""
         return self.ids.numel()
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Chats end to end: the arrays of `Encoded`, each (n,), and starts (chats + 1,)."""
+    """Concatenated chats: the arrays of `Encoded`, each (n,), and starts (chats + 1,)."""
 
     ids: NDArray[np.uint16]
     weights: NDArray[np.uint8]
@@ -55,8 +56,8 @@ class Corpus:
     starts: NDArray[np.int64]
 
     @classmethod
-    def join(cls, chats: Sequence[Encoded]) -> "Corpus":
-        """``chats``, one after another."""
+    def join(cls, chats: Sequence[Encoded]) -> Corpus:
+        """Concatenate ``chats``."""
         starts = np.cumsum([0, *(len(chat.ids) for chat in chats)], dtype=np.int64)
         ids = np.concatenate([chat.ids for chat in chats])
         weights = np.concatenate([chat.weights for chat in chats])
@@ -70,8 +71,8 @@ class Corpus:
             np.save(folder / f"{each.name}.npy", getattr(self, each.name))
 
     @classmethod
-    def load(cls, folder: Path) -> "Corpus":
-        """Map the arrays of ``folder``.
+    def load(cls, folder: Path) -> Corpus:
+        """Memory-map the arrays of ``folder``.
 
         Raises:
             InputError: the ``prepare`` step has not run.
@@ -81,8 +82,8 @@ class Corpus:
             raise InputError(f"{folder}: no prepared chats here; run the prepare step first")
         return cls(*(np.load(file, mmap_mode="r") for file in files))
 
-    def pieces(self, seed: int, most: int = _PIECE_TOKENS) -> Iterator[Piece]:
-        """Pieces for ever, an epoch after another, in an order fixed by ``seed``."""
+    def batches(self, seed: int, most: int = _BATCH_TOKENS) -> Iterator[Batch]:
+        """An endless stream of batches, epoch after epoch, in an order determined by ``seed``."""
         epoch = 0
         while True:
             rng = np.random.default_rng((seed, epoch))
@@ -93,7 +94,7 @@ class Corpus:
 
     def _window(
         self, chosen: NDArray[np.int64], rng: np.random.Generator, most: int
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Batch]:
         lengths = self.starts[chosen + 1] - self.starts[chosen]
         chosen = chosen[np.argsort(lengths, kind="stable")]
         groups: list[list[int]] = [[]]
@@ -103,19 +104,19 @@ class Corpus:
                 groups.append([])
             groups[-1].append(index)
         for position in rng.permutation(len(groups)):
-            yield self._piece(groups[position])
+            yield self._batch(groups[position])
 
-    def _piece(self, group: list[int]) -> Piece:
+    def _batch(self, group: list[int]) -> Batch:
         spans = [(int(self.starts[i]), int(self.starts[i + 1])) for i in group]
         longest = max(stop - start for start, stop in spans)
         shape = (len(group), longest)
         ids = np.full(shape, END_OF_TEXT, dtype=np.int64)
         weights = np.zeros(shape, dtype=np.float32)
-        copied, chosen = (np.full(shape, NOWHERE, dtype=np.int64) for _ in range(2))
+        copied, chosen = (np.full(shape, NO_SOURCE, dtype=np.int64) for _ in range(2))
         for row, (start, stop) in enumerate(spans):
             ids[row, : stop - start] = self.ids[start:stop]
             weights[row, : stop - start - 1] = self.weights[start + 1 : stop]
             copied[row, : stop - start - 1] = self.copied[start + 1 : stop]
             chosen[row, : stop - start - 1] = self.chosen[start + 1 : stop]
         arrays = (ids, weights / WEIGHT_SCALE, copied, chosen)
-        return Piece(*(torch.from_numpy(array) for array in arrays))
+        return Batch(*(torch.from_numpy(array) for array in arrays))

@@ -1,8 +1,10 @@
-"""A trained model as one F16 GGUF file that llama.cpp, transformers and `specchat` read.
+"""Writes a trained model as one F16 GGUF file for llama.cpp, transformers and `specchat`.
 
-Owns the names and the layout of the file. llama.cpp turns neighbouring pairs where training turns
-halves, so the rows of q and k are rearranged on the way out.
+Owns the names and the layout of the file. llama.cpp rotates adjacent pairs where training rotates
+halves, so the rows of q and k are rearranged.
 """
+
+from __future__ import annotations
 
 import json
 import os
@@ -11,12 +13,11 @@ from pathlib import Path
 import gguf
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from assets.recipe.settings import Shape
 from assets.recipe.tokens import CHAT_TEMPLATE, END_OF_TEXT, IM_END, SPECIALS
-from datastores.errors import InputError
+from assets.recipe.training import load_weights
 
 _BLOCK = {
     "input_layernorm": "attn_norm",
@@ -31,22 +32,8 @@ _BLOCK = {
 }
 
 
-def load_weights(folder: Path) -> dict[str, Tensor]:
-    """The float32 weights of the checkpoint in ``folder``, by parameter name.
-
-    Raises:
-        InputError: nothing was trained there yet.
-    """
-    path = folder / "state.safetensors"
-    if not path.exists():
-        raise InputError(f"{folder}: no checkpoint here; train this model first")
-    state = load_file(path)
-    prefix = "master."
-    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
-
-
 def export(checkpoint: Path, tokenizer: Path, shape: Shape, name: str, path: Path) -> None:
-    """Write the model in ``checkpoint`` to ``path``, replacing the file only when it is whole."""
+    """Write the model in ``checkpoint`` to ``path``, replacing the file atomically."""
     weights = load_weights(checkpoint)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
@@ -111,7 +98,7 @@ def _add_tensor(writer: gguf.GGUFWriter, key: str, weight: Tensor, shape: Shape)
 
 
 def interleave(weight: Tensor, heads: int) -> Tensor:
-    """Rows of a q or k matrix (heads * 64, width) from halves side by side to pairs in turn."""
+    """Reorder the rows of a q or k matrix (heads * 64, width) from halves to adjacent pairs."""
     rows, columns = weight.shape
     halves = weight.reshape(heads, 2, rows // heads // 2, columns)
     return halves.swapaxes(1, 2).reshape(rows, columns)

@@ -3,6 +3,8 @@
 Owns the form of the files in ``material/``; see the head of each file. Knows nothing of chats.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +15,7 @@ from datastores.errors import InputError
 
 @dataclass(frozen=True)
 class Task:
-    """An everyday task: the command's name, the answer, and phrases people use for it."""
+    """An everyday task: the command's name, the answer, and phrases that people use."""
 
     name: str
     answer: Example
@@ -22,7 +24,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Remark:
-    """Small talk: ways to say one thing, and the reply."""
+    """Small talk: several prompts with one meaning, and the reply."""
 
     prompts: tuple[str, ...]
     reply: str
@@ -32,7 +34,7 @@ def read_tasks(pages: Sequence[Page]) -> list[Task]:
     """Everyday tasks whose command is found in ``pages`` or given in the file.
 
     Raises:
-        InputError: a line that is neither form.
+        InputError: a line has neither form.
     """
     by_name = {page.name: page for page in pages}
     tasks = []
@@ -47,7 +49,7 @@ def read_tasks(pages: Sequence[Page]) -> list[Task]:
 
 
 def _answer(parts: Sequence[str], by_name: Mapping[str, Page]) -> Example | None:
-    """The page's example with this command; or the one spelled out; None if the page lacks it."""
+    """The page's example with this command, or the one in the file; None if the page lacks it."""
     name, command, *middle = parts[:-1]
     if middle:
         return Example(middle[0], command)
@@ -58,7 +60,7 @@ def _answer(parts: Sequence[str], by_name: Mapping[str, Page]) -> Example | None
 
 
 def read_small_talk() -> list[Remark]:
-    """Small talk, one remark a line."""
+    """Small talk, one remark per line."""
     remarks = []
     for line in read_lines("small_talk.txt"):
         prompts, _, reply = line.partition("=>")
@@ -72,7 +74,7 @@ def read_outside() -> list[str]:
 
 
 def read_evening_questions() -> list[tuple[str, frozenset[str]]]:
-    """Evaluation's own everyday questions, each with the command names that answer it."""
+    """Everyday questions for evaluation, each with the accepted command names."""
     questions = []
     for line in read_lines("evening_questions.txt"):
         prompt, _, names = line.partition("=>")

@@ -1,8 +1,10 @@
 """A Llama model as plain torch, for training.
 
 Owns the forward pass. Weights keep the names and the layout of transformers' ``LlamaForCausalLM``
-(rotary halves side by side), so `export` and a reader know them. Knows nothing of chats.
+(rotary halves side by side), which `export` relies on. Knows nothing of chats.
 """
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 
@@ -24,16 +26,16 @@ def rotary(shape: Shape, length: int) -> tuple[Tensor, Tensor]:
     return angles.cos(), angles.sin()
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     half = x.shape[-1] // 2
     return x * cos + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * sin
 
 
-def _missed(q: Tensor, k: Tensor, wanted: Tensor) -> Tensor:
-    """Sum of -log of a head's attention to ``wanted`` (batch, length), wherever that is an index.
+def _guidance_loss(q: Tensor, k: Tensor, wanted: Tensor) -> Tensor:
+    """The sum of -log of a head's attention to ``wanted`` (batch, length), where not negative.
 
-    q and k are (batch, length, 64). A head told where to look learns it sooner than one that must
-    find it out: Garg et al., "Jointly Learning to Align and Translate with Transformer Models"
+    q and k are (batch, length, 64). A supervised head learns where to attend sooner than an
+    unsupervised one: Garg et al., "Jointly Learning to Align and Translate with Transformer Models"
     (2019), section 4.2.
     """
     scores = (q @ k.mT).float() * q.shape[-1] ** -0.5
@@ -44,7 +46,7 @@ def _missed(q: Tensor, k: Tensor, wanted: Tensor) -> Tensor:
 
 
 class Layer(nn.Module):
-    """One block: attention, then SwiGLU, each behind an RMS norm."""
+    """One block: attention, then SwiGLU, each after an RMS norm."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -60,17 +62,17 @@ class Layer(nn.Module):
     def forward(
         self, x: Tensor, cos: Tensor, sin: Tensor, wanted: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """(batch, length, width) to the same; one product makes q, k and v, one gate and up.
+        """(batch, length, width) to the same; one product for q, k and v, one for gate and up.
 
-        Beside it, how far the first head is from looking where ``wanted`` says (`_missed`).
+        Also returns the guidance loss of the first head for ``wanted`` (`_guidance_loss`).
         """
         batch, length, width = x.shape
         normed = self._norm(x, self.input_layernorm)
         joint = F.linear(normed, torch.cat((self.q_proj, self.k_proj, self.v_proj)))
         heads = joint.view(batch, length, 3, self.shape.heads, -1).permute(2, 0, 3, 1, 4)
         q, k, v = heads.unbind()
-        q, k = _turn(q, cos, sin), _turn(k, cos, sin)
-        missed = x.new_zeros(()) if wanted is None else _missed(q[:, 0], k[:, 0], wanted)
+        q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
+        missed = x.new_zeros(()) if wanted is None else _guidance_loss(q[:, 0], k[:, 0], wanted)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + F.linear(mixed.transpose(1, 2).reshape(batch, length, width), self.o_proj)
         normed = self._norm(x, self.post_attention_layernorm)
@@ -86,7 +88,7 @@ def _matrix(rows: int, columns: int) -> nn.Parameter:
 
 
 class Llama(nn.Module):
-    """The whole model; input and output embeddings are one matrix."""
+    """The model; input and output embeddings are one matrix."""
 
     cos: Tensor
     sin: Tensor
@@ -103,13 +105,13 @@ class Llama(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Ids (batch, length) to final hidden states (batch, length, width), after the norm."""
-        return self.guided(ids, {})[0]
+        return self.forward_guided(ids, {})[0]
 
-    def guided(self, ids: Tensor, wanted: Mapping[int, Tensor]) -> tuple[Tensor, Tensor]:
-        """As `forward`; and how far the heads guided are from looking where they are to.
+    def forward_guided(self, ids: Tensor, wanted: Mapping[int, Tensor]) -> tuple[Tensor, Tensor]:
+        """As `forward`, and the guidance loss.
 
-        ``wanted`` gives, by layer, the index its first head is to look at, (batch, length),
-        negative where it is free.
+        ``wanted``: by layer, the index its first head should attend to, (batch, length); negative
+        where the head is free.
         """
         x = F.embedding(ids, self.embed_tokens)
         cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]

@@ -1,8 +1,10 @@
-"""The tldr pages as records, and which of them the model may see.
+"""The tldr pages as records, and which of them are used in training.
 
 Owns reading a checkout (or the packed archive) of the tldr project and splitting it. Knows
 nothing of chats, tokens or models.
 """
+
+from __future__ import annotations
 
 import fnmatch
 import hashlib
@@ -53,8 +55,8 @@ class Page:
 class Split:
     """Pages by what the model may learn from them.
 
-    ``known`` are asked about without notes; ``familiar`` stand in the notes and are asked about
-    without them only now and then; ``held_out`` are never seen in training.
+    ``known`` are asked about without notes; ``familiar`` are put into notes and rarely asked about
+    without them; ``held_out`` are never seen in training.
     """
 
     known: tuple[Page, ...]
@@ -99,7 +101,7 @@ def _texts(source: Path) -> Iterator[tuple[str, str]]:
 
 
 def parse_page(text: str, platform: str) -> Page | None:
-    """The page in ``text``, or None for an alias and for a page with nothing to ask about."""
+    """The page in ``text``; None for an alias or a page without a usable example."""
     lines = text.splitlines()
     if not lines or not lines[0].startswith("# ") or "is an alias of" in text:
         return None
@@ -119,7 +121,7 @@ def parse_page(text: str, platform: str) -> Page | None:
 def split(pages: Iterable[Page]) -> Split:
     """Held-out pages by a hash of the name, known ones by the list in ``material/``.
 
-    Where a small checkout leaves too few held out, the last familiar pages make up for it.
+    Where a small checkout leaves too few held out, the last familiar pages are added.
     """
     listed = _known_names()
     known: list[Page] = []

@@ -1,7 +1,10 @@
-"""The first step: pages to a tokenizer and encoded chats.
+"""The first step: makes a tokenizer and encoded chats from the pages.
 
-Owns the layout of the prepared folder: ``tokenizer.json`` and one folder of arrays per corpus.
+Owns the kinds of chat and their shares, and the layout of the prepared folder: ``tokenizer.json``
+and the arrays of the corpus. Evaluation draws the same kinds of chat in fresh wording.
 """
+
+from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
@@ -11,13 +14,13 @@ from random import Random
 
 from tokenizers import Tokenizer
 
+from assets.recipe import from_memory, with_notes
 from assets.recipe.batches import Corpus
-from assets.recipe.chats import make_chat
 from assets.recipe.material_files import read_outside, read_small_talk, read_tasks
 from assets.recipe.pages import Split, read_pages, split
 from assets.recipe.settings import Setting
 from assets.recipe.tokens import Encoded, encode_chats, load_tokenizer, train_tokenizer
-from assets.recipe.turns import Chat, Pool
+from assets.recipe.turns import Chat, Kind, Pool
 from assets.recipe.wording import Style
 
 _LOG = logging.getLogger(__name__)
@@ -26,7 +29,7 @@ _BLOCK = 2_000
 
 
 def make_pool(parts: Split) -> Pool:
-    """What chats are made from: the known and the familiar pages, and the material."""
+    """The material of chats: the known and the familiar pages, and the hand-written files."""
     known = parts.known or parts.familiar
     seen = parts.known + parts.familiar
     tasks = read_tasks(seen)
@@ -36,7 +39,7 @@ def make_pool(parts: Split) -> Pool:
 
 
 def prepare(source: Path, folder: Path, setting: Setting, seed: int) -> None:
-    """Write the tokenizer (kept where there is one) and the training chats into ``folder``."""
+    """Write the tokenizer (an existing one is kept) and the training chats into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     pool = make_pool(split(read_pages(source)))
     path = folder / "tokenizer.json"
@@ -62,3 +65,29 @@ def _encode(tokenizer: Tokenizer, pool: Pool, setting: Setting, seed: int) -> Co
         block = islice(source, min(_BLOCK, setting.chats))
         kept += (c for c in encode_chats(tokenizer, block) if len(c.ids) <= setting.longest)
     return Corpus.join(kept)
+
+
+KINDS: dict[Kind, float] = {
+    from_memory.recall: 38,
+    from_memory.recall_more: 6,
+    from_memory.wander: 10,
+    from_memory.everyday: 28,
+    from_memory.glance: 1,
+    from_memory.what_is: 2,
+    from_memory.explain: 1,
+    from_memory.show_examples: 0.5,
+    from_memory.small_talk: 1.5,
+    from_memory.outside: 1,
+    from_memory.unknown_name: 1,
+    with_notes.one_page: 9,
+    with_notes.several_pages: 2,
+    with_notes.drill: 8,
+    with_notes.pasted: 2,
+}
+"""The share of each kind, by number of chats; by tokens, about 60 % are chats with notes."""
+
+
+def make_chat(pool: Pool, rng: Random, style: Style) -> Chat:
+    """One chat, of a kind drawn by its share."""
+    kind = rng.choices(list(KINDS), weights=list(KINDS.values()))[0]
+    return kind(pool, rng, style)

@@ -1,17 +1,20 @@
-"""The sizes of a run: ``tiny`` ends in a minute, ``full`` has the shapes of the shipped pair.
+"""The sizes of a run: ``tiny`` takes a minute, ``full`` makes a pair of the shipped shapes.
 
 Owns numbers, nothing else.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A Llama model: head size 64, tied embeddings, as many key heads as heads.
+    """A Llama model: head size 64, tied embeddings, as many key heads as query heads.
 
-    In training the first head of the layer ``chooser`` learns to look at the task asked for, those
-    of ``copiers`` at what is to be copied next; to a reader of the weights they are heads like any.
+    In training, the first head of layer ``chooser`` is guided to attend to the requested task, and
+    the first heads of layers ``copiers`` to the token to copy next. The weights do not show which
+    heads were guided.
     """
 
     layers: int
@@ -31,11 +34,11 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Course:
-    """How a model is trained: tokens in all, tokens a step, and rates.
+class Schedule:
+    """How a model is trained: total tokens, tokens per step, and learning rates.
 
-    ``matrix_rate`` is Muon's, ``other_rate`` AdamW's; both hold until ``decay_from`` of the
-    tokens are seen and then fall to nothing.
+    ``matrix_rate`` is Muon's, ``other_rate`` AdamW's; both are constant until the fraction
+    ``decay_from`` of the tokens is seen, and then decay to zero.
     """
 
     tokens: int
@@ -48,14 +51,14 @@ class Course:
 
 @dataclass(frozen=True)
 class Setting:
-    """One run from pages to files."""
+    """One run, from pages to GGUF files."""
 
     chats: int
     longest: int
     target: Shape
     student: Shape
-    target_course: Course
-    student_course: Course
+    target_schedule: Schedule
+    student_schedule: Schedule
     questions: int
 
 
@@ -64,8 +67,8 @@ FULL = Setting(
     longest=1024,
     target=Shape(layers=8, width=256, hidden=640, vocabulary=4096, chooser=4, copiers=(5, 7)),
     student=Shape(layers=2, width=128, hidden=64, vocabulary=4096),
-    target_course=Course(tokens=42_000_000, step_tokens=8192),
-    student_course=Course(tokens=20_000_000, step_tokens=8192),
+    target_schedule=Schedule(tokens=42_000_000, step_tokens=8192),
+    student_schedule=Schedule(tokens=20_000_000, step_tokens=8192),
     questions=200,
 )
 TINY = Setting(
@@ -73,8 +76,8 @@ TINY = Setting(
     longest=384,
     target=Shape(layers=2, width=64, hidden=128, vocabulary=512, chooser=0, copiers=(1,)),
     student=Shape(layers=1, width=64, hidden=64, vocabulary=512),
-    target_course=Course(tokens=16_000, step_tokens=2048),
-    student_course=Course(tokens=8_000, step_tokens=2048),
+    target_schedule=Schedule(tokens=16_000, step_tokens=2048),
+    student_schedule=Schedule(tokens=8_000, step_tokens=2048),
     questions=4,
 )
 SETTINGS = {"full": FULL, "tiny": TINY}

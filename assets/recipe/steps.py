@@ -1,8 +1,10 @@
 """The steps of the recipe, each a function of the same few paths.
 
-Owns where things lie in the working folder: ``data``, ``target``, ``student`` (checkpoints), and
+Owns the layout of the working folder: ``data``, ``target``, ``student`` (checkpoints), and
 in the folder of results: the two GGUF files and ``figures.json``.
 """
+
+from __future__ import annotations
 
 import json
 import logging
@@ -11,15 +13,18 @@ from pathlib import Path
 from random import Random
 
 from assets.recipe.batches import Corpus
-from assets.recipe.distil import load_teacher, make_distillation_loss
-from assets.recipe.evaluation import acceptance, evaluate, noted_questions, recall_questions
+from assets.recipe.evaluation import Reader, acceptance, evaluate, noted_questions, recall_questions
 from assets.recipe.export import export
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_pool, prepare
-from assets.recipe.reader import Reader
-from assets.recipe.settings import Course, Setting
+from assets.recipe.settings import Schedule, Setting
 from assets.recipe.tokens import load_tokenizer
-from assets.recipe.training import Run, next_token_loss
+from assets.recipe.training import (
+    TrainingRun,
+    load_teacher,
+    make_distillation_loss,
+    next_token_loss,
+)
 
 _LOG = logging.getLogger(__name__)
 TARGET_FILE = "target-f16.gguf"
@@ -28,11 +33,11 @@ _EVALUATION_SEED = 5
 
 
 @dataclass(frozen=True)
-class Bench:
-    """What every step is given.
+class Recipe:
+    """The input of every step.
 
     ``pages`` is a tldr checkout or archive, ``work`` the folder of checkpoints, ``out`` the folder
-    of results, ``seed`` fixes the chats and their order.
+    of results; ``seed`` determines the chats and their order.
     """
 
     setting: Setting
@@ -47,53 +52,53 @@ class Bench:
         return self.work / "data"
 
 
-def step_prepare(bench: Bench) -> None:
-    """Pages to tokenizer and encoded chats."""
-    prepare(bench.pages, bench.data, bench.setting, bench.seed)
+def step_prepare(recipe: Recipe) -> None:
+    """Make the tokenizer and the encoded chats from the pages."""
+    prepare(recipe.pages, recipe.data, recipe.setting, recipe.seed)
 
 
-def step_train(bench: Bench) -> None:
-    """Encoded chats to a target, going on from its checkpoint."""
-    run = Run(bench.setting.target, bench.work / "target")
-    course: Course = bench.setting.target_course
-    run.train(Corpus.load(bench.data), course, next_token_loss, bench.seed)
+def step_train(recipe: Recipe) -> None:
+    """Train the target on the encoded chats, resuming from its checkpoint."""
+    run = TrainingRun(recipe.setting.target, recipe.work / "target")
+    schedule: Schedule = recipe.setting.target_schedule
+    run.train(Corpus.load(recipe.data), schedule, next_token_loss, recipe.seed)
 
 
-def step_distil(bench: Bench) -> None:
-    """The target to a student, going on from its checkpoint."""
-    teacher = load_teacher(bench.work / "target", bench.setting.target)
-    run = Run(bench.setting.student, bench.work / "student")
+def step_distil(recipe: Recipe) -> None:
+    """Distil the target into the student, resuming from its checkpoint."""
+    teacher = load_teacher(recipe.work / "target", recipe.setting.target)
+    run = TrainingRun(recipe.setting.student, recipe.work / "student")
     loss = make_distillation_loss(teacher)
-    run.train(Corpus.load(bench.data), bench.setting.student_course, loss, bench.seed)
+    run.train(Corpus.load(recipe.data), recipe.setting.student_schedule, loss, recipe.seed)
 
 
-def step_export(bench: Bench) -> None:
-    """Checkpoints to GGUF files."""
-    tokenizer = bench.data / "tokenizer.json"
+def step_export(recipe: Recipe) -> None:
+    """Write the checkpoints as GGUF files."""
+    tokenizer = recipe.data / "tokenizer.json"
     pair = (
-        ("target", TARGET_FILE, bench.setting.target),
-        ("student", STUDENT_FILE, bench.setting.student),
+        ("target", TARGET_FILE, recipe.setting.target),
+        ("student", STUDENT_FILE, recipe.setting.student),
     )
     for role, file, shape in pair:
-        export(bench.work / role, tokenizer, shape, f"specchat {role}", bench.out / file)
-        _LOG.info("wrote %s", bench.out / file)
+        export(recipe.work / role, tokenizer, shape, f"specchat {role}", recipe.out / file)
+        _LOG.info("wrote %s", recipe.out / file)
 
 
-def step_evaluate(bench: Bench) -> None:
-    """GGUF files to figures, as one line of JSON, in the log and in ``figures.json``."""
-    tokenizer = load_tokenizer(bench.data / "tokenizer.json")
-    target = Reader(bench.out / TARGET_FILE, tokenizer)
-    student = Reader(bench.out / STUDENT_FILE, tokenizer)
-    parts = split(read_pages(bench.pages))
+def step_evaluate(recipe: Recipe) -> None:
+    """Measure the GGUF files; the figures are logged and written to ``figures.json``."""
+    tokenizer = load_tokenizer(recipe.data / "tokenizer.json")
+    target = Reader(recipe.out / TARGET_FILE, tokenizer)
+    student = Reader(recipe.out / STUDENT_FILE, tokenizer)
+    parts = split(read_pages(recipe.pages))
     pool = make_pool(parts)
-    count = bench.setting.questions
+    count = recipe.setting.questions
     figures = evaluate(target, parts, pool, count, _EVALUATION_SEED)
     rng = Random(_EVALUATION_SEED)
     questions = noted_questions(parts.held_out or parts.familiar, count // 4, rng)
     questions += recall_questions(pool.core, count // 4, rng)
     figures |= acceptance(target, student, questions)
     line = json.dumps({key: round(value, 3) for key, value in figures.items()})
-    (bench.out / "figures.json").write_text(line + "\n", encoding="utf-8")
+    (recipe.out / "figures.json").write_text(line + "\n", encoding="utf-8")
     _LOG.info("figures %s", line)
 
 

@@ -1,9 +1,15 @@
-"""From text to token ids: the tokenizer, how it is trained, and a chat as ids with loss weights.
+"""From text to token ids: the tokenizer, and a chat as ids with loss weights and alignment.
 
-Owns the special tokens and the ChatML form. The tokenizer is trained with stricter borders than it
-is used with: no merge crosses a backtick, a brace pair or a digit, so a command reads the same
-tokens in a page, between backticks, and in an answer, on a line of its own.
+Owns the special tokens, the ChatML form, and the alignment of answers with their notes, which
+guides attention in training. The alignment knows answers and pages by their text alone, so that any
+chat whose notes contain the requested task is aligned, however it was made.
+
+The tokenizer is trained with stricter boundaries than it is used with: no merge crosses a backtick,
+a brace pair or a digit, so a command has the same tokens in a page, between backticks, as in an
+answer, on a line of its own.
 """
+
+from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from assets.recipe.alignment import Indices, align
 from assets.recipe.turns import Chat, Turn
 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -24,23 +29,35 @@ CHAT_TEMPLATE = (
     "+ '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 WEIGHT_SCALE = 20
-"""Loss weights are kept as whole twentieths in a byte."""
+"""Loss weights are stored in a byte, as integer multiples of 1/20."""
 
-REPEATED = 0.1
-"""Weight, outside answers, of a token that has followed the same token before in the chat.
+REPEATED_WEIGHT = 0.1
+"""Weight, outside answers, of a token that has followed the same token earlier in the chat.
 
-Nothing foretells the text of notes, but its repetitions can be copied: each is a lesson in it.
+The text of notes is unpredictable, but its repetitions can be copied: each is a lesson in copying.
 """
+
+NO_SOURCE = -1
+"""In place of an index: this token is not in the notes."""
+
+_ANSWER = re.compile(
+    r"<\|im_start\|>assistant\n"
+    r"Use(?P<led> `(?P<name>[^`]*)`\. (?P<what>.*):\n\n```sh\n(?P<command>.*)\n```)"
+)
+
+_TASK = re.compile(r"^- (?P<what>.*)(?P<colon>:)\n\n`(?P<command>.*`)", re.MULTILINE)
+
+Indices = NDArray[np.int16]
 
 _COMMAND = re.compile(r"(?<=```sh\n)(.*?)(?=\n```)", re.DOTALL)
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
-    """A byte-level BPE of ``vocabulary`` ids, specials first, over ``texts``."""
+    """Train a byte-level BPE of ``vocabulary`` ids, special tokens first, on ``texts``."""
     tokenizer = Tokenizer(models.BPE())
     plain = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    borders = pre_tokenizers.Split(Regex(r"`+|\{\{|\}\}|\d"), "isolated")
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([borders, plain])
+    boundaries = pre_tokenizers.Split(Regex(r"`+|\{\{|\}\}|\d"), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([boundaries, plain])
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         special_tokens=[AddedToken(text, special=True) for text in SPECIALS],
@@ -64,8 +81,8 @@ def render_prompt(chat: Chat) -> str:
     return turns + "<|im_start|>assistant\n"
 
 
-class _Piece(NamedTuple):
-    """A stretch of one loss weight; ``read`` where it is text that nobody is to answer with."""
+class _Span(NamedTuple):
+    """Text with one loss weight; ``read``: text the model only reads (not part of an answer)."""
 
     text: str
     weight: float = 0.0
@@ -75,7 +92,7 @@ class _Piece(NamedTuple):
 class Encoded(NamedTuple):
     """A chat as the trainer reads it; four arrays (n,).
 
-    ``weights`` are those of predicting this very token, in twentieths; ``copied`` and ``chosen``
+    ``weights`` are those of predicting this token, in units of 1/20; ``copied`` and ``chosen``
     are as in `align`.
     """
 
@@ -86,28 +103,28 @@ class Encoded(NamedTuple):
 
 
 def encode_chats(tokenizer: Tokenizer, chats: Iterable[Chat]) -> list[Encoded]:
-    """Each chat as ids, loss weights, and where its answers stand in its notes.
+    """Encode chats as ids, loss weights and alignment.
 
-    The end-of-turn token carries its turn's weight; the frame around a turn carries none. Outside
-    answers, what repeats carries `REPEATED`.
+    The end-of-turn token has the weight of its turn; the frame around a turn has weight 0. Outside
+    answers, repetitions have `REPEATED_WEIGHT`.
     """
-    return [_encode(tokenizer, [p for turn in chat for p in _pieces(turn)]) for chat in chats]
+    return [_encode(tokenizer, [p for turn in chat for p in _spans(turn)]) for chat in chats]
 
 
-def _encode(tokenizer: Tokenizer, pieces: Sequence[_Piece]) -> Encoded:
-    encoded = tokenizer.encode_batch([piece.text for piece in pieces])
+def _encode(tokenizer: Tokenizer, spans: Sequence[_Span]) -> Encoded:
+    encoded = tokenizer.encode_batch([span.text for span in spans])
     counts = [len(each.ids) for each in encoded]
     ids = np.concatenate([np.asarray(each.ids, np.uint16) for each in encoded])
-    shares = np.asarray([round(piece.weight * WEIGHT_SCALE) for piece in pieces], np.uint8)
-    lessons = np.repeat([piece.read for piece in pieces], counts) & _repeated(ids)
-    weights = np.where(lessons, np.uint8(REPEATED * WEIGHT_SCALE), np.repeat(shares, counts))
-    before = np.repeat(np.cumsum([0, *(len(piece.text) for piece in pieces[:-1])]), counts)
+    shares = np.asarray([round(span.weight * WEIGHT_SCALE) for span in spans], np.uint8)
+    lessons = np.repeat([span.read for span in spans], counts) & _repeated(ids)
+    weights = np.where(lessons, np.uint8(REPEATED_WEIGHT * WEIGHT_SCALE), np.repeat(shares, counts))
+    before = np.repeat(np.cumsum([0, *(len(span.text) for span in spans[:-1])]), counts)
     starts = before + np.concatenate([[start for start, _ in each.offsets] for each in encoded])
-    return Encoded(ids, weights, *align("".join(piece.text for piece in pieces), starts, ids))
+    return Encoded(ids, weights, *align("".join(span.text for span in spans), starts, ids))
 
 
 def _repeated(ids: NDArray[np.uint16]) -> NDArray[np.bool_]:
-    """Which tokens, with the one before them, make a pair that stood earlier in ``ids`` (n,)."""
+    """Which tokens form, with the previous one, a pair that occurred earlier in ``ids`` (n,)."""
     pairs = ids[:-1].astype(np.int64) << 16 | ids[1:]
     first = np.unique(pairs, return_index=True)[1]
     repeated = np.ones(len(ids), np.bool_)
@@ -116,21 +133,71 @@ def _repeated(ids: NDArray[np.uint16]) -> NDArray[np.bool_]:
     return repeated
 
 
-def _pieces(turn: Turn) -> Iterator[_Piece]:
-    """The turn cut where the loss weight changes; no token can cross such a cut.
+def _spans(turn: Turn) -> Iterator[_Span]:
+    """The turn split where the loss weight changes; no token crosses a split.
 
     The frame ends in a newline and the text begins after it, so a text must not begin with a
-    newline; the generator's texts never do. Commands are lines of their own.
+    newline; generated texts never do. Commands are lines of their own.
     """
     word, rest = _first_word(f"{turn.text}<|im_end|>")
-    yield _Piece(f"<|im_start|>{turn.role}\n")
-    yield _Piece(word, turn.first or turn.weight, not turn.weight)
+    yield _Span(f"<|im_start|>{turn.role}\n")
+    yield _Span(word, turn.first or turn.weight, not turn.weight)
     for number, text in enumerate(_COMMAND.split(rest)):
-        yield _Piece(text, (number % 2 and turn.command) or turn.weight, not turn.weight)
-    yield _Piece("\n")
+        yield _Span(text, (number % 2 and turn.command) or turn.weight, not turn.weight)
+    yield _Span("\n")
 
 
 def _first_word(text: str) -> tuple[str, str]:
-    """``text`` cut before its first space; a token may begin with a space and never holds one."""
+    """``text`` split before its first space; a token contains a space only at its start."""
     at = text.find(" ")
     return (text[:at], text[at:]) if at > 0 else (text, "")
+
+
+def align(text: str, starts: NDArray[np.int64], ids: NDArray[np.uint16]) -> tuple[Indices, Indices]:
+    """For each token of a chat, the token it is copied from and the token that marks its task.
+
+    ``text`` is the chat in ChatML, ``starts`` (n,) the character at which each token begins,
+    ``ids`` (n,) the token ids. Returns two arrays (n,) of indices into the chat, `NO_SOURCE` where
+    there is none. An answer's name, description and command are copied. A task is marked by the
+    colon after its description in the notes, the first position that has seen all of it. The tokens
+    of an answer get the mark of the requested task, the tokens of each command in the notes that of
+    its own task: a head that attends to the mark gives the two similar representations.
+    """
+    copied, chosen = (np.full(len(ids), NO_SOURCE, np.int16) for _ in range(2))
+    tasks: dict[tuple[str, str], re.Match[str]] = {}
+    for task in _TASK.finditer(text):
+        tasks.setdefault((task["what"], task["command"]), task)
+        _point(chosen, starts, task.span("command"), task.start("colon"))
+    for answer in _ANSWER.finditer(text):
+        asked = tasks.get((answer["what"], f"{answer['command']}`"))
+        if asked is None:
+            continue
+        _point(chosen, starts, answer.span("led"), asked.start("colon"))
+        for part in ("what", "command"):
+            _match(copied, starts, ids, answer.span(part), asked.start(part))
+        title = text.rfind(f"# {answer['name']}\n", 0, asked.start())
+        if title >= 0:
+            _match(copied, starts, ids, answer.span("name"), title + len("# "))
+    return copied, chosen
+
+
+def _point(chosen: Indices, starts: NDArray[np.int64], span: tuple[int, int], place: int) -> None:
+    """Let the tokens of ``span`` refer to the token at ``place``."""
+    first, stop = np.searchsorted(starts, span)
+    chosen[first:stop] = np.searchsorted(starts, place)
+
+
+def _match(
+    copied: Indices,
+    starts: NDArray[np.int64],
+    ids: NDArray[np.uint16],
+    span: tuple[int, int],
+    origin: int,
+) -> None:
+    """Align the tokens of ``span``, and the space before it, with those from ``origin`` on."""
+    first, stop = np.searchsorted(starts, (span[0] - 1, span[1]))
+    own = np.arange(first, stop)
+    place = starts[own] - span[0] + origin
+    found = np.searchsorted(starts, place)
+    same = (starts[found] == place) & (ids[found] == ids[own])
+    copied[own[same]] = found[same]

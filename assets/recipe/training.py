@@ -1,9 +1,10 @@
-"""The training loop: pieces in, checkpoints out; pausable, resumable.
+"""The training loop, which can be interrupted and resumed, and the losses of both models.
 
-Owns schedule, progress line and checkpoints (safetensors and JSON, swapped in atomically). What
-the loss is comes from outside, so the target (next token) and the student (the target's
-distribution) share the loop.
+Owns schedule, progress line and checkpoints (safetensors and JSON, replaced atomically). The loss
+is a parameter: the target (next token) and the student (the target's distribution) share the loop.
 """
+
+from __future__ import annotations
 
 import json
 import logging
@@ -18,24 +19,25 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from assets.recipe.batches import Corpus, Piece
+from assets.recipe.batches import Batch, Corpus
 from assets.recipe.model import Llama
 from assets.recipe.optimiser import Optimiser
-from assets.recipe.settings import Course, Shape
+from assets.recipe.settings import Schedule, Shape
+from datastores.errors import InputError
 
 _LOG = logging.getLogger(__name__)
 _SAVE_SECONDS = 240.0
 
-GUIDANCE = 0.5
-"""Weight of one guided look beside that of one token."""
+GUIDANCE_WEIGHT = 0.5
+"""Weight of the guidance loss of one position, relative to one token."""
 
-Loss = Callable[[Llama, Piece], Tensor]
-"""Summed, weighted loss of a piece."""
+Loss = Callable[[Llama, Batch], Tensor]
+"""The summed, weighted loss of a batch."""
 
 
 @dataclass
 class Progress:
-    """Where a run stands; saved beside the weights."""
+    """The progress of a run; stored as JSON beside the weights. ``pieces`` counts batches."""
 
     tokens: int = 0
     pieces: int = 0
@@ -43,57 +45,57 @@ class Progress:
 
 
 def pick_device() -> tuple[torch.device, torch.dtype]:
-    """CUDA in bf16 where there is one; else the CPU, in bf16 where it multiplies that natively."""
+    """CUDA in bf16 where available; else the CPU, in bf16 where it has native bf16 products."""
     if torch.cuda.is_available():
         return torch.device("cuda"), torch.bfloat16
     native = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return torch.device("cpu"), torch.bfloat16 if native else torch.float32
 
 
-def next_token_loss(model: Llama, piece: Piece) -> Tensor:
-    """Weighted cross entropy of the next token, and what the guided heads miss.
+def next_token_loss(model: Llama, batch: Batch) -> Tensor:
+    """Weighted cross entropy of the next token, plus the guidance loss of the guided heads.
 
     Computed only where the weight is not zero.
     """
-    rows, targets, weights = select(piece)
+    rows, targets, weights = select(batch)
     shape = model.shape
-    wanted = {shape.chooser: piece.chosen} | dict.fromkeys(shape.copiers, piece.copied)
-    hidden, missed = model.guided(piece.ids, wanted if (piece.chosen >= 0).any() else {})
+    wanted = {shape.chooser: batch.chosen} | dict.fromkeys(shape.copiers, batch.copied)
+    hidden, missed = model.forward_guided(batch.ids, wanted if (batch.chosen >= 0).any() else {})
     logits = model.logits(hidden.flatten(0, 1)[rows])
     losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
-    return (losses * weights).sum() + GUIDANCE * missed
+    return (losses * weights).sum() + GUIDANCE_WEIGHT * missed
 
 
-def select(piece: Piece) -> tuple[Tensor, Tensor, Tensor]:
-    """Flat positions with a weight, the tokens that follow them, and the weights; each (n,)."""
-    flat = piece.weights.flatten()
+def select(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    """Flat positions with non-zero weight, the tokens after them, and the weights; each (n,)."""
+    flat = batch.weights.flatten()
     rows = flat.nonzero().squeeze(1)
-    return rows, piece.ids.flatten()[rows + 1], flat[rows]
+    return rows, batch.ids.flatten()[rows + 1], flat[rows]
 
 
-def deal(pieces: list[Piece], hands: int) -> list[list[Piece]]:
-    """``pieces`` in ``hands`` shares of about equal size, the largest dealt first."""
-    shares: list[list[Piece]] = [[] for _ in range(hands)]
+def distribute(batches: list[Batch], hands: int) -> list[list[Batch]]:
+    """``batches`` in ``hands`` shares of about equal size, largest first."""
+    shares: list[list[Batch]] = [[] for _ in range(hands)]
     sizes = [0] * hands
-    for piece in sorted(pieces, key=lambda piece: -piece.tokens):
+    for batch in sorted(batches, key=lambda batch: -batch.tokens):
         least = sizes.index(min(sizes))
-        shares[least].append(piece)
-        sizes[least] += piece.tokens
+        shares[least].append(batch)
+        sizes[least] += batch.tokens
     return shares
 
 
-def rate_share(course: Course, progress: Progress) -> float:
-    """The share of the full rate due now: warm-up, plateau, then one less a root, down to zero.
+def rate_factor(schedule: Schedule, progress: Progress) -> float:
+    """The factor on the learning rate: warm-up, plateau, then 1 - sqrt decay to zero.
 
-    The root falls fast at first and ends slowly, and beats a line (Hägele et al., "Scaling Laws and
-    Compute-Optimal Training Beyond Fixed Training Durations", 2024, section 4).
+    It decays fast at first and slowly at the end, and beats linear decay (Hägele et al., "Scaling
+    Laws and Compute-Optimal Training Beyond Fixed Training Durations", 2024, section 4).
     """
-    warm = min(1.0, (progress.updates + 1) / course.warm_steps)
-    past = (progress.tokens / course.tokens - course.decay_from) / (1 - course.decay_from)
+    warm = min(1.0, (progress.updates + 1) / schedule.warm_steps)
+    past = (progress.tokens / schedule.tokens - schedule.decay_from) / (1 - schedule.decay_from)
     return float(warm * (1 - min(1.0, max(0.0, past)) ** 0.5))
 
 
-class Run:
+class TrainingRun:
     """A model in training, and the folder that holds its checkpoint."""
 
     def __init__(self, shape: Shape, folder: Path) -> None:
@@ -107,66 +109,68 @@ class Run:
         self.threads = 1
         if (folder / "progress.json").exists():
             self._restore()
-        self.optimiser.live = dict(self.model.named_parameters())
+        self.optimiser.parameters = dict(self.model.named_parameters())
         self.optimiser.publish()
 
-    def train(self, corpus: Corpus, course: Course, loss: Loss, seed: int) -> None:
-        """Train until the course's tokens are seen, from wherever the checkpoint stands.
+    def train(self, corpus: Corpus, schedule: Schedule, loss: Loss, seed: int) -> None:
+        """Train until the schedule's tokens are seen, resuming from the checkpoint.
 
-        However it ends, an interrupt included, the checkpoint is written.
+        The checkpoint is written however it ends, an interrupt included.
         """
         threads = torch.get_num_threads()
         self.threads = 1 if self.device.type == "cuda" else threads
         torch.set_num_threads(1)
         try:
             with ThreadPoolExecutor(self.threads) as workers:
-                self._loop(corpus.pieces(seed), course, loss, workers)
+                self._loop(corpus.batches(seed), schedule, loss, workers)
         finally:
             torch.set_num_threads(threads)
             self.save()
 
-    def _loop(self, pieces: Iterator[Piece], course: Course, loss: Loss, workers: Executor) -> None:
+    def _loop(
+        self, batches: Iterator[Batch], schedule: Schedule, loss: Loss, workers: Executor
+    ) -> None:
         for _ in range(self.progress.pieces):
-            next(pieces)
-        meter = Meter(course)
+            next(batches)
+        meter = ProgressMeter(schedule)
         saved = time.monotonic()
-        while self.progress.tokens < course.tokens:
-            value = self._update(pieces, course, loss, workers)
+        while self.progress.tokens < schedule.tokens:
+            value = self._update(batches, schedule, loss, workers)
             meter.show(self.progress, value)
             if time.monotonic() - saved > _SAVE_SECONDS:
                 self.save()
                 saved = time.monotonic()
 
     def _update(
-        self, pieces: Iterator[Piece], course: Course, loss: Loss, workers: Executor
+        self, batches: Iterator[Batch], schedule: Schedule, loss: Loss, workers: Executor
     ) -> float:
-        """One step over as many pieces as make up the step's tokens; its mean loss."""
-        share = rate_share(course, self.progress)
-        chosen: list[Piece] = []
-        while sum(piece.tokens for piece in chosen) < course.step_tokens:
-            chosen.append(next(pieces).to(self.device))
-        whole = float(sum(piece.weights.sum() for piece in chosen)) or 1.0
+        """One step, over enough batches for the step's tokens; returns the mean loss."""
+        share = rate_factor(schedule, self.progress)
+        chosen: list[Batch] = []
+        while sum(batch.tokens for batch in chosen) < schedule.step_tokens:
+            chosen.append(next(batches).to(self.device))
+        whole = float(sum(batch.weights.sum() for batch in chosen)) or 1.0
         total = self._accumulate(chosen, loss, whole, workers)
-        self.optimiser.step(course.matrix_rate * share, course.other_rate * share, workers)
+        self.optimiser.step(schedule.matrix_rate * share, schedule.other_rate * share, workers)
         self.progress.pieces += len(chosen)
-        self.progress.tokens += sum(piece.tokens for piece in chosen)
+        self.progress.tokens += sum(batch.tokens for batch in chosen)
         self.progress.updates += 1
         return total
 
     def _accumulate(
-        self, pieces: list[Piece], loss: Loss, whole: float, workers: Executor
+        self, batches: list[Batch], loss: Loss, whole: float, workers: Executor
     ) -> float:
-        """Add up the gradients of ``pieces``, dealt out to the threads; the mean loss.
+        """Sum the gradients of ``batches``, distributed over the threads; returns the mean loss.
 
-        One-threaded products beat shared ones here. Each thread adds up its own pieces: were the
-        sums made here, the threads would wait for them.
+        One thread per product is faster here than sharing each product. Each thread sums its own
+        batches: summing in the caller would make the threads wait.
         """
         parameters = list(self.model.parameters())
 
-        def work(share: list[Piece]) -> tuple[float, list[Tensor]]:
+        def work(share: list[Batch]) -> tuple[float, list[Tensor]]:
             total, sums = 0.0, [torch.zeros_like(each, dtype=torch.float32) for each in parameters]
-            for piece in share:
-                value = loss(self.model, piece) / whole
+            for batch in share:
+                value = loss(self.model, batch) / whole
                 for held, gradient in zip(
                     sums, torch.autograd.grad(value, parameters), strict=True
                 ):
@@ -175,14 +179,14 @@ class Run:
             return total, sums
 
         total = 0.0
-        for value, sums in workers.map(work, deal(pieces, self.threads)):
+        for value, sums in workers.map(work, distribute(batches, self.threads)):
             total += value
-            for name, gradient in zip(self.optimiser.live, sums, strict=True):
+            for name, gradient in zip(self.optimiser.parameters, sums, strict=True):
                 self.optimiser.add_gradient(name, gradient)
         return total
 
     def save(self) -> None:
-        """Write the checkpoint; a run cut off half-way leaves the one before it."""
+        """Write the checkpoint; an interrupted write leaves the previous one."""
         self.folder.mkdir(parents=True, exist_ok=True)
         fresh = self.folder / "state.safetensors.new"
         save_file({name: part.cpu() for name, part in self.optimiser.state.items()}, fresh)
@@ -199,16 +203,16 @@ class Run:
         _LOG.info("resumed %s at %d tokens", self.folder.name, self.progress.tokens)
 
 
-class Meter:
-    """The progress line, every twenty updates."""
+class ProgressMeter:
+    """Logs a progress line every twenty updates."""
 
-    def __init__(self, course: Course) -> None:
-        self.course = course
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
         self.losses: list[float] = []
         self.mark = (time.monotonic(), 0)
 
     def show(self, progress: Progress, loss: float) -> None:
-        """Take one update's loss; log when it is time."""
+        """Record the loss of one update; log every twentieth time."""
         self.losses.append(loss)
         if len(self.losses) == 1:
             self.mark = (time.monotonic(), progress.tokens)
@@ -216,14 +220,50 @@ class Meter:
             return
         now = time.monotonic()
         speed = (progress.tokens - self.mark[1]) / max(now - self.mark[0], 1e-9)
-        left = (self.course.tokens - progress.tokens) / max(speed, 1.0) / 60
+        left = (self.schedule.tokens - progress.tokens) / max(speed, 1.0) / 60
         mean = sum(self.losses[-20:]) / 20
         _LOG.info(
             "%.2f M of %.2f M tokens, loss %.4f, %.0f tokens/s, %.0f min left",
             progress.tokens / 1e6,
-            self.course.tokens / 1e6,
+            self.schedule.tokens / 1e6,
             mean,
             speed,
             left,
         )
         self.mark = (now, progress.tokens)
+
+
+def load_teacher(folder: Path, shape: Shape) -> Llama:
+    """The target in ``folder``, frozen, on the training device and in its dtype."""
+    device, dtype = pick_device()
+    teacher = Llama(shape)
+    teacher.load_state_dict(load_weights(folder))
+    teacher.requires_grad_(False)
+    return teacher.to(device=device, dtype=dtype)
+
+
+def make_distillation_loss(teacher: Llama) -> Loss:
+    """Weighted cross entropy against the teacher's probabilities, summed over a batch."""
+
+    def loss(student: Llama, batch: Batch) -> Tensor:
+        rows, _, weights = select(batch)
+        with torch.no_grad():
+            wanted = teacher.logits(teacher(batch.ids).flatten(0, 1)[rows]).softmax(dim=-1)
+        drafted = student.logits(student(batch.ids).flatten(0, 1)[rows]).log_softmax(dim=-1)
+        return -((wanted * drafted).sum(dim=-1) * weights).sum()
+
+    return loss
+
+
+def load_weights(folder: Path) -> dict[str, Tensor]:
+    """The float32 weights of the checkpoint in ``folder``, by parameter name.
+
+    Raises:
+        InputError: nothing was trained there yet.
+    """
+    path = folder / "state.safetensors"
+    if not path.exists():
+        raise InputError(f"{folder}: no checkpoint here; train this model first")
+    state = load_file(path)
+    prefix = "master."
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}

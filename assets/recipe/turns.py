@@ -1,25 +1,45 @@
-"""What a chat is made of: turns, and single exchanges of question and answer.
+"""What a chat is made of: turns, the form of notes and answers, and single exchanges.
 
-Owns the phrases that ask for a definition, examples or an explanation. Knows nothing of notes.
+Owns the one form of notes that the model is trained on, the form of every answer, and the questions
+that ask for a definition, examples or an explanation. A program that gives the model documents uses
+the same notes (see the model card): a system message of ``HEADER`` and the documents' own text, a
+blank line between two.
+
+An answer names the command first, then the task in the page's words, then the command in a fence:
+each part narrows down the next, and with the page in the notes the last two are copied in one go.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 
-from assets.recipe import replies
 from assets.recipe.material_files import Remark, Task
 from assets.recipe.pages import Example, Page
 from assets.recipe.wording import Style, ask, reword
 
+ANSWER_NO_COMMAND = "I do not know a command for it."
+"""The answer where neither the notes nor memory have one."""
+
+ANSWER_OUTSIDE = (
+    "I am a command-line helper and do not know about that. "
+    "Ask me how to do something in a terminal."
+)
+
+HEADER = "Notes:"
+
+NOT_COVERED = "The notes do not cover this."
+"""The beginning of an answer where no note applies."""
+
 
 @dataclass(frozen=True)
 class Turn:
-    """One message; ``weight`` is the weight of the loss on its tokens.
+    """One message; ``weight`` is the loss weight of its tokens.
 
-    ``first`` is the weight of its first word, which decides whether the notes fit and is one token
-    among fifty; ``command`` that of its fenced commands; zero is for the same as the rest.
+    ``first`` is the weight of its first word, which decides whether the notes apply and is one
+    token in fifty; ``command`` that of its fenced commands; zero: the same as the rest.
     """
 
     role: str
@@ -34,21 +54,21 @@ Chat = tuple[Turn, ...]
 
 @dataclass(frozen=True)
 class Pool:
-    """All that chats are made from.
+    """The material that chats are made from.
 
-    ``core`` are the known pages of everyday tasks, ``noted`` all pages that may stand in notes.
+    ``core``: the known pages of everyday tasks; ``note_pages``: all pages that may be in notes.
     """
 
     core: Sequence[Page]
     known: Sequence[Page]
-    noted: Sequence[Page]
+    note_pages: Sequence[Page]
     tasks: Sequence[Task]
     remarks: Sequence[Remark]
     outside: Sequence[str]
 
     @cached_property
     def phrases(self) -> Mapping[str, Sequence[str]]:
-        """How people put a task of ``tasks``, by what a page says it does."""
+        """The phrases of each task, by the description on its page."""
         return {task.answer.what: task.phrases for task in self.tasks}
 
 
@@ -94,12 +114,12 @@ _EXPLAIN = (
 
 
 def user(text: str) -> Turn:
-    """What the person says."""
+    """A message of the user."""
     return Turn("user", text)
 
 
 def reply(text: str) -> Turn:
-    """What the model is to say; the loss is taken here."""
+    """A message of the model, on which the loss is taken."""
     return Turn("assistant", text, 1.0)
 
 
@@ -110,52 +130,88 @@ def _question(example: Example, name: str, rng: Random, style: Style, named: flo
 
 
 def ask_how(page: Page, example: Example, rng: Random, style: Style, *, plain: bool) -> Chat:
-    """A task of ``page``; ``plain`` answers drop the page's mnemonic brackets."""
+    """A task of ``page``; ``plain`` answers omit the page's mnemonic brackets."""
     what = example.plain if plain else example.what
     question = _question(example, page.name, rng, style, 0.45)
-    return user(question), reply(replies.use(page.name, what, example.command))
+    return user(question), reply(answer_how(page.name, what, example.command))
 
 
 def ask_spoken(
     name: str, example: Example, phrases: Sequence[str], rng: Random, style: Style, *, plain: bool
 ) -> Chat:
-    """A task as people put it, in one of its hand-written ``phrases``."""
+    """A task in one of its hand-written, colloquial ``phrases``."""
     phrase = rng.choice(phrases)
     if rng.random() < 0.4 and not phrase.endswith("?"):
         phrase = reword(phrase, rng, style)
     question = ask(phrase, rng, style, name if rng.random() < 0.08 else None)
     what = example.plain if plain else example.what
-    return user(question), reply(replies.use(name, what, example.command))
+    return user(question), reply(answer_how(name, what, example.command))
 
 
 def ask_named(page: Page, example: Example, rng: Random, style: Style) -> Chat:
-    """A task of ``page``, its command nearly always named."""
+    """A task of ``page``; the question nearly always names the command."""
     question = _question(example, page.name, rng, style, 0.85)
-    return user(question), reply(replies.use(page.name, example.plain, example.command))
+    return user(question), reply(answer_how(page.name, example.plain, example.command))
 
 
 def ask_unknown(name: str, example: Example, rng: Random, style: Style) -> Chat:
-    """A command nobody knows: what it is, or how it does a task."""
+    """An unknown command: what it is, or how to do a task with it."""
     if rng.random() < 0.5:
         question = rng.choice(_WHAT).format(name)
     else:
         question = _question(example, name, rng, style, 1.0)
-    return user(question), reply(replies.unknown(name))
+    return user(question), reply(answer_unknown(name))
 
 
 def ask_what(page: Page, rng: Random) -> Chat:
     """What is X?"""
     shown = f"`{page.name}`" if rng.random() < 0.3 else page.name
-    return user(rng.choice(_WHAT).format(shown)), reply(replies.define(page))
+    return user(rng.choice(_WHAT).format(shown)), reply(answer_what(page))
 
 
 def ask_explained(page: Page, example: Example, rng: Random) -> Chat:
     """What does this command do?"""
     question = rng.choice(_EXPLAIN).format(example.command)
-    return user(question), reply(replies.explain(page.name, example))
+    return user(question), reply(answer_explained(page.name, example))
 
 
 def ask_examples(page: Page, rng: Random) -> Chat:
-    """Examples of a command: the page's first ones."""
+    """Examples of a command: the first ones of its page."""
     question = rng.choice(_EXAMPLES).format(page.name)
-    return user(question), reply(replies.examples(page, page.examples[:3]))
+    return user(question), reply(answer_examples(page, page.examples[:3]))
+
+
+def answer_how(name: str, what: str, command: str) -> str:
+    """The answer to "how do I ..."."""
+    return f"Use `{name}`. {_sentence(what)}:\n\n```sh\n{command}\n```"
+
+
+def answer_what(page: Page) -> str:
+    """The answer to "what is ..."."""
+    return f"`{page.name}`: {page.summary}"
+
+
+def answer_explained(name: str, example: Example) -> str:
+    """The answer to "what does this do"."""
+    return f"It uses `{name}`. {_sentence(example.plain)}."
+
+
+def answer_examples(page: Page, chosen: Sequence[Example]) -> str:
+    """The answer to "show examples of ..."."""
+    blocks = [f"Examples of `{page.name}`."]
+    blocks += [f"{each.plain}:\n\n```sh\n{each.command}\n```" for each in chosen]
+    return "\n\n".join(blocks)
+
+
+def answer_unknown(name: str) -> str:
+    """The answer about a command that is neither known nor in the notes."""
+    return f"I do not know `{name}`. Put its documentation in the notes and ask again."
+
+
+def _sentence(what: str) -> str:
+    return what.rstrip(":.")
+
+
+def notes_message(documents: Sequence[str]) -> str:
+    """The content of the system message with ``documents``, in the given order."""
+    return "\n\n".join((HEADER, *(document.strip() for document in documents)))

@@ -1,8 +1,10 @@
 """How people ask: a page's task in many wordings.
 
-Owns synonyms, sentence frames and slips of the keyboard, and which of them are kept from training
-so that evaluation asks in new words. Knows nothing of pages, notes or tokens: text in, text out.
+Owns synonyms, sentence frames and typing slips, and which of them are withheld from training, so
+that evaluation uses new wordings. Knows nothing of pages, notes or tokens: text in, text out.
 """
+
+from __future__ import annotations
 
 import re
 from dataclasses import dataclass
@@ -39,8 +41,8 @@ class Style:
     """Which wordings may be drawn.
 
     ``fresh`` draws the frames and synonyms that training never sees; ``change`` is the chance that
-    a word with synonyms is replaced, ``concrete`` that a vague thing is named, ``slips`` that a
-    letter is mistyped.
+    a word with synonyms is replaced, ``concrete`` that a vague thing is made concrete, ``slips``
+    that a letter is mistyped.
     """
 
     fresh: bool = False
@@ -50,7 +52,7 @@ class Style:
 
 
 def _table() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Synonyms by word: those training sees, and those kept for evaluation, else the same."""
+    """Synonyms by word: for training, and for evaluation (where none are withheld, the same)."""
     usual: dict[str, list[str]] = {}
     fresh: dict[str, list[str]] = {}
     for line in read_lines("synonyms.txt"):
@@ -75,7 +77,7 @@ _FRESH_FRAMES = [line[2:] for line in read_lines("frames.txt") if line.startswit
 
 
 def reword(task: str, rng: Random, style: Style) -> str:
-    """The task in other words: an imperative phrase in lower case, without a full stop."""
+    """The task reworded: an imperative phrase in lower case, without a full stop."""
     text = _trim(task, rng)
     words = text.split()
     table = _FRESH if style.fresh else _USUAL
@@ -94,7 +96,7 @@ def reword(task: str, rng: Random, style: Style) -> str:
 
 
 def concrete(phrase: str, rng: Random) -> str:
-    """One vague thing of the phrase named: ``delete a file`` may read ``delete report.pdf``."""
+    """Make one vague thing concrete: ``delete a file`` may become ``delete report.pdf``."""
     found = [vague for vague in _CONCRETE if f" {vague} " in f" {phrase} "]
     if not found:
         return phrase
@@ -117,7 +119,7 @@ def _trim(task: str, rng: Random) -> str:
 
 
 def gerund(phrase: str) -> str:
-    """``list files`` reads ``listing files``; the first word is taken to be the verb."""
+    """``list files`` becomes ``listing files``; the first word is taken as the verb."""
     verb, _, rest = phrase.partition(" ")
     lower = verb.lower()
     if lower in _DOUBLED and not lower.endswith(("log in", "ng")):
@@ -130,7 +132,7 @@ def gerund(phrase: str) -> str:
 
 
 def keywords(phrase: str, rng: Random) -> str:
-    """What one would type into a search box: no small words, now and then out of order."""
+    """The words for a search box: no stop words, sometimes out of order."""
     words = [word for word in phrase.replace("`", "").split() if word.lower() not in _STOP]
     if len(words) > 2 and rng.random() < 0.25:
         words = words[1:] + words[:1]
@@ -163,7 +165,7 @@ def _with_name(text: str, phrase: str, name: str, rng: Random) -> str:
 
 
 def slip(text: str, rng: Random) -> str:
-    """One typing slip: two letters swapped, one lost or one doubled, inside a longer word."""
+    """One typing slip inside a longer word: two letters swapped, one lost or one doubled."""
     places = [m.start() + 1 for m in re.finditer(r"[a-z]{5,}", text)]
     if not places:
         return text

@@ -1,4 +1,4 @@
-"""A tldr checkout in small, so that no test needs the real pages."""
+"""A small tldr checkout, so that no test needs the real pages."""
 
 from pathlib import Path
 from random import Random
@@ -7,9 +7,8 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from assets.recipe.chats import make_chat
 from assets.recipe.pages import read_pages, split
-from assets.recipe.prepare import make_pool
+from assets.recipe.prepare import make_chat, make_pool
 from assets.recipe.tokens import train_tokenizer
 from assets.recipe.wording import Style
 
@@ -45,7 +44,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tokenizer(checkout: Path) -> Tokenizer:
-    """400 tokens, learnt from chats about the small checkout."""
+    """400 tokens, trained on chats about the small checkout."""
     pool = make_pool(split(read_pages(checkout)))
     rng = Random(0)
     chats = [make_chat(pool, rng, Style()) for _ in range(100)]
@@ -54,5 +53,5 @@ def tokenizer(checkout: Path) -> Tokenizer:
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
-    """Tiny products are fastest on one thread, and do not stall where cores are shared."""
+    """Small products are fastest on one thread, and do not stall where cores are shared."""
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Which tokens of an answer come from its notes, and from where."""
+"""Which tokens of an answer are copied from its notes, and from where."""
 
 from pathlib import Path
 from random import Random
@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from assets.recipe import noted, recalled
-from assets.recipe.alignment import NOWHERE
-from assets.recipe.notes import notes_message
+from assets.recipe import from_memory, with_notes
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_pool
-from assets.recipe.replies import use
-from assets.recipe.tokens import Encoded, encode_chats
-from assets.recipe.turns import Kind, Pool, Turn
+from assets.recipe.tokens import NO_SOURCE, Encoded, encode_chats
+from assets.recipe.turns import Kind, Pool, Turn, answer_how, notes_message
 from assets.recipe.wording import Style
 
 PAGE = "# ls\n\n- List files:\n\n`ls -l`\n\n- List all, even hidden:\n\n`ls -a {{x}}`\n"
@@ -35,7 +32,7 @@ def _texts(tokenizer: Tokenizer, chat: Encoded, indices: list[int]) -> str:
 
 def test_a_task_and_its_command_are_copied_from_their_place(tokenizer: Tokenizer) -> None:
     notes, question = Turn("system", notes_message([PAGE])), Turn("user", "all files?")
-    answer = Turn("assistant", use("ls", "List all, even hidden", "ls -a {{x}}"), 1.0)
+    answer = Turn("assistant", answer_how("ls", "List all, even hidden", "ls -a {{x}}"), 1.0)
     chat = _encode(tokenizer, notes, question, answer)
     taken = np.flatnonzero(chat.copied >= 0)
     assert _texts(tokenizer, chat, taken.tolist()).endswith(" List all, even hiddenls -a {{x}}")
@@ -45,9 +42,9 @@ def test_a_task_and_its_command_are_copied_from_their_place(tokenizer: Tokenizer
     assert before.endswith("even hidden:\n\n`ls -a {{x}}")
 
 
-def test_an_answer_looks_at_the_end_of_the_task_asked_for(tokenizer: Tokenizer) -> None:
+def test_an_answer_refers_to_the_end_of_the_requested_task(tokenizer: Tokenizer) -> None:
     notes, question = Turn("system", notes_message([PAGE])), Turn("user", "all files?")
-    answer = Turn("assistant", use("ls", "List all, even hidden", "ls -a {{x}}"), 1.0)
+    answer = Turn("assistant", answer_how("ls", "List all, even hidden", "ls -a {{x}}"), 1.0)
     chat = _encode(tokenizer, notes, question, answer)
     place = int(chat.chosen.max())
     assert _texts(tokenizer, chat, list(range(place))).endswith("- List all, even hidden")
@@ -58,21 +55,23 @@ def test_an_answer_looks_at_the_end_of_the_task_asked_for(tokenizer: Tokenizer) 
 @pytest.mark.parametrize(
     "answer",
     [
-        use("ls", "List files", "ls -a {{x}}"),
-        use("ls", "List links", "ls -l"),
-        "The notes do not cover this. " + use("ls", "List files", "ls -l"),
+        answer_how("ls", "List files", "ls -a {{x}}"),
+        answer_how("ls", "List links", "ls -l"),
+        "The notes do not cover this. " + answer_how("ls", "List files", "ls -l"),
     ],
 )
-def test_what_is_not_in_the_notes_comes_from_nowhere(tokenizer: Tokenizer, answer: str) -> None:
+def test_what_is_not_in_the_notes_has_no_source(tokenizer: Tokenizer, answer: str) -> None:
     notes = Turn("system", notes_message([PAGE]))
     chat = _encode(tokenizer, notes, Turn("user", "?"), Turn("assistant", answer, 1.0))
-    assert (chat.copied == NOWHERE).all()
+    assert (chat.copied == NO_SOURCE).all()
     assert (
         _texts(tokenizer, chat, np.flatnonzero(chat.chosen >= 0).tolist()) == "ls -l`ls -a {{x}}`"
     )
 
 
-@pytest.mark.parametrize("kind", [noted.noted, noted.several, noted.drill, noted.pasted])
+@pytest.mark.parametrize(
+    "kind", [with_notes.one_page, with_notes.several_pages, with_notes.drill, with_notes.pasted]
+)
 def test_every_source_is_the_same_token_before(
     kind: Kind, pool: Pool, tokenizer: Tokenizer
 ) -> None:
@@ -88,5 +87,5 @@ def test_every_source_is_the_same_token_before(
 
 def test_without_notes_nothing_is_copied(pool: Pool, tokenizer: Tokenizer) -> None:
     rng = Random(5)
-    chats = encode_chats(tokenizer, [recalled.recall(pool, rng, Style()) for _ in range(40)])
-    assert all((chat.copied == NOWHERE).all() for chat in chats)
+    chats = encode_chats(tokenizer, [from_memory.recall(pool, rng, Style()) for _ in range(40)])
+    assert all((chat.copied == NO_SOURCE).all() for chat in chats)

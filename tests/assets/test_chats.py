@@ -1,18 +1,16 @@
-"""The kinds of chat: what is asked, what stands in the notes, what the right answer is."""
+"""The kinds of chat: what is asked, what is in the notes, what the right answer is."""
 
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from assets.recipe import noted, recalled
-from assets.recipe.chats import KINDS, make_chat
+from assets.recipe import from_memory, with_notes
 from assets.recipe.evaluation import command_of, name_of, well_formed
-from assets.recipe.invented import disguise, invent_page
-from assets.recipe.notes import HEADER, NOT_COVERED, notes_message
+from assets.recipe.invented_pages import disguise, invent_page
 from assets.recipe.pages import read_pages, split
-from assets.recipe.prepare import make_pool
-from assets.recipe.turns import Chat, Kind, Pool
+from assets.recipe.prepare import KINDS, make_chat, make_pool
+from assets.recipe.turns import HEADER, NOT_COVERED, Chat, Kind, Pool, notes_message
 from assets.recipe.wording import Style
 
 
@@ -27,7 +25,7 @@ def _draw(kind: Kind, pool: Pool, count: int = 60) -> list[Chat]:
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_every_kind_asks_and_answers_in_turn(kind: Kind, pool: Pool) -> None:
-    weight = noted.ANSWER_WEIGHT if kind.__module__ == noted.__name__ else 1.0
+    weight = with_notes.ANSWER_WEIGHT if kind.__module__ == with_notes.__name__ else 1.0
     for chat in _draw(kind, pool):
         turns = [turn for turn in chat if turn.role != "system"]
         assert [turn.role for turn in turns] == ["user", "assistant"] * (len(turns) // 2)
@@ -45,8 +43,8 @@ def test_every_answer_is_well_formed(kind: Kind, pool: Pool) -> None:
             assert turn.role != "assistant" or well_formed(turn.text)
 
 
-@pytest.mark.parametrize("kind", [noted.several, noted.noted])
-def test_a_command_stands_in_the_notes_unless_the_answer_denies_it(kind: Kind, pool: Pool) -> None:
+@pytest.mark.parametrize("kind", [with_notes.several_pages, with_notes.one_page])
+def test_a_command_is_in_the_notes_unless_the_answer_denies_it(kind: Kind, pool: Pool) -> None:
     covered = denied = 0
     for chat in _draw(kind, pool):
         for turn in chat[2::2]:
@@ -61,14 +59,14 @@ def test_a_command_stands_in_the_notes_unless_the_answer_denies_it(kind: Kind, p
 
 
 def test_the_first_question_is_no_more_covered_than_the_last(pool: Pool) -> None:
-    chats = [chat for chat in _draw(noted.noted, pool, 600) if len(chat) > 3]
+    chats = [chat for chat in _draw(with_notes.one_page, pool, 600) if len(chat) > 3]
     first = sum(chat[2].text.startswith(NOT_COVERED) for chat in chats) / len(chats)
     last = sum(chat[-1].text.startswith(NOT_COVERED) for chat in chats) / len(chats)
     assert abs(first - last) < 0.1
 
 
-def test_neither_long_nor_short_notes_tell_whether_they_cover_the_question(pool: Pool) -> None:
-    chats = sorted(_draw(noted.noted, pool, 600), key=lambda chat: len(chat[0].text))
+def test_the_length_of_notes_does_not_reveal_whether_they_cover_the_question(pool: Pool) -> None:
+    chats = sorted(_draw(with_notes.one_page, pool, 600), key=lambda chat: len(chat[0].text))
     shares = [
         sum(chat[2].text.startswith(NOT_COVERED) for chat in half) / len(half)
         for half in (chats[:300], chats[300:])
@@ -76,11 +74,11 @@ def test_neither_long_nor_short_notes_tell_whether_they_cover_the_question(pool:
     assert abs(shares[0] - shares[1]) < 0.15
 
 
-def test_how_a_question_is_put_does_not_tell_whether_it_is_covered(pool: Pool) -> None:
+def test_the_wording_of_a_question_does_not_reveal_whether_it_is_covered(pool: Pool) -> None:
     spoken = {what.rstrip(":.") for what in pool.phrases}
     covered = [
         not turn.text.startswith(NOT_COVERED)
-        for chat in _draw(noted.noted, pool, 600)
+        for chat in _draw(with_notes.one_page, pool, 600)
         for turn in chat
         if turn.role == "assistant" and any(f"`. {what}:" in turn.text for what in spoken)
     ]
@@ -88,19 +86,19 @@ def test_how_a_question_is_put_does_not_tell_whether_it_is_covered(pool: Pool) -
 
 
 def test_a_drill_asks_for_several_tasks_of_its_page_and_each_once(pool: Pool) -> None:
-    for chat in _draw(noted.drill, pool, 60):
+    for chat in _draw(with_notes.drill, pool, 60):
         commands = [command_of(turn.text) for turn in chat if turn.role == "assistant"]
         assert all(f"`{command}`" in chat[0].text for command in commands)
         assert len(commands) >= 2
 
 
 def test_a_chat_that_wanders_answers_each_question_as_if_it_came_first(pool: Pool) -> None:
-    for chat in _draw(recalled.wander, pool, 60):
+    for chat in _draw(from_memory.wander, pool, 60):
         turns = [turn for turn in chat if turn.role != "system"]
         assert len(turns) in (4, 6, 8)
     named = [
         {name_of(turn.text) for turn in chat if turn.role == "assistant"}
-        for chat in _draw(recalled.wander, pool, 60)
+        for chat in _draw(from_memory.wander, pool, 60)
     ]
     assert sum(len(names) > 1 for names in named) > 40
 
@@ -113,8 +111,8 @@ def test_a_disguised_page_agrees_with_its_markdown(pool: Pool) -> None:
 
 
 def test_an_invented_command_has_no_page(pool: Pool) -> None:
-    names = {page.name for page in pool.noted}
-    assert all(invent_page(pool.noted, Random(s)).name not in names for s in range(99))
+    names = {page.name for page in pool.note_pages}
+    assert all(invent_page(pool.note_pages, Random(s)).name not in names for s in range(99))
 
 
 def test_the_same_seed_makes_the_same_chats(pool: Pool) -> None:

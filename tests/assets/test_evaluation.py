@@ -1,4 +1,4 @@
-"""What the measures call right, well-formed and copied."""
+"""What the measures count as right, well-formed and copied."""
 
 from pathlib import Path
 from random import Random
@@ -6,23 +6,23 @@ from random import Random
 import pytest
 
 from assets.recipe.evaluation import (
+    UNFINISHED,
     command_of,
-    copied,
+    copies_from,
+    fraction,
     misled_questions,
     name_of,
     noted_questions,
-    share,
     well_formed,
 )
 from assets.recipe.material_files import read_evening_questions, read_tasks
 from assets.recipe.pages import Split, parse_page, read_pages, split
-from assets.recipe.reader import UNFINISHED
-from assets.recipe.replies import use
+from assets.recipe.turns import answer_how
 
-ANSWER = use("tar", "Extract an archive", "tar xf {{a.tar}}")
+ANSWER = answer_how("tar", "Extract an archive", "tar xf {{a.tar}}")
 
 
-def test_an_answer_is_taken_apart() -> None:
+def test_name_and_command_of_an_answer() -> None:
     assert name_of(ANSWER) == "tar"
     assert command_of(ANSWER) == "tar xf {{a.tar}}"
     assert (name_of("Hello."), command_of("Hello.")) == ("", "")
@@ -43,18 +43,18 @@ def test_well_formed(answer: str, right: bool) -> None:
     assert well_formed(answer) is right
 
 
-def test_copying_is_taking_a_command_or_the_name() -> None:
+def test_copying_a_command_or_a_name_counts() -> None:
     page = parse_page("# tar\n\n> It packs.\n\n- Do:\n\n`tar xf {{a.tar}}`\n", "common")
     assert page is not None
-    assert copied(ANSWER, page)
-    assert copied(use("tar", "Do", "tar invented"), page)
-    assert copied(use("other", "Do", "tar xf {{a.tar}}"), page)
-    assert not copied(use("zip", "Pack", "zip a.zip"), page)
+    assert copies_from(ANSWER, page)
+    assert copies_from(answer_how("tar", "Do", "tar invented"), page)
+    assert copies_from(answer_how("other", "Do", "tar xf {{a.tar}}"), page)
+    assert not copies_from(answer_how("zip", "Pack", "zip a.zip"), page)
 
 
-def test_share_of_nothing_is_nothing() -> None:
-    assert share([]) == 0
-    assert share([True, False]) == 0.5
+def test_fraction_of_nothing_is_zero() -> None:
+    assert fraction([]) == 0
+    assert fraction([True, False]) == 0.5
 
 
 def test_noted_questions_have_their_answer_in_the_notes(checkout: Path) -> None:

@@ -10,11 +10,11 @@ import torch
 from click.testing import CliRunner
 
 from assets.recipe.__main__ import main
-from assets.recipe.export import load_weights
 from assets.recipe.model import Llama
 from assets.recipe.settings import TINY
 from assets.recipe.steps import STUDENT_FILE, TARGET_FILE
 from assets.recipe.tokens import CHAT_TEMPLATE, load_tokenizer
+from assets.recipe.training import load_weights
 
 TEXT = "<|im_start|>user\nextract `a.tar.gz` {{path/to/file1}}, please<|im_end|>\n"
 

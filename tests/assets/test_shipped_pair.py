@@ -5,8 +5,7 @@ from pathlib import Path
 import gguf
 import pytest
 
-from assets.recipe.evaluation import command_of, well_formed
-from assets.recipe.reader import Reader
+from assets.recipe.evaluation import Reader, command_of, well_formed
 from assets.recipe.steps import STUDENT_FILE, TARGET_FILE
 from assets.recipe.tokens import CHAT_TEMPLATE, SPECIALS
 from assets.recipe.turns import Turn

@@ -10,21 +10,26 @@ import torch
 from tokenizers import Tokenizer
 
 from assets.recipe.batches import Corpus
-from assets.recipe.chats import make_chat
-from assets.recipe.distil import make_distillation_loss
 from assets.recipe.export import interleave
 from assets.recipe.model import Llama
-from assets.recipe.optimiser import LOUDEST, orthogonalise, quieten
+from assets.recipe.optimiser import MAX_HEAD_NORM, clip_heads, orthogonalise
 from assets.recipe.pages import read_pages, split
-from assets.recipe.prepare import make_pool
-from assets.recipe.settings import Course, Shape
-from assets.recipe.tokens import IM_END, REPEATED, WEIGHT_SCALE, encode_chats, render_prompt
-from assets.recipe.training import GUIDANCE, Progress, Run, next_token_loss, rate_share
+from assets.recipe.prepare import make_chat, make_pool
+from assets.recipe.settings import Schedule, Shape
+from assets.recipe.tokens import IM_END, REPEATED_WEIGHT, WEIGHT_SCALE, encode_chats, render_prompt
+from assets.recipe.training import (
+    GUIDANCE_WEIGHT,
+    Progress,
+    TrainingRun,
+    make_distillation_loss,
+    next_token_loss,
+    rate_factor,
+)
 from assets.recipe.turns import Turn
 from assets.recipe.wording import Style
 
 SHAPE = Shape(layers=1, width=64, hidden=64, vocabulary=400)
-COURSE = Course(tokens=8_000, step_tokens=1000, warm_steps=2)
+SCHEDULE = Schedule(tokens=8_000, step_tokens=1000, warm_steps=2)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +55,7 @@ def test_a_command_reads_the_same_in_a_page_and_in_a_fence(tokenizer: Tokenizer)
     assert any(fenced[at : at + len(plain)] == plain for at in range(len(fenced)))
 
 
-def test_pieces_of_a_chat_are_the_whole_chat(tokenizer: Tokenizer) -> None:
+def test_spans_of_a_chat_are_the_whole_chat(tokenizer: Tokenizer) -> None:
     chat = (Turn("user", "list files"), Turn("assistant", "Use `ls`.", 1.0))
     ids, weights, _, _ = encode_chats(tokenizer, [chat])[0]
     whole = render_prompt(chat).removesuffix("<|im_start|>assistant\n")
@@ -76,22 +81,22 @@ def test_a_fenced_command_may_weigh_more(tokenizer: Tokenizer) -> None:
     assert ids.tolist() == tokenizer.encode(whole).ids
 
 
-def test_only_what_repeats_is_learnt_outside_answers(tokenizer: Tokenizer) -> None:
+def test_only_repetitions_have_a_weight_outside_answers(tokenizer: Tokenizer) -> None:
     chat = (Turn("system", "xq zv xq zv"), Turn("user", "jk"), Turn("assistant", "ok", 1.0))
     ids, weights, _, _ = encode_chats(tokenizer, [chat])[0]
-    light = ids[weights == round(REPEATED * WEIGHT_SCALE)].tolist()
+    light = ids[weights == round(REPEATED_WEIGHT * WEIGHT_SCALE)].tolist()
     assert tokenizer.decode(light).replace(" ", "") in ("xqzv", "qzv")
 
 
 def test_an_epoch_holds_every_chat_once(corpus: Corpus) -> None:
-    pieces = corpus.pieces(seed=3, most=512)
+    batches = corpus.batches(seed=3, most=512)
     wanted = len(corpus.starts) - 1
     rows = 0
     weight = 0.0
     while rows < wanted:
-        piece = next(pieces)
-        rows += len(piece.ids)
-        weight += float(piece.weights.sum())
+        batch = next(batches)
+        rows += len(batch.ids)
+        weight += float(batch.weights.sum())
     assert rows == wanted
     assert weight == pytest.approx(int(corpus.weights.sum()) / WEIGHT_SCALE, rel=1e-4)
 
@@ -103,39 +108,39 @@ def test_saved_arrays_come_back(corpus: Corpus, tmp_path: Path) -> None:
         np.testing.assert_array_equal(getattr(loaded, name), getattr(corpus, name))
 
 
-def test_a_head_is_held_where_it_would_grow_too_loud() -> None:
+def test_a_head_is_clipped_to_the_maximum_norm() -> None:
     torch.manual_seed(0)
     matrix = torch.randn(128, 64)
     matrix[64:] *= 0.01
     before = matrix.clone()
-    quieten(matrix)
-    assert matrix[:64].norm() == pytest.approx(LOUDEST)
+    clip_heads(matrix)
+    assert matrix[:64].norm() == pytest.approx(MAX_HEAD_NORM)
     torch.testing.assert_close(matrix[:64] / matrix[0, 0], before[:64] / before[0, 0])
     torch.testing.assert_close(matrix[64:], before[64:])
 
 
-def test_a_guided_head_misses_nothing_where_it_looks_and_all_where_it_may_not() -> None:
+def test_the_guidance_loss_is_zero_where_a_head_can_only_attend_to_its_target() -> None:
     torch.manual_seed(0)
     model, ids = Llama(SHAPE), torch.arange(6).unsqueeze(0)
     nowhere, first = torch.full((1, 6), -1), torch.full((1, 6), -1)
     first[0, 0] = 0
     last = nowhere.clone()
     last[0, 5] = 3
-    assert model.guided(ids, {0: nowhere})[1].item() == 0
-    assert model.guided(ids, {0: first})[1].item() == pytest.approx(0, abs=1e-6)
-    assert model.guided(ids, {0: last})[1].item() == pytest.approx(np.log(6), abs=0.1)
-    torch.testing.assert_close(model.guided(ids, {0: last})[0], model(ids))
+    assert model.forward_guided(ids, {0: nowhere})[1].item() == 0
+    assert model.forward_guided(ids, {0: first})[1].item() == pytest.approx(0, abs=1e-6)
+    assert model.forward_guided(ids, {0: last})[1].item() == pytest.approx(np.log(6), abs=0.1)
+    torch.testing.assert_close(model.forward_guided(ids, {0: last})[0], model(ids))
 
 
-def test_the_loss_counts_what_the_guided_heads_miss(corpus: Corpus) -> None:
+def test_the_loss_includes_the_guidance_loss(corpus: Corpus) -> None:
     model = Llama(replace(SHAPE, layers=2, copiers=(1,)))
-    piece = next(piece for piece in corpus.pieces(seed=9) if (piece.copied >= 0).any())
-    nowhere = torch.full_like(piece.copied, -1)
-    free = next_token_loss(model, replace(piece, copied=nowhere, chosen=nowhere))
-    missed = model.guided(piece.ids, {0: piece.chosen, 1: piece.copied})[1]
-    guided = next_token_loss(model, piece)
+    batch = next(batch for batch in corpus.batches(seed=9) if (batch.copied >= 0).any())
+    nowhere = torch.full_like(batch.copied, -1)
+    free = next_token_loss(model, replace(batch, copied=nowhere, chosen=nowhere))
+    missed = model.forward_guided(batch.ids, {0: batch.chosen, 1: batch.copied})[1]
+    guided = next_token_loss(model, batch)
     assert missed.item() > 1
-    assert guided.item() == pytest.approx((free + GUIDANCE * missed).item(), rel=1e-4)
+    assert guided.item() == pytest.approx((free + GUIDANCE_WEIGHT * missed).item(), rel=1e-4)
 
 
 def test_orthogonalise_brings_singular_values_close_to_one() -> None:
@@ -146,30 +151,30 @@ def test_orthogonalise_brings_singular_values_close_to_one() -> None:
 
 
 def test_the_rate_warms_up_holds_and_ends_at_zero() -> None:
-    shares = [rate_share(COURSE, Progress(tokens=t, updates=9)) for t in (0, 3200, 4400, 8000)]
+    shares = [rate_factor(SCHEDULE, Progress(tokens=t, updates=9)) for t in (0, 3200, 4400, 8000)]
     assert shares == pytest.approx([1.0, 1.0, 0.5, 0.0])
-    assert rate_share(COURSE, Progress()) == 0.5
+    assert rate_factor(SCHEDULE, Progress()) == 0.5
 
 
 def test_training_lowers_the_loss(corpus: Corpus, tmp_path: Path) -> None:
-    run = Run(SHAPE, tmp_path)
-    piece = next(corpus.pieces(seed=9))
-    before = next_token_loss(run.model, piece).item()
-    run.train(corpus, replace(COURSE, tokens=24_000), next_token_loss, seed=1)
-    assert next_token_loss(run.model, piece).item() < 0.9 * before
+    run = TrainingRun(SHAPE, tmp_path)
+    batch = next(corpus.batches(seed=9))
+    before = next_token_loss(run.model, batch).item()
+    run.train(corpus, replace(SCHEDULE, tokens=24_000), next_token_loss, seed=1)
+    assert next_token_loss(run.model, batch).item() < 0.9 * before
 
 
 def test_a_resumed_run_ends_where_an_unbroken_one_does(corpus: Corpus, tmp_path: Path) -> None:
-    half = Course(tokens=4_000, step_tokens=1000, warm_steps=2, decay_from=0.0)
-    whole = Course(tokens=8_000, step_tokens=1000, warm_steps=2, decay_from=0.0)
-    broken = Run(SHAPE, tmp_path / "broken")
+    half = Schedule(tokens=4_000, step_tokens=1000, warm_steps=2, decay_from=0.0)
+    whole = Schedule(tokens=8_000, step_tokens=1000, warm_steps=2, decay_from=0.0)
+    broken = TrainingRun(SHAPE, tmp_path / "broken")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("assets.recipe.training.rate_share", lambda *_: 1.0)
+        patch.setattr("assets.recipe.training.rate_factor", lambda *_: 1.0)
         broken.train(corpus, half, next_token_loss, seed=1)
-        resumed = Run(SHAPE, tmp_path / "broken")
+        resumed = TrainingRun(SHAPE, tmp_path / "broken")
         assert resumed.progress == broken.progress
         resumed.train(corpus, whole, next_token_loss, seed=1)
-        unbroken = Run(SHAPE, tmp_path / "unbroken")
+        unbroken = TrainingRun(SHAPE, tmp_path / "unbroken")
         unbroken.train(corpus, whole, next_token_loss, seed=1)
     assert resumed.progress == unbroken.progress
     for name, weight in unbroken.optimiser.state.items():
@@ -179,7 +184,7 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(corpus: Corpus, tmp_path:
 def test_a_student_equal_to_its_teacher_has_nothing_to_learn(corpus: Corpus) -> None:
     torch.manual_seed(0)
     teacher = Llama(SHAPE)
-    loss = make_distillation_loss(teacher)(teacher, next(corpus.pieces(seed=2)))
+    loss = make_distillation_loss(teacher)(teacher, next(corpus.batches(seed=2)))
     gradients = torch.autograd.grad(loss, list(teacher.parameters()))
     assert max(float(each.abs().max()) for each in gradients) < 1e-3
 

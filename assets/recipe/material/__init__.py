@@ -1,6 +1,6 @@
 """The hand-written text files of the recipe, and how they are read.
 
-Owns nothing but reading lines; what a line means is said at the head of each file.
+Owns reading their lines; the head of each file says what a line means.
 """
 
 from pathlib import Path

@@ -1,8 +1,10 @@
-"""Pages that cannot be known: names, flags and commands made up, so that only copying helps.
+"""Pages that cannot be known: invented names, flags and commands, so that only copying helps.
 
-Owns the invention; what is asked about such a page is decided in `chats`. Every function is a
-pure function of its arguments and the generator passed in.
+Owns the invention; `with_notes` decides what is asked about such a page. Every function is a pure
+function of its arguments and the random generator.
 """
+
+from __future__ import annotations
 
 import re
 from collections.abc import Sequence
@@ -27,7 +29,7 @@ _PLACEHOLDER = re.compile(r"\{\{([a-z_]+)\}\}")
 
 
 def invent_name(rng: Random) -> str:
-    """A command name nobody has: ``zorvik``, ``mo-trel``, ``kx7``."""
+    """A command name that does not exist: ``zorvik``, ``mo-trel``, ``kx7``."""
     kind = rng.random()
     if kind < 0.15:
         return "".join(rng.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(4))
@@ -42,19 +44,19 @@ def _syllable(rng: Random) -> str:
 def mutate_command(command: str, rng: Random, strength: float) -> str:
     """``command`` with flags, and some placeholders, replaced by invented ones."""
 
-    def other(make: str) -> str:
-        return make if rng.random() < strength else ""
+    def maybe(replacement: str) -> str:
+        return replacement if rng.random() < strength else ""
 
     def long_flag(match: re.Match[str]) -> str:
-        return other(f"--{invent_name(rng)}") or match[0]
+        return maybe(f"--{invent_name(rng)}") or match[0]
 
     def short_flag(match: re.Match[str]) -> str:
         return (
-            other(f"-{rng.choice('abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPRSTUVWX')}") or match[0]
+            maybe(f"-{rng.choice('abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPRSTUVWX')}") or match[0]
         )
 
     def placeholder(match: re.Match[str]) -> str:
-        return other(f"{{{{{invent_name(rng).replace('-', '_')}}}}}") or match[0]
+        return maybe(f"{{{{{invent_name(rng).replace('-', '_')}}}}}") or match[0]
 
     command = _LONG_FLAG.sub(long_flag, command)
     command = _SHORT_FLAG.sub(short_flag, command)
@@ -62,7 +64,7 @@ def mutate_command(command: str, rng: Random, strength: float) -> str:
 
 
 def rename(page: Page, name: str) -> Page:
-    """``page`` with its command called ``name`` wherever it stands as a word of its own."""
+    """``page`` with its command called ``name`` wherever it is a separate word."""
     pattern = re.compile(rf"(?<![\w./-]){re.escape(page.name)}(?![\w-])")
 
     def swap(text: str) -> str:
@@ -73,9 +75,9 @@ def rename(page: Page, name: str) -> Page:
 
 
 def disguise(page: Page, rng: Random) -> Page:
-    """``page`` under an invented name, with changed flags, its commands now and then shuffled.
+    """``page`` under an invented name, with changed flags, its commands sometimes shuffled.
 
-    What the model remembers of the page misleads it then; only the notes are right.
+    What the model remembers of the page is then misleading; only the notes are right.
     """
     page = rename(page, invent_name(rng)) if rng.random() < 0.7 else page
     strength = rng.choice((0.0, 0.4, 0.8))
@@ -89,18 +91,18 @@ def disguise(page: Page, rng: Random) -> Page:
 
 
 def invent_page(pool: Sequence[Page], rng: Random) -> Page:
-    """A page for a command that does not exist, its tasks drawn from all over ``pool``."""
+    """A page for a command that does not exist, with tasks drawn from all pages of ``pool``."""
     examples = [rng.choice(rng.choice(pool).examples) for _ in range(rng.randint(2, 8))]
     return _page_of(examples, pool, rng)
 
 
 def invent_of(examples: Sequence[Example], pool: Sequence[Page], rng: Random) -> Page:
-    """The same, its tasks drawn from ``examples``."""
+    """A page for a command that does not exist, with tasks drawn from ``examples``."""
     return _page_of(rng.sample(examples, min(len(examples), rng.randint(2, 8))), pool, rng)
 
 
 def invent_list(pool: Sequence[Page], rng: Random) -> Page:
-    """The same with many short tasks and short commands: hard to tell apart by their beginnings."""
+    """The same with many short tasks and commands, whose beginnings are hard to tell apart."""
     wanted, examples = rng.randint(4, 12), []
     for _ in range(_TRIES):
         example = rng.choice(rng.choice(pool).examples)
@@ -112,7 +114,7 @@ def invent_list(pool: Sequence[Page], rng: Random) -> Page:
 
 
 def _page_of(examples: Sequence[Example], pool: Sequence[Page], rng: Random) -> Page:
-    """``examples`` as those of one invented command."""
+    """``examples`` as examples of one invented command."""
     name = invent_name(rng)
     changed = []
     for example in examples:
@@ -123,14 +125,14 @@ def _page_of(examples: Sequence[Example], pool: Sequence[Page], rng: Random) -> 
 
 
 def excerpt(page: Page, rng: Random, most: int) -> Page:
-    """At most ``most`` neighbouring examples of ``page``; its heading stays."""
+    """``page`` with at most ``most`` consecutive examples."""
     count = min(len(page.examples), rng.randint(2, most))
     first = rng.randint(0, len(page.examples) - count)
     return render(replace(page, examples=page.examples[first : first + count]))
 
 
 def render(page: Page) -> Page:
-    """``page`` with its Markdown written anew from its fields, in the form of the tldr pages."""
+    """``page`` with its Markdown regenerated from its fields, in the form of the tldr pages."""
     blocks = [f"# {page.name}", f"> {page.summary}"]
     for example in page.examples:
         blocks += [f"- {example.what}:", f"`{example.command}`"]

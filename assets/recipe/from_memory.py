@@ -1,14 +1,16 @@
-"""Chats without notes: what the model has to know, and what it has to know that it does not.
+"""Chats without notes: what the model has to know, and what it has to admit it does not know.
 
 Each kind is a pure function of (pool, generator, style).
 """
 
+from __future__ import annotations
+
 from random import Random
 
-from assets.recipe import replies
-from assets.recipe.invented import invent_name
+from assets.recipe.invented_pages import invent_name
 from assets.recipe.pages import Page
 from assets.recipe.turns import (
+    ANSWER_OUTSIDE,
     Chat,
     Pool,
     Turn,
@@ -25,7 +27,7 @@ from assets.recipe.turns import (
 from assets.recipe.wording import Style, reword
 
 CORE_SHARE = 0.25
-"""How often a question without notes is about a core page: those at least are known well."""
+"""The share of questions without notes about core pages, which are to be known well."""
 
 SYSTEM = (
     "You are a helpful assistant.",
@@ -33,13 +35,13 @@ SYSTEM = (
     "Answer briefly.",
     "You help people with the command line.",
 )
-"""System messages that carry no notes; an answer is the same with and without them."""
+"""System messages without notes; they do not change the answer."""
 
 _FOLLOW = ("and ", "and how do I ", "now ", "ok, and ", "next: ", "then ", "also ")
 
 
 def preface(rng: Random) -> tuple[Turn, ...]:
-    """Now and then, a system message that changes nothing."""
+    """Occasionally, a system message that changes nothing."""
     return (Turn("system", rng.choice(SYSTEM)),) if rng.random() < 0.08 else ()
 
 
@@ -48,13 +50,13 @@ def _known_page(pool: Pool, rng: Random) -> Page:
 
 
 def recall(pool: Pool, rng: Random, style: Style) -> Chat:
-    """How do I ... , about a page the model has to know."""
+    """How do I ...?, about a page the model has to know."""
     page = _known_page(pool, rng)
     return preface(rng) + ask_how(page, rng.choice(page.examples), rng, style, plain=True)
 
 
 def recall_more(pool: Pool, rng: Random, style: Style) -> Chat:
-    """Two or three tasks of one known page in a row, and what the command is."""
+    """Two or three tasks of one known page in a row, sometimes after what the command is."""
     page = _known_page(pool, rng)
     chat = ask_what(page, rng) if rng.random() < 0.3 else ()
     picks = rng.sample(page.examples, min(len(page.examples), rng.randint(2, 3)))
@@ -68,7 +70,7 @@ def recall_more(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def wander(pool: Pool, rng: Random, style: Style) -> Chat:
-    """Questions that have nothing to do with one another: each is answered as if it came first."""
+    """Unrelated questions: each is answered as if it came first."""
     kinds = rng.choices(
         (recall, everyday, what_is, small_talk), (10, 10, 2, 1), k=rng.randint(2, 4)
     )
@@ -77,13 +79,13 @@ def wander(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def glance(pool: Pool, rng: Random, style: Style) -> Chat:
-    """A task of any page seen in training, its command nearly always named."""
-    page = rng.choice(pool.noted)
+    """A task of any page seen in training; the question nearly always names the command."""
+    page = rng.choice(pool.note_pages)
     return ask_named(page, rng.choice(page.examples), rng, style)
 
 
 def everyday(pool: Pool, rng: Random, style: Style) -> Chat:
-    """A task everybody has, in one of its hand-written wordings."""
+    """An everyday task in one of its hand-written wordings."""
     if not pool.tasks:
         return recall(pool, rng, style)
     task = rng.choice(pool.tasks)
@@ -116,10 +118,10 @@ def small_talk(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def outside(pool: Pool, rng: Random, style: Style) -> Chat:
-    """Something that has nothing to do with a terminal."""
+    """A question that has nothing to do with a terminal."""
     question = rng.choice(pool.outside)
     question = question[:1].upper() + question[1:] if rng.random() < 0.5 else question
-    return user(question), reply(replies.OUTSIDE)
+    return user(question), reply(ANSWER_OUTSIDE)
 
 
 def unknown_name(pool: Pool, rng: Random, style: Style) -> Chat:
