@@ -1,15 +1,13 @@
-"""Counting: every string of up to some depth of tokens that occurs in a set of documents.
+"""Counting: every string of up to some length of tokens that occurs in a set of documents.
 
 The first half of building CREST. Owns the table of strings: level L holds each distinct string of
 L tokens with its count, its prefix of L - 1 tokens and its suffix of L - 1 tokens, so that the tree
 of continuations of any n-gram is a part of the table (crest.txt, section 4.2: all continuations of
-an n-gram, as prefix counts). A string never reaches from one document into the next. Refuses to
-know which strings are worth keeping (`datastores.crest.selection`).
+an n-gram, as prefix counts). A string never extends from one document into the next. Refuses to
+know text and which strings are worth keeping (`datastores.crest.selection`).
 
-All of it is sorting: a level's strings are the previous level's, each split by the token that
-follows. Positions are sorted in blocks, so that memory beyond the table stays flat.
-
-What CREST is built from: the token ids of one document and the kind of source they came from.
+All of it is sorting: the strings of a level are those of the level before, each split by the token
+that follows. Positions are sorted in blocks, so that memory beyond the table is bounded.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 KINDS = 8
-"""Kinds are small numbers below this; what they mean is the caller's business."""
+"""Kinds are numbers below this; the caller defines what they mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +28,9 @@ class TokenDocument:
     """One document, projected onto one tokenizer.
 
     Attributes:
-        identity: a digest of the content, told apart by its first eight bytes; a document counts
+        identity: a digest of the content, compared by its first eight bytes; a document counts
             once however often it is given.
-        tokens: token ids below 2^32; what runs from one document into another is never seen.
+        tokens: token ids below 2^32.
         kind: kind of source, 0 to `KINDS` - 1.
     """
 
@@ -47,7 +45,7 @@ Wide = NDArray[np.uint64]
 BLOCK_POSITIONS = 1 << 22
 """Positions sorted at a time."""
 MAX_REMAINING = 255
-"""Distances to the end of a document are kept in one byte; beyond this they do not matter."""
+"""Distances to the end of a document are stored in one byte; larger ones do not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +73,16 @@ class Level:
         tokens: uint32, the last token.
         prefixes: index, in the level before, of the string without its last token.
         suffixes: index, in the level before, of the string without its first token.
-        places: a position where the string begins.
-        kinds: uint8, the kind most occurrences have (the lowest among equals); empty where not
-            asked for.
+        positions: one position where the string begins.
+        kinds: uint8, the kind of most occurrences (the lowest among equals); empty if not
+            requested.
     """
 
     counts: Ints
     tokens: NDArray[np.uint32]
     prefixes: Ints
     suffixes: Ints
-    places: Ints
+    positions: Ints
     kinds: NDArray[np.uint8]
 
     def __len__(self) -> int:
@@ -92,7 +90,7 @@ class Level:
 
 
 def join(documents: Iterable[TokenDocument]) -> TokenText:
-    """All documents in one array, in order; empty ones leave no trace."""
+    """All documents in one array, in order; empty ones add nothing."""
     tokens, remaining, kinds = [], [], []
     for document in documents:
         ids = np.asarray(document.tokens, dtype=np.uint32)
@@ -112,7 +110,7 @@ def count_strings(
 ) -> list[Level]:
     """The levels 1 to `depth` of strings that occur at least `least` times.
 
-    Level L is at index L - 1; the first `tagged` levels know their kinds. `depth` is below
+    Level L is at index L - 1; the first `tagged` levels have their kinds. `depth` is below
     `MAX_REMAINING`.
     """
     levels: list[Level] = []
@@ -143,7 +141,7 @@ def _split(
     group_at: Ints,
     pool: ThreadPoolExecutor,
 ) -> tuple[Level, Ints, Ints]:
-    """One level from the positions of the one before, with its positions in the new order."""
+    """One level from the positions of the level before, with its positions in the new order."""
 
     def part(block: slice) -> tuple[Level, Ints, Ints]:
         return _split_block(text, positions[block], groups[block], length, least, group_at)
@@ -158,7 +156,7 @@ def _split(
         Level(
             *(
                 np.concatenate([getattr(level, name) for level in levels])
-                for name in ("counts", "tokens", "prefixes", "suffixes", "places", "kinds")
+                for name in ("counts", "tokens", "prefixes", "suffixes", "positions", "kinds")
             )
         ),
         np.concatenate([sorted_positions for _, sorted_positions, _ in parts]),
@@ -191,13 +189,13 @@ def _split_block(
     frequent = counts >= least
     starts, kept = starts[frequent], np.repeat(frequent, counts)
     counts = counts[frequent].astype(np.int32)
-    heads, places = keys[starts], positions[starts]
+    heads, first_positions = keys[starts], positions[starts]
     level = Level(
         counts,
         (heads & np.uint64(0xFFFFFFFF)).astype(np.uint32),
         (heads >> np.uint64(32)).astype(np.int32),
-        group_at[places + 1],
-        places,
+        group_at[first_positions + 1],
+        first_positions,
         np.empty(0, dtype=np.uint8),
     )
     numbers = np.repeat(np.arange(len(counts), dtype=np.int32), counts)

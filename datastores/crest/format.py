@@ -1,12 +1,10 @@
-"""Packing: kept trees as pages of bytes. The array half of `datastores.crest.format`.
+"""The bytes of CREST: how trees become entries and entries become pages.
 
-Owns the order of things on a page, which is a function of the trees alone: equal trees give equal
-bytes, whatever the order of the documents.
+The bytes are a function of the trees alone: equal trees give equal bytes, whatever the order of the
+documents. Refuses to know files and which trees are kept.
 
-The bytes of CREST: how trees become entries and entries become pages.
-
-An entry is the tree of continuations of one n-gram. Its nodes stand in level order, so that parents
-come before their children and no mask or parent list has to be kept:
+An entry is the tree of continuations of one n-gram. Its nodes are in level order, so that parents
+come before their children and neither a mask nor a list of parents is needed:
 
     entry   head node…
     head    1 byte: kind of source (3 bits), count of the n-gram (5 bits, in half octaves)
@@ -14,16 +12,17 @@ come before their children and no mask or parent list has to be kept:
     node    1 byte: P(node | its parent) in half octaves (4 bits), number of children (4 bits; 15:
             the number follows in a byte of its own)
             1–5 bytes: token, as its rank among the store's tokens by frequency, 7 bits to a byte
-    (and a zero byte where needed to make the length even)
+    (and a zero byte if needed to make the length even)
 
-Entries share pages of some hundred bytes, so that the key of an entry costs two bytes and not the
-sixteen of a row of its own. The page of an n-gram follows from its hash, and within the page two
-more bytes of the hash tell entries apart:
+Entries share pages of some hundred bytes, so that the key of an entry costs two bytes instead of
+the sixteen of a row of its own. The page of an n-gram follows from its hash; within the page, two
+more bytes of the hash identify the entry:
 
     page    1 byte: number of entries; then 2 bytes each, the marks, ascending; 1 byte each, half
             the lengths; then the entries
 
-A lookup that meets a wrong entry by chance (one in some thousands) gets a bad draft, no bad answer.
+A lookup that meets a wrong entry by chance (one in some thousands) costs a bad draft, not a bad
+answer.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ MARK_BITS = 16
 MAX_PAGE_ENTRIES = 255
 """Entries on one page."""
 CHILDREN_FOLLOW = 15
-"""In a node's byte: the number of children follows."""
+"""In a node's byte: the number of children is in the next byte."""
 
 Bytes = NDArray[np.uint8]
 Wide = NDArray[np.uint64]
@@ -56,22 +55,22 @@ class CrestEntry:
     """The tree of one n-gram, in level order; row 0 is the n-gram itself.
 
     Attributes:
-        count: how often the n-gram occurred, to within a fifth.
-        kind: the kind of source most of its occurrences came from.
-        tokens: token id of each row; the root's is 0 and means nothing.
-        chances: P(row | its parent occurred), of all occurrences; 1 for the root.
+        count: how often the n-gram occurred, within a fifth.
+        kind: the kind of source of most of its occurrences.
+        tokens: token id of each row; the root's is 0, without meaning.
+        probabilities: P(row | its parent occurred), of all occurrences; 1 for the root.
         children: rows [first, last) of each row's children.
     """
 
     count: float
     kind: int
     tokens: list[int]
-    chances: list[float]
+    probabilities: list[float]
     children: list[tuple[int, int]]
 
 
 def hashes(context: Sequence[int], longest: int) -> list[int]:
-    """The hashes of the last 1, 2, … `longest` tokens of `context`, as far as it has them."""
+    """The hashes of the last 1, 2, … `longest` tokens of `context`, or of all it has."""
     value, result = SEED, []
     for token in context[: -longest - 1 : -1]:
         value = ((value ^ token) * MULTIPLIER) & MASK
@@ -100,9 +99,9 @@ def count_level(counts: NDArray[np.int32]) -> NDArray[np.int64]:
     return levels.clip(0, 31)
 
 
-def probability_level(chances: NDArray[np.float64]) -> NDArray[np.int64]:
+def probability_level(probabilities: NDArray[np.float64]) -> NDArray[np.int64]:
     """Probabilities in half octaves, 0 to 15: 1, 0.7, 0.5, 0.35…"""
-    levels: NDArray[np.int64] = np.rint(-2 * np.log2(chances)).astype(np.int64)
+    levels: NDArray[np.int64] = np.rint(-2 * np.log2(probabilities)).astype(np.int64)
     return levels.clip(0, 15)
 
 
@@ -111,9 +110,9 @@ PROBABILITIES = tuple(2.0 ** (-level / 2) for level in range(16))
 
 
 def decode(data: bytes, ids: Sequence[int]) -> CrestEntry:
-    """The tree in `data`; `ids` gives the token id of each rank. IndexError if it is damaged."""
+    """The tree in `data`; `ids` gives the token id of each rank. Raises IndexError if damaged."""
     head = data[0]
-    tokens, chances = [0], [1.0]
+    tokens, probabilities = [0], [1.0]
     children = [(1, 1 + data[1])]
     at, last = 2, 1 + data[1]
     while len(tokens) < last:
@@ -132,10 +131,10 @@ def decode(data: bytes, ids: Sequence[int]) -> CrestEntry:
             rank |= (byte & 127) << shift
             shift += 7
         tokens.append(ids[rank])
-        chances.append(PROBABILITIES[node >> 4])
+        probabilities.append(PROBABILITIES[node >> 4])
         children.append((last, last + number))
         last += number
-    return CrestEntry(COUNTS[head & 31], head >> 5, tokens, chances, children)
+    return CrestEntry(COUNTS[head & 31], head >> 5, tokens, probabilities, children)
 
 
 def find(page: bytes, mark: int) -> bytes:
@@ -154,10 +153,10 @@ def find(page: bytes, mark: int) -> bytes:
 
 
 PAGE_BYTES = 320
-"""Aimed at: small beside SQLite's pages, which then are full; large beside what a row costs."""
+"""Target size: small beside SQLite's pages, so that those fill up; large beside a row's cost."""
 
 KEY_BYTES = 3
-"""What finds an entry on its page: mark and length."""
+"""Of an entry on its page: mark and length."""
 
 Index = NDArray[np.int64]
 
@@ -186,7 +185,7 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What is written of each node: its token, counts of it and of its parent, its children."""
+    """What is encoded of each node: its token, its count and its parent's, its children."""
 
     tokens: NDArray[np.uint32]
     counts: Index
@@ -245,18 +244,18 @@ def encode(
     roots, level = nodes.roots[firsts], levels[nodes.length - 1]
     data[starts] = level.kinds[roots].astype(np.int64) << 5 | count_level(level.counts[roots])
     data[starts + 1] = np.bincount(entry[nodes.depths == nodes.length + 1], minlength=len(firsts))
-    chances = probability_level(columns.counts / columns.parent_counts)
-    data[at] = chances << 4 | np.minimum(columns.children, CHILDREN_FOLLOW)
+    levels_of = probability_level(columns.counts / columns.parent_counts)
+    data[at] = levels_of << 4 | np.minimum(columns.children, CHILDREN_FOLLOW)
     data[at[many] + 1] = columns.children[many]
     _write_numbers(data, at + 1 + many, ranks, width)
-    places = level.places[roots]
-    keys = hash_columns([text.tokens[places + offset] for offset in range(nodes.length)])
+    positions = level.positions[roots]
+    keys = hash_columns([text.tokens[positions + offset] for offset in range(nodes.length)])
     utilities = np.bincount(entry, nodes.utilities, len(firsts)).astype(np.float64)
     return Entries(keys, starts, lengths, utilities, data)
 
 
 def _write_numbers(data: Bytes, at: Index, numbers: Index, width: Index) -> None:
-    """Write each number at its place, 7 bits a byte, the low ones first."""
+    """Write each number at its offset, 7 bits a byte, the lowest first."""
     for byte in range(int(width.max(initial=0))):
         rows = np.flatnonzero(width > byte)
         more = np.where(width[rows] > byte + 1, 0x80, 0)

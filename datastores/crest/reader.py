@@ -2,8 +2,8 @@
 
 A lookup is one statement that reads at most two small pages for each n by primary key; memory does
 not grow with the store. Owns a read-only connection of its own, so that it never waits for the
-writer, and a bounded cache of decoded trees. What another connection commits is seen at the next
-`refresh`, and within `LOOKUPS_PER_REFRESH` lookups.
+writer, and a bounded cache of decoded trees. It sees what other connections commit at the next
+`refresh`, or within `LOOKUPS_PER_REFRESH` lookups.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from datastores.storage.integrity import damage_error, translate_errors
 from datastores.storage.sqlite import file_identity
 
 MAX_CACHED_ENTRIES = 4096
-"""Decoded trees kept (some 2 KiB each)."""
+"""Decoded trees, of some 2 KiB each."""
 CACHE_KIB = 8 * 1024
 """SQLite's own page cache for this connection."""
 LOOKUPS_PER_REFRESH = 16
-"""Lookups from one look for commits to the next: each look is a statement of its own."""
+"""Looking for commits is a statement of its own, so not every lookup does it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Tier:
 class CrestReader:
     """The reading side of one store. Belongs to one thread at a time.
 
-    Every method raises StoreError where the file cannot be read.
+    Every method raises StoreError if the file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,12 +56,12 @@ class CrestReader:
             self._connection.close()
 
     def refresh(self) -> None:
-        """See what was committed, also to a store that was made anew in place of the one read."""
+        """See what was committed, also if another file replaced the store."""
         if file_identity(self.path) != self._identity:
             self.close()
             self._connect()
         with translate_errors(self.path):
-            self._look()
+            self._notice_commits()
 
     @property
     def entries(self) -> int:
@@ -72,12 +72,12 @@ class CrestReader:
     def lookup(self, context: Sequence[int]) -> list[CrestEntry]:
         """The trees of the n-grams that end `context`, the longest n first.
 
-        For one n there are up to two: the recent tier's comes before the settled one's.
+        For one n there are up to two: that of the delta tier comes first.
         """
         self._lookups += 1
         with translate_errors(self.path):
             if self._lookups % LOOKUPS_PER_REFRESH == 0:
-                self._look()
+                self._notice_commits()
             if len(self._cache) > MAX_CACHED_ENTRIES:
                 self._cache.clear()
             keys = self._cached(context)
@@ -85,7 +85,7 @@ class CrestReader:
         return [entry for key in reversed(keys) for entry in cache[key]]
 
     def _cached(self, context: Sequence[int]) -> list[int]:
-        """The hashes of what ends `context`, once the cache has an answer for each."""
+        """The hashes of the n-grams that end `context`, all of them in the cache."""
         while True:
             keys = hashes(context, self._longest)
             missing = [key for key in keys if key not in self._cache]
@@ -93,8 +93,8 @@ class CrestReader:
                 if missing:
                     self._fetch(missing)
             except IndexError as error:
-                # Unless these are pages of a commit that was not noticed yet.
-                if not self._look():
+                # Or these are pages of a commit that was not noticed yet.
+                if not self._notice_commits():
                     raise damage_error(self.path, "an n-gram without an end") from error
             else:
                 return keys
@@ -109,13 +109,13 @@ class CrestReader:
                 isolation_level=None,
                 check_same_thread=False,
             )
-            # A bit that falls over makes a text of bytes, which need not be any.
+            # A flipped bit can turn a BLOB into TEXT that is not valid UTF-8.
             self._connection.text_factory = bytes
             self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            self._look()
+            self._notice_commits()
 
-    def _look(self) -> bool:
-        """Notice what was committed since the last time; whether anything was."""
+    def _notice_commits(self) -> bool:
+        """Reload the tiers if anything was committed since; returns whether it was."""
         version = self._connection.execute("PRAGMA data_version").fetchone()[0]
         if version == self._version:
             return False
@@ -133,7 +133,7 @@ class CrestReader:
             for key in keys
             for number, tier in sorted(self._tiers.items(), reverse=True)
         ]
-        numbers = [-1 - page if recent else page for _, _, page, _, recent in wanted]
+        numbers = [-1 - page if in_delta else page for _, _, page, _, in_delta in wanted]
         marks = ",".join("?" * len(numbers))
         pages = dict(
             self._connection.execute(

@@ -1,17 +1,14 @@
 """CREST on disk: n-grams mapped to token trees, in one SQLite file for each tokenizer.
 
-A store has two tiers. The *settled* tier holds what `rebuild` made of all documents under the
-byte budget; it is a function of the set of documents alone. The *recent* tier holds what `update`
-made of the few documents that came since: an answer is drafted from the moment it is finished, and
-the common n-grams rise, the rare ones go, when the caller rebuilds. Text is the truth and lies
-elsewhere (the history, the library), so nothing is subtracted: what is forgotten leaves by
-`retain` and the rebuild that must follow it.
+A store has two tiers. The *base* tier holds what `rebuild` made of all documents under the byte
+budget; it is a function of the set of documents alone. The *delta* tier holds what `update` made of
+the few documents added since: an answer is drafted from as soon as it is finished, and the rebuild
+promotes its common n-grams and drops its rare ones. The text is stored elsewhere (the history, the
+library), so nothing is ever subtracted: documents leave by `retain` and the rebuild after it.
 
-Owns the file and its transactions: each call is all or nothing, and a document counts once, by its
-identity, however often it is given. Refuses to know text, tokenizers and what kinds of sources
-mean. Lookups go through `datastores.crest.reader`, on a connection of their own.
-
-CREST's schema, as numbered steps. A step that was released is never edited again.
+Owns the file, its schema and its transactions: each call is all or nothing, and a document counts
+once, by its identity, however often it is given. Refuses to know text, tokenizers and what kinds of
+sources mean. Lookups go through `datastores.crest.reader`, on a connection of their own.
 """
 
 from __future__ import annotations
@@ -31,9 +28,9 @@ from datastores.tokens import unpack
 
 
 def _tiers_and_pages(db: Database) -> None:
-    # Pages of the settled tier are numbered 0, 1, …; those of the recent one -1, -2, …: one table,
-    # so that one statement fetches all that a lookup needs. `fresh` keeps the token ids of recent
-    # documents until they are settled; of settled ones only eight bytes of identity are kept.
+    # Pages of the base tier are numbered 0, 1, …; those of the delta tier -1, -2, …: one table, so
+    # that one statement fetches all that a lookup needs. Documents keep their token ids until a
+    # rebuild takes them into the base tier, which keeps eight bytes of their identity.
     db.executescript(
         """
         CREATE TABLE tiers (
@@ -52,31 +49,35 @@ def _tiers_and_pages(db: Database) -> None:
     )
 
 
-CREST = (_tiers_and_pages,)
-"""Version n of the store is what the first n of these make."""
+def _pending_documents(db: Database) -> None:
+    db.executescript("ALTER TABLE fresh RENAME TO pending")
 
+
+MIGRATIONS = (_tiers_and_pages, _pending_documents)
+"""Version n of the store is what the first n of these produce. One that was released is never
+edited again."""
 
 BASE = 0
 DELTA = 1
 """Numbers of the tiers."""
 MAX_DELTA_TOKENS = 1 << 15
-"""Tokens the recent tier takes before it must be settled."""
+"""Tokens of pending documents above which a rebuild is due."""
 DELTA_SHARE = 8
-"""It takes at most one part in so many of the budget, half of that for the documents themselves."""
+"""The delta tier takes at most this fraction of the budget, half of it for the documents."""
 DOCUMENT_BYTES = 64
-"""A recent document takes, beside its tokens."""
+"""Of a pending document, beside its tokens."""
 IDENTITY_BYTES = 8
-"""Bytes of an identity that are kept of a settled document."""
+"""Of a document's identity, in the base tier."""
 ERASURE_DUE = 0x45524153
-"""Stands in the file's header, as its application id, until what was removed is erased."""
+"""The file's application id from a removal until its bytes are erased."""
 MIN_BUDGET_BYTES = 1 << 16
-"""A budget below this holds nothing of use."""
+"""A smaller budget holds nothing useful."""
 
 
 class CrestStore:
     """The writing side. Several processes and threads may use one file at once.
 
-    Every method raises StoreError where the file cannot be read or written.
+    Every method raises StoreError if the file cannot be read or written.
     """
 
     def __init__(self, store: Store, budget_bytes: int) -> None:
@@ -85,13 +86,13 @@ class CrestStore:
 
     @classmethod
     def open(cls, path: Path, budget_bytes: int) -> CrestStore:
-        """Open or create the store; `store.quarantined` tells of a damaged predecessor.
+        """Open or create the store; `store.quarantined` names a damaged predecessor.
 
         Args:
             budget_bytes: the most the file may take, at least `MIN_BUDGET_BYTES`.
         """
-        opened = cls(Store(path, CREST), max(budget_bytes, MIN_BUDGET_BYTES))
-        # A projection: what is lost with the power is made again from the texts.
+        opened = cls(Store(path, MIGRATIONS), max(budget_bytes, MIN_BUDGET_BYTES))
+        # A projection: what a power failure loses is rebuilt from the texts.
         opened.store.db.conn.execute("PRAGMA synchronous = NORMAL")
         return opened
 
@@ -100,7 +101,7 @@ class CrestStore:
 
     def unknown(self, identities: Iterable[bytes]) -> list[bytes]:
         """Those of `identities` that the store has not seen, in order."""
-        known = self._known()
+        known = self._identities()
         return [identity for identity in identities if identity[:IDENTITY_BYTES] not in known]
 
     def size(self) -> int:
@@ -110,65 +111,67 @@ class CrestStore:
         return sum(file.stat().st_size for file in files if file.exists())
 
     def update(self, documents: Sequence[TokenDocument]) -> bool:
-        """Add `documents` to the recent tier, all or none of them; known ones change nothing.
+        """Add `documents` to the delta tier, all or none of them; known ones change nothing.
 
-        Returns whether there was room. Where there was not, `rebuild` is due.
+        Returns whether they fitted. If not, `rebuild` is due.
         """
         with self.store.writing() as db:
             new = frozenset(self.unknown(document.identity for document in documents))
-            fresh = [document for document in documents if document.identity in new]
-            if not self._roomy([*_fresh(db), *fresh]):
+            pending = [document for document in documents if document.identity in new]
+            if not self._fits_delta([*_read_pending(db), *pending]):
                 return False
-            if fresh:
-                _keep(db, fresh)
-                self._refresh(db)
+            if pending:
+                _store_pending(db, pending)
+                self._build_delta(db)
         return True
 
     def rebuild(self, documents: Iterable[TokenDocument]) -> None:
-        """Make the settled tier from `documents`, which must be all there are.
+        """Build the base tier from `documents`, which must be all there are.
 
-        The old tier serves until the new one stands. A recent document that is not among
-        `documents` (it came meanwhile) stays recent.
+        The old tier is read until the new one is committed. A pending document that is not among
+        `documents` (it was added meanwhile) stays pending.
         """
-        shorts: set[bytes] = set()
-        counted = count(_noting(documents, shorts), self._room(0))
-        self.replace(select(counted, self._room(len(shorts))), shorts)
+        prefixes: set[bytes] = set()
+        counted = count(_unique(documents, prefixes), self._base_bytes(0))
+        self.replace(select(counted, self._base_bytes(len(prefixes))), prefixes)
 
-    def replace(self, built: BuiltStore, shorts: Iterable[bytes]) -> None:
-        """Make `built` the settled tier; `shorts` are the first bytes of its identities."""
+    def replace(self, built: BuiltStore, prefixes: Iterable[bytes]) -> None:
+        """Make `built` the base tier; `prefixes` are the first bytes of its identities."""
         with self.store.writing() as db:
-            rows = [(short,) for short in shorts]
+            rows = [(prefix,) for prefix in prefixes]
             db.conn.executemany(
-                f"DELETE FROM fresh WHERE substr(identity, 1, {IDENTITY_BYTES}) = ?", rows
+                f"DELETE FROM pending WHERE substr(identity, 1, {IDENTITY_BYTES}) = ?", rows
             )
-            _write(db, BASE, built, shorts)
-            self._refresh(db)
-        self._fold()
+            _write(db, BASE, built, prefixes)
+            self._build_delta(db)
+        self._truncate_log()
 
     def retain(self, identities: Iterable[bytes]) -> bool:
         """Remove all documents but `identities`; whether `rebuild` must follow.
 
-        The settled tier cannot subtract. It is emptied at once if it knows anything else, so that
-        nothing of it is drafted, and stays so until the rebuild. No byte of it is left in the file.
+        Nothing can be subtracted from the base tier. If it holds anything else it is emptied at
+        once, so that nothing of it is drafted until the rebuild. No byte of it is left in the file.
 
         Raises:
-            StoreError: also where another process reads an older state; it is forgotten, but the
-                log may still hold it until this is called again.
+            StoreError: also if another process reads an older state; the documents are removed, but
+                the log may still hold them until this is called again.
         """
-        wanted = frozenset(identity[:IDENTITY_BYTES] for identity in identities)
-        if self._known() <= wanted:
+        kept = frozenset(identity[:IDENTITY_BYTES] for identity in identities)
+        if self._identities() <= kept:
             self._erase()
             return False
         with self.store.writing() as db:
             db.conn.execute(f"PRAGMA application_id = {ERASURE_DUE}")
-            due = not self._settled() <= wanted
+            due = not self._base_identities() <= kept
             if due:
                 _clear(db, BASE)
             gone = [
-                (one.identity,) for one in _fresh(db) if one.identity[:IDENTITY_BYTES] not in wanted
+                (one.identity,)
+                for one in _read_pending(db)
+                if one.identity[:IDENTITY_BYTES] not in kept
             ]
-            db.conn.executemany("DELETE FROM fresh WHERE identity = ?", gone)
-            self._refresh(db)
+            db.conn.executemany("DELETE FROM pending WHERE identity = ?", gone)
+            self._build_delta(db)
         self._erase()
         return due
 
@@ -179,63 +182,65 @@ class CrestStore:
             with self.store.writing() as db:
                 db.conn.execute("PRAGMA application_id = 0")
 
-    def _known(self) -> frozenset[bytes]:
-        rows = self.store.rows("SELECT identity FROM fresh")
-        return self._settled().union(bytes(row["identity"])[:IDENTITY_BYTES] for row in rows)
+    def _identities(self) -> frozenset[bytes]:
+        rows = self.store.rows("SELECT identity FROM pending")
+        return self._base_identities().union(
+            bytes(row["identity"])[:IDENTITY_BYTES] for row in rows
+        )
 
-    def _settled(self) -> frozenset[bytes]:
+    def _base_identities(self) -> frozenset[bytes]:
         rows = self.store.rows("SELECT documents FROM tiers WHERE tier = ?", (BASE,))
         blob = bytes(rows[0]["documents"]) if rows else b""
         return frozenset(
             blob[at : at + IDENTITY_BYTES] for at in range(0, len(blob), IDENTITY_BYTES)
         )
 
-    def _room(self, documents: int) -> int:
-        """Bytes for the settled tier's pages beside everything else in the file."""
+    def _base_bytes(self, documents: int) -> int:
+        """Bytes for the pages of the base tier, beside everything else in the file."""
         return self.budget_bytes - self.budget_bytes // DELTA_SHARE - IDENTITY_BYTES * documents
 
-    def _roomy(self, recent: Sequence[TokenDocument]) -> bool:
-        """Whether the recent tier may consist of `recent`."""
-        few = sum(len(document.tokens) for document in recent) <= MAX_DELTA_TOKENS
-        return few and 2 * _held(recent) <= self.budget_bytes // DELTA_SHARE
+    def _fits_delta(self, pending: Sequence[TokenDocument]) -> bool:
+        """Whether the delta tier has room for `pending`."""
+        few = sum(len(document.tokens) for document in pending) <= MAX_DELTA_TOKENS
+        return few and 2 * _pending_bytes(pending) <= self.budget_bytes // DELTA_SHARE
 
-    def _refresh(self, db: Database) -> None:
-        """Make the recent tier anew from its documents."""
-        recent = list(_fresh(db))
-        if recent:
-            room = self.budget_bytes // DELTA_SHARE - _held(recent)
-            _write(db, DELTA, build(recent, room), ())
+    def _build_delta(self, db: Database) -> None:
+        """Rebuild the delta tier from the pending documents."""
+        pending = list(_read_pending(db))
+        if pending:
+            room = self.budget_bytes // DELTA_SHARE - _pending_bytes(pending)
+            _write(db, DELTA, build(pending, room), ())
         else:
             _clear(db, DELTA)
 
-    def _fold(self) -> None:
-        """Fold the write-ahead log into the file; where somebody reads just now, the next does."""
+    def _truncate_log(self) -> None:
+        """Move the log into the file; if somebody is reading, the next call does."""
         self.store.rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _noting(documents: Iterable[TokenDocument], shorts: set[bytes]) -> Iterator[TokenDocument]:
-    """`documents` without repetitions; notes what is kept of their identities as they pass."""
+def _unique(documents: Iterable[TokenDocument], prefixes: set[bytes]) -> Iterator[TokenDocument]:
+    """`documents` without repetitions; adds the prefix of each identity to `prefixes`."""
     for document in documents:
-        short = document.identity[:IDENTITY_BYTES]
-        if short not in shorts:
-            shorts.add(short)
+        prefix = document.identity[:IDENTITY_BYTES]
+        if prefix not in prefixes:
+            prefixes.add(prefix)
             yield document
 
 
-def _fresh(db: Database) -> Iterator[TokenDocument]:
-    rows = db.conn.execute("SELECT identity, kind, tokens FROM fresh ORDER BY identity")
+def _read_pending(db: Database) -> Iterator[TokenDocument]:
+    rows = db.conn.execute("SELECT identity, kind, tokens FROM pending ORDER BY identity")
     for identity, kind, tokens in rows:
         yield TokenDocument(identity, unpack(tokens), kind)
 
 
-def _held(recent: Sequence[TokenDocument]) -> int:
-    """Bytes of the file that recent documents take themselves."""
-    return sum(4 * len(document.tokens) + DOCUMENT_BYTES for document in recent)
+def _pending_bytes(pending: Sequence[TokenDocument]) -> int:
+    """Bytes of the file that pending documents take themselves."""
+    return sum(4 * len(document.tokens) + DOCUMENT_BYTES for document in pending)
 
 
-def _keep(db: Database, documents: Iterable[TokenDocument]) -> None:
+def _store_pending(db: Database, documents: Iterable[TokenDocument]) -> None:
     db.conn.executemany(
-        "INSERT OR IGNORE INTO fresh VALUES (?, ?, ?)",
+        "INSERT OR IGNORE INTO pending VALUES (?, ?, ?)",
         [
             (one.identity, one.kind, np.asarray(one.tokens, dtype="<u4").tobytes())
             for one in documents
@@ -243,12 +248,12 @@ def _keep(db: Database, documents: Iterable[TokenDocument]) -> None:
     )
 
 
-def _write(db: Database, tier: int, built: BuiltStore, shorts: Iterable[bytes]) -> None:
+def _write(db: Database, tier: int, built: BuiltStore, prefixes: Iterable[bytes]) -> None:
     """Make `built` the content of `tier`."""
     _clear(db, tier)
     rows = ((-1 - number if tier == DELTA else number, page) for number, page in built.pages)
     db.conn.executemany("INSERT INTO pages VALUES (?, ?)", rows)
-    documents = b"".join(sorted(shorts))
+    documents = b"".join(sorted(prefixes))
     row = (tier, built.longest, built.page_count, built.entry_count, pack_ids(built.ids), documents)
     db.conn.execute("INSERT INTO tiers VALUES (?, ?, ?, ?, ?, ?)", row)
 

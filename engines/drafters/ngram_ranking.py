@@ -159,7 +159,7 @@ def interpolate(
         if left < least:
             break
         # Quantised counts: none is below 1, and a node is no rarer than its children together.
-        counts = [max(count * chance, 1.0) for chance in entry.chances[first:last]]
+        counts = [max(count * chance, 1.0) for chance in entry.probabilities[first:last]]
         total = sum(counts)
         discounted = total - DISCOUNT * len(counts)
         backoff = (max(count, total) - discounted) * BACKOFF_BOOST

@@ -49,4 +49,4 @@ def unfold(entry: CrestEntry) -> dict[Path, float]:
     for row, (first, last) in enumerate(entry.children):
         for child in range(first, last):
             paths[child] = (*paths[row], entry.tokens[child])
-    return {path: entry.chances[row] for row, path in paths.items() if row}
+    return {path: entry.probabilities[row] for row, path in paths.items() if row}

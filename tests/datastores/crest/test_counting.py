@@ -45,7 +45,7 @@ def test_places_are_where_the_strings_stand(docs: list[TokenDocument]) -> None:
     text = join(docs)
     levels = count_strings(text, DEPTH, threads=1)
     for length, (level, names) in enumerate(zip(levels, spelled(levels), strict=True), 1):
-        stand = [tuple(text.tokens[at : at + length].tolist()) for at in level.places.tolist()]
+        stand = [tuple(text.tokens[at : at + length].tolist()) for at in level.positions.tolist()]
         assert stand == names
 
 

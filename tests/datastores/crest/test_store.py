@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,10 @@ from datastores.crest.counting import TokenDocument
 from datastores.crest.format import CrestEntry
 from datastores.crest.reader import LOOKUPS_PER_REFRESH, CrestReader
 from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
-from datastores.crest.store import MAX_DELTA_TOKENS, CrestStore
+from datastores.crest.store import MAX_DELTA_TOKENS, MIGRATIONS, CrestStore
 from datastores.errors import StoreError
 from datastores.storage.integrity import damage_mark
+from datastores.storage.sqlite import Store
 from tests.datastores.crest.reference import document, documents, tree, unfold
 
 AMPLE = 1 << 24
@@ -38,7 +40,7 @@ def store(tmp_path: Path) -> Iterator[CrestStore]:
 
 def rows(store: CrestStore) -> list[list[tuple[object, ...]]]:
     """Every row of every table."""
-    tables = ("tiers", "pages", "fresh")
+    tables = ("tiers", "pages", "pending")
     return [store.store.db.conn.execute(f"SELECT * FROM {one}").fetchall() for one in tables]
 
 
@@ -102,6 +104,15 @@ def test_a_store_made_anew_under_a_reader_is_not_taken_for_damaged(store: CrestS
     assert reader.lookup([1, 2])[0].tokens[1:4] == [10, 11, 12]
     assert not damage_mark(store.store.path).exists()
     reader.close()
+
+
+def test_a_store_of_the_first_version_keeps_its_documents(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    with closing(Store(path, MIGRATIONS[:1])) as old, old.writing() as db:
+        row = (words(1).identity, 0, bytes(8))
+        db.conn.execute("INSERT INTO fresh VALUES (?, ?, ?)", row)
+    with closing(CrestStore.open(path, 1 << 20)) as store:
+        assert store.unknown([words(1).identity, words(2).identity]) == [words(2).identity]
 
 
 def test_a_document_counts_once(store: CrestStore) -> None:
@@ -172,7 +183,7 @@ def test_an_erasure_that_somebody_held_up_is_made_good(store: CrestStore) -> Non
     store.update([words(1), secret])
     reader = sqlite3.connect(store.store.path)
     reader.execute("BEGIN")
-    reader.execute("SELECT count(*) FROM fresh").fetchone()
+    reader.execute("SELECT count(*) FROM pending").fetchone()
     store.store.db.conn.execute("PRAGMA busy_timeout = 10")
     with pytest.raises(StoreError, match="another"):
         store.retain([words(1).identity])
