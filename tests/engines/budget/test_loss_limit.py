@@ -5,14 +5,20 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.budget.loss_limit import INITIAL_PASSES, MAX_PASSES, PASSES_PER_TOKEN, LossLimiter
-from engines.budget.selection import affordable
+from engines.budget.loss_limit import (
+    INITIAL_PASSES,
+    MAX_PASSES,
+    MAX_PAUSE_STEPS,
+    PASSES_PER_TOKEN,
+    DrafterBackoff,
+    LossLimiter,
+)
 
 EXTRA = 3.0
 
 
 @given(st.lists(st.tuples(st.floats(0, 8), st.floats(0, 1)), max_size=200))
-def test_passes_that_win_nothing_lose_no_more_than_the_purse_held(
+def test_rejected_drafts_lose_no_more_than_the_balance(
     drafts: list[tuple[float, float]],
 ) -> None:
     limiter, lost, largest = LossLimiter(), 0.0, 0.0
@@ -41,14 +47,6 @@ def test_a_confident_draft_is_allowed_where_a_doubtful_one_is_not() -> None:
     assert not limiter.allows(EXTRA, 0.3)
 
 
-def test_no_more_rows_are_verified_than_are_allowed() -> None:
-    table = [0.0, 1.0, 2.0, 4.0, 4.5]
-    assert affordable(3, [0.9, 0.8, 0.7], table, LossLimiter()) == 3
-    assert affordable(3, [0.9, 0.2, 0.1], table, LossLimiter()) == 1
-    assert affordable(3, [0.9, 0.2, 0.1], [0.0, 1.0, 5.0, 6.0, 7.0], LossLimiter()) == 1
-    assert affordable(3, [0.3, 0.2, 0.1], [0.0, 1.0, 5.0, 6.0, 7.0], LossLimiter()) == 0
-
-
 def test_an_empty_balance_refills_with_the_text() -> None:
     limiter = LossLimiter()
     limiter.record(tokens=1, extra=INITIAL_PASSES)
@@ -56,3 +54,18 @@ def test_an_empty_balance_refills_with_the_text() -> None:
     for _ in range(round(1.0 / PASSES_PER_TOKEN)):
         limiter.record(tokens=1, extra=0.0)
     assert limiter.allows(0.5, 0.0)
+
+
+def test_a_bad_drafter_is_consulted_seldom_but_never_dropped() -> None:
+    backoff = DrafterBackoff()
+    rate = 100.0
+    consulted = 0
+    for _ in range(1000):
+        if backoff.should_consult():
+            consulted += 1
+            backoff.record(0.0, 0.01, rate)
+    assert 1000 / (MAX_PAUSE_STEPS + 1) < consulted < 60
+    for _ in range(MAX_PAUSE_STEPS + 1):
+        if backoff.should_consult():
+            backoff.record(60.0, 0.01, rate)
+    assert backoff.should_consult()

@@ -1,0 +1,200 @@
+"""Calibration: AdaGrad, P of whole paths, and which drafter is right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import engines.budget.acceptance_model
+import engines.budget.policies
+import engines.budget.selection
+from engines.budget.acceptance_model import MAX_WEIGHT, AcceptanceModel, AdaGrad, PathCalibration
+from engines.budget.selection import (
+    merge,
+)
+from engines.draft_tree import PROMPT, RECYCLE, DraftTree, chain
+from engines.step import Proposal
+
+GRADIENTS = st.lists(st.floats(-10, 10), min_size=3, max_size=3)
+
+
+def make_learner(decay: float = 0.9, epsilon: float = 1e-12) -> AdaGrad:
+    return AdaGrad((0.1, -0.2, 0.3), rate=0.5, prior_squares=1.0, decay=decay, epsilon=epsilon)
+
+
+@given(st.lists(GRADIENTS, max_size=6), st.floats(0, 1))
+def test_steps_are_those_of_the_formula(gradients: list[list[float]], decay: float) -> None:
+    learner = make_learner(decay)
+    weights, squares = np.array([0.1, -0.2, 0.3]), np.ones(3)
+    for gradient in np.array(gradients).reshape(-1, 3):
+        learner.step(gradient.tolist())
+        squares = squares * decay + (gradient**2 + 1e-12)
+        weights -= 0.5 * gradient / np.sqrt(squares)
+    np.testing.assert_allclose(learner.weights, weights, rtol=1e-12, atol=1e-12)
+
+
+@given(st.lists(GRADIENTS, max_size=4), GRADIENTS)
+def test_a_saved_state_continues_elsewhere(gradients: list[list[float]], last: list[float]) -> None:
+    here, there = make_learner(), make_learner()
+    for gradient in gradients:
+        here.step(gradient)
+    there.restore(here.state())
+    for learner in (here, there):
+        learner.step(last)
+    assert there.state() == here.state()
+
+
+def test_a_saved_state_is_not_changed_by_later_steps() -> None:
+    learner = make_learner()
+    state = learner.state()
+    learner.step([1.0, 1.0, 1.0])
+    assert state == make_learner().state()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"weights": [0.0, 0.0, MAX_WEIGHT + 1.0]},
+        {"squares": [1.0, 1.0, 0.0]},
+    ],
+)
+def test_a_damaged_state_is_refused_and_changes_nothing(
+    damage: dict[str, list[float]],
+) -> None:
+    learner = make_learner()
+    with pytest.raises(ValueError, match="out of range"):
+        learner.restore(make_learner().state() | damage)
+    assert learner.state() == make_learner().state()
+
+
+def test_adagrad_ignores_a_state_of_another_shape() -> None:
+    learner = make_learner()
+    learner.restore({"weights": [1.0], "squares": [1.0]})
+    learner.restore({})
+    assert learner.state() == make_learner().state()
+
+
+def draft(estimate: float) -> DraftTree:
+    """A chain of eight rows, each estimated at probability `estimate`."""
+    return chain(0, list(range(1, 9)), PROMPT, estimate)
+
+
+def walked(random: np.random.Generator) -> list[int]:
+    """A text that follows its drafts to the end or not at all."""
+    return list(range(1, 9)) if random.random() < 0.6 else []
+
+
+def test_paths_learn_that_a_text_leaves_all_rows_at_once() -> None:
+    random, calibration = np.random.default_rng(0), PathCalibration()
+    for _ in range(2000):
+        tree = draft(0.7)
+        calibration.learn(tree, walked(random), sum(calibration.paths(tree)) - 1.0)
+    paths = calibration.paths(draft(0.7))
+    assert paths[1] == pytest.approx(0.6, abs=0.12)
+    assert paths[8] == pytest.approx(0.6, abs=0.12)
+    restored = PathCalibration()
+    restored.restore(calibration.state())
+    assert restored.paths(draft(0.7))[8] > 0.4
+
+
+def test_no_path_is_likelier_than_its_beginning() -> None:
+    tree = chain(0, [1], PROMPT, 0.2)
+    tree.add(1, 2, PROMPT, 1.0)
+    tree.add(0, 3, PROMPT, 0.9)
+    paths = PathCalibration().paths(tree)
+    assert paths[0] == 1.0
+    assert paths[2] <= paths[1] < paths[3] <= 1.0
+
+
+def test_rejected_drafts_lower_the_next_estimates() -> None:
+    calibration = PathCalibration()
+    before = calibration.paths(draft(0.9))[3]
+    for _ in range(10):
+        calibration.learn(draft(0.9), [], 6.0)
+    assert calibration.paths(draft(0.9))[3] < 0.5 * before
+
+
+def test_it_recovers_from_any_number_of_rejected_drafts() -> None:
+    calibration, tree = PathCalibration(), draft(0.9)
+    for _ in range(20_000):
+        calibration.learn(tree, [], sum(calibration.paths(tree)) - 1.0)
+    assert 0.0 < calibration.paths(tree)[1] < 0.01
+    for _ in range(200):
+        calibration.learn(tree, range(1, 9), sum(calibration.paths(tree)) - 1.0)
+    assert calibration.paths(tree)[1] > 0.3
+
+
+def test_path_calibration_ignores_a_state_of_another_shape() -> None:
+    calibration = PathCalibration()
+    calibration.restore({"weights": [1.0], "squares": [1.0]})
+    assert calibration.paths(draft(0.5)) == PathCalibration().paths(draft(0.5))
+
+
+def test_weights_saved_under_the_old_key_are_restored() -> None:
+    trained = AcceptanceModel()
+    for _ in range(40):
+        merged = merge(0, [Proposal("prompt", draft(0.7), 0.0)], 0.0)
+        trained.add_pending(merged, trained.estimate(merged))
+        trained.learn([1, 2, 9])
+    state = trained.state()
+    assert {"path_weights", "path_squares"} < state.keys()
+    old = {name.replace("path_", "following_"): kept for name, kept in state.items()}
+    restored, unlearned = AcceptanceModel(), AcceptanceModel()
+    restored.restore(old)
+    assert restored.state() == state
+    assert restored.state() != unlearned.state()
+    unlearned.restore(old | state)
+    assert unlearned.state() == state
+
+
+def test_calibration_learns_which_drafter_is_right() -> None:
+    random = np.random.default_rng(0)
+    calibration = AcceptanceModel()
+    for _ in range(3000):
+        truth = int(random.integers(1, 50))
+        liar = chain(0, [int(random.integers(1, 50))], PROMPT, 0.9)
+        honest = chain(0, [truth if random.random() < 0.7 else 99], RECYCLE, 0.3)
+        merged = merge(0, [Proposal("prompt", liar, 0.0), Proposal("recycle", honest, 0.0)], 0.0)
+        calibration.add_pending(merged, calibration.estimate(merged))
+        calibration.learn([truth])
+    merged = merge(
+        0,
+        [
+            Proposal("prompt", chain(0, [1], PROMPT, 0.9), 0.0),
+            Proposal("recycle", chain(0, [2], RECYCLE, 0.3), 0.0),
+        ],
+        0.0,
+    )
+    calibration.estimate(merged)
+    assert merged.tree.probabilities[1] < 0.1
+    assert merged.tree.probabilities[2] == pytest.approx(0.7, abs=0.12)
+    restored = AcceptanceModel()
+    restored.restore(calibration.state())
+    restored.estimate(merged)
+    assert merged.tree.probabilities[2] == pytest.approx(0.7, abs=0.12)
+
+
+def test_a_long_silent_drafter_breaks_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As after millions of tokens.
+    monkeypatch.setattr(engines.budget.acceptance_model, "SQUARES_DECAY", 0.0)
+    calibration = AcceptanceModel()
+    for _ in range(100):
+        merged = merge(0, [Proposal("prompt", chain(0, [1, 2], PROMPT, 0.9), 0.0)], 0.0)
+        calibration.add_pending(merged, calibration.estimate(merged))
+        calibration.learn([1, 2])
+    assert np.isfinite(calibration.state()["weights"]).all()
+
+
+def test_hindsight_scores_proposals_that_were_never_verified() -> None:
+    calibration = AcceptanceModel()
+    merged = merge(0, [Proposal("prompt", chain(0, [1, 2, 3], PROMPT), 0.0)], 0.0)
+    calibration.add_pending(merged, calibration.estimate(merged))
+    calibration.learn([1])
+    assert calibration.counterfactual_acceptance() == {}
+    calibration.learn([2])
+    calibration.learn([9])
+    assert calibration.counterfactual_acceptance() == {"prompt": pytest.approx(2 / 3)}

@@ -1,0 +1,59 @@
+"""Costs are learned from noisy cycles and stay monotone."""
+
+from __future__ import annotations
+
+import pytest
+
+from engines.budget.cost_model import CostModel, prior_ratio
+
+
+def test_costs_are_learned_and_stay_monotone() -> None:
+    costs = CostModel()
+    assert costs.table(10)[8] == pytest.approx(costs.plain(10) * prior_ratio(8))
+    for _ in range(15):
+        costs.observe(1, 100, 0.010)
+        costs.observe(4, 100, 0.012)
+        costs.observe(8, 100, 0.011)
+        costs.observe(16, 100, 0.030)
+    table = costs.table(100)
+    assert costs.measured(100)
+    assert not costs.measured(5000)
+    assert table[1] == pytest.approx(0.010)
+    assert table[4] == table[8] == pytest.approx(0.012, rel=0.06)
+    assert table[16] == pytest.approx(0.030, rel=0.06)
+    assert table[1:] == sorted(table[1:])
+    again = CostModel()
+    again.restore(costs.state())
+    assert again.table(100) == pytest.approx(table, rel=0.02)
+    assert not again.measured(100)
+
+
+def test_a_few_samples_of_one_width_inform_all_widths() -> None:
+    flat, steep = CostModel(), CostModel()
+    for costs, seconds in ((flat, 0.0101), (steep, 0.060)):
+        for _ in range(5):
+            costs.observe(1, 100, 0.010)
+            costs.observe(8, 100, seconds)
+    assert flat.table(100)[16] < 0.02 < 0.09 < steep.table(100)[16]
+
+
+def test_outliers_at_one_width_do_not_raise_all_wider_ones() -> None:
+    costs = CostModel()
+    for _ in range(15):
+        costs.observe(1, 100, 0.010)
+        costs.observe(8, 100, 0.020)
+    for _ in range(3):
+        costs.observe(2, 100, 0.100)
+    assert costs.table(100)[8] < 0.035
+    for _ in range(2000):
+        costs.observe(8, 100, 0.020)
+    assert 2 in costs.unmeasured()
+    assert costs.table(100)[2] <= costs.table(100)[8] == pytest.approx(0.020, rel=0.05)
+
+
+def test_an_outlier_does_not_move_the_costs() -> None:
+    costs = CostModel()
+    for _ in range(9):
+        costs.observe(1, 100, 0.010)
+    costs.observe(1, 100, 5.0)
+    assert costs.plain(100) == pytest.approx(0.010)

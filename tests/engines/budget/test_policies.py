@@ -1,0 +1,102 @@
+"""The two budgets: a hopeless drafter is paused, damaged proposals are dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pytest
+
+import engines.budget.acceptance_model
+import engines.budget.policies
+import engines.budget.selection
+from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.cost_model import CostModel, prior_ratio
+from engines.budget.policies import AdaptiveBudget, FixedBudget
+from engines.budget.protocol import Budget
+from engines.draft_tree import STUDENT, DraftTree, chain
+from engines.step import Context, Step, Timings
+from tests.engines.scripted import ScriptedTarget
+
+HIDDEN = np.zeros(4, np.float32)
+
+
+def step_of(tree: DraftTree, seconds: float) -> Step:
+    return Step(
+        position=50,
+        tokens=(1,),
+        sources=(0,),
+        tree=tree,
+        path=(0,),
+        proposals=(),
+        hidden=HIDDEN[None],
+        top_tokens=[],
+        top_logits=np.zeros((0, 0), np.float32),
+        timings=Timings(seconds, 0.0, seconds),
+        prefill=False,
+        finish="",
+    )
+
+
+class Hopeless:
+    """A drafter that is always wrong."""
+
+    name = "student"
+    top_tokens_needed = 0
+
+    def begin(self, context: Context) -> None:
+        """Nothing."""
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """A token that never comes, with a high probability."""
+        return chain(context.root, [63] * min(limit, 4), STUDENT, 0.9)
+
+    def observe(self, step: Step) -> None:
+        """Nothing."""
+
+
+def test_the_budget_pauses_a_hopeless_drafter_and_reports_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Consulting takes no time here: on a busy machine it might take long and trigger the backoff.
+    for module in (engines.budget.policies, engines.budget.selection):
+        monkeypatch.setattr(module, "perf_counter", lambda: 0.0)
+    budget = AdaptiveBudget(CostModel(), AcceptanceModel())
+    context = Context([1] * 50, HIDDEN, 0.0)
+    target = ScriptedTarget()
+    budget.begin(context)
+    verified = []
+    for _ in range(400):
+        tree, _ = budget.draft([Hopeless()], context, target, 60)
+        verified.append(tree.drafted)
+        budget.observe(step_of(tree, 0.010 * prior_ratio(len(tree))))
+    assert sum(verified[:50]) > 0
+    assert sum(verified[-200:]) <= 0.05 * 200
+    status = budget.status(50)
+    assert status.paused
+    assert status.loss > 0.0
+    assert status.plain_measured
+    assert status.plain_seconds == pytest.approx(0.010)
+
+
+class Damaged(Hopeless):
+    """A drafter whose store holds an out-of-vocabulary id."""
+
+    def __init__(self, token: int) -> None:
+        self._token = token
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """One valid token, and one that is not."""
+        return chain(context.root, [5, self._token], STUDENT, 0.9)
+
+
+@pytest.mark.parametrize("token", [-1, ScriptedTarget.vocabulary_size])
+@pytest.mark.parametrize("made", [AdaptiveBudget, partial(FixedBudget, 8)])
+def test_out_of_vocabulary_ids_are_not_verified(made: Callable[..., Budget], token: int) -> None:
+    budget = made(CostModel(), AcceptanceModel())
+    context = Context([1] * 50, HIDDEN, 0.0)
+    for _ in range(3):
+        tree, proposals = budget.draft([Damaged(token)], context, ScriptedTarget(), 60)
+        assert tree.drafted == 0
+        assert all(proposal.tree.drafted == 0 for proposal in proposals)

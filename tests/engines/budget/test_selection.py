@@ -1,0 +1,102 @@
+"""Merged trees, and the choice of rows among them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.loss_limit import (
+    LossLimiter,
+)
+from engines.budget.selection import (
+    BASE,
+    FEATURES,
+    affordable,
+    by_probability,
+    choose_count,
+    merge,
+    prune,
+)
+from engines.draft_tree import PROMPT, RECYCLE, STUDENT, DraftTree, root_only
+from engines.step import Proposal
+
+
+@st.composite
+def trees(draw: st.DrawFn, source: int = STUDENT, rows: int = 12) -> DraftTree:
+    """Valid trees over a tiny vocabulary, so that they overlap."""
+    tree = root_only(0)
+    for _ in range(draw(st.integers(0, rows))):
+        parent = draw(st.integers(0, len(tree) - 1))
+        token = draw(st.integers(0, 4))
+        if token not in tree.children()[parent]:
+            tree.add(parent, token, source, draw(st.floats(0, 1)), draw(st.floats(0, 9)))
+    return tree
+
+
+def paths(tree: DraftTree) -> dict[tuple[int, ...], int]:
+    """Every path of the tree with the sources of its last row."""
+    found: dict[int, tuple[int, ...]] = {0: ()}
+    for row in range(1, len(tree)):
+        found[row] = (*found[tree.parents[row]], tree.tokens[row])
+    return {found[row]: tree.sources[row] for row in range(1, len(tree))}
+
+
+@given(trees(PROMPT), trees(RECYCLE))
+def test_a_merged_tree_is_the_union_of_its_parts(one: DraftTree, other: DraftTree) -> None:
+    proposals = [Proposal("prompt", one, 0.0), Proposal("recycle", other, 0.0)]
+    merged = merge(0, proposals, 0.7)
+    union = dict(paths(one))
+    for path, sources in paths(other).items():
+        union[path] = union.get(path, 0) | sources
+    assert paths(merged.tree) == union
+    features = [dict(merged.features(row)) for row in range(1, len(merged.tree))]
+    assert sum(row.get(BASE["prompt"], 0.0) for row in features) == one.drafted
+    assert sum(row.get(BASE["recycle"], 0.0) for row in features) == other.drafted
+    weights = np.random.default_rng(one.drafted).normal(size=FEATURES).tolist()
+    expected = [0.0, *(sum(weights[i] * value for i, value in row.items()) for row in features)]
+    assert merged.scores(weights) == pytest.approx(expected)
+
+
+@given(trees(PROMPT), trees(RECYCLE), st.integers(0, 24))
+def test_estimates_are_probabilities_and_prune_keeps_a_tree(
+    one: DraftTree, other: DraftTree, count: int
+) -> None:
+    merged = merge(0, [Proposal("prompt", one, 0.0), Proposal("recycle", other, 0.0)], 0.0)
+    chances = AcceptanceModel().estimate(merged)
+    tree = merged.tree
+    for row, children in enumerate(tree.children()):
+        assert sum(tree.probabilities[child] for child in children.values()) <= 1.0 + 1e-9
+        assert all(chances[child] <= chances[row] + 1e-12 for child in children.values())
+    order = by_probability(tree, chances, chains_only=False)
+    kept = prune(tree, order[:count])
+    assert paths(kept).items() <= paths(tree).items()
+    assert kept.drafted == min(count, tree.drafted)
+    single = prune(tree, by_probability(tree, chances, chains_only=True))
+    assert single.is_chain()
+
+
+@given(
+    st.lists(st.floats(0, 1), max_size=30),
+    st.lists(st.floats(0, 1e-2), min_size=31, max_size=31),
+    st.floats(1, 2000),
+)
+def test_choose_count_equals_trying_every_length(
+    gains: list[float], steps: list[float], rate: float
+) -> None:
+    gains = sorted(gains, reverse=True)
+    table = [0.0, *np.cumsum([1e-3, *steps]).tolist()]
+    values = [1 + sum(gains[:count]) - rate * table[count + 1] for count in range(len(gains) + 1)]
+    chosen, loss = choose_count(gains, table, rate, 0.0)
+    assert values[chosen] == pytest.approx(max(values))
+    assert 0.0 <= loss < 1.0
+
+
+def test_no_more_rows_are_verified_than_are_allowed() -> None:
+    table = [0.0, 1.0, 2.0, 4.0, 4.5]
+    assert affordable(3, [0.9, 0.8, 0.7], table, LossLimiter()) == 3
+    assert affordable(3, [0.9, 0.2, 0.1], table, LossLimiter()) == 1
+    assert affordable(3, [0.9, 0.2, 0.1], [0.0, 1.0, 5.0, 6.0, 7.0], LossLimiter()) == 1
+    assert affordable(3, [0.3, 0.2, 0.1], [0.0, 1.0, 5.0, 6.0, 7.0], LossLimiter()) == 0
