@@ -1,4 +1,4 @@
-"""CREST, the paper's longest match and REST as drafters, over real stores."""
+"""CREST as a drafter, over real stores."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.bench.baselines.paper_selection import LongestMatch
-from app.bench.baselines.rest import RestDrafter, RestStore, write_rest
 from datastores.crest.counting import TokenDocument
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
@@ -39,14 +37,6 @@ def reader(tmp_path: Path) -> Iterator[CrestReader]:
     opened.close()
 
 
-@pytest.fixture
-def rest(tmp_path: Path) -> RestDrafter:
-    folder = tmp_path / "rest"
-    folder.mkdir()
-    write_rest(folder, DOCUMENTS, 2)
-    return RestDrafter(RestStore(folder))
-
-
 def chain(tree: DraftTree) -> list[int]:
     """Tokens from the root along the most probable children."""
     children, tokens = tree.children(), []
@@ -70,33 +60,12 @@ def test_crest_credits_the_kind_of_text(reader: CrestReader) -> None:
     assert tree.sources[tree.children()[0][3]] == CHATS
 
 
-def test_the_longest_match_excludes_the_shorter(reader: CrestReader) -> None:
-    assert set(LongestMatch(reader).propose(asked(9, 8, 2, 3), 64).tokens[1:]) == {9, 8, 2, 3}
+def test_shorter_ngrams_contribute_too(reader: CrestReader) -> None:
     assert 4 in CrestDrafter(reader, use_context=False).propose(asked(9, 8, 2, 3), 64).tokens
 
 
-def test_unknown_words_get_no_draft(reader: CrestReader, rest: RestDrafter) -> None:
-    for drafter in (CrestDrafter(reader), LongestMatch(reader), rest):
-        assert drafter.propose(asked(70, 71), 16).drafted == 0
-
-
-def test_rest_drafts_the_most_common_prefixes(rest: RestDrafter) -> None:
-    tree = rest.propose(asked(7, 2, 3), 64)
-    assert chain(tree)[:3] == [9, 8, 2]
-    root = tree.children()[0]
-    assert tree.probabilities[root[9]] == pytest.approx(5 / 8)
-    assert tree.probabilities[root[4]] == pytest.approx(3 / 8)
-    assert max(tree.depths()) == 10
-
-
-def test_rest_follows_the_longest_match_alone(rest: RestDrafter) -> None:
-    assert set(rest.propose(asked(8, 2, 3), 1).tokens[1:]) == {9}
-    tree = rest.propose(asked(1, 2, 3), 64)
-    assert tree.probabilities[tree.children()[0][4]] == pytest.approx(3 / 4)
-
-
-def test_rest_drafts_nothing_across_the_end(rest: RestDrafter) -> None:
-    assert rest.propose(asked(1, 2, 3, 9), 64).drafted == 0
+def test_unknown_words_get_no_draft(reader: CrestReader) -> None:
+    assert CrestDrafter(reader).propose(asked(70, 71), 16).drafted == 0
 
 
 def test_crest_drafts_from_this_chat_too(reader: CrestReader) -> None:

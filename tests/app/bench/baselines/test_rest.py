@@ -1,4 +1,4 @@
-"""The baseline's suffix array: equal to brute force, within documents only."""
+"""REST: its suffix array equals brute force, within documents; drafts follow the longest match."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.bench.baselines.rest import SEPARATOR, RestStore, write_rest
+from app.bench.baselines.rest import SEPARATOR, RestDrafter, RestStore, write_rest
 from datastores.crest.counting import TokenDocument
 from datastores.errors import InputError
 from tests.datastores.crest.reference import document, documents
+from tests.engines.drafters.test_crest import DOCUMENTS, asked, chain
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -65,3 +66,34 @@ def test_nothing_is_found_in_nothing(tmp_path: Path) -> None:
     store = RestStore(tmp_path)
     assert store.find([1], (0, len(store))) == (0, 0)
     assert SEPARATOR == 0
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> RestDrafter:
+    folder = tmp_path / "rest"
+    folder.mkdir()
+    write_rest(folder, DOCUMENTS, 2)
+    return RestDrafter(RestStore(folder))
+
+
+def test_rest_drafts_the_most_common_prefixes(rest: RestDrafter) -> None:
+    tree = rest.propose(asked(7, 2, 3), 64)
+    assert chain(tree)[:3] == [9, 8, 2]
+    root = tree.children()[0]
+    assert tree.probabilities[root[9]] == pytest.approx(5 / 8)
+    assert tree.probabilities[root[4]] == pytest.approx(3 / 8)
+    assert max(tree.depths()) == 10
+
+
+def test_rest_follows_the_longest_match_alone(rest: RestDrafter) -> None:
+    assert set(rest.propose(asked(8, 2, 3), 1).tokens[1:]) == {9}
+    tree = rest.propose(asked(1, 2, 3), 64)
+    assert tree.probabilities[tree.children()[0][4]] == pytest.approx(3 / 4)
+
+
+def test_rest_drafts_nothing_across_the_end(rest: RestDrafter) -> None:
+    assert rest.propose(asked(1, 2, 3, 9), 64).drafted == 0
+
+
+def test_rest_drafts_nothing_after_unknown_words(rest: RestDrafter) -> None:
+    assert rest.propose(asked(70, 71), 16).drafted == 0
