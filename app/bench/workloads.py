@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from app.conversation.restore import ExportedChat, read_export
-from app.importing.extract import documents
+from app.importing.pipeline import read_documents
 from app.importing.readers import chat_exports, make_readers
 from app.importing.readers.pdf_html import TextExtractor
 from app.importing.source_file import SourceFile
@@ -113,7 +113,7 @@ def _from_file(path: Path, worker: TextExtractor) -> Iterator[PastConversation]:
             if isinstance(exported, ExportedChat) and not exported.chat.private:
                 yield PastConversation(exported.chat.title, exported.messages)
         return
-    for outcome in documents(material, make_readers(worker)):
+    for outcome in read_documents(material, make_readers(worker)):
         if isinstance(outcome, Document):
             parts = [part for part in outcome.parts if part.kind == CHATS]
             if parts:

@@ -22,10 +22,9 @@ from app.config import Options, load_config
 from app.locations import Locations, locate, model_folders
 from app.models import description, download
 from app.models.description import FoundModel, describe
-from app.models.discovery import find_models, resolve_model
+from app.models.discovery import EMBEDDED, find_models, resolve_model
 from app.models.gguf_files import SkippedModel
 from app.models.hub import RemoteModel, look_up
-from app.models.known_folders import EMBEDDED
 from app.models.memory import available_memory, memory_shortage
 from app.models.selection import ABOUT_EMBEDDED, choose, with_file
 from app.sanitise import one_line

@@ -16,8 +16,7 @@ from app.config import DRAFTERS, Config, CrestConfig, Options, load_config
 from app.engine.learned_state import LearnedState
 from app.engine.stores import HEAVY, HasError, Stores, make_drafters, open_stores
 from app.locations import Locations, locate
-from app.models.discovery import resolve_model
-from app.models.known_folders import EMBEDDED, EMBEDDED_TEMPERATURE, embedded
+from app.models.discovery import EMBEDDED, EMBEDDED_TEMPERATURE, embedded, resolve_model
 from app.models.memory import require_memory
 from app.sampling_settings import NEW_SEED
 from datastores.errors import SpecchatError

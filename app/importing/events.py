@@ -8,14 +8,19 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class FindingFiles:
-    """Folders are being walked: `files` found so far."""
+    """Folders are being searched; `files` were found so far."""
 
     files: int
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """Something was not imported, or not all of it."""
+    """A file, or a part of one, that was not imported, or not exactly.
+
+    Attributes:
+        name: as in `SourceFile.name`, with a place within it where that helps.
+        reason: half a sentence; reasons are few, so that they can be counted.
+    """
 
     name: str
     reason: str
@@ -23,11 +28,11 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class ImportProgress:
-    """How far reading has come.
+    """How far the import is.
 
     Attributes:
         name: what is being read.
-        files, total_files: files done, and all there are.
+        files, total_files: files read, and in all.
         bytes, total_bytes: their sizes.
         documents, characters: stored so far.
         seconds: since reading began.
@@ -49,20 +54,20 @@ class ImportProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """At this rate; None while nothing can be said."""
+        """At this rate; None while it is unknown."""
         return (self.total_bytes - self.bytes) / self.rate if self.rate else None
 
 
 @dataclass(slots=True)
 class ImportReport:
-    """What an import did.
+    """The result of an import.
 
     Attributes:
         documents: stored, new or changed.
-        unchanged: found as they were stored before.
+        unchanged: documents that were stored before.
         characters: of the documents stored.
-        redacted: secrets that were taken out of them.
-        skipped: names by reason, in the order in which they were met.
+        redacted: secrets that were removed from them.
+        skipped: names by reason, in the order of the import.
     """
 
     documents: int = 0
@@ -79,7 +84,7 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class ImportFinished:
-    """The import came to its end."""
+    """The import is complete."""
 
     report: ImportReport
 

@@ -21,9 +21,8 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec, Pattern
 from pathspec.pattern import RegexMatchResult
 
-from app.importing.charset import decode
 from app.importing.events import SkippedFile
-from app.importing.source_file import MIB, SourceFile
+from app.importing.source_file import MIB, SourceFile, decode
 from datastores.errors import InputError
 
 

@@ -32,13 +32,12 @@ from datastores.library.library import Library
 async def import_in_child(
     paths: Sequence[Path], locations: Locations
 ) -> AsyncGenerator[list[Event], None]:
-    """Import `paths` into the library of `locations`; yields what happened, ten times a second.
+    """Import `paths` into the library of `locations`; yields batches of events, ten a second.
 
-    Closing it ends the process where it is: what is stored stays, and importing the same paths goes
-    on from there.
+    Closing it kills the child: what is stored stays, and importing the same paths continues there.
 
     Raises:
-        InputError, StoreError: as `import_paths`; also where the process dies of itself.
+        InputError, StoreError: as `import_paths`; StoreError also if the child dies.
     """
     directories = (locations.data, locations.cache, locations.config)
     async with AsyncChildProcess("app.importing.process", *directories, *paths) as child:
@@ -64,9 +63,9 @@ def _event(kind: str, **fields: Any) -> Event:
 
 
 NICENESS = 10
-"""The answer that is being written goes first; the person waits for the import too, though."""
+"""Lower than that of the answer being written, but not the lowest: the person waits for both."""
 BATCH_INTERVAL_S = 0.1
-"""Seconds between two lines: more often is not read."""
+"""The time between two messages; the interface shows no more."""
 LIBRARY_QUARANTINED = "a damaged library, set aside: import your texts again"
 
 

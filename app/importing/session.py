@@ -40,7 +40,7 @@ ImportRecords = dict[str, ImportRecord]
 
 
 def read_imports(path: Path) -> ImportRecords:
-    """Every source's note; none where the file is missing or damaged."""
+    """The last import of every source; empty if the file is missing or damaged."""
     try:
         found = json.loads(path.read_bytes())
         return {
@@ -48,57 +48,57 @@ def read_imports(path: Path) -> ImportRecords:
             for source, note in found.items()
         }
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        # Only dates: they come again with the next imports.
+        # Only dates are lost; the next imports write them again.
         return {}
 
 
 def record_imports(path: Path, sources: Iterable[str], *, whole: bool) -> None:
-    """Note that an import of `sources` begins, or has come to its end.
+    """Record that an import of `sources` begins, or that it is complete.
 
     Raises:
         StoreError: the file cannot be written.
     """
-    note = ImportRecord(time(), whole)
-    _change(path, lambda notes: notes.update(dict.fromkeys(sources, note)))
+    record = ImportRecord(time(), whole)
+    _update(path, lambda imports: imports.update(dict.fromkeys(sources, record)))
 
 
 def drop_import(path: Path, source: str) -> None:
-    """Forget that `source` was ever imported; no file keeps its path.
+    """Remove `source` from the log; no file keeps its path.
 
     Raises:
         StoreError: the file cannot be written.
     """
     if path.exists():
-        _change(path, lambda notes: notes.pop(source, None))
+        _update(path, lambda imports: imports.pop(source, None))
 
 
-def _change(path: Path, change: Callable[[ImportRecords], object]) -> None:
-    """Read, change and replace the file, one process at a time."""
+def _update(path: Path, change: Callable[[ImportRecords], object]) -> None:
+    """Change and replace the file, one process at a time."""
     try:
         with FileLock(f"{path}.lock"):
-            notes = read_imports(path)
-            change(notes)
-            text = json.dumps({source: asdict(note) for source, note in notes.items()})
+            imports = read_imports(path)
+            change(imports)
+            text = json.dumps({source: asdict(note) for source, note in imports.items()})
             write_atomic(path, [text])
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}; check its permissions") from error
 
 
 def import_into(library: Library, locations: Locations, paths: Sequence[Path]) -> Generator[Event]:
-    """As `import_paths`, into `library`, which is that of `locations`."""
+    """Like `import_paths`, into the library of `locations`, with the imports recorded."""
     own = (locations.data, locations.cache, locations.config)
     sources = [source_of(path) for path in paths if path.expanduser().exists()]
     record_imports(locations.imported, sources, whole=False)
     for event in import_paths(paths, library, own):
         if isinstance(event, ImportFinished):
-            _note_the_end(library, locations, sources)
+            _record_end(library, locations, sources)
         yield event
 
 
-def _note_the_end(library: Library, locations: Locations, sources: Sequence[str]) -> None:
-    held = [source for source in sources if library.contains(source)]
-    record_imports(locations.imported, held, whole=True)
-    for source in set(sources).difference(held):
+def _record_end(library: Library, locations: Locations, sources: Sequence[str]) -> None:
+    stored = [source for source in sources if library.contains(source)]
+    record_imports(locations.imported, stored, whole=True)
+    for source in set(sources).difference(stored):
         drop_import(locations.imported, source)
 
 

@@ -1,18 +1,21 @@
-"""What readers are given and what they give back.
+"""What readers are given and what they return, with the limits on both.
 
-A `SourceFile` is one file, or one member of an archive, not yet read. A reader turns it into
-documents, and into flaws where a part of it cannot be used while the rest can.
-
-How large things may be that are read into memory, and how long reading may take.
+A `SourceFile` is one file, or one member of an archive, not yet read; `decode` makes text of its
+bytes, whatever their encoding. A `FormatReader` turns it into documents, and into `SkippedFile`s
+where a part of it cannot be used. Owns how large a file may be that is read into memory, and how
+long reading may take.
 """
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import BinaryIO
+
+from charset_normalizer import from_bytes
 
 from app.importing.events import SkippedFile
 from datastores.errors import InputError
@@ -24,31 +27,50 @@ MAX_TEXT_BYTES = 32 * MIB
 """Largest file that is read as a whole: a long book has 5 MiB."""
 
 MAX_JSON_BYTES = MIB
-"""Largest JSON file of unknown meaning: beyond it, it is data, not something a person wrote."""
+"""Largest JSON file of an unknown format: a larger one is data, not something a person wrote."""
 
 MAX_ENTRY_BYTES = 32 * MIB
 """Largest single conversation of an export; the export itself is streamed and may be any size."""
 
 MAX_PDF_BYTES = 128 * MIB
-"""Largest PDF: most of one is pictures."""
+"""Largest PDF: pictures are most of it."""
 
 MAX_JSON_DEPTH = 200
 """Deepest nesting of JSON: exports use about 10."""
 
 MAX_ARCHIVE_MEMBERS = 100_000
-"""Most members of one archive that are looked at."""
+"""Most members of one archive."""
 
 MAX_ARCHIVE_RATIO = 200
-"""How many times its size an archive may unpack to; text packs to a tenth or so."""
+"""How many times its size an archive may unpack to; text compresses to about a tenth."""
 
 MIN_UNPACKED_LIMIT_BYTES = 64 * MIB
 """What any archive may unpack to, however small it is."""
 
 EXTRACT_TIMEOUT_S = 30.0
-"""Longest a PDF or a web page may take to read."""
+"""The longest that reading a PDF or a web page may take."""
 
 EXTRACT_MEMORY_BYTES = 2**31
 """Memory (address space) of the process that reads PDFs and web pages."""
+
+
+HEAD_BYTES = 2**16
+"""The start of a file, by which its format is recognised."""
+
+BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""UTF-32's begins with UTF-16's, so it comes first."""
+
+FALLBACK_ENCODING = "cp1252"
+SAMPLE_BYTES = 2**16
+MAX_CONTROL_SHARE = 0.05
+TEXT_CONTROLS = frozenset(b"\t\n\f\r\x1b")
+"""Control characters that occur in text."""
 
 
 def mebibytes(size: int) -> str:
@@ -56,15 +78,12 @@ def mebibytes(size: int) -> str:
     return f"{size // MIB} MiB"
 
 
-HEAD_BYTES = 2**16
-
-
 @dataclass(frozen=True)
 class SourceFile:
     """Bytes with a name.
 
     Attributes:
-        name: path within its source, in a form that can be stored and shown; hostile.
+        name: path within its source, in a form that can be stored; hostile until sanitised.
         size: in bytes, as the file system or the archive claims.
         open: a fresh binary stream of it. Raises OSError.
     """
@@ -90,7 +109,7 @@ class SourceFile:
 
     @cached_property
     def head(self) -> bytes:
-        """The first bytes, by which formats are told apart."""
+        """The first `HEAD_BYTES`."""
         with self.open() as stream:
             return stream.read(HEAD_BYTES)
 
@@ -98,7 +117,7 @@ class SourceFile:
         """All of it.
 
         Raises:
-            InputError: it has more than `limit` bytes, whatever it claims.
+            InputError: it has more than `limit` bytes, whatever its `size` says.
         """
         with self.open() as stream:
             content = stream.read(limit + 1)
@@ -108,10 +127,10 @@ class SourceFile:
 
 
 class ReadTracker:
-    """A file that tells how far it has been read.
+    """Tracks how far a file has been read.
 
     Attributes:
-        file: the same, to be given to readers.
+        file: the same file, to be given to readers.
     """
 
     def __init__(self, file: SourceFile) -> None:
@@ -121,7 +140,7 @@ class ReadTracker:
 
     @property
     def position(self) -> int:
-        """Where the stream that was opened last stands, in bytes; 0 when it is closed."""
+        """Of the stream that was opened last, in bytes; 0 when it is closed."""
         return 0 if self._stream is None or self._stream.closed else self._stream.tell()
 
     def _opened(self) -> BinaryIO:
@@ -134,17 +153,73 @@ Outcome = Document | SkippedFile
 
 @dataclass(frozen=True, slots=True)
 class FormatReader:
-    """One format.
+    """Reads one format.
 
     Attributes:
         format: its name, for people.
-        claims: whether it is the one to read this, from the name and the head alone.
+        claims: whether a file has this format, by its name and its head alone.
         read: the documents in it. Raises InputError, whose message is a reason as in
             `SkippedFile`, where nothing (more) of it can be used.
-        limit: largest file it reads, in bytes; None where it streams.
+        limit: the largest file it reads, in bytes; None if it streams.
     """
 
     format: str
     claims: Callable[[SourceFile], bool]
     read: Callable[[SourceFile], Iterator[Outcome]]
     limit: int | None = None
+
+
+def decode(content: bytes) -> tuple[str, bool]:
+    """The text with plain newlines, and whether it was in more than one encoding.
+
+    UTF-8 unless a byte order mark or the bytes indicate another. A file whose lines differ, such as
+    a log that many programs write to, is decoded line by line.
+
+    Raises:
+        InputError: it is not text.
+    """
+    text, mixed = _decoded(content)
+    if "\0" in text:
+        raise InputError("binary")
+    return text.replace("\r\n", "\n").replace("\r", "\n"), mixed
+
+
+def _decoded(content: bytes) -> tuple[str, bool]:
+    encoding = next(
+        (name for mark, name in BYTE_ORDER_MARKS.items() if content.startswith(mark)), "utf-8"
+    )
+    try:
+        return content.decode(encoding), False
+    except UnicodeDecodeError as error:
+        if encoding != "utf-8" or _is_binary(content):
+            raise InputError("binary") from error
+    lines = content.splitlines(keepends=True)
+    utf8 = [_is_utf8(line) for line in lines]
+    mixed = any(good and not line.isascii() for line, good in zip(lines, utf8, strict=True))
+    foreign = b"".join(line for line, good in zip(lines, utf8, strict=True) if not good)
+    guess = _guessed(foreign)
+    decoded = [
+        line.decode("utf-8" if good else guess, "replace")
+        for line, good in zip(lines, utf8, strict=True)
+    ]
+    return "".join(decoded), mixed
+
+
+def _guessed(content: bytes) -> str:
+    best = from_bytes(content[:SAMPLE_BYTES]).best()
+    return best.encoding if best else FALLBACK_ENCODING
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_binary(content: bytes) -> bool:
+    """Whether too many of the first bytes are control characters that do not occur in text."""
+    sample = content[:SAMPLE_BYTES]
+    controls = sum(sample.count(bytes([code])) for code in range(32) if code not in TEXT_CONTROLS)
+    return controls > MAX_CONTROL_SHARE * len(sample) or b"\0" in sample

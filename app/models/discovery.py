@@ -1,81 +1,122 @@
-"""Which models are on this machine, by name. Read-only, and cheap: no file is opened."""
+"""Which models are on this machine, by name: specchat's own, and those of other programs.
+
+Owns how each program lays out its folder (Hugging Face, LM Studio, Ollama); a new one is a function
+here and a line in `_all_candidates`. Opens no model file, and writes nothing.
+
+Hugging Face keeps `models--ORG--REPO/snapshots/COMMIT/FILE`: links to blobs, which are named by
+their checksums. Files are opened by the link, since the parts of a model find each other by name.
+LM Studio keeps `PUBLISHER/REPO/FILE.gguf`, named like the repositories. Ollama keeps a manifest in
+JSON at `manifests/HOST/NAMESPACE/MODEL/TAG`; one of its layers is the model, at
+`blobs/sha256-DIGEST`. A model made of safetensors has no such layer and is passed over.
+"""
 
 from __future__ import annotations
 
 import difflib
+import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from itertools import chain, count
 from pathlib import Path
 
 from app.locations import Locations, ModelFolders, model_folders
-from app.models import known_folders
-from app.models.gguf_files import GGUF_SUFFIX, ModelCandidate, SkippedModel
+from app.models.gguf_files import (
+    GGUF_SUFFIX,
+    ModelCandidate,
+    SkippedModel,
+    candidates_of,
+    gguf_files,
+    list_folder,
+    models_in_folder,
+)
 from datastores.errors import ModelError
+
+SPECCHAT, HUGGING_FACE, LM_STUDIO, OLLAMA = "specchat", "Hugging Face", "LM Studio", "Ollama"
+"""The programs that models belong to, as people know them."""
+
+EMBEDDED = "embedded"
+"""The embedded model's name wherever a name is expected."""
+
+EMBEDDED_FILE = "target-f16.gguf"
+EMBEDDED_TEMPERATURE = 0.0
+"""Unless the person chose another: a specialist's likeliest answer is its best."""
 
 MAX_SUGGESTIONS = 3
 """Names that are suggested in place of an unknown one."""
 MIN_SIMILARITY = 0.4
+"""Of a suggested name, by difflib's ratio."""
+
+HUB_PREFIX = "models--"
+COMMIT_CHARACTERS = 40
+
+MODEL_LAYER = "application/vnd.ollama.image.model"
+MAX_MANIFEST_BYTES = 1 << 20
+MANIFEST_DEPTH = 4
+"""Host, namespace, model, tag."""
+OLLAMA_DEFAULTS = ("registry.ollama.ai", "library")
+_DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)
 class LocalModels:
-    """What there is, by name only.
+    """The models on this machine, by name only.
 
     Attributes:
-        candidates: each with a name of its own and a file of its own.
-        skipped: what could not be looked at.
+        candidates: each with a unique name and a file of its own.
+        skipped: folders and manifests that could not be read.
     """
 
     candidates: list[ModelCandidate]
     skipped: list[SkippedModel]
 
 
-def find_models(locations: Locations, others: ModelFolders | None = None) -> LocalModels:
-    """Look through all places. A file found twice, by whatever links, counts once."""
+def find_models(locations: Locations, folders: ModelFolders | None = None) -> LocalModels:
+    """Search all folders. A file that several links lead to counts once."""
     candidates: dict[str, ModelCandidate] = {}
     skipped: list[SkippedModel] = []
     files: set[tuple[int, int]] = set()
-    for found in _everything(locations, others or model_folders()):
+    for found in _all_candidates(locations, folders or model_folders()):
         if isinstance(found, SkippedModel):
             skipped.append(found)
             continue
-        mark = _identity(found)
-        if mark is None or mark not in files:
-            name = _unique(found, candidates)
+        identity = _file_identity(found)
+        if identity is None or identity not in files:
+            name = _unique_name(found, candidates)
             candidates[name] = replace(found, name=name)
-        if mark is not None:
-            files.add(mark)
+        if identity is not None:
+            files.add(identity)
     return LocalModels(list(candidates.values()), skipped)
 
 
-def resolve_model(choice: str, locations: Locations, others: ModelFolders | None = None) -> Path:
-    """The file of a model by path or name; the embedded one where nothing was chosen.
+def resolve_model(choice: str, locations: Locations, folders: ModelFolders | None = None) -> Path:
+    """The file of a model given by path or name; the embedded one if nothing was chosen.
 
-    A file of that path wins over a name. What ends like a model's file is taken for a path, so that
-    opening a mistyped one says what is wrong.
+    An existing path takes precedence over a name. Anything that ends in `.gguf` is a path, so that
+    the error for a mistyped one is about the file.
 
     Raises:
         ModelError: no model has that name.
     """
-    if choice in ("", known_folders.EMBEDDED):
-        return known_folders.embedded()
+    if choice in ("", EMBEDDED):
+        return embedded()
     path = Path(choice).expanduser()
     if os.path.isfile(path) or path.suffix.lower() == GGUF_SUFFIX:
         return path
-    return find_model(choice, locations, others).files[0]
+    return find_model(choice, locations, folders).files[0]
 
 
 def find_model(
-    name: str, locations: Locations, others: ModelFolders | None = None
+    name: str, locations: Locations, folders: ModelFolders | None = None
 ) -> ModelCandidate:
-    """The model of that name; without what follows the colon where that leaves no doubt.
+    """The model of that name; the part after the colon may be left out if that is unambiguous.
 
     Raises:
         ModelError: there is none, or more than one.
     """
-    known = find_models(locations, others).candidates
+    known = find_models(locations, folders).candidates
     wanted = name.casefold()
     for fits in (
         [candidate for candidate in known if candidate.name == name],
@@ -93,29 +134,29 @@ def find_model(
     )
 
 
-def _everything(
-    locations: Locations, others: ModelFolders
+def _all_candidates(
+    locations: Locations, folders: ModelFolders
 ) -> Iterator[ModelCandidate | SkippedModel]:
-    """All places in the order in which they have a claim to a plain name."""
-    yield from known_folders.own_models(locations.models)
-    yield from known_folders.hugging_face_models(others.hugging_face)
-    for folder in others.lm_studio:
-        yield from known_folders.lm_studio_models(folder)
-    for folder in others.ollama:
-        yield from known_folders.ollama_models(folder)
+    """All models; the first of several with the same name keeps it."""
+    yield from own_models(locations.models)
+    yield from hugging_face_models(folders.hugging_face)
+    for folder in folders.lm_studio:
+        yield from lm_studio_models(folder)
+    for folder in folders.ollama:
+        yield from ollama_models(folder)
 
 
-def _identity(candidate: ModelCandidate) -> tuple[int, int] | None:
-    """What the file is the same by, whatever leads to it; None where there is no file."""
+def _file_identity(candidate: ModelCandidate) -> tuple[int, int] | None:
+    """Device and inode of its file, the same for every link; None if there is no file."""
     try:
         status = candidate.files[0].stat()
-    except OSError:  # `describe` says so
+    except OSError:  # `describe` reports it
         return None
     return status.st_dev, status.st_ino
 
 
-def _unique(candidate: ModelCandidate, taken: Mapping[str, object]) -> str:
-    """The candidate's name; with its place, and then a number, where the name is taken."""
+def _unique_name(candidate: ModelCandidate, taken: Mapping[str, object]) -> str:
+    """The candidate's name; if taken, with its program, and then a number."""
     if candidate.name not in taken:
         return candidate.name
     name = f"{candidate.name}@{candidate.place.lower().replace(' ', '-')}"
@@ -128,3 +169,110 @@ def _suggestion(name: str, known: list[str]) -> str:
     within = [other for other in known if name.casefold() in other.casefold()]
     near = list(dict.fromkeys([*within, *close]))[:MAX_SUGGESTIONS]
     return f"; near it: {', '.join(near)}" if near else ""
+
+
+def hugging_face_models(cache: Path) -> Iterator[ModelCandidate | SkippedModel]:
+    """The models in `cache`, as `ORG/REPO:QUANTISATION`."""
+    repositories = list_folder(cache)
+    if isinstance(repositories, SkippedModel):
+        yield repositories
+        return
+    for folder in repositories:
+        if folder.name.startswith(HUB_PREFIX):
+            yield from _repository(folder)
+
+
+def _repository(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
+    """The newest snapshot's models, and older ones' files of other names."""
+    snapshots = list_folder(folder / "snapshots")
+    if isinstance(snapshots, SkippedModel):
+        yield snapshots
+        return
+    newest = _main_commit(folder)
+    name = folder.name.removeprefix(HUB_PREFIX).replace("--", "/", 1)
+    seen: set[str] = set()
+    for snapshot in sorted(snapshots, key=lambda path: path.name != newest):
+        files = []
+        for found in gguf_files(snapshot):
+            if isinstance(found, SkippedModel):
+                yield found
+            elif (relative := str(found.relative_to(snapshot))) not in seen:
+                seen.add(relative)
+                files.append(found)
+        yield from candidates_of(snapshot, files, HUGGING_FACE, name)
+
+
+def _main_commit(folder: Path) -> str:
+    """The commit of `main` when it was last downloaded; empty if none is stored."""
+    try:
+        with (folder / "refs" / "main").open("rb") as file:
+            return file.read(COMMIT_CHARACTERS).decode("ascii", "replace")
+    except OSError:
+        return ""
+
+
+def lm_studio_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
+    """The models in `folder`."""
+    return models_in_folder(folder, LM_STUDIO)
+
+
+def ollama_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
+    """The models in `folder`, by the names Ollama gives them."""
+    manifests = folder / "manifests"
+    for manifest in _manifests(manifests, MANIFEST_DEPTH):
+        if isinstance(manifest, SkippedModel):
+            yield manifest
+            continue
+        digest = _model_digest(manifest)
+        if isinstance(digest, SkippedModel):
+            yield digest
+        elif digest:
+            name = _ollama_name(manifest.relative_to(manifests).parts)
+            yield ModelCandidate(name, OLLAMA, (folder / "blobs" / f"sha256-{digest}",))
+
+
+def _manifests(folder: Path, depth: int) -> Iterator[Path | SkippedModel]:
+    """The files exactly `depth` levels below `folder`; the fixed depth bounds loops of links."""
+    entries = list_folder(folder)
+    if isinstance(entries, SkippedModel):
+        yield entries
+    elif depth == 1:
+        yield from (path for path in entries if os.path.isfile(path) and path.name[0] != ".")
+    else:
+        for path in entries:
+            yield from _manifests(path, depth - 1)
+
+
+def _model_digest(manifest: Path) -> str | SkippedModel:
+    """The model's SHA-256 in hexadecimal digits; empty if the manifest has no model layer."""
+    try:
+        with manifest.open("rb") as file:
+            content = json.loads(file.read(MAX_MANIFEST_BYTES))
+    except OSError as error:
+        return SkippedModel(manifest, error.strerror or str(error))
+    except (ValueError, RecursionError):
+        return SkippedModel(manifest, "not a manifest")
+    layers = content.get("layers") if isinstance(content, dict) else None
+    for layer in layers if isinstance(layers, list) else []:
+        if isinstance(layer, dict) and layer.get("mediaType") == MODEL_LAYER:
+            match = _DIGEST.fullmatch(str(layer.get("digest")))
+            return match[1] if match else SkippedModel(manifest, "it names no blob")
+    return ""
+
+
+def _ollama_name(parts: tuple[str, ...]) -> str:
+    """`MODEL:TAG` as Ollama lists it, after host and namespace if they are not the defaults."""
+    *path, model, tag = parts
+    foreign = [part for part, default in zip(path, OLLAMA_DEFAULTS, strict=True) if part != default]
+    return "/".join([*foreign, f"{model}:{tag}"])
+
+
+def embedded() -> Path:
+    """The model that is shipped with specchat."""
+    return Path(str(files("assets") / EMBEDDED_FILE))
+
+
+def own_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
+    """The embedded model, then those in `folder`."""
+    yield ModelCandidate(EMBEDDED, SPECCHAT, (embedded(),))
+    yield from models_in_folder(folder, SPECCHAT)

@@ -18,9 +18,8 @@ from pathlib import Path
 from app.config import load_config, write_setting
 from app.locations import Locations, ModelFolders
 from app.models.description import FoundModel, describe
-from app.models.discovery import find_model, find_models
+from app.models.discovery import EMBEDDED, find_model, find_models
 from app.models.gguf_files import GIVEN_BY_PATH, ModelCandidate, model_parts
-from app.models.known_folders import EMBEDDED
 from app.models.memory import available_memory, freed_by_closing, memory_estimate, memory_shortage
 from datastores.errors import InputError, ModelError
 
@@ -31,7 +30,7 @@ ABOUT_EMBEDDED = (
 """What a person should know before the first question."""
 
 
-def choose(choice: str, locations: Locations, others: ModelFolders | None = None) -> FoundModel:
+def choose(choice: str, locations: Locations, folders: ModelFolders | None = None) -> FoundModel:
     """Make a model, by name or path, the one that is opened from now on.
 
     Raises:
@@ -44,7 +43,7 @@ def choose(choice: str, locations: Locations, others: ModelFolders | None = None
         files = model_parts(path.absolute())
         candidate = ModelCandidate(str(files[0]), GIVEN_BY_PATH, files)
     else:
-        candidate = find_model(choice, locations, others)
+        candidate = find_model(choice, locations, folders)
     model = describe(candidate)
     if model.problem:
         raise InputError(f"{model.name} cannot be used: {model.problem}")
@@ -53,7 +52,7 @@ def choose(choice: str, locations: Locations, others: ModelFolders | None = None
 
 
 def first_launch_offer(
-    locations: Locations, others: ModelFolders | None = None, room: int | None = None
+    locations: Locations, folders: ModelFolders | None = None, room: int | None = None
 ) -> list[FoundModel]:
     """What to offer in place of the embedded model: all that fits into memory, the largest first.
 
@@ -66,7 +65,7 @@ def first_launch_offer(
     if config.model:
         return []
     free = available_memory() if room is None else room
-    found = [describe(candidate) for candidate in find_models(locations, others).candidates]
+    found = [describe(candidate) for candidate in find_models(locations, folders).candidates]
     usable = [model for model in found if not model.problem and model.name != EMBEDDED]
     fitting = [model for model in usable if not memory_shortage(model.path, config.context, free)]
     return sorted(fitting, key=lambda model: (-model.parameters, model.name))
@@ -106,7 +105,7 @@ class Catalogue:
 
 
 def catalogue(
-    locations: Locations, in_use: Path | None, others: ModelFolders | None = None
+    locations: Locations, in_use: Path | None, folders: ModelFolders | None = None
 ) -> Iterator[Catalogue]:
     """Look through all places; each catalogue has one model more, from the one in use to all.
 
@@ -119,7 +118,7 @@ def catalogue(
     if in_use is not None and not in_use.is_file():
         in_use = None  # taken away while it runs
     room = available_memory() + (freed_by_closing(in_use, context) if in_use is not None else 0)
-    found = with_file(in_use, find_models(locations, others).candidates)
+    found = with_file(in_use, find_models(locations, folders).candidates)
     found.sort(key=lambda candidate: in_use not in candidate.files)
     listed: list[ListedModel] = []
     for number, candidate in enumerate(found, start=1):

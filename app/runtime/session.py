@@ -42,7 +42,7 @@ def open_model(
     """
     from app.conversation.assistant import Assistant
     from app.engine.engine import load
-    from app.models.known_folders import embedded
+    from app.models.discovery import embedded
 
     engine = load(options, locations)
     work = _idle_work(engine, locations, history, notify_idle)

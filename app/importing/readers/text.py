@@ -22,7 +22,6 @@ from typing import Any
 
 from pygments.lexers import get_all_lexers
 
-from app.importing.charset import decode
 from app.importing.events import SkippedFile
 from app.importing.find_files import CONVERSATIONS_FILE
 from app.importing.json_stream import JSON_LINES_SUFFIXES, require_shallow
@@ -33,6 +32,7 @@ from app.importing.source_file import (
     FormatReader,
     Outcome,
     SourceFile,
+    decode,
 )
 from datastores.errors import InputError
 from datastores.library.documents import CODE, NOTES, Document, Part

@@ -14,9 +14,9 @@ from rich.text import Text
 from app.interface.panel.drawing import PanelStyles, bar
 from app.models import description
 from app.models.description import FoundModel
+from app.models.discovery import EMBEDDED
 from app.models.download import ModelDownload
 from app.models.hub import DEFAULT_QUANTISATION, is_model_name
-from app.models.known_folders import EMBEDDED
 from app.models.selection import Catalogue, ListedModel
 from app.sanitise import one_line
 

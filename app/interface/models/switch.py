@@ -16,7 +16,7 @@ from app.interface.models.download import DownloadTask
 from app.interface.models.picker import ModelPicker
 from app.locations import Locations
 from app.models.description import FoundModel
-from app.models.known_folders import embedded
+from app.models.discovery import embedded
 from app.models.selection import choose, first_launch_offer
 from app.sanitise import one_line
 from datastores.errors import SpecchatError, StoreError

@@ -24,7 +24,7 @@ from app.cli.main import run
 from app.conversation.export import as_json
 from app.engine.learned_state import LearnedState
 from app.locations import locate
-from app.models.known_folders import embedded
+from app.models.discovery import embedded
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER, StoredMessage
 from datastores.errors import InputError

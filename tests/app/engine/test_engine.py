@@ -9,7 +9,7 @@ import pytest
 from app.config import Options
 from app.engine.engine import load
 from app.locations import locate
-from app.models.known_folders import EMBEDDED
+from app.models.discovery import EMBEDDED
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from app.importing.events import SkippedFile
-from app.importing.extract import documents
+from app.importing.pipeline import read_documents
 from app.importing.readers import make_readers
 from app.importing.readers.pdf_html import TextExtractor
 from app.importing.source_file import SourceFile
@@ -38,7 +38,7 @@ def source_file(name: str, content: bytes) -> SourceFile:
 def read(name: str, content: bytes) -> tuple[list[Document], list[SkippedFile]]:
     """What the readers make of one file that stands nowhere."""
     with closing(TextExtractor()) as extractor:
-        outcomes = list(documents(source_file(name, content), make_readers(extractor)))
+        outcomes = list(read_documents(source_file(name, content), make_readers(extractor)))
     return (
         [outcome for outcome in outcomes if isinstance(outcome, Document)],
         [outcome for outcome in outcomes if isinstance(outcome, SkippedFile)],

@@ -17,7 +17,7 @@ from app.interface.chat.prompt import Prompt
 from app.interface.commands.keymap import Keymap
 from app.interface.commands.scopes import SCOPES
 from app.locations import locate
-from app.models.known_folders import embedded
+from app.models.discovery import embedded
 from app.runtime.model_thread import Model
 from datastores.chats.history import History
 from datastores.errors import SpecchatError

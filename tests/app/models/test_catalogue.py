@@ -8,7 +8,7 @@ import pytest
 
 from app.locations import Locations, ModelFolders
 from app.models import selection as module
-from app.models.known_folders import embedded
+from app.models.discovery import embedded
 from app.models.memory import freed_by_closing, memory_estimate
 from app.models.selection import Catalogue, ListedModel, catalogue
 from datastores.errors import InputError, ModelError

@@ -13,7 +13,7 @@ import pytest
 
 from app.cli.main import run
 from app.locations import Locations, ModelFolders
-from app.models.known_folders import embedded
+from app.models.discovery import embedded
 from tests.app.models.gguf_files import split_gguf, write_gguf
 
 MEGABYTES = f"{embedded().stat().st_size / 1e6:.0f}"

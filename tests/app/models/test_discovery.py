@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from app.locations import Locations, ModelFolders, model_folders
-from app.models.discovery import find_model, find_models, resolve_model
+from app.models.discovery import embedded, find_model, find_models, resolve_model
 from app.models.gguf_files import MAX_DEPTH, SkippedModel, gguf_files, model_parts
-from app.models.known_folders import embedded
 from datastores.errors import ModelError
 
 COMMIT, OLDER = "1" * 40, "0" * 40

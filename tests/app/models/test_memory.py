@@ -11,7 +11,7 @@ import pytest
 from app.config import Options
 from app.engine.engine import load
 from app.models import memory
-from app.models.known_folders import embedded
+from app.models.discovery import embedded
 from app.models.memory import (
     MemoryEstimate,
     available_memory,

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from app.config import Config, load_config
 from app.locations import Locations, ModelFolders, locate
-from app.models.discovery import resolve_model
-from app.models.known_folders import EMBEDDED, embedded
+from app.models.discovery import EMBEDDED, embedded, resolve_model
 from app.models.selection import choose, first_launch_offer
 from datastores.errors import InputError, ModelError
 from tests.app.models.gguf_files import write_gguf

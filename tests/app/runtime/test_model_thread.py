@@ -17,7 +17,7 @@ from app.config import Options
 from app.conversation.turn import Event, Finished
 from app.indexing.corpus_index import TOKENS_FILE
 from app.locations import Locations
-from app.models.known_folders import embedded
+from app.models.discovery import embedded
 from app.runtime.model_thread import Model, ModelThread
 from app.runtime.session import open_model
 from datastores.chats.history import History

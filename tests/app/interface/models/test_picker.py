@@ -15,8 +15,8 @@ from app.interface.models.picker import ALONE, LOOKING, NOTHING
 from app.interface.screen import ChatScreen
 from app.locations import Locations, ModelFolders
 from app.models.description import FoundModel
+from app.models.discovery import EMBEDDED, embedded
 from app.models.download import ModelDownload
-from app.models.known_folders import EMBEDDED, embedded
 from app.models.selection import Catalogue, ListedModel
 from datastores.errors import InputError
 from tests.app.interface.conftest import SIZES, Compare, Stage, ready, until

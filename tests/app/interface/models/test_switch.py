@@ -13,7 +13,7 @@ from app.config import load_config
 from app.interface.models.picker import ModelPicker
 from app.interface.screen import ChatScreen
 from app.locations import ModelFolders
-from app.models.known_folders import embedded
+from app.models.discovery import embedded
 from datastores.chats.history import History
 from datastores.errors import ModelError
 from engines.draft_tree import CHATS
