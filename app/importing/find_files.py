@@ -1,10 +1,8 @@
-"""Finding the files in what the person named.
+"""Finds the files in what the person named.
 
-Owns which files are looked at: `.gitignore` is respected, symbolic links are not followed, and what
-keeps secrets by its name is left alone. Refuses to know formats. The order is that of names, so an
-import that was interrupted goes on where it was.
-
-`.gitignore` files as git reads them: one a folder, and the deepest with an opinion decides.
+Owns which files are read: `.gitignore` is respected as git reads it, symbolic links are not
+followed, and files that hold secrets by their names are skipped. The order is that of names, so
+that an interrupted import continues where it was. Refuses to know formats.
 """
 
 from __future__ import annotations
@@ -28,20 +26,19 @@ from datastores.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRules:
-    """The files that apply within a folder, outermost first, each with the folder it stands in."""
+    """The `.gitignore` files that apply in a folder, outermost first, each with its own folder."""
 
     files: tuple[tuple[Path, GitIgnoreSpec], ...] = ()
 
     def within(self, folder: Path) -> IgnoreRules:
-        """These and the folder's own. Raises OSError where that cannot be read."""
+        """These and the folder's own. Raises OSError if that cannot be read."""
         return IgnoreRules((*self.files, *_read(folder, folder / ".gitignore")))
 
 
 def rules_above(root: Path) -> IgnoreRules:
-    """The rules of the repository `root` lies in, from its top down to the folder above `root`.
+    """The rules of the repository that contains `root`, from its top to the folder above `root`.
 
-    What is above a folder counts only within one repository, as in git. A file that cannot be read
-    rules nothing.
+    As in git, rules above a folder apply only within one repository.
     """
     tops = [folder for folder in (root, *root.parents) if (folder / ".git").exists()]
     if not tops:
@@ -55,7 +52,7 @@ def rules_above(root: Path) -> IgnoreRules:
 
 
 def is_ignored(rules: IgnoreRules, path: Path, folder: bool) -> bool:
-    """Whether `path`, whose folder is not ignored itself, is to be left out."""
+    """Whether to skip `path`, whose folder is not ignored itself: the deepest file that decides."""
     for base, spec in reversed(rules.files):
         decision = _decision(spec, path.relative_to(base).as_posix(), folder)
         if decision is not None:
@@ -64,21 +61,21 @@ def is_ignored(rules: IgnoreRules, path: Path, folder: bool) -> bool:
 
 
 def _decision(spec: GitIgnoreSpec, name: str, folder: bool) -> bool | None:
-    """What one file says of `name`, relative to where it stands; None where it says nothing.
+    """What one file decides for `name`, relative to its folder; None if no pattern matches.
 
-    The last pattern that fits decides, as in git. pathspec's own `check_file` answers for whole
-    paths, without walking, and differs where a folder is let in again.
+    The last pattern that matches decides, as in git. pathspec's own `check_file` is for whole
+    paths, without walking, and differs where a folder is included again.
     """
     for pattern in reversed(list(spec.patterns)):
-        if pattern.include is not None and _fits(pattern, name, folder):
+        if pattern.include is not None and _matches(pattern, name, folder):
             return bool(pattern.include)
     return None
 
 
-def _fits(pattern: Pattern, name: str, folder: bool) -> bool:
-    """Whether a pattern means `name` itself, not only a folder above it."""
-    # A slash is captured behind the folder a pattern means: that of `x/` is the last of "x/", while
-    # `x/**`, which fits "x/" too, means what is in x and captures none.
+def _matches(pattern: Pattern, name: str, folder: bool) -> bool:
+    """Whether a pattern matches `name` itself, not only a folder above it."""
+    # A pattern for a folder captures the slash after it: `x/` captures the last character of "x/",
+    # while `x/**`, which matches "x/" too, is for what is in x and captures none.
     plain = pattern.match_file(name)
     if plain is not None and _captured(plain) is None:
         return True
@@ -87,7 +84,7 @@ def _fits(pattern: Pattern, name: str, folder: bool) -> bool:
 
 
 def _captured(result: RegexMatchResult) -> int | None:
-    """Where the slash behind the folder stands that a pattern means; None if it captured none."""
+    """The position of the captured slash; None if the pattern captured none."""
     match = result.match
     return match.start(match.lastindex) if match.lastindex else None
 
@@ -98,7 +95,7 @@ def _read(base: Path, path: Path) -> tuple[tuple[Path, GitIgnoreSpec], ...]:
     try:
         text, _ = decode(path.read_bytes())
     except InputError:
-        # Not a text: git would find no pattern in it that matches anything either.
+        # Not a text: git would find no pattern in it either.
         return ()
     return ((base, GitIgnoreSpec.from_lines(text.splitlines())),)
 
@@ -124,10 +121,10 @@ SECRET_NAMES = (
     "*.kdbx",
     "*.keystore",
 )
-"""Files made to hold secrets, in shapes no pattern knows."""
+"""Files made to hold secrets, in forms that redaction does not recognise."""
 
 CONVERSATIONS_FILE = re.compile(r"conversations(-\d+)?\.json")
-"""What an export of ChatGPT or Claude keeps its chats in."""
+"""The file with the chats of an export of ChatGPT or Claude."""
 
 PART_OF_EXPORT = "beside the chats of an export"
 EXPORT_COMPANIONS = frozenset(
@@ -143,12 +140,12 @@ EXPORT_COMPANIONS = frozenset(
         "shared_conversations.json",
     }
 )
-"""What lies beside them where it was unpacked: the same again, or about the person."""
+"""The other files of an unpacked export: the same chats again, or data about the person."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file to import: as number one of a source, or under its name in a folder."""
+    """A file to import, with the path of its source and its name within that."""
 
     source: str
     name: str
@@ -156,14 +153,14 @@ class FoundFile:
 
 
 def source_of(path: Path) -> str:
-    """What a source is called that is imported from `path`."""
+    """The name of the source that is imported from `path`."""
     return storable_name(os.path.realpath(path.expanduser()))
 
 
 def find_files(path: Path, own: frozenset[Path]) -> Iterator[FoundFile | SkippedFile]:
     """Every file in `path`, a file or a folder, in the order of names.
 
-    `own` are specchat's own directories: importing them would feed it its own words for ever.
+    `own`: specchat's own directories, which are skipped; importing them would never end.
     """
     root = Path(os.path.abspath(path.expanduser()))
     try:
@@ -182,7 +179,7 @@ def find_files(path: Path, own: frozenset[Path]) -> Iterator[FoundFile | Skipped
 
 
 def _folder(source: str, root: Path, own: frozenset[Path]) -> Iterator[FoundFile | SkippedFile]:
-    """Depth first, with a list in place of recursion: folders nest deeper than the stack does."""
+    """Depth first, with a list instead of recursion: folders nest deeper than the stack."""
     waiting = [(root, rules_above(root))]
     while waiting:
         folder, rules = waiting.pop()
@@ -195,7 +192,7 @@ def _folder(source: str, root: Path, own: frozenset[Path]) -> Iterator[FoundFile
         below = []
         exported = any(CONVERSATIONS_FILE.fullmatch(entry.name) for entry in entries)
         for entry in entries:
-            reason = _reason(entry, rules, own)
+            reason = _skip_reason(entry, rules, own)
             if exported and entry.name in EXPORT_COMPANIONS:
                 reason = PART_OF_EXPORT
             if reason:
@@ -216,7 +213,7 @@ def _file(source: str, path: Path, name: str) -> FoundFile | SkippedFile:
         return SkippedFile(name, read_failure(error))
     if any(fnmatchcase(path.name.lower(), pattern) for pattern in SECRET_NAMES):
         return SkippedFile(name, "made to hold secrets")
-    # Opening a pipe would wait for its writer for ever.
+    # Opening a pipe would wait for a writer.
     if not stat.S_ISREG(status.st_mode):
         return SkippedFile(name, "not a regular file")
     if not status.st_size:
@@ -224,10 +221,10 @@ def _file(source: str, path: Path, name: str) -> FoundFile | SkippedFile:
     return FoundFile(source, name, SourceFile(name, status.st_size, lambda: path.open("rb")))
 
 
-def _reason(entry: os.DirEntry[str], rules: IgnoreRules, own: frozenset[Path]) -> str:
-    """Why an entry of a folder is not even looked at; empty if it is."""
+def _skip_reason(entry: os.DirEntry[str], rules: IgnoreRules, own: frozenset[Path]) -> str:
+    """Why an entry of a folder is skipped; empty if it is not."""
     if entry.is_symlink():
-        return _link(Path(entry.path))
+        return _link_reason(Path(entry.path))
     folder = entry.is_dir(follow_symlinks=False)
     if folder and entry.name in VERSION_CONTROL:
         return "version control's own folder"
@@ -238,8 +235,8 @@ def _reason(entry: os.DirEntry[str], rules: IgnoreRules, own: frozenset[Path]) -
     return ""
 
 
-def _link(path: Path) -> str:
-    """Why a symbolic link is not followed: what it leads to is in the folder, or was not named."""
+def _link_reason(path: Path) -> str:
+    """Why a symbolic link is skipped: its target is in the folder, or was not named."""
     try:
         target = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
@@ -254,10 +251,10 @@ def _name(path: Path, root: Path) -> str:
 
 
 def storable_name(name: str) -> str:
-    """A path as text that can be stored: bytes that are no UTF-8 are written out as `\\xNN`."""
+    """A path as text that can be stored: bytes that are not UTF-8 are escaped as `\\xNN`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def read_failure(error: OSError) -> str:
-    """What the system said, as a reason."""
+    """The system's error as a reason."""
     return f"cannot be read: {(error.strerror or str(error)).lower()}"

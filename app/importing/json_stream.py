@@ -1,7 +1,7 @@
-"""JSON of any size as a stream of records, with bounds on what one of them may cost.
+"""JSON of any size as a stream of records, with limits on each of them.
 
-An export is an array of conversations, one conversation alone, one a line, or an object that holds
-the array. Owns telling these apart. Refuses to know what a conversation looks like.
+An export is an array of conversations, a single conversation, one a line, or an object that holds
+the array. Owns recognising which. Refuses to know what a conversation looks like.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
 
 @dataclass(frozen=True, slots=True)
 class JsonShape:
-    """What the beginning of some JSON looks like.
+    """What the beginning of a JSON file shows.
 
     Attributes:
         array: whether it is an array of objects.
-        keys: of the first object, as far as the beginning shows them; empty where there is none.
+        keys: of the first object, as far as the beginning shows them; empty if there is none.
     """
 
     array: bool
@@ -43,7 +43,7 @@ class JsonShape:
 
 @dataclass(frozen=True, slots=True)
 class JsonRecord:
-    """One record and its number, from 1; `value` may be anything JSON can say."""
+    """One record and its number, from 1; `value` is any JSON value."""
 
     number: int
     value: Any
@@ -51,7 +51,7 @@ class JsonRecord:
 
 @lru_cache(maxsize=2)
 def json_shape(head: bytes) -> JsonShape:
-    """The shape of what begins with `head`, a part of some JSON or of anything else."""
+    """The shape of a file that begins with `head`, which may be no JSON."""
     head = head.removeprefix(BOM_UTF8)
     if first := _first_line(head):
         return JsonShape(False, frozenset(first))
@@ -66,7 +66,7 @@ def json_shape(head: bytes) -> JsonShape:
             if (closes and depth == array and keys) or depth > MAX_JSON_DEPTH:
                 break
     except JSONError:
-        # The head ends in the middle, or is no JSON: what was seen until there is the answer.
+        # The head ends in the middle, or is no JSON: what was parsed until there counts.
         pass
     return JsonShape(array, frozenset(keys))
 
@@ -74,35 +74,35 @@ def json_shape(head: bytes) -> JsonShape:
 def records(file: SourceFile, prefix: str | None = None) -> Iterator[JsonRecord | SkippedFile]:
     """The records of `file`, one at a time.
 
-    `prefix` is where they stand, as ijson writes it (`chats.item`); by default the elements of an
-    array, or each object by itself. Lines are read one by one, so that a broken one is a flaw and
-    costs only itself; in any other file nothing after the damage can be read.
+    `prefix` is their place, as ijson writes it (`chats.item`); by default the elements of an array,
+    or each top-level object. Lines are parsed one by one, so that only a damaged one is skipped; in
+    any other file nothing after the damage can be read.
 
     Raises:
-        InputError: not JSON (any more), nested too deep, or a record too large.
+        InputError: damaged, nested too deep, or a record too large.
     """
     if prefix is None and (file.suffix in JSON_LINES_SUFFIXES or _has_lines(file.head)):
         yield from _lines(file)
         return
-    where = prefix if prefix is not None else "item" if json_shape(file.head).array else ""
+    place = prefix if prefix is not None else "item" if json_shape(file.head).array else ""
     with file.open() as stream:
-        for number, value in enumerate(items(stream, where), start=1):
+        for number, value in enumerate(items(stream, place), start=1):
             yield JsonRecord(number, value)
 
 
 def items(stream: BinaryIO, prefix: str, limit: int = MAX_ENTRY_BYTES) -> Iterator[Any]:
-    """What stands at `prefix`, as ijson writes it, one after another.
+    """The values at `prefix`, as ijson writes it, one after another.
 
-    Whole numbers may be of any size; those with a fraction are Decimals.
+    Integers may be of any size; numbers with a fraction are Decimals.
 
     Args:
-        limit: bytes that one of them may have.
+        limit: the most bytes of one value.
 
     Raises:
-        InputError: not JSON (any more), nested too deep, or an entry too large.
+        InputError: damaged, nested too deep, or a value too large.
     """
     meter = _EntryMeter(stream, limit)
-    # Over events that never nest deep: prefixes grow with the depth.
+    # Depth is limited before ijson.parse: its prefixes grow with the depth.
     events = ijson.basic_parse(meter, multiple_values=True)
     try:
         for item in ijson.items(ijson.parse(_shallow(events)), prefix):
@@ -113,7 +113,7 @@ def items(stream: BinaryIO, prefix: str, limit: int = MAX_ENTRY_BYTES) -> Iterat
 
 
 def require_shallow(stream: BinaryIO) -> None:
-    """Raise InputError if JSON in `stream` is nested too deep; whether it is sound is not asked."""
+    """Raise InputError if JSON in `stream` is nested too deep; damaged JSON is accepted."""
     try:
         for _ in _shallow(ijson.basic_parse(stream)):
             pass
@@ -122,7 +122,7 @@ def require_shallow(stream: BinaryIO) -> None:
 
 
 class _EntryMeter:
-    """A stream that stops a record that is too large before it has filled the memory."""
+    """A stream that refuses a record that is too large before it fills the memory."""
 
     def __init__(self, stream: BinaryIO, limit: int) -> None:
         self.used = 0
@@ -151,15 +151,15 @@ def _shallow(events: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def _has_lines(head: bytes) -> bool:
-    """Whether the first line is an object by itself and another one follows it."""
+    """Whether the first line is a complete object and another one follows it."""
     _, _, rest = head.partition(b"\n")
     return rest.lstrip().startswith(b"{") and bool(_first_line(head.removeprefix(BOM_UTF8)))
 
 
 def _first_line(head: bytes) -> dict[str, Any]:
-    """The object that the first line of several is by itself; empty where it is none.
+    """The object in the first line of several; empty if that is not one.
 
-    Python's parser takes the NaN that Python writes; the one that streams does not.
+    Python's parser accepts the NaN that Python writes; ijson does not.
     """
     line, end, _ = head.partition(b"\n")
     if not line.startswith(b"{") or not end:
@@ -193,7 +193,7 @@ def _parsed(line: bytes) -> Any:
 
 
 def _bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines, cut at the largest that is parsed; the rest of a longer one is read past."""
+    """Lines, cut at the largest size that is parsed; the rest of a longer one is dropped."""
     while line := stream.readline(MAX_ENTRY_BYTES):
         rest = line
         while len(rest) == MAX_ENTRY_BYTES and not rest.endswith(b"\n"):

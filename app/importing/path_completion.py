@@ -1,7 +1,7 @@
-"""Paths as a person types them into one line: read, and completed.
+"""Paths typed into one line: parsed and completed.
 
-Words are told apart as in a shell: by spaces, unless quoted or behind a backslash. A line that is
-the path of something is that one path, spaces and all. Looks into folders; changes nothing.
+Words are separated as in a shell: by spaces, unless quoted or escaped. A line that is an existing
+path is that one path, spaces included. Reads folders; changes nothing.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pathlib import Path
 from app.sanitise import clean
 
 MAX_ENTRIES = 2000
-"""Entries of one folder that are looked at: what is typed next narrows it down anyway."""
+"""Entries of one folder that are read: the next characters typed narrow them down."""
 
 _SPECIAL = re.compile(r"""([\s\\'"])""")
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a line may become.
+    """The completion of a line.
 
     Attributes:
-        line: it, as far as there is no choice; the same line where nothing fits.
-        names: what there is to choose from, folders with a slash at their end.
+        line: completed as far as it is unambiguous; unchanged if nothing matches.
+        names: the candidates, folders with a slash at the end.
     """
 
     line: str
@@ -43,7 +43,7 @@ def paths_of(line: str) -> list[Path]:
     else:
         try:
             words = shlex.split(line)
-        except ValueError:  # a quote that is never closed
+        except ValueError:  # an unclosed quote
             words = [whole]
     return [Path(os.path.expanduser(word)) for word in words]
 
@@ -65,7 +65,7 @@ def completion(line: str) -> Completion:
 
 
 def _names(path: str) -> list[str]:
-    """What is in the folder of `path` and begins like its last part, if a screen can show it."""
+    """Entries of the folder of `path` that begin with its last part, if a screen can show them."""
     if path == "~":
         return ["~/"]
     prefix = path.removeprefix(_folder(path))
@@ -78,7 +78,7 @@ def _names(path: str) -> list[str]:
                 if entry.name.startswith(prefix) and not hidden and not hostile:
                     names.append(entry.name + "/" * entry.is_dir())
     except OSError:
-        # Nothing can be offered: there is no such folder (yet), or it may not be looked into.
+        # Nothing to complete: there is no such folder (yet), or it cannot be read.
         return []
     return sorted(names)
 
@@ -88,9 +88,9 @@ def _folder(path: str) -> str:
 
 
 def _last_word(line: str) -> tuple[int, str]:
-    """Where the last word of `line` begins, and the word without quotes and backslashes."""
+    """The index of the last word of `line`, and the word without quotes and backslashes."""
     start, word, quote, escaped = 0, "", "", False
-    for place, character in enumerate(line):
+    for index, character in enumerate(line):
         if escaped or (quote and character not in (quote, "\\")):
             word, escaped = word + character, False
         elif character == "\\" and quote != "'":
@@ -98,7 +98,7 @@ def _last_word(line: str) -> tuple[int, str]:
         elif quote or character in "'\"":
             quote = "" if quote else character
         elif character.isspace():
-            start, word = place + 1, ""
+            start, word = index + 1, ""
         else:
             word += character
     return start, word

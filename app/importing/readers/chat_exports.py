@@ -1,30 +1,10 @@
-"""specchat's own export: `{"specchat": 1, "chats": [{"title", "private", "messages"}, …]}`.
+"""Exports of chats as JSON: ChatGPT, Claude, ShareGPT, messages, and specchat's own.
 
-Messages are a list of `{"role", "content"}`, with whatever else the exporter needs. All versions of
-a message are in it, and all are read: each is a text of its own, and what a person once regenerated
-is still how their model writes. Private chats stay private.
-
-What all exports of chats have in common: records in, documents of messages out.
-
-A format only says by which key it is known and how one record becomes turns. Records are anything
-JSON can say, so formats reach into them by `mapping`, `sequence` and `string`, which answer with
-nothing where something else stands.
-
-ChatGPT's export: `conversations.json`, its numbered shards, or the ZIP around them.
-
-Each conversation is a tree of nodes; what the person last saw is the path from `current_node` up to
-the root. Tools, hidden messages and thoughts are on it too, and are left out.
-
-Claude's export: an array of conversations, or one alone.
-
-`content` holds a message's blocks, `text` an older rendering of them in which tools and thoughts
-are mixed with the answer; so the blocks come first, unless they are nothing but empty texts.
-
-`{"messages": [{"role", "content"}, …]}`, in an array or one a line: what most tools write.
-
-ShareGPT: `{"conversations": [{"from": "human", "value": "…"}, …]}`, alone or in arrays.
-
-Some tools write its messages with `role` and `content` instead.
+Owns what all of them share (`chat_reader`: records in, documents of messages out), then one section
+for each. A new one is a function that converts a record to an `ExportedConversation`, a
+`chat_reader` with the key that identifies the format, and a line in `make_readers`. A record may be
+any JSON value, so formats read it through `mapping`, `sequence` and `string`, which return an empty
+value for one of another type.
 """
 
 from __future__ import annotations
@@ -57,10 +37,10 @@ ROLES = {
     "bard": ASSISTANT,
     "claude": ASSISTANT,
 }
-"""Who speaks, by the names they have in exports; system prompts and tools are not here."""
+"""The role by its name in exports; system prompts and tools are left out."""
 
 _TEXTS = ("text", "input_text", "output_text")
-"""Types of the blocks of a message that are its words."""
+"""Types of a message's blocks that hold its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +53,10 @@ class ExportedMessage:
 
 @dataclass(frozen=True, slots=True)
 class ExportedConversation:
-    """One chat, before it is known whether anything is in it."""
+    """One chat, which may be empty."""
 
     title: str
-    turns: Sequence[ExportedMessage]
+    messages: Sequence[ExportedMessage]
 
 
 def chat_reader(
@@ -87,8 +67,7 @@ def chat_reader(
 ) -> FormatReader:
     """A reader of JSON whose first object has `key`.
 
-    `convert` may raise InputError for one record, which costs only that one. `prefix` is as for
-    `records`.
+    `convert` may raise InputError to skip one record. `prefix` is as for `records`.
     """
 
     def claims(file: SourceFile) -> bool:
@@ -102,7 +81,7 @@ def chat_reader(
 
 
 def looks_like_json(file: SourceFile) -> bool:
-    """Whether it begins as an object or an array does."""
+    """Whether it begins like an object or an array."""
     return file.head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
 
 
@@ -122,7 +101,7 @@ def string(value: object) -> str:
 
 
 def content_text(content: object) -> str:
-    """The text of a message's content: a string, or an array of blocks of which text counts."""
+    """The text of a message's content: a string, or the text blocks of an array."""
     if isinstance(content, str):
         return content
     blocks = (mapping(block) for block in sequence(content))
@@ -135,14 +114,16 @@ def _document(
     record: JsonRecord,
     convert: Callable[[Mapping[str, Any]], ExportedConversation],
 ) -> Outcome:
-    place = f"{file.name}, chat {record.number}"
+    name = f"{file.name}, chat {record.number}"
     try:
         conversation = convert(mapping(record.value))
     except InputError as error:
-        return SkippedFile(place, str(error))
-    parts = tuple(Part(CHATS, turn.text, turn.role) for turn in conversation.turns if turn.text)
+        return SkippedFile(name, str(error))
+    parts = tuple(
+        Part(CHATS, message.text, message.role) for message in conversation.messages if message.text
+    )
     if not parts:
-        return SkippedFile(place, "no messages in it")
+        return SkippedFile(name, "no messages in it")
     return Document(conversation.title or f"{file.stem} {record.number}", parts)
 
 
@@ -152,15 +133,18 @@ _CITATIONS = re.compile("\ue200[^\ue201]*\ue201|【[^】]*†[^】]*】")
 """Marks of sources, which the site shows as links: `\ue200cite…\ue201` and `【12†source】`."""
 
 
-def _convert(record: Mapping[str, Any]) -> ExportedConversation:
+# ChatGPT: `conversations.json`, its numbered shards, or the ZIP around them. Each conversation is a
+# tree of nodes; what the person last saw is the path from `current_node` up to the root. Tools,
+# hidden messages and reasoning are on it too, and are left out.
+def _convert_chatgpt(record: Mapping[str, Any]) -> ExportedConversation:
     nodes = mapping(record.get("mapping"))
-    messages = (mapping(node.get("message")) for node in _path(nodes, record.get("current_node")))
-    turns = [_turn(message) for message in messages if _visible(message)]
-    return ExportedConversation(string(record.get("title")), turns)
+    path = (mapping(node.get("message")) for node in _path(nodes, record.get("current_node")))
+    messages = [_chatgpt_message(message) for message in path if _is_visible(message)]
+    return ExportedConversation(string(record.get("title")), messages)
 
 
 def _path(nodes: Mapping[str, Any], current: object) -> list[Mapping[str, Any]]:
-    """The nodes from the root to `current`, or to the last leaf where an export names none."""
+    """The nodes from the root to `current`, or to the last leaf if an export names none."""
     leaves = [name for name, node in nodes.items() if not mapping(node).get("children")]
     key = string(current) or next(reversed(leaves), "")
     path: list[Mapping[str, Any]] = []
@@ -174,8 +158,8 @@ def _path(nodes: Mapping[str, Any], current: object) -> list[Mapping[str, Any]]:
     return path[::-1]
 
 
-def _visible(message: Mapping[str, Any]) -> bool:
-    """Whether the person saw this message as words of theirs or of the model."""
+def _is_visible(message: Mapping[str, Any]) -> bool:
+    """Whether the person saw this message as their own text or the model's."""
     return (
         _role(message) in ROLES
         and mapping(message.get("content")).get("content_type") in _SHOWN
@@ -190,27 +174,30 @@ def _role(message: Mapping[str, Any]) -> str:
     return string(mapping(message.get("author")).get("role"))
 
 
-def _turn(message: Mapping[str, Any]) -> ExportedMessage:
+def _chatgpt_message(message: Mapping[str, Any]) -> ExportedMessage:
     text = "\n\n".join(_parts(mapping(message.get("content"))))
     return ExportedMessage(ROLES[_role(message)], _CITATIONS.sub("", text))
 
 
 def _parts(content: Mapping[str, Any]) -> Iterator[str]:
-    """Strings, and the words of what was spoken; not pictures."""
+    """Strings, and transcripts of speech; not pictures."""
     for part in sequence(content.get("parts")):
         text = string(part) or string(mapping(part).get("text"))
         if text:
             yield text
 
 
-CHATGPT = chat_reader("ChatGPT export", "mapping", _convert)
+CHATGPT = chat_reader("ChatGPT export", "mapping", _convert_chatgpt)
 
 
+# Claude: an array of conversations, or one alone. `content` holds a message's blocks, `text` an
+# older rendering of them in which tools and reasoning are mixed with the answer; so the blocks come
+# first, unless they are nothing but empty texts.
 def _convert_claude(record: Mapping[str, Any]) -> ExportedConversation:
-    return ExportedConversation(string(record.get("name")), tuple(_claude_turns(record)))
+    return ExportedConversation(string(record.get("name")), tuple(_claude_messages(record)))
 
 
-def _claude_turns(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
+def _claude_messages(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
     for message in map(mapping, sequence(record.get("chat_messages"))):
         role = ROLES.get(string(message.get("sender")))
         blocks = sequence(message.get("content"))
@@ -223,12 +210,13 @@ def _claude_turns(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
 CLAUDE = chat_reader("Claude export", "chat_messages", _convert_claude)
 
 
+# `{"messages": [{"role", "content"}, …]}`, in an array or one a line: what most tools write.
 def _convert_messages(record: Mapping[str, Any]) -> ExportedConversation:
     title = string(record.get("title")) or string(record.get("id"))
-    return ExportedConversation(title, tuple(_message_turns(record)))
+    return ExportedConversation(title, tuple(_plain_messages(record)))
 
 
-def _message_turns(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
+def _plain_messages(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
     for message in map(mapping, sequence(record.get("messages"))):
         role = ROLES.get(string(message.get("role")).lower())
         if role:
@@ -238,11 +226,13 @@ def _message_turns(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
 MESSAGES = chat_reader("messages", "messages", _convert_messages)
 
 
+# ShareGPT: `{"conversations": [{"from": "human", "value": "…"}, …]}`, alone or in arrays. Some
+# tools write `role` and `content` instead.
 def _convert_sharegpt(record: Mapping[str, Any]) -> ExportedConversation:
-    return ExportedConversation(string(record.get("id")), tuple(_sharegpt_turns(record)))
+    return ExportedConversation(string(record.get("id")), tuple(_sharegpt_messages(record)))
 
 
-def _sharegpt_turns(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
+def _sharegpt_messages(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
     for message in map(mapping, sequence(record.get("conversations"))):
         speaker = string(message.get("from")) or string(message.get("role"))
         role = ROLES.get(speaker.lower())
@@ -255,13 +245,17 @@ def _sharegpt_turns(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
 SHAREGPT = chat_reader("ShareGPT", "conversations", _convert_sharegpt)
 
 
+# specchat's own export: `{"specchat": 1, "chats": [{"title", "private", "messages"}, …]}`. Messages
+# are a list of `{"role", "content"}`. All versions of a message are in it, and all are read: each
+# is a text of its own, and an answer that was regenerated still shows how the model writes. Private
+# chats stay private.
 def _convert_own(record: Mapping[str, Any]) -> ExportedConversation:
     if record.get("private"):
         raise InputError("a private chat")
-    return ExportedConversation(string(record.get("title")), tuple(_own_turns(record)))
+    return ExportedConversation(string(record.get("title")), tuple(_own_messages(record)))
 
 
-def _own_turns(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
+def _own_messages(record: Mapping[str, Any]) -> Iterator[ExportedMessage]:
     for message in map(mapping, sequence(record.get("messages"))):
         role = ROLES.get(string(message.get("role")))
         if role:

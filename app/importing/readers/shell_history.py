@@ -1,8 +1,8 @@
-"""Shell histories: what was typed, one command after the other.
+"""Shell histories: the commands that were typed, one after another.
 
-Three shells, three ways to write it down: bash puts `#1700000000` before a command if it keeps
-times (tcsh `#+1700000000`), zsh `: 1700000000:0;` and a backslash at the end of each line but the
-last, fish something that looks like YAML.
+Each shell has a format of its own: bash puts `#1700000000` before a command if it keeps times (tcsh
+`#+1700000000`); zsh writes `: 1700000000:0;`, and a backslash at the end of each line but the last;
+fish writes something like YAML.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FISH_ENTRY = re.compile(r"^- cmd: (.*)", re.MULTILINE)
 _FISH_ESCAPE = re.compile(r"\\(n|\\)")
 
 _META = 0x83
-"""zsh writes a byte it uses itself as this one, followed by the byte with bit 5 flipped."""
+"""zsh escapes bytes that it uses itself: this byte, then the original with bit 5 flipped."""
 
 
 def _is_bash(file: SourceFile) -> bool:
@@ -55,7 +55,7 @@ def _read_fish(file: SourceFile) -> Iterator[Outcome]:
 
 
 def unmetafy(content: bytes) -> bytes:
-    """What was typed, from what zsh writes."""
+    """The bytes that were typed, from those that zsh writes."""
     head, *rest = content.split(bytes([_META]))
     return head + b"".join(bytes([piece[0] ^ 0x20]) + piece[1:] for piece in rest if piece)
 

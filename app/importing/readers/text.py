@@ -1,13 +1,9 @@
-"""Jupyter notebooks: the sources of their cells, without outputs.
+"""Text of any kind, the last readers to claim a file: notebooks, other JSON, notes and source code.
 
-JSON by definition, so no library beyond `json` is needed. Runs of cells of one kind are one part:
-prose and code do not run into each other.
-
-Anything else that is text: Markdown, plain text, source code.
-
-What is source code is asked of Pygments, which knows the names of more than 900 kinds of files.
-
-JSON that is no export: settings, package lists, small data. Imported as the text it is.
+Of a Jupyter notebook, the sources of its cells without outputs; runs of cells of one kind are one
+part, so that prose and code stay apart. JSON that is no export of chats (settings, package lists,
+small data) is imported as the text it is. Anything else is a note, or source code if its name is
+one of the more than 900 patterns that Pygments knows.
 """
 
 from __future__ import annotations
@@ -38,7 +34,7 @@ from datastores.errors import InputError
 from datastores.library.documents import CODE, NOTES, Document, Part
 
 _PROSE = frozenset({"text", "markdown", "rst", "org", "tex", "todotxt"})
-"""Aliases of what Pygments also knows but people call notes."""
+"""Pygments' aliases of formats that count as notes."""
 
 
 def _claims_anything(file: SourceFile) -> bool:
@@ -54,7 +50,7 @@ def _read_text(file: SourceFile) -> Iterator[Outcome]:
 
 @cache
 def kind_of(filename: str) -> str:
-    """`CODE` for the name, in small letters, of a source file, else `NOTES`."""
+    """`CODE` if `filename`, in lower case, is that of a source file, else `NOTES`."""
     suffixes, patterns = _source_names()
     suffix = "." + filename.rpartition(".")[2]
     known = suffix in suffixes or any(fnmatchcase(filename, pattern) for pattern in patterns)
@@ -63,7 +59,7 @@ def kind_of(filename: str) -> str:
 
 @cache
 def _source_names() -> tuple[frozenset[str], tuple[str, ...]]:
-    """Suffixes, and patterns that are more than a suffix (`makefile`), in small letters."""
+    """Suffixes, and patterns that are more than a suffix (`makefile`), in lower case."""
     patterns = {
         pattern.lower()
         for _, aliases, names, _ in get_all_lexers(plugins=False)
@@ -124,7 +120,7 @@ def _parsed(content: bytes) -> Mapping[str, Any]:
 
 
 def _cells(notebook: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Kind and source of each cell; before format 4 they stood in worksheets, code as `input`."""
+    """Kind and source of each cell; before format 4 in worksheets, with code as `input`."""
     sheets = [notebook, *map(mapping, sequence(notebook.get("worksheets")))]
     for sheet in sheets:
         for cell in map(mapping, sequence(sheet.get("cells"))):
