@@ -44,8 +44,8 @@ def read_imports(path: Path) -> ImportRecords:
     try:
         found = json.loads(path.read_bytes())
         return {
-            source: ImportRecord(float(note["at"]), bool(note["whole"]))
-            for source, note in found.items()
+            source: ImportRecord(float(record["at"]), bool(record["whole"]))
+            for source, record in found.items()
         }
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         # Only dates are lost; the next imports write them again.
@@ -78,7 +78,7 @@ def _update(path: Path, change: Callable[[ImportRecords], object]) -> None:
         with FileLock(f"{path}.lock"):
             imports = read_imports(path)
             change(imports)
-            text = json.dumps({source: asdict(note) for source, note in imports.items()})
+            text = json.dumps({source: asdict(record) for source, record in imports.items()})
             write_atomic(path, [text])
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror}; check its permissions") from error
