@@ -1,7 +1,7 @@
 """A tiny scripted target: a hashed n-gram language model behind the real protocol, in microseconds.
 
 Its next-token distribution depends on the last `ORDER` tokens only, so answers repeat themselves
-enough for drafts to be accepted, and it checks on every call that the loop keeps to the protocol.
+enough for drafts to be accepted, and it checks on every call that the loop follows the protocol.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ScriptedTarget:
         self._tree = None
 
     def rewind(self, length: int) -> None:
-        """Cut."""
+        """Cut the tokens."""
         del self.tokens[length:]
 
     def _rows(self, suffixes: list[tuple[int, ...]]) -> ForwardOutput:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import engines.decode
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.budget.policies import AdaptiveBudget, FixedBudget
@@ -117,7 +118,7 @@ def test_any_random_tree_is_lossless(
     assert drafted[-1].finish == plain[-1].finish
 
 
-def test_the_auto_budget_is_lossless_too() -> None:
+def test_the_adaptive_budget_is_lossless_too() -> None:
     sampling = Sampling(temperature=0.0)
     plain = run([4, 5], [], fixed(0), sampling, StopCriteria(NEVER, 300))
     budget = AdaptiveBudget(CostModel(), AcceptanceModel())
@@ -178,7 +179,7 @@ def test_the_likeliest_tokens_are_kept_for_an_observer_at_every_position() -> No
         assert step.top_logits.shape[0] == len(step.tokens)
 
 
-def test_closing_the_generator_leaves_a_cache_that_can_go_on() -> None:
+def test_closing_the_generator_leaves_a_cache_that_can_continue() -> None:
     target = ScriptedTarget()
     for _ in target.prefill([1, 2, 3]):
         pass
@@ -190,3 +191,33 @@ def test_closing_the_generator_leaves_a_cache_that_can_go_on() -> None:
     rest = run([1, 2, 3, *seen], [], fixed(0), Sampling(0.0), target=target)
     undisturbed = tokens(run([1, 2, 3], [], fixed(0), Sampling(0.0)))
     assert seen + tokens(rest)[: 80 - len(seen)] == undisturbed
+
+
+class SlowObserver:
+    """An observer that takes a second of virtual time for each step."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.steps: list[Step] = []
+
+    def begin(self, context: Context) -> None:
+        """Nothing."""
+
+    def observe(self, step: Step) -> None:
+        """Advance the clock."""
+        self.now += 1.0
+        self.steps.append(step)
+
+
+def test_time_of_observing_is_part_of_the_next_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    observer, costs = SlowObserver(), CostModel()
+    monkeypatch.setattr(engines.decode, "perf_counter", lambda: observer.now)
+    target = ScriptedTarget()
+    list(target.prefill([1, 2, 3]))
+    budget, draw = FixedBudget(0, costs, AcceptanceModel()), make_sampler(Sampling(0.0))
+    steps = list(decode(target, [], budget, draw, LONG, observers=[observer]))
+    assert observer.steps == steps
+    assert observer.now == len(steps) == 80
+    assert {(one.timings.draft, one.timings.total) for one in steps[1:]} == {(1.0, 1.0)}
+    assert {one.timings.target for one in steps} == {0.0}
+    assert costs.plain(3) == 0.0, "observing is no part of V(n, L)"

@@ -37,7 +37,7 @@ def test_best_equals_a_full_sort(size: int, count: int, seed: int) -> None:
     ),
     st.integers(1, 50),
 )
-def test_best_of_equals_are_the_first_and_no_number_is_the_last(values: Floats, count: int) -> None:
+def test_best_breaks_ties_by_index_and_puts_nan_last(values: Floats, count: int) -> None:
     expected = np.argsort(-values, kind="stable")[:count]
     assert best(values, count).tolist() == expected.tolist()
 
@@ -47,9 +47,7 @@ def test_best_of_equals_are_the_first_and_no_number_is_the_last(values: Floats, 
     st.integers(1, 20),
     st.sampled_from([0.5, 4.0, 100.0]),
 )
-def test_leaders_are_the_best_that_are_near_the_best(
-    values: Floats, count: int, within: float
-) -> None:
+def test_leaders_are_the_best_within_the_gap(values: Floats, count: int, within: float) -> None:
     order = np.argsort(-values, kind="stable")
     near = [index for index in order if values[index] > values.max() - within]
     found, theirs = leaders(values, count, within)
@@ -57,7 +55,7 @@ def test_leaders_are_the_best_that_are_near_the_best(
     assert theirs.tolist() == values[near[:count]].tolist()
 
 
-def test_a_row_that_is_no_distribution_has_no_leaders() -> None:
+def test_a_row_of_nan_has_no_leaders() -> None:
     assert leaders(np.full(9, np.nan, np.float32), 4, 4.0)[0].size == 0
 
 
@@ -91,7 +89,7 @@ def test_noise_is_standard_gumbel_and_independent_of_the_set() -> None:
     assert abs(np.corrcoef(values, noise(11, 6, tokens))[0, 1]) < 0.01
 
 
-def test_greedy_takes_the_largest_and_tells_the_gap() -> None:
+def test_greedy_takes_the_largest_and_reports_the_gap() -> None:
     logits = np.array([1.0, 4.0, 3.5, -2.0], np.float32)
     assert make_sampler(Sampling(0.0))(logits, 0, ()) == 1
     assert draw_gap(Sampling(0.0), logits, 0, ()) == 0.5
@@ -105,7 +103,7 @@ def test_truncation_keeps_what_llama_cpp_would() -> None:
     assert candidates(logits, Sampling(top_k=0, top_p=0.7, min_p=0.0)).tolist() == [0, 1]
     assert candidates(logits, Sampling(top_k=0, top_p=0.76, min_p=0.0)).tolist() == [0, 1, 2]
     assert candidates(logits, Sampling(top_k=0, top_p=1.0, min_p=0.2)).tolist() == [0, 1, 2]
-    # top-p counts over what top-k left: 0.5 / 0.75 is short of 0.8, so both stay.
+    # top-p is relative to what top-k left: 0.5 / 0.75 is less than 0.8, so both stay.
     assert candidates(logits, Sampling(top_k=2, top_p=0.8, min_p=0.0)).tolist() == [0, 1]
     assert candidates(logits, Sampling(top_k=1, top_p=0.1, min_p=0.9)).tolist() == [0]
 
@@ -118,7 +116,7 @@ def test_truncation_keeps_what_llama_cpp_would() -> None:
     st.sampled_from([0.0, 0.3, 0.9, 0.999, 1.0]),
     st.sampled_from([0.0, 1e-4, 0.05, 1.0]),
 )
-def test_truncation_is_that_of_the_whole_distribution(
+def test_truncation_equals_that_of_the_whole_distribution(
     size: int, seed: int, spread: float, top_k: int, top_p: float, min_p: float
 ) -> None:
     logits = row(size, seed) * np.float32(spread)
@@ -135,7 +133,7 @@ def test_truncation_is_that_of_the_whole_distribution(
         assert kept.tolist() == list(range(size))
 
 
-def test_the_penalty_speaks_against_recent_tokens_only() -> None:
+def test_the_penalty_applies_to_recent_tokens_only() -> None:
     logits = np.array([2.0, 1.9, -1.0], np.float32)
     draw = make_sampler(Sampling(0.0, repeat_penalty=1.5, repeat_window=2))
     assert draw(logits, 0, [0, 1, 2]) == 0

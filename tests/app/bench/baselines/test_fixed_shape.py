@@ -1,4 +1,4 @@
-"""A draft that is cut to a shape keeps its likeliest paths, and has the shape."""
+"""A draft cut to a shape has that shape and keeps its likeliest paths."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_cut_tree_has_the_shape(tree: DraftTree, drafts: int, length: int) -> 
 
 
 @given(trees())
-def test_what_fits_is_kept_whole(tree: DraftTree) -> None:
+def test_a_tree_that_fits_is_kept_whole(tree: DraftTree) -> None:
     assert paths(cut(tree, DraftShape(leaves(tree), max(tree.depths())))) == paths(tree)
 
 
@@ -70,7 +70,7 @@ class Fixed:
         """Nothing."""
 
     def propose(self, context: Context, limit: int) -> DraftTree:
-        """As long as it is asked for."""
+        """As long as requested."""
         self.asked.append(limit)
         return chain(context.root, list(range(limit)), 1)
 

@@ -15,7 +15,7 @@ LOOP = Recorded((1, 2, 3), tuple([4, 5, 6, 7] * 10))
 
 
 class Oracle:
-    """Drafts what comes, right for `right` tokens, with a wrong row beside each."""
+    """Drafts the answer for `right` tokens, with a wrong row beside each."""
 
     name = "crest"
     top_tokens_needed = 0
@@ -67,7 +67,7 @@ def test_a_drafter_sees_every_token_once() -> None:
     assert oracle.seen == list(LOOP.answer)
 
 
-def test_prompt_lookup_finds_the_loop() -> None:
+def test_prompt_lookup_finds_a_loop() -> None:
     tallies, _ = replay(PromptLookup(), [LOOP], (8,))
     assert tallies[8].tokens_per_call > 4
 
