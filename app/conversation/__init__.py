@@ -1,1 +1,1 @@
-"""One chat turn, headless: a message in, events out, everything kept in the history."""
+"""One conversation turn without a screen: a question in, events out, everything stored."""

@@ -1,4 +1,4 @@
-"""Chats as files: Markdown to read, JSON to keep and to put back (`app.conversation.restore`).
+"""Chats as files: Markdown to read, JSON to keep and to restore (`app.conversation.restore`).
 
 The JSON holds everything, one chat a line:
 
@@ -8,16 +8,14 @@ The JSON holds everything, one chat a line:
                    "statistics", "created"}, …]},
     …]}
 
-`messages` is the whole tree, all versions, in the order in which they were begun: `id` counts from
-1 within the chat, `parent` is the id of the message before, or null, and `active` the id of the one
-at which the chat is being read, or null in an empty chat. `tokens` are the exact ids, of the
-tokenizer that `tokenizer` is the fingerprint of. Times are seconds since 1970, UTC.
+`messages` is the whole tree with all versions, in the order in which they were begun: `id` counts
+from 1 within the chat, `parent` is the id of the previous message or null, and `active` is the id
+of the message at which the chat is open, or null in an empty chat. `tokens` are the exact ids of
+the tokenizer whose fingerprint is `tokenizer`. Times are seconds since 1970, UTC.
 
-The Markdown is the thread as it is being read.
+The Markdown is the open thread.
 
-Owns both forms. Refuses to know where they go.
-
-Files written for the person: their names, and what is said where they cannot be written.
+Owns both formats and how such a file is named and written. Refuses to know who asked for it.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ STEM_LENGTH = 60
 
 
 def write_whole(path: Path, pieces: Iterable[str]) -> None:
-    """Write a whole file or none; others cannot read it.
+    """Write a file atomically, readable by its owner alone.
 
     Raises:
         InputError: it cannot be written.
@@ -52,9 +50,9 @@ def write_whole(path: Path, pieces: Iterable[str]) -> None:
 
 
 def free_path(title: str, suffix: str) -> Path:
-    """A path named after `title` at which nothing stands yet.
+    """A path named after `title` that does not exist yet.
 
-    It is in the working directory, or in the home directory where that cannot be written.
+    It is in the working directory, or in the home directory if that is not writable.
     """
     folder = Path.cwd() if os.access(Path.cwd(), os.W_OK) else Path.home()
     stem = "-".join(re.findall(r"\w+", title.lower()))[:STEM_LENGTH].strip("-") or "chat"
@@ -70,7 +68,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
 def as_json(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
-    """The JSON document of `chats`, piece by piece."""
+    """The JSON document of `chats`, in pieces."""
     yield f'{{"specchat": {VERSION}, "chats": ['
     for number, chat in enumerate(chats):
         record = chat_record(chat, history.tree(chat.id))
@@ -79,7 +77,7 @@ def as_json(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
 
 
 def chat_record(chat: Chat, messages: Sequence[StoredMessage]) -> dict[str, Any]:
-    """One chat as it stands in the JSON. An answer still being written counts as interrupted."""
+    """One chat as in the JSON. An answer still being generated counts as interrupted."""
     ids = {message.id: number for number, message in enumerate(messages, start=1)}
     return {
         "title": chat.title,
@@ -110,19 +108,19 @@ def _message_record(message: StoredMessage, ids: Mapping[int, int]) -> dict[str,
 
 
 def as_markdown(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
-    """The threads of `chats`, one after another, piece by piece."""
+    """The threads of `chats`, one after another, in pieces."""
     for chat in chats:
         versions = history.versions(chat.id)
         yield f"# {' '.join(chat.title.split()) or 'Untitled'}\n\n*{_date(chat.created)}*\n\n"
         if chat.system:
-            yield f"## System prompt\n\n{_closed(chat.system)}\n\n"
+            yield f"## System prompt\n\n{_with_closed_fence(chat.system)}\n\n"
         for message in history.thread(chat.id):
             yield f"## {_heading(message, versions.get(message.id, ()))}\n\n"
-            yield f"{_closed(message.content)}\n\n"
+            yield f"{_with_closed_fence(message.content)}\n\n"
 
 
 def _heading(message: StoredMessage, versions: Sequence[int]) -> str:
-    """Who speaks, and what a reader should know about it."""
+    """Who speaks, and what a reader should know about the message."""
     notes = []
     if versions:
         notes.append(f"version {versions.index(message.id) + 1} of {len(versions)}")
@@ -132,8 +130,8 @@ def _heading(message: StoredMessage, versions: Sequence[int]) -> str:
     return f"{speaker} ({', '.join(notes)})" if notes else speaker
 
 
-def _closed(text: str) -> str:
-    """`text` with a code block that was left open closed, so that it does not swallow the rest."""
+def _with_closed_fence(text: str) -> str:
+    """`text` with an open code block closed, so that it does not include what follows."""
     fence = ""
     for line in text.splitlines():
         found = _FENCE.match(line)

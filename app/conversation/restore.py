@@ -1,12 +1,8 @@
-"""Putting exported chats back into a history.
+"""Restores exported chats into a history, from the JSON of `app.conversation.export`.
 
-One that is there already is left alone, so restoring twice is harmless, and brings back what was
-deleted in between.
-
-Reading the JSON of `app.conversation.export`: what people may have edited, and what others may have
-made.
-
-Owns what is accepted. A chat that is not as it should be costs only itself.
+The file may have been edited or made by others, so everything in it is validated; an invalid chat
+costs only itself. A chat that is already there is left alone, so restoring twice is harmless, and
+brings back what was deleted in between.
 """
 
 from __future__ import annotations
@@ -26,11 +22,10 @@ from datastores.chats.restore import contains_chat, restore_chat
 from datastores.errors import InputError
 from engines.sampler import Sampling
 
-LARGEST = 2**30
-"""Bytes of one chat; more is no chat."""
-MOST_TOKEN = 2**32 - 1
-MOST_SECONDS = 2**37
-"""Since 1970: a time far off, which calendars still know."""
+MAX_CHAT_BYTES = 2**30
+MAX_TOKEN = 2**32 - 1
+MAX_TIME = 2**37
+"""Seconds since 1970: a distant time that calendars still support."""
 
 Kind = TypeVar("Kind")
 
@@ -45,7 +40,7 @@ class ExportedChat:
 
 @dataclass(frozen=True, slots=True)
 class InvalidChat:
-    """A chat that cannot be used, and why."""
+    """A chat that cannot be restored, and why."""
 
     reason: str
 
@@ -54,7 +49,7 @@ def read_export(path: Path) -> Iterator[ExportedChat | InvalidChat]:
     """The chats of a file, one at a time.
 
     Raises:
-        InputError: it cannot be read, or is (from here on) no export of specchat's.
+        InputError: it cannot be read, or is not (from this point on) an export of specchat.
     """
     try:
         _require_version(path)
@@ -71,27 +66,27 @@ def _require_version(path: Path) -> None:
         if version == VERSION:
             return
         raise InputError(f"it has version {version}, and this specchat reads {VERSION}")
-    raise InputError("it is no export of specchat's")
+    raise InputError("it is not an export of specchat")
 
 
 def _records(path: Path, prefix: str) -> Iterator[Any]:
-    """What stands at `prefix`, numbers as JSON's own: whole ones of any size, others floats."""
+    """The values at `prefix`; numbers are integers of any size, or floats."""
     with path.open("rb") as stream:
-        yield from map(_with_floats, items(stream, prefix, LARGEST))
+        yield from map(_with_floats, items(stream, prefix, MAX_CHAT_BYTES))
 
 
 def _with_floats(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _with_floats(below) for key, below in value.items()}
+        return {key: _with_floats(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_with_floats(below) for below in value]
+        return [_with_floats(item) for item in value]
     return float(value) if isinstance(value, Decimal) else value
 
 
 def _exported(record: Any) -> ExportedChat | InvalidChat:
     try:
         chat = _chat(record)
-        messages = [_message(one) for one in _field(record, "messages", list)]
+        messages = [_message(item) for item in _field(record, "messages", list)]
         _require_tree(chat, messages)
     except InputError as error:
         return InvalidChat(str(error))
@@ -99,13 +94,13 @@ def _exported(record: Any) -> ExportedChat | InvalidChat:
 
 
 def _require_tree(chat: Chat, messages: Sequence[StoredMessage]) -> None:
-    places: set[int | None] = {None}
+    known: set[int | None] = {None}
     for message in messages:
-        if message.parent not in places or message.id in places:
-            raise InputError(f"message {message.id} has no place in the tree")
-        places.add(message.id)
-    if chat.active not in places:
-        raise InputError(f"it is read at message {chat.active}, which is not there")
+        if message.parent not in known or message.id in known:
+            raise InputError(f"message {message.id} repeats an id, or its parent is missing")
+        known.add(message.id)
+    if chat.active not in known:
+        raise InputError(f"its open message {chat.active} is missing")
 
 
 def _chat(record: Any) -> Chat:
@@ -127,8 +122,8 @@ def _chat(record: Any) -> Chat:
 def _message(record: Any) -> StoredMessage:
     role, tokens = _field(record, "role", str), _field(record, "tokens", list)
     if role not in (SYSTEM, USER, ASSISTANT):
-        raise InputError(f"nobody is called {role!r}")
-    if not all(type(token) is int and 0 <= token <= MOST_TOKEN for token in tokens):
+        raise InputError(f"unknown role {role!r}")
+    if not all(type(token) is int and 0 <= token <= MAX_TOKEN for token in tokens):
         raise InputError("tokens must be whole numbers below 2^32")
     return StoredMessage(
         id=_field(record, "id", int),
@@ -151,13 +146,13 @@ def _id(record: Mapping[str, Any], name: str) -> int | None:
 
 def _time(record: Mapping[str, Any], name: str) -> float:
     value = record.get(name)
-    if not isinstance(value, int | float) or not 0 <= value < MOST_SECONDS:
+    if not isinstance(value, int | float) or not 0 <= value < MAX_TIME:
         raise InputError(f"{name} must be a time in seconds since 1970")
     return float(value)
 
 
 def _field(record: Any, name: str, kind: type[Kind]) -> Kind:
-    """A field that must be there and of that kind."""
+    """A required field of that type."""
     value = record.get(name) if isinstance(record, dict) else None
     if type(value) is not kind:
         raise InputError(f"{name} is missing or not of type {kind.__name__}")
@@ -166,11 +161,11 @@ def _field(record: Any, name: str, kind: type[Kind]) -> Kind:
 
 @dataclass(slots=True)
 class RestoreReport:
-    """What became of the chats of a file.
+    """The outcome for the chats of a file.
 
     Attributes:
-        restored, present: chats put back, and chats that were there already.
-        flaws: what is wrong with the others, a sentence each.
+        restored, present: chats restored, and chats that were already there.
+        flaws: what is wrong with the others, one sentence each.
     """
 
     restored: int = 0
@@ -179,10 +174,10 @@ class RestoreReport:
 
 
 def restore(path: Path, history: History) -> RestoreReport:
-    """Put the chats of the file back.
+    """Restore the chats of the file.
 
     Raises:
-        InputError: it cannot be read, is no export of specchat's, or holds no chats; damage after
+        InputError: it cannot be read, is not an export, or holds no chats; damage after
             some chats were read is a flaw.
         StoreError: the history cannot be written.
     """

@@ -27,7 +27,7 @@ TREND_BUCKETS = 10
 
 @dataclass(slots=True)
 class Throughput:
-    """Tokens, the time they took, and the time plain decoding would have taken for them."""
+    """Tokens, the time they took, and the time plain decoding would have taken."""
 
     tokens: int = 0
     seconds: float = 0.0
@@ -48,18 +48,18 @@ class Throughput:
 
     @property
     def plain_speed(self) -> float:
-        """Tokens per second of plain decoding at the same places; 0 while unknown."""
+        """Tokens per second of plain decoding at the same positions; 0 while unknown."""
         return self.tokens / self.plain_seconds if self.plain_seconds else 0.0
 
     @property
     def ratio(self) -> float:
-        """How many times as fast as plain decoding; 0 while unknown."""
+        """Speed relative to plain decoding; 0 while unknown."""
         return self.plain_seconds / self.seconds if self.seconds else 0.0
 
 
 @dataclass(slots=True)
 class DraftCounts:
-    """Draft tokens of one source: verified, and emitted with the credit going to it."""
+    """Draft tokens of one source: verified, and emitted and credited to it."""
 
     verified: int = 0
     accepted: int = 0
@@ -67,7 +67,7 @@ class DraftCounts:
 
 @dataclass(slots=True)
 class TrendBucket:
-    """Calls and their tokens in one part of the trend; `number` counts from the clock's zero."""
+    """Calls and their tokens in interval `number`, counted from the clock's zero."""
 
     number: int
     calls: int = 0
@@ -79,14 +79,14 @@ class SessionStatistics:
     """Running figures of a session.
 
     Attributes:
-        answers: answers begun that brought at least one token.
-        writing: whether an answer is growing.
-        answer: the statistics of the answer at hand, or else of the last one.
-        pace: its pace; session: the pace of all answers.
-        tallies: by source name, of the answer.
-        draft_seconds: time inside drafters and budget, of the answer.
-        budget_status: what the budget last said; None before the first step.
-        remembered: states that can be drafted from; None where none are kept.
+        answers: answers with at least one token.
+        writing: whether an answer is being generated.
+        answer: the statistics of the current answer, or else of the last one.
+        pace: its throughput; session: the throughput of all answers.
+        drafts: draft tokens of the answer, by source name.
+        draft_seconds: time spent in drafters and budget for the answer.
+        budget_status: as of the last step; None before the first.
+        remembered: states in the dense index; None if there is no index.
     """
 
     answers: int = 0
@@ -94,7 +94,7 @@ class SessionStatistics:
     answer: Statistics = field(default_factory=Statistics)
     pace: Throughput = field(default_factory=Throughput)
     session: Throughput = field(default_factory=Throughput)
-    tallies: dict[str, DraftCounts] = field(default_factory=dict)
+    drafts: dict[str, DraftCounts] = field(default_factory=dict)
     draft_seconds: float = 0.0
     budget_status: BudgetStatus | None = None
     remembered: int | None = None
@@ -102,44 +102,44 @@ class SessionStatistics:
     _steps: deque[tuple[int, float, float]] = field(default_factory=deque)
     _buckets: deque[TrendBucket] = field(default_factory=lambda: deque(maxlen=TREND_BUCKETS))
 
-    def observe(self, event: Event, moment: float) -> None:
-        """Count one event; `moment` is its time in seconds, on any clock that never goes back."""
+    def observe(self, event: Event, time: float) -> None:
+        """Count one event; `time` is when it came, in seconds of any monotonic clock."""
         if isinstance(event, Wrote):
-            self._wrote(event, moment)
+            self._wrote(event, time)
         elif isinstance(event, Finished):
             self.end()
             if event.statistics.tokens:
                 self.answer = event.statistics
 
     def end(self) -> None:
-        """The answer ended, however it did; its figures stay until the next one begins."""
+        """The answer ended; its figures stay until the next one begins."""
         self.writing = False
 
     def reset(self) -> None:
-        """Begin anew: another model's figures do not go together with these."""
+        """Start over, for another model."""
         fresh = SessionStatistics()
         for entry in fields(self):
             setattr(self, entry.name, getattr(fresh, entry.name))
 
     @property
     def now(self) -> Throughput:
-        """The pace of the last seconds while an answer grows, else of the whole answer."""
+        """The throughput of the last seconds of a running answer, else of the whole answer."""
         return self._recent if self.writing else self.pace
 
     @property
     def shares(self) -> Mapping[str, float]:
-        """Share of the answer's tokens by source name; the rest the model wrote alone."""
+        """Share of the answer's tokens by source name; the model wrote the rest alone."""
         total = self.answer.tokens
         counts = self.answer.by_source
         return {name: counts[name] / total for name in SOURCE_NAMES.values() if counts.get(name)}
 
     @property
     def saved_seconds(self) -> float:
-        """Time that drafting saved in this session; negative where it cost some."""
+        """Time that drafting saved in this session; negative if it cost time."""
         return self.session.plain_seconds - self.session.seconds
 
     def trend(self) -> list[float]:
-        """Tokens a call over the last five minutes up to the latest step; 0 for no calls."""
+        """Tokens per call over the last five minutes up to the latest step; 0 for no calls."""
         values = [0.0] * TREND_BUCKETS
         for bucket in self._buckets:
             age = self._buckets[-1].number - bucket.number
@@ -147,23 +147,23 @@ class SessionStatistics:
                 values[-1 - age] = bucket.tokens / bucket.calls
         return values
 
-    def _wrote(self, event: Wrote, moment: float) -> None:
+    def _wrote(self, event: Wrote, time: float) -> None:
         if not self.writing:
             self._begin()
         self.answer.observe(event.step)
         self.budget_status = event.budget_status
         if not event.step.prefill:
-            self._count(event.step, event.budget_status, moment)
+            self._count(event.step, event.budget_status, time)
 
     def _begin(self) -> None:
         self.writing = True
         self.answers += 1
-        self.answer, self.pace, self.tallies = Statistics(), Throughput(), {}
+        self.answer, self.pace, self.drafts = Statistics(), Throughput(), {}
         self.draft_seconds = 0.0
         self._recent = Throughput()
         self._steps.clear()
 
-    def _count(self, step: Step, budget_status: BudgetStatus, moment: float) -> None:
+    def _count(self, step: Step, budget_status: BudgetStatus, time: float) -> None:
         tokens, seconds = len(step.tokens), step.timings.total
         plain_seconds = plain_time(step, budget_status)
         for pace in (self.pace, self.session, self._recent):
@@ -172,31 +172,31 @@ class SessionStatistics:
         while len(self._steps) > 1 and self._recent.seconds > RECENT_SECONDS:
             self._recent.remove(*self._steps.popleft())
         self.draft_seconds += step.timings.draft
-        self._note(int(moment / TREND_SECONDS * TREND_BUCKETS), tokens)
-        self._tally(step)
+        self._add_to_trend(int(time / TREND_SECONDS * TREND_BUCKETS), tokens)
+        self._count_drafts(step)
 
-    def _note(self, number: int, tokens: int) -> None:
-        """Count one call into the trend."""
+    def _add_to_trend(self, number: int, tokens: int) -> None:
+        """Count one call."""
         if not self._buckets or self._buckets[-1].number != number:
             self._buckets.append(TrendBucket(number))
         self._buckets[-1].calls += 1
         self._buckets[-1].tokens += tokens
 
-    def _tally(self, step: Step) -> None:
-        """Count the verified rows by the source that would get the credit."""
+    def _count_drafts(self, step: Step) -> None:
+        """Count the verified rows by the source they would be credited to."""
         for row in range(1, len(step.tree)):
-            self._tally_of(step.tree.sources[row]).verified += 1
+            self._drafts_of(step.tree.sources[row]).verified += 1
         for sources in filter(None, step.sources):
-            self._tally_of(sources).accepted += 1
+            self._drafts_of(sources).accepted += 1
 
-    def _tally_of(self, sources: int) -> DraftCounts:
-        return self.tallies.setdefault(SOURCE_NAMES[credited(sources)], DraftCounts())
+    def _drafts_of(self, sources: int) -> DraftCounts:
+        return self.drafts.setdefault(SOURCE_NAMES[credited(sources)], DraftCounts())
 
 
 def plain_time(step: Step, budget_status: BudgetStatus) -> float:
     """Seconds that plain decoding would have taken for the tokens of `step`.
 
-    A step without a draft was plain decoding: it is its own measurement, but for the time spent on
+    A step without a draft was plain decoding, so it is its own measurement, less the time spent on
     deciding not to draft.
     """
     if not step.drafted:

@@ -1,7 +1,7 @@
-"""Titles of chats, from their first exchange: short, and at once, since no model is asked.
+"""Titles of chats, derived from the first exchange by rules, so that no model has to be asked.
 
-A question says what a chat is about once its courtesies are gone. Where it says too little ("hi",
-"why?", "explain this"), the first thing the answer says stands for it.
+A question is a good title once its courtesies are removed. If it says too little ("hi", "why?",
+"explain this"), the first sentence of the answer is used.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-LOOKED_AT = 2_000
-"""Characters of a question or an answer that are looked at: they can be as long as a book."""
+MAX_CHARACTERS_READ = 2_000
+"""Characters of a question or an answer that are considered: they can be as long as a book."""
 
-LONGEST = 48
-"""Characters; a list of chats shows about thirty."""
+MAX_CHARACTERS = 48
+"""Of a title; the list of chats shows about thirty."""
 
-FEWEST_WORDS = 2
-"""Words of meaning in a question that can be a title."""
+MIN_WORDS = 2
+"""Meaningful words that a title needs."""
 
 _COURTESY = re.compile(
     r"(?:(?:hi|hello|hey|dear \w+|good (?:morning|afternoon|evening))\b[\s,.!:]*"
@@ -34,7 +34,7 @@ _FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.MULTILINE | re.DO
 _MARKS = re.compile(r"^[ \t]*(?:#{1,6}\s+|[-*+>]\s+|\d+[.)]\s+)+|[*_`]+")
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s")
 _WORD = re.compile(r"[\w'’-]+")
-_EMPTY = frozenset(
+_STOP_WORDS = frozenset(
     _WORD.findall(
         "a about again an and any are be can could did do does explain for from give has have hello"
         " help hey hi how i in is it its know make me mean means my of ok on one or please say"
@@ -45,33 +45,36 @@ _EMPTY = frozenset(
 
 
 def first_title(question: str) -> str:
-    """A title until there is an answer."""
+    """The title until there is an answer."""
     if question.startswith("File "):
-        # Attached files stand before the question.
-        lines = [*_lines(question[-LOOKED_AT:])][-1:]
+        # Attached files come before the question.
+        lines = [*_lines(question[-MAX_CHARACTERS_READ:])][-1:]
     else:
-        beginning = question[:LOOKED_AT]
+        beginning = question[:MAX_CHARACTERS_READ]
         lines = [*_lines(_FENCE.sub("", beginning)), *_lines(beginning), beginning]
-    return _short(_without_courtesies(lines[0])) if lines else ""
+    return _shortened(_without_courtesies(lines[0])) if lines else ""
 
 
 def title(question: str, answer: str) -> str:
     """The title of a chat that begins with this exchange."""
-    given = first_title(question)
-    if _says_enough(given):
-        return given
-    said = next(_lines(_FENCE.sub("", answer.rpartition("</think>")[2][:LOOKED_AT])), "")
-    return _short(_SENTENCE.split(said)[0]) if _says_enough(said) else given
+    from_question = first_title(question)
+    if _is_meaningful(from_question):
+        return from_question
+    beginning = answer.rpartition("</think>")[2][:MAX_CHARACTERS_READ]
+    first_line = next(_lines(_FENCE.sub("", beginning)), "")
+    if not _is_meaningful(first_line):
+        return from_question
+    return _shortened(_SENTENCE.split(first_line)[0])
 
 
-def _says_enough(text: str) -> bool:
-    words = {word.lower() for word in _WORD.findall(text)} - _EMPTY
-    # Scripts without spaces have their words in one.
-    return len(words) >= FEWEST_WORDS or any(len(word) > 1 and not word.isascii() for word in words)
+def _is_meaningful(text: str) -> bool:
+    words = {word.lower() for word in _WORD.findall(text)} - _STOP_WORDS
+    # Scripts without spaces write several words as one.
+    return len(words) >= MIN_WORDS or any(len(word) > 1 and not word.isascii() for word in words)
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines of prose in `text`, without the marks of Markdown."""
+    """The lines of prose in `text`, without Markdown markup."""
     for line in text.splitlines():
         plain = " ".join(_MARKS.sub("", line).split())
         if _WORD.search(plain):
@@ -79,18 +82,19 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _without_courtesies(line: str) -> str:
-    """What is asked, beginning with a capital where courtesies stood before it."""
+    """The question itself, capitalised if courtesies were removed from its start."""
     asked = line[match.end() :] if (match := _COURTESY.match(line)) else line
     if not _WORD.search(asked):
         return line
     return asked if asked == line else asked[:1].upper() + asked[1:]
 
 
-def _short(text: str) -> str:
-    """`text` in one line, cut between words."""
+def _shortened(text: str) -> str:
+    """`text` on one line, shortened between words."""
     line = " ".join(text.split())
-    if len(line) > LONGEST:
-        cut = line[: LONGEST - 1]
-        between_words = cut.rpartition(" ")[0]
-        line = (between_words if len(between_words) > LONGEST // 2 else cut).rstrip(" ,;:.-") + "…"
+    if len(line) > MAX_CHARACTERS:
+        cut = line[: MAX_CHARACTERS - 1]
+        words = cut.rpartition(" ")[0]
+        kept = words if len(words) > MAX_CHARACTERS // 2 else cut
+        line = kept.rstrip(" ,;:.-") + "…"
     return line if line.endswith("…") else line.rstrip(" ?.!:,;")

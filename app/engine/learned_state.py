@@ -1,8 +1,8 @@
-"""What the engine learns about this machine and this person, kept between sessions.
+"""What the engine learns about this machine and its user, kept between sessions.
 
-Costs V(n, L) belong to a model on a build and thread count; calibration to a model and its
-drafters. Both are caches: a file that is missing or damaged means learning again, and a word about
-the damage, never a failure.
+Costs V(n, L) belong to a model with a build and thread count, calibration to a model and its
+drafters. Both are caches: if the file is missing or damaged they are learned again, and damage is
+reported, never raised.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 
 _UNUSABLE = (AttributeError, KeyError, TypeError, ValueError, RecursionError, OSError)
-"""What is raised by a file that cannot be read, and by values of another shape where they are taken
-over."""
+"""Raised for a file that cannot be read, and for values of the wrong shape when restoring them."""
 
 
 class LearnedState:
     """One file of the cache, for one key (model fingerprint, build, threads).
 
     Attributes:
-        error: why what was kept could not be used; None while all is well.
+        error: why the stored state could not be used; None if it could.
     """
 
     def __init__(self, path: Path, key: str) -> None:
@@ -34,26 +33,29 @@ class LearnedState:
         self._key = key
 
     def restore(self, costs: CostModel, calibration: AcceptanceModel) -> None:
-        """Go on from what an earlier session learned, if it did; all of it or nothing."""
+        """Restore what an earlier session learned, all of it or nothing."""
         try:
-            kept = _read(self._path).get(self._key)
-            if kept is not None:
-                # On trial first: what is damaged half-way must leave no trace.
-                for one, other in ((CostModel(), AcceptanceModel()), (costs, calibration)):
-                    one.restore(kept["costs"])
-                    other.restore(kept["calibration"])
+            stored = _read(self._path).get(self._key)
+            if stored is not None:
+                # Into fresh objects first: partly damaged state must change nothing.
+                for cost_model, acceptance in (
+                    (CostModel(), AcceptanceModel()),
+                    (costs, calibration),
+                ):
+                    cost_model.restore(stored["costs"])
+                    acceptance.restore(stored["calibration"])
         except _UNUSABLE:
             self.error = StoreError(
                 f"{self._path} is damaged: speeds and what drafts are worth are learnt anew"
             )
 
     def save(self, costs: CostModel, calibration: AcceptanceModel) -> None:
-        """Keep what was learned; other keys in the file stay.
+        """Save what was learned; other keys in the file stay.
 
-        Two processes may save at once: the file is swapped in whole, and the later one wins.
+        Two processes may save at once: the file is replaced atomically, and the later one wins.
 
         Raises:
-            StoreError: it cannot be written; what was kept before stays.
+            StoreError: it cannot be written; what was stored before stays.
         """
         try:
             everything = _read(self._path)
@@ -71,9 +73,9 @@ class LearnedState:
 
 
 def costs_of(path: Path, fingerprint: str) -> CostModel:
-    """What passes of a model cost on this machine, whatever build and threads it last ran with.
+    """The costs of a model on this machine, with whatever build and threads it last ran.
 
-    Unmeasured where it never ran here.
+    Unmeasured if it never ran here.
     """
     costs = CostModel()
     try:
@@ -88,7 +90,7 @@ def costs_of(path: Path, fingerprint: str) -> CostModel:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """By key, what was kept; nothing where nothing was.
+    """What is stored, by key; empty if there is no file.
 
     Raises:
         ValueError: it is damaged.
@@ -104,4 +106,4 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no measurement")
+    raise ValueError(f"{constant} is not a measurement")

@@ -1,1 +1,1 @@
-"""The running program without a screen: the model's thread, its session and its idle work."""
+"""The running program without a screen: the model's thread, sessions, idle work and deletion."""

@@ -43,7 +43,7 @@ def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Te
     """A row for each source that has proposed something in this answer."""
     assert stats.budget_status is not None
     counterfactual = stats.budget_status.counterfactual_acceptance
-    names = [name for name in LABELS_BY_NAME if name in stats.tallies or name in counterfactual]
+    names = [name for name in LABELS_BY_NAME if name in stats.drafts or name in counterfactual]
     label = width - SHARE_COLUMNS * len(HEADINGS)
     head = Text.assemble(("by source".ljust(label), styles.dim + Style(bold=True)))
     head.append("".join(name.rjust(SHARE_COLUMNS) for name in HEADINGS), style=styles.dim)
@@ -62,7 +62,7 @@ def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Te
 
 def _accepted(stats: SessionStatistics, name: str) -> float | None:
     """The share of a source's verified drafts that was accepted; None where none was verified."""
-    counts = stats.tallies.get(name, DraftCounts())
+    counts = stats.drafts.get(name, DraftCounts())
     return counts.accepted / counts.verified if counts.verified else None
 
 

@@ -187,7 +187,7 @@ def test_a_chat_that_is_not_as_it_should_be_costs_only_itself(
     [
         ("", "damaged or truncated JSON"),
         ("{]", "damaged or truncated JSON"),
-        ("[]", "no export of specchat's"),
+        ("[]", "not an export of specchat"),
         ('{"specchat": 2, "chats": []}', "version 2, and this specchat reads 1"),
         ('{"specchat": 1, "chats": []}', "holds no chats"),
         ('{"specchat": 1, "chats": ' + "[" * 100_000, "nested more than"),

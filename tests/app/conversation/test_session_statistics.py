@@ -104,10 +104,10 @@ def test_what_is_older_than_the_trend_is_forgotten() -> None:
     assert figures.trend() == [0.0] * (TREND_BUCKETS - 1) + [1.0]
 
 
-def test_drafts_are_tallied_by_the_source_that_gets_the_credit() -> None:
+def test_drafts_are_counted_by_the_source_that_gets_the_credit() -> None:
     figures, _ = observed(SCRIPT)
-    assert (figures.tallies["chats"].verified, figures.tallies["chats"].accepted) == (4, 2)
-    assert (figures.tallies["prompt"].verified, figures.tallies["prompt"].accepted) == (2, 2)
+    assert (figures.drafts["chats"].verified, figures.drafts["chats"].accepted) == (4, 2)
+    assert (figures.drafts["prompt"].verified, figures.drafts["prompt"].accepted) == (2, 2)
 
 
 def test_reset_figures_are_new_ones() -> None:

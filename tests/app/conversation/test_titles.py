@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.conversation.titles import LONGEST, first_title, title
+from app.conversation.titles import MAX_CHARACTERS, first_title, title
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from app.conversation.titles import LONGEST, first_title, title
         ("File notes.txt:\n\none\ntwo\n\nSummarise the notes", "Summarise the notes"),
         ("Wie kopiere ich ein Verzeichnis?", "Wie kopiere ich ein Verzeichnis"),
         ("please", "please"),
-        ("x" * 100, "x" * (LONGEST - 1) + "…"),
+        ("x" * 100, "x" * (MAX_CHARACTERS - 1) + "…"),
         ("word " * 30, "word word word word word word word word word…"),
     ],
 )
@@ -57,5 +57,5 @@ def test_long_texts_are_titled_at_once() -> None:
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_titles_are_one_short_line_whatever_is_said(question: str, answer: str) -> None:
     for given_title in (first_title(question), title(question, answer)):
-        assert len(given_title) <= LONGEST
+        assert len(given_title) <= MAX_CHARACTERS
         assert "\n" not in given_title
