@@ -120,6 +120,18 @@ def test_weights_that_were_never_learnt_are_not_taken_over(
     assert calibration.state() == AcceptanceModel().state()
 
 
+def test_a_file_with_the_old_keys_of_path_calibration_is_restored(tmp_path: Path) -> None:
+    path, state = tmp_path / "costs.json", AcceptanceModel().state()
+    state["path_weights"] = [0.5 * weight for weight in state["path_weights"]]
+    old = {name.replace("path_", "following_"): values for name, values in state.items()}
+    path.write_text(json.dumps({"one": {"costs": learned_costs().state(), "calibration": old}}))
+    learned, costs, calibration = LearnedState(path, "one"), CostModel(), AcceptanceModel()
+    learned.restore(costs, calibration)
+    assert calibration.state() == state
+    learned.save(costs, calibration)
+    assert json.loads(path.read_text())["one"]["calibration"] == state
+
+
 def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "costs.json"
     path.mkdir()
