@@ -1,11 +1,8 @@
-"""Writes one setting into the person's settings file, and touches nothing else in it.
+"""The settings a person may want to keep, from config.toml, and the options of the command line.
 
-What the person chose on the command line, for commands, interface and benchmarks alike.
-
-The few settings a person may want to keep, read from config.toml.
-
-Owns their names, meanings and defaults, and refuses a file it does not fully understand: a setting
-that is misspelt must not be ignored in silence. What can be measured or derived is no setting.
+Owns the settings' names, meanings and defaults, and how one is written without touching the rest of
+the file. Refuses a file it does not fully understand: a misspelt setting must not be silently
+ignored. What can be measured or derived is no setting.
 """
 
 from __future__ import annotations
@@ -34,13 +31,13 @@ class Options:
 
     Attributes:
         model: path of a GGUF file, or a model's name; None for the configured or the embedded one.
-        data_dir: the one directory for all data, in place of the platform's.
-        drafters: names out of `DRAFTERS`; empty for plain decoding.
+        data_dir: the one directory for all data, instead of the platform's.
+        drafters: names from `DRAFTERS`; empty for plain decoding.
         draft_tokens: draft tokens forced on each call; None lets the budget decide.
         seed: of the sampler.
         temperature: of the sampler; 0 is greedy.
         max_tokens: the longest answer, in tokens.
-        exact: bitwise the same as plain decoding, on the CPU.
+        exact: output bitwise equal to plain decoding, on the CPU.
         gpu_layers: layers to offload; None for as many as fit.
     """
 
@@ -71,7 +68,7 @@ class CrestConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All settings. In the file, `keys`, `crest` and `sampling` are tables; the others stand at the
+    """All settings. In the file, `keys`, `crest` and `sampling` are tables; the others are at the
     top."""
 
     model: str = ""
@@ -102,10 +99,10 @@ class Config:
 
 
 def load_config(path: Path) -> Config:
-    """The settings in `path`; the defaults where there is no such file.
+    """The settings in `path`; the defaults if there is no such file.
 
     Raises:
-        InputError: not TOML, an unknown setting, or a value of the wrong kind or out of range.
+        InputError: not TOML, an unknown setting, or a value of the wrong type or out of range.
     """
     try:
         with path.open("rb") as file:
@@ -116,12 +113,12 @@ def load_config(path: Path) -> Config:
         raise InputError(f"cannot read {path}: {error.strerror}; check its permissions") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid TOML: {error}; correct or remove it") from error
-    config = _filled(Config(), table, path, "")
+    config = _merged(Config(), table, path, "")
     require_valid(config.sampling, f"{path}: sampling")
     return config
 
 
-def _filled(defaults: Settings, table: Mapping[str, Any], path: Path, prefix: str) -> Settings:
+def _merged(defaults: Settings, table: Mapping[str, Any], path: Path, prefix: str) -> Settings:
     """`defaults` with the values of `table`, section by section."""
     known = {entry.name: getattr(defaults, entry.name) for entry in fields(defaults)}
     changed = {}
@@ -135,9 +132,9 @@ def _filled(defaults: Settings, table: Mapping[str, Any], path: Path, prefix: st
 
 
 def _value(default: object, value: Any, path: Path, name: str) -> object:
-    """`value`, if it is of the kind of `default`; a whole number also stands for a float."""
+    """`value`, if it has the type of `default`; an integer is accepted for a float."""
     if is_dataclass(default) and not isinstance(default, type) and isinstance(value, dict):
-        return _filled(default, value, path, f"{name}.")
+        return _merged(default, value, path, f"{name}.")
     if isinstance(default, Mapping) and isinstance(value, dict):
         return dict(_texts(value, path, f"{name}."))
     if isinstance(default, float) and type(value) is int:
@@ -150,7 +147,7 @@ def _value(default: object, value: Any, path: Path, name: str) -> object:
 
 
 def _texts(table: Mapping[str, Any], path: Path, prefix: str) -> Iterator[tuple[str, str]]:
-    """Name → text; TOML takes a dot in a name for a table within the table."""
+    """Name → text; TOML reads a dot in a name as a table within the table."""
     for name, value in table.items():
         if isinstance(value, dict):
             for below, text in _texts(value, path, f"{prefix}{name}."):
@@ -164,27 +161,27 @@ def _texts(table: Mapping[str, Any], path: Path, prefix: str) -> Iterator[tuple[
 def write_setting(locations: Locations, name: str, value: str) -> None:
     """Set `name` at the top of the settings file; comments and other settings stay as they are.
 
-    An empty value is not written where the setting is not there.
+    An empty value is not written if the setting is not there.
 
     Raises:
-        InputError: the settings file is not understood; what is not understood is not written to.
+        InputError: the settings file is invalid; then it is not written to.
         StoreError: it cannot be written.
     """
     load_config(locations.settings)
     locations.create()
-    path = locations.settings.resolve()  # the file itself, where the settings are a link to it
+    path = locations.settings.resolve()  # the file itself, if config.toml is a link to it
     text = _read(path)
     document = tomlkit.parse(text)
     if name in document:
         document[name] = value
         _replace(path, tomlkit.dumps(document))
     elif value:
-        # At the top: where tomlkit would put it, it can come between a comment and what that is on.
+        # At the top: tomlkit might put it between a comment and the setting that is about.
         _replace(path, tomlkit.dumps({name: value}) + text)
 
 
 def _read(path: Path) -> str:
-    """The file's text as it is, its line endings included; empty where there is none."""
+    """The file's text with its own line endings; empty if there is no file."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             return file.read()
@@ -193,7 +190,7 @@ def _read(path: Path) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put `text` in the file's place at once, with the file's mode."""
+    """Replace the file atomically, keeping its mode."""
     try:
         mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
         write_atomic(path, [text], newline="", mode=mode)

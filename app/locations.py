@@ -1,8 +1,8 @@
-"""Where everything lies. The only module that knows directories; all others are handed paths.
+"""Where files are kept. The only module that knows directories; all others are given paths.
 
 With --data-dir (or SPECCHAT_DATA_DIR) one directory holds everything, configuration included;
-without, the platform's own places do. Asking for a path creates nothing. Other programs' models
-lie where those programs put them, in either case.
+otherwise the platform's directories do. Other programs' models are in those programs' folders in
+either case. Asking for a path creates nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datastores.errors import StoreError
 NAME = "specchat"
 DATA_DIR_VARIABLE = "SPECCHAT_DATA_DIR"
 OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
-"""Ollama's models where its installer made it a service with a user of its own."""
+"""Ollama's models if its installer made it a service with a user of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Locations:
     """The directories, and the paths within them.
 
     Attributes:
-        data: what cannot be made again: the history, imported texts.
-        cache: what can: indexes and measurements, rebuilt when missing.
+        data: what cannot be rebuilt: the history, imported texts.
+        cache: what can: indexes and measurements.
         config: the person's settings.
     """
 
@@ -52,12 +52,12 @@ class Locations:
 
     @property
     def imported(self) -> Path:
-        """When each source was imported."""
+        """When each source was last imported."""
         return self.data / "imported.json"
 
     @property
     def projections(self) -> Path:
-        """What is made of texts and chats for drafting, a folder for each tokenizer."""
+        """Stores for drafting, built from texts and chats; a folder for each tokenizer."""
         return self.cache / "projections"
 
     @property
@@ -72,17 +72,17 @@ class Locations:
 
     @property
     def work_lock(self) -> Path:
-        """Held by the one process that does idle and index work."""
+        """Held by the one process that does idle work or indexing."""
         return self.data / "work.lock"
 
     @property
     def models(self) -> Path:
-        """Models fetched by specchat itself."""
+        """Models that the person put into specchat's own folder."""
         return self.data / "models"
 
     @property
     def offered(self) -> Path:
-        """Made by the first launch, which offers other models."""
+        """Exists once the first launch has offered other models."""
         return self.data / "offered"
 
     @property
@@ -92,7 +92,7 @@ class Locations:
 
     @property
     def log(self) -> Path:
-        """What llama.cpp reports, which must not reach the screen."""
+        """llama.cpp's log, which must not reach the screen."""
         return self.cache / "llama.log"
 
     def named(self) -> dict[str, Path]:
@@ -103,10 +103,10 @@ class Locations:
         return {name: getattr(self, name) for name in [*_field_names(), *properties]}
 
     def create(self) -> None:
-        """Make the directories, readable by their owner only.
+        """Create the directories, readable by their owner only.
 
         Raises:
-            StoreError: one of them cannot be made, read or written.
+            StoreError: one of them cannot be created, read or written.
         """
         for directory in (self.data, self.cache, self.config):
             make_folder(directory)
@@ -114,11 +114,11 @@ class Locations:
 
 @dataclass(frozen=True, slots=True)
 class ModelFolders:
-    """Folders of other programs that hold models; they need not exist.
+    """Folders of other programs' models; they need not exist.
 
     Attributes:
         hugging_face: the cache that Hugging Face's libraries share.
-        lm_studio: LM Studio's, the present place first.
+        lm_studio: LM Studio's, that of current versions first.
         ollama: Ollama's, the person's own first.
     """
 
@@ -128,13 +128,13 @@ class ModelFolders:
 
 
 def make_folder(directory: Path) -> None:
-    """Make `directory`, readable by its owner only, unless it is there.
+    """Create `directory`, readable by its owner only, unless it exists.
 
     Raises:
-        StoreError: it cannot be made, read or written.
+        StoreError: it cannot be created, read or written.
     """
     try:
-        # Parents get the usual mode: they are not ours. Nor is a directory that is already there.
+        # Parents get the default mode, and an existing directory keeps its own: they are not ours.
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError as error:
         raise StoreError(
@@ -148,7 +148,7 @@ def make_folder(directory: Path) -> None:
 
 
 def model_folders() -> ModelFolders:
-    """Where other programs keep their models, by the variables that move them."""
+    """Where other programs keep their models, by the environment variables they read."""
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
     home = os.environ.get("HF_HOME", f"{cache}/huggingface")
     hub = os.environ.get("HUGGINGFACE_HUB_CACHE", f"{home}/hub")
@@ -160,7 +160,7 @@ def model_folders() -> ModelFolders:
 
 
 def locate(data_dir: Path | None = None) -> Locations:
-    """The places for `data_dir`, else for SPECCHAT_DATA_DIR, else the platform's."""
+    """The locations for `data_dir`, else for SPECCHAT_DATA_DIR, else the platform's."""
     chosen = data_dir or os.environ.get(DATA_DIR_VARIABLE)
     if chosen:
         root = Path(chosen).expanduser().absolute()

@@ -1,8 +1,7 @@
-"""What can be set for one chat: its system prompt, and how its answers are drawn.
+"""The settings of one chat, its system prompt and its sampling, checked before they are used.
 
-Sampling settings from files and forms, checked before they are used.
-
-Owns which values make sense. What they do is `engines.sampler`'s business.
+Owns which values are valid, from files and forms alike. What they do is `engines.sampler`'s
+business.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from datastores.errors import InputError
 from engines.sampler import Sampling
 
 NEW_SEED = -1
-"""The seed that stands for a new one at each answer."""
+"""The seed that means a new one for each answer."""
 
 SETTING_RANGES: Mapping[str, tuple[float, float]] = {
     "temperature": (0, 100),
@@ -28,17 +27,17 @@ SETTING_RANGES: Mapping[str, tuple[float, float]] = {
     "repeat_window": (1, 2**31 - 1),
     "seed": (NEW_SEED, 2**64 - 1),
 }
-"""The least and the most of each setting; all of them are numbers."""
+"""Minimum and maximum of each setting; all of them are numbers."""
 
 
 def with_overrides(base: Sampling, chosen: Mapping[str, Any], where: str = "sampling") -> Sampling:
-    """`base` with the settings of `chosen` in place of its own.
+    """`base` with the settings of `chosen` instead of its own.
 
     Args:
-        where: what holds them, for the error.
+        where: where they are from, for the error.
 
     Raises:
-        InputError: an unknown setting, or a value of the wrong kind or out of its range.
+        InputError: an unknown setting, or a value of the wrong type or out of range.
     """
     kinds = {entry.name: type(getattr(base, entry.name)) for entry in fields(base)}
     changed = {}
@@ -54,23 +53,23 @@ def with_overrides(base: Sampling, chosen: Mapping[str, Any], where: str = "samp
 
 
 def require_valid(sampling: Sampling, where: str) -> Sampling:
-    """`sampling` itself.
+    """`sampling` itself, if it is valid.
 
     Raises:
-        InputError: a value is out of its range.
+        InputError: a value is out of range.
     """
     for name, value in asdict(sampling).items():
-        least, most = SETTING_RANGES[name]
-        if not least <= value <= most or math.isnan(value):
-            raise InputError(f"{where}: {name} must be from {least} to {most}, not {value}")
+        minimum, maximum = SETTING_RANGES[name]
+        if not minimum <= value <= maximum or math.isnan(value):
+            raise InputError(f"{where}: {name} must be from {minimum} to {maximum}, not {value}")
     return sampling
 
 
 def parse_setting(name: str, typed: str) -> int | float:
-    """The value that a person typed for the setting `name`.
+    """The value typed for the setting `name`.
 
     Raises:
-        InputError: it is no number of the right kind, or out of its range.
+        InputError: it is not a number of the right type, or out of range.
     """
     kind = type(getattr(Sampling(), name))
     try:
@@ -78,20 +77,20 @@ def parse_setting(name: str, typed: str) -> int | float:
     except ValueError as error:
         wanted = "a whole number" if kind is int else "a number"
         raise InputError(f"must be {wanted}, not {one_line(typed, 12)}") from error
-    least, most = SETTING_RANGES[name]
-    if not least <= value <= most:
-        raise InputError(f"must be from {least} to {most}")
+    minimum, maximum = SETTING_RANGES[name]
+    if not minimum <= value <= maximum:
+        raise InputError(f"must be from {minimum} to {maximum}")
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class ChatTuning:
-    """The settings of a chat; `sampling` holds those that differ from the defaults, by name."""
+    """The settings of a chat; `sampling` has those that differ from the defaults, by name."""
 
     system: str = ""
     sampling: Mapping[str, object] = field(default_factory=dict)
 
-    def told(self) -> str:
-        """What is set, in few words; empty where nothing is."""
-        drawn = [f"{name.replace('_', ' ')} {value}" for name, value in self.sampling.items()]
-        return ", ".join([*drawn, *["system prompt"] * bool(self.system)])
+    def summary(self) -> str:
+        """The settings in a few words; empty if there are none."""
+        sampling = [f"{name.replace('_', ' ')} {value}" for name, value in self.sampling.items()]
+        return ", ".join([*sampling, *["system prompt"] * bool(self.system)])

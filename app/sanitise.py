@@ -1,18 +1,18 @@
 """The one boundary between hostile text and the terminal.
 
-Text from models, documents, files, titles and errors may carry escape sequences, or characters
-that reorder or hide what stands beside them. Whoever shows such text passes it through here, once,
-and shows the result as plain text (never as markup: brackets are left as they are). What is stored
-stays as it came.
+Text from models, documents, files, titles and errors may contain escape sequences, or characters
+that reorder or hide what is next to them. Whoever shows such text passes it through here, once, and
+shows the result as plain text (never as markup: brackets are left as they are). What is stored is
+not changed.
 
-The policy looks at one character at a time, and this is what makes it safe in a stream: a sequence
-needs its introducer (ESC, or a C1 control such as U+009B), no introducer survives, so it does not
-matter how fragments split it, and clean(a) + clean(b) == clean(a + b). What followed the introducer
-stays, as the harmless letters it is.
+Each character is judged by itself, which makes this safe in a stream: a sequence needs its
+introducer (ESC, or a C1 control such as U+009B), no introducer survives, so it does not matter how
+fragments split it, and clean(a) + clean(b) == clean(a + b). What followed the introducer stays, as
+harmless letters.
 
-Zero-width joiners go too, everywhere: an emoji family falls apart into its members, and Persian
-loses some non-joining letters. Keeping them where a script needs them would mean looking at the
-neighbours, and would cost the property above.
+Zero-width joiners are removed everywhere: an emoji family becomes its members, and Persian loses
+some non-joining letters. Keeping them where a script needs them would mean looking at the
+neighbours, and would lose the property above.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 
 TITLE_LENGTH = 200
-"""Characters of a line made by `one_line`, where the caller does not say."""
+"""The default length of a line made by `one_line`, in characters."""
 
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 _REPLACED = "\ud800-\udfff\ufdd0-\ufdef" + "".join(
@@ -39,11 +39,11 @@ _HIDDEN_ONE = re.compile(f"[\r{_HIDDEN}]")
 
 
 def clean(text: str) -> str:
-    """`text` with nothing in it that a terminal obeys or that hides from the reader.
+    """`text` without anything that a terminal obeys or that is invisible.
 
     Newline and tab stay. Other C0 controls and DEL become their pictures (ESC is shown as U+241B),
-    C1 controls, lone surrogates and noncharacters U+FFFD, the separators U+2028/9 a newline.
-    Carriage returns and invisible characters are dropped.
+    C1 controls, lone surrogates and noncharacters become U+FFFD, the separators U+2028/9 a newline.
+    Carriage returns and invisible characters are removed.
     """
     return _HOSTILE.sub(_harmless, text)
 

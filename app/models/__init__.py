@@ -1,4 +1,5 @@
-"""The models on this machine: found, chosen, fetched, and weighed against the memory there is.
+"""The models on this machine: found, described, chosen, downloaded, and checked against its memory.
 
-Headless. Other programs' folders are only read; their models are used where they lie.
+Headless. Other programs' folders are only read, and their models used where they are; downloads go
+to the cache that Hugging Face's libraries share.
 """

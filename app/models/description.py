@@ -1,10 +1,7 @@
-"""What a model's file says of itself, and whether it can be used here.
+"""What a model's file says about it, and whether it can be used here; sizes and times as text.
 
-Of a file, no more than its header is read.
-
-Sizes, counts and times of models, for people. Pure functions.
-
-The headers of model files, each read once: parsing one takes up to a tenth of a second.
+Reads only the header of a file, and each header once: parsing one takes up to a tenth of a
+second.
 """
 
 from __future__ import annotations
@@ -26,14 +23,14 @@ def format_size(count: float) -> str:
 
 
 def format_parameters(count: int) -> str:
-    """Weights of a model: `8.0 B`, `7 M`, `4 K`."""
+    """Parameters of a model: `8.0 B`, `7 M`, `4 K`."""
     if count >= 1e9:
         return f"{count / 1e9:.1f} B"
     return f"{count / 1e6:.0f} M" if count >= 1e6 else f"{count / 1e3:.0f} K"
 
 
 def format_time_left(seconds: float) -> str:
-    """What a download still takes: `40 s left`, `3 min left`, `1 h 20 min left`."""
+    """The remaining time: `40 s left`, `3 min left`, `1 h 20 min left`."""
     if seconds < 60:
         return f"{seconds:.0f} s left"
     minutes = round(seconds / 60)
@@ -42,14 +39,14 @@ def format_time_left(seconds: float) -> str:
 
 
 MAX_CACHED_HEADERS = 1024
-"""Files whose headers are remembered; of each a few kilobytes."""
+"""Files whose headers are kept, a few kilobytes each."""
 
 
 def read_header(path: Path) -> Metadata:
-    """What the file at `path` says of itself now.
+    """The header of the file at `path`.
 
     Raises:
-        ModelError: it cannot be read, or is no model.
+        ModelError: it cannot be read, or is not a model.
     """
     try:
         status = path.stat()
@@ -60,7 +57,7 @@ def read_header(path: Path) -> Metadata:
 
 @lru_cache(MAX_CACHED_HEADERS)
 def _read(path: Path, size: int, changed: int) -> Metadata:
-    """The header of a file of that size and time of change, in nanoseconds."""
+    """Cached by size and time of change, in nanoseconds."""
     return read_metadata(path)
 
 
@@ -81,11 +78,11 @@ class FoundModel:
         place: the program it belongs to.
         path: the file to open.
         size: of all its parts, in bytes.
-        quantisation: such as `Q4_K_M`; empty where neither name nor header tells.
-        architecture: such as `llama`; empty where the header could not be read.
+        quantisation: such as `Q4_K_M`; empty if neither name nor header says.
+        architecture: such as `llama`; empty if the header could not be read.
         parameters: number of weights.
         context_length: tokens the model was trained for.
-        problem: why it cannot be used; empty for a usable one.
+        problem: why it cannot be used; empty if it can.
     """
 
     name: str
@@ -100,7 +97,7 @@ class FoundModel:
 
 
 def describe(candidate: ModelCandidate) -> FoundModel:
-    """Look into a candidate's files."""
+    """Read the headers of a candidate's files."""
     named = quantisation(candidate.name.rpartition(":")[2])
     known = FoundModel(candidate.name, candidate.place, candidate.files[0], 0, named)
     if candidate.missing:
@@ -117,7 +114,7 @@ def describe(candidate: ModelCandidate) -> FoundModel:
     return replace(
         known,
         size=size,
-        quantisation=named or _stored_as(first),
+        quantisation=named or _header_quantisation(first),
         architecture=first.architecture,
         parameters=parameters,
         context_length=first.number("context_length"),
@@ -125,20 +122,20 @@ def describe(candidate: ModelCandidate) -> FoundModel:
     )
 
 
-def _stored_as(metadata: Metadata) -> str:
-    """The quantisation by the header: what it declares, else the type most weights have."""
+def _header_quantisation(metadata: Metadata) -> str:
+    """The quantisation by the header: the declared one, else the most common type of weights."""
     from gguf.constants import GGMLQuantizationType, LlamaFileType
 
     declared = metadata.values.get("general.file_type")
     for file_type in LlamaFileType:
         if file_type.value == declared:
             return file_type.name.partition("_")[2]
-    commonest = max(metadata.weights, key=lambda kind: metadata.weights[kind], default=None)
-    return next((kind.name for kind in GGMLQuantizationType if kind.value == commonest), "")
+    most_common = max(metadata.weights, key=lambda kind: metadata.weights[kind], default=None)
+    return next((kind.name for kind in GGMLQuantizationType if kind.value == most_common), "")
 
 
 def _problem(metadata: Metadata, parameters: int) -> str:
-    """Why a file with this header answers no questions; empty where it may."""
+    """Why a file with this header is no chat model; empty if it may be one."""
     architecture, kind = metadata.architecture, metadata.text("general.type")
     if kind in _KINDS or architecture == "clip":
         return _KINDS.get(kind, _KINDS["mmproj"])

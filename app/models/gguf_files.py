@@ -1,8 +1,7 @@
-"""GGUF files in folders, walked without loops. Looks at names only; opens no file.
+"""GGUF files by their names: the parts of one model, its quantisation, and what to call it.
 
-What the names of GGUF files tell: the parts of one model, how it is quantised, what to call it.
-
-Functions of names, for folders here and repositories elsewhere alike. Opens no file.
+The functions of names serve folders on this machine and repositories on the hub alike. Owns how
+folders are walked, without loops. Opens no file.
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ class PartGroup:
 
     @property
     def quantisation(self) -> str:
-        """How the weights are stored, such as `Q4_K_M`, if the file's name tells; else empty."""
+        """How the weights are stored, such as `Q4_K_M`; empty if the file's name does not say."""
         return quantisation(PurePosixPath(self.stem).name)
 
 
 def quantisation(name: str) -> str:
-    """The quantisation named last in `name`, in capitals; empty where there is none."""
+    """The last quantisation in `name`, in capitals; empty if there is none."""
     found = _QUANTISATION.findall(name)
     return str(found[-1]).upper() if found else ""
 
 
 def group_parts(names: Iterable[str]) -> list[PartGroup]:
-    """Put the parts among GGUF file names, folders separated by `/`, together.
+    """Group GGUF file names, folders separated by `/`, by the model they are parts of.
 
-    Left out: other suffixes, and what goes with a model (image projectors, importance matrices).
+    Other suffixes and companions of models (image projectors, importance matrices) are left out.
     """
     parts: dict[tuple[str, int], dict[int, str]] = {}
     for name in sorted(names):
@@ -68,17 +67,17 @@ def group_parts(names: Iterable[str]) -> list[PartGroup]:
 
 
 def tags(found: Sequence[PartGroup]) -> list[str]:
-    """The shortest name of each bundle that tells it from the others beside it.
+    """The shortest name of each group that is unique among them.
 
     The quantisation, else the file's name, else its path.
     """
-    names = [PurePosixPath(bundle.stem).name for bundle in found]
-    kinds, counts = Counter(bundle.quantisation for bundle in found), Counter(names)
+    names = [PurePosixPath(group.stem).name for group in found]
+    kinds, counts = Counter(group.quantisation for group in found), Counter(names)
     return [
-        bundle.quantisation
-        if bundle.quantisation and kinds[bundle.quantisation] == 1
-        else (name if counts[name] == 1 else bundle.stem)
-        for bundle, name in zip(found, names, strict=True)
+        group.quantisation
+        if group.quantisation and kinds[group.quantisation] == 1
+        else (name if counts[name] == 1 else group.stem)
+        for group, name in zip(found, names, strict=True)
     ]
 
 
@@ -92,20 +91,20 @@ def _split(name: str) -> tuple[str, int, int]:
 
 
 GIVEN_BY_PATH = "a file"
-"""The place of a model that was given by its path."""
+"""In place of a program, for a model that was given by its path."""
 MAX_DEPTH = 8
-"""Folders below one another that are still looked into."""
+"""Levels of nested folders that are searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCandidate:
-    """What seems to be a model; its file was not looked into.
+    """What seems to be a model; its file was not opened.
 
     Attributes:
         name: what a person types.
         place: the program it belongs to.
         files: its parts in order, one for most models; the first is the one to open.
-        missing: parts that are not there.
+        missing: how many parts are missing.
     """
 
     name: str
@@ -116,24 +115,24 @@ class ModelCandidate:
 
 @dataclass(frozen=True, slots=True)
 class SkippedModel:
-    """What could not be looked at, and why."""
+    """A folder or manifest that could not be read, and why."""
 
     path: Path
     reason: str
 
 
 def models_in_folder(folder: Path, place: str) -> Iterator[ModelCandidate | SkippedModel]:
-    """The models below `folder`, named by the folders they lie in: `folders:QUANTISATION`.
+    """The models below `folder`, named by their folders: `folders:QUANTISATION`.
 
-    Those at the top are named by their files.
+    Those in `folder` itself are named by their files.
     """
-    together: dict[Path, list[Path]] = {}
+    by_folder: dict[Path, list[Path]] = {}
     for found in gguf_files(folder):
         if isinstance(found, SkippedModel):
             yield found
         else:
-            together.setdefault(found.parent, []).append(found)
-    for parent, files in together.items():
+            by_folder.setdefault(found.parent, []).append(found)
+    for parent, files in by_folder.items():
         if parent == folder:
             yield from candidates_of(folder, files, place, "")
         else:
@@ -143,17 +142,17 @@ def models_in_folder(folder: Path, place: str) -> Iterator[ModelCandidate | Skip
 def candidates_of(root: Path, files: list[Path], place: str, name: str) -> Iterator[ModelCandidate]:
     """The models among `files` below `root`, as `name:tag`; by their stems without a name."""
     found = group_parts(file.relative_to(root).as_posix() for file in files)
-    for bundle, tag in zip(found, tags(found), strict=True):
-        paths = tuple(root / file for file in bundle.files)
-        yield ModelCandidate(f"{name}:{tag}" if name else bundle.stem, place, paths, bundle.missing)
+    for group, tag in zip(found, tags(found), strict=True):
+        paths = tuple(root / file for file in group.files)
+        yield ModelCandidate(f"{name}:{tag}" if name else group.stem, place, paths, group.missing)
 
 
 def model_parts(path: Path) -> tuple[Path, ...]:
-    """All files of the model that `path` belongs to; `path` alone where it has no other parts."""
-    beside = list_folder(path.parent)
-    names = [] if isinstance(beside, SkippedModel) else [file.name for file in beside]
-    together = (bundle.files for bundle in group_parts(names) if path.name in bundle.files)
-    return tuple(path.parent / name for name in next(together, (path.name,)))
+    """All files of the model that `path` belongs to; `path` alone if it has no other parts."""
+    siblings = list_folder(path.parent)
+    names = [] if isinstance(siblings, SkippedModel) else [file.name for file in siblings]
+    groups = (group.files for group in group_parts(names) if path.name in group.files)
+    return tuple(path.parent / name for name in next(groups, (path.name,)))
 
 
 def gguf_files(folder: Path) -> Iterator[Path | SkippedModel]:
@@ -162,7 +161,7 @@ def gguf_files(folder: Path) -> Iterator[Path | SkippedModel]:
 
 
 def list_folder(folder: Path) -> list[Path] | SkippedModel:
-    """What lies in `folder`, by name; nothing where there is no such folder."""
+    """The entries of `folder`, by name; empty if there is no such folder."""
     try:
         with os.scandir(folder) as entries:
             return sorted(Path(entry.path) for entry in entries)
@@ -182,7 +181,7 @@ def _walk(folder: Path, depth: int, entered: set[tuple[int, int]]) -> Iterator[P
     for path in entries:
         if path.name.startswith("."):
             continue
-        # os.path, since it answers no where a broken link or a loop would raise.
+        # os.path, since it returns False where pathlib raises: for a broken link or a loop.
         if os.path.isdir(path):
             yield from _walk(path, depth - 1, entered)
         elif path.name.lower().endswith(GGUF_SUFFIX) and os.path.isfile(path):
@@ -190,9 +189,9 @@ def _walk(folder: Path, depth: int, entered: set[tuple[int, int]]) -> Iterator[P
 
 
 def _enter(folder: Path, entered: set[tuple[int, int]]) -> bool:
-    """Note the folder; False where it was entered before, by whatever way."""
+    """Add the folder; False if it was entered before, by whatever path."""
     status = folder.stat()
-    mark = (status.st_dev, status.st_ino)
-    known = mark in entered
-    entered.add(mark)
+    identity = (status.st_dev, status.st_ino)
+    known = identity in entered
+    entered.add(identity)
     return not known

@@ -1,6 +1,6 @@
-"""What a repository on Hugging Face's hub offers, and which of it a person means.
+"""What a repository on Hugging Face's hub offers, and which of its models a name means.
 
-Owns the wording of everything that can go wrong between here and there. Fetches no file.
+Owns the messages for everything that can go wrong between here and the hub. Downloads no file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from app.models.gguf_files import GGUF_SUFFIX, PartGroup, group_parts, tags
 from datastores.errors import InputError, ModelError
 
 DEFAULT_QUANTISATION = "Q4_K_M"
-"""The quantisation that is fetched where none is named: a quarter of f16's size, little lost."""
+"""The quantisation to download if none is named: a quarter of f16's size, at little loss."""
 
 _WANTED = re.compile(
     r"(?:https?://)?(?:hf\.co/|huggingface\.co/)?"
@@ -42,8 +42,8 @@ class RemoteModel:
 
     Attributes:
         repository: `ORG/REPO`.
-        commit: the state of the repository that was looked at.
-        tag: what to call it within the repository, mostly its quantisation.
+        commit: the commit of the repository that was read.
+        tag: its name within the repository, mostly its quantisation.
         files: its parts in order.
     """
 
@@ -59,28 +59,28 @@ class RemoteModel:
 
 
 def is_model_name(wanted: str) -> bool:
-    """Whether this is of the form `ORG/REPO[:QUANTISATION]`."""
+    """Whether `wanted` has the form `ORG/REPO[:QUANTISATION]`."""
     return _WANTED.fullmatch(wanted) is not None
 
 
 def look_up(wanted: str) -> RemoteModel:
-    """The model that `ORG/REPO[:QUANTISATION]` means; a file's name may stand for the latter.
+    """The model that `ORG/REPO[:QUANTISATION]` names; a file's name may replace the quantisation.
 
     Raises:
-        InputError: `wanted` is not of that form.
-        ModelError: the hub cannot be reached, or there is no such model; then it says what is.
+        InputError: `wanted` does not have that form.
+        ModelError: the hub cannot be reached, or has no such model; then it lists those it has.
     """
     match = _WANTED.fullmatch(wanted)
     if match is None:
         raise InputError(
             f"{wanted!r} names no model: give ORG/REPO or ORG/REPO:{DEFAULT_QUANTISATION}"
         )
-    return _pick(_offers(match["repository"]), match["repository"], match["tag"] or "")
+    return _choose(_models(match["repository"]), match["repository"], match["tag"] or "")
 
 
 @contextmanager
 def hub_errors(repository: str) -> Iterator[None]:
-    """Word what the hub and the way to it can do wrong, while this lasts.
+    """Turn errors of the hub and the connection into ModelError while this lasts.
 
     Raises:
         ModelError: in place of the errors of huggingface_hub and its connections.
@@ -117,11 +117,11 @@ def hub_errors(repository: str) -> Iterator[None]:
         ) from error
 
 
-def _offers(repository: str) -> list[RemoteModel]:
-    """Every whole model of the repository."""
+def _models(repository: str) -> list[RemoteModel]:
+    """Every complete model of the repository."""
     from huggingface_hub import HfApi
 
-    # Its hints, such as one to log in, would be written over the screen.
+    # Its hints, such as one to log in, would overwrite the screen.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     with hub_errors(repository):
         info = HfApi().model_info(repository, files_metadata=True)
@@ -130,34 +130,34 @@ def _offers(repository: str) -> list[RemoteModel]:
         for entry in info.siblings or []
         if entry.lfs and _DIGEST.fullmatch(entry.lfs.sha256)
     }
-    whole = [bundle for bundle in group_parts(files) if not bundle.missing]
+    complete = [bundle for bundle in group_parts(files) if not bundle.missing]
     return [
         RemoteModel(repository, str(info.sha), tag, tuple(files[name] for name in bundle.files))
-        for bundle, tag in zip(whole, tags(whole), strict=True)
+        for bundle, tag in zip(complete, tags(complete), strict=True)
     ]
 
 
-def _pick(offers: list[RemoteModel], repository: str, tag: str) -> RemoteModel:
-    if not offers:
+def _choose(models: list[RemoteModel], repository: str, tag: str) -> RemoteModel:
+    if not models:
         raise ModelError(
             f"{repository} holds no GGUF model: look for a repository with GGUF in its name"
         )
-    fits = [offer for offer in offers if _fits(offer, tag or DEFAULT_QUANTISATION)]
-    if len(fits) == 1:
-        return fits[0]
-    if not tag and len(offers) == 1:
-        return offers[0]
-    there = ", ".join(f"{offer.tag} ({offer.size / 1e9:.1f} GB)" for offer in fits or offers)
-    what = "more than one" if fits else "no"
+    matching = [model for model in models if _matches(model, tag or DEFAULT_QUANTISATION)]
+    if len(matching) == 1:
+        return matching[0]
+    if not tag and len(models) == 1:
+        return models[0]
+    there = ", ".join(f"{model.tag} ({model.size / 1e9:.1f} GB)" for model in matching or models)
+    what = "more than one" if matching else "no"
     raise ModelError(
         f"{repository} has {what} {tag or DEFAULT_QUANTISATION}:"
         f" choose from {there} with {repository}:NAME"
     )
 
 
-def _fits(offer: RemoteModel, tag: str) -> bool:
-    """Whether `tag` is the offer's own, its quantisation, or the name or path of its file."""
-    path = offer.files[0].path
+def _matches(model: RemoteModel, tag: str) -> bool:
+    """Whether `tag` is the model's own, its quantisation, or the name or path of its file."""
+    path = model.files[0].path
     bundle = PartGroup(path.removesuffix(GGUF_SUFFIX), (path,), 0)
-    names = {offer.tag, bundle.quantisation, path, PurePosixPath(path).name, bundle.stem}
+    names = {model.tag, bundle.quantisation, path, PurePosixPath(path).name, bundle.stem}
     return tag.casefold() in {name.casefold() for name in names}

@@ -1,8 +1,8 @@
-"""Whether a model fits into the memory there is, said before anything is allocated.
+"""Whether a model fits into memory, decided before anything is allocated.
 
-Weights, KV cache and the compute buffers of llama.cpp, by the model's header, against the memory
-that can be had now: of the machine, of the container, and of graphics cards with memory of their
-own. An estimate: a little too low here is caught by llama.cpp, or costs speed.
+Estimates weights, KV cache and the compute buffers of llama.cpp from the model's header, and
+compares them with the memory available now: of the machine, of the container, and of graphics cards
+with memory of their own. If an estimate is a little too low, llama.cpp refuses or is slower.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from datastores.errors import ModelError
 from engines.llama.gguf import Metadata, check_header
 
 CELL_BYTES = 2
-"""Of one number in the KV cache: f16."""
+"""Size of a number in the KV cache: f16."""
 OTHER_BYTES = 100_000_000
-"""Bytes for everything beside the model: the interpreter, drafters, stores."""
+"""Everything but the model: the interpreter, drafters, stores."""
 MIN_CONTEXT_TOKENS = 512
-"""Tokens of the shortest context that is worth offering."""
+"""The shortest context that is suggested; suggestions are multiples of it."""
 BATCH_ROWS, OUTPUT_ROWS, FLOAT_BYTES = 512, 32, 4
-"""Rows llama.cpp computes at once, rows it keeps logits of, and bytes of a number of either."""
+"""Rows that llama.cpp computes at once, rows whose logits it keeps, and the size of a number."""
 
 CGROUP = Path("/sys/fs/cgroup")
-"""What limits a container's memory on Linux, as seen from inside."""
+"""The control group that limits a container's memory on Linux, as seen from inside."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes a model takes.
+    """Bytes that a model takes.
 
     Attributes:
         weights: the size of its files.
-        fixed: everything else that does not depend on the context.
+        fixed: everything else that is independent of the context.
         token: for each token of context.
     """
 
@@ -45,19 +45,19 @@ class MemoryEstimate:
     token: int
 
     def total(self, context: int) -> int:
-        """With a context of so many tokens."""
+        """With a context of `context` tokens."""
         return self.weights + self.fixed + self.token * context
 
-    def longest(self, room: int) -> int:
-        """The longest context, in tokens, that fits into `room` bytes; may be negative."""
-        return (room - self.weights - self.fixed) // max(self.token, 1)
+    def max_context(self, free: int) -> int:
+        """The longest context, in tokens, that fits into `free` bytes; may be negative."""
+        return (free - self.weights - self.fixed) // max(self.token, 1)
 
 
 def require_memory(path: Path, context_length: int, gpu_layers: int | None = None) -> None:
-    """Check that the model fits with a context of `context_length` tokens, or of its own maximum.
+    """Check that the model fits with a context of `context_length` tokens, or its own maximum.
 
     Args:
-        gpu_layers: layers for a graphics card; at 0 its memory does not count.
+        gpu_layers: layers for graphics cards; at 0 their memory does not count.
 
     Raises:
         ModelError: it does not fit, with the figures and a context that would; or the file is
@@ -69,27 +69,27 @@ def require_memory(path: Path, context_length: int, gpu_layers: int | None = Non
         raise ModelError(shortage)
 
 
-def memory_shortage(path: Path, context_length: int, room: int) -> str:
-    """Why the model does not fit into `room` bytes, and the way out; empty where it does.
+def memory_shortage(path: Path, context_length: int, free: int) -> str:
+    """Why the model does not fit into `free` bytes, and what to do; empty if it fits.
 
     Raises:
         ModelError: its header cannot be read.
     """
     need, context = memory_estimate(path, context_length)
-    if need.total(context) <= room:
+    if need.total(context) <= free:
         return ""
-    longest = need.longest(room) // MIN_CONTEXT_TOKENS * MIN_CONTEXT_TOKENS
+    longest = need.max_context(free) // MIN_CONTEXT_TOKENS * MIN_CONTEXT_TOKENS
     way_out = f"set context = {longest} in config.toml, " if longest > 0 else ""
     return (
         f"{path} needs {_gb(need.total(context))} of memory ({_gb(need.weights)} for its weights,"
         f" {_gb(need.token * context)} for a context of {context} tokens,"
-        f" {_gb(need.fixed)} to compute with), and {_gb(room)} are free:"
+        f" {_gb(need.fixed)} to compute with), and {_gb(free)} are free:"
         f" {way_out}close other programs, or choose a smaller model"
     )
 
 
 def memory_estimate(path: Path, context_length: int) -> tuple[MemoryEstimate, int]:
-    """What a model takes, and the context it would run with: its own maximum may be less.
+    """What a model takes, and the context it would run with, which its own maximum limits.
 
     Raises:
         ModelError: its files cannot be read.
@@ -102,7 +102,7 @@ def memory_estimate(path: Path, context_length: int) -> tuple[MemoryEstimate, in
 def freed_by_closing(path: Path, context_length: int) -> int:
     """Bytes that closing this model would add to `available_memory`.
 
-    Its weights are mapped from its file and count as available while it runs.
+    Its weights are mapped from the file, and count as available while it runs.
 
     Raises:
         ModelError: its header cannot be read.
@@ -112,11 +112,11 @@ def freed_by_closing(path: Path, context_length: int) -> int:
 
 
 def estimate(metadata: Metadata, size: int) -> MemoryEstimate:
-    """What llama.cpp will take for a model of `size` bytes.
+    """What llama.cpp takes for a model of `size` bytes.
 
-    The KV cache is exact for attention of every layer alike, and for some layers only; latent
-    attention keeps no values. The compute buffers were fitted to llama.cpp's own report for models
-    of 0.1 and 0.5 billion parameters at contexts of 2,048 and 16,384 tokens, to within 5 %.
+    The KV cache is exact if every layer has the same attention, and if only some layers have any;
+    latent attention keeps no values. The compute buffers were fitted to llama.cpp's own report for
+    models of 0.1 and 0.5 billion parameters at contexts of 2,048 and 16,384 tokens, to within 5 %.
     """
     width, inner = metadata.number("embedding_length"), metadata.number("feed_forward_length")
     experts = metadata.number("expert_feed_forward_length") * metadata.number("expert_used_count")
@@ -124,18 +124,18 @@ def estimate(metadata: Metadata, size: int) -> MemoryEstimate:
     logits = OUTPUT_ROWS * FLOAT_BYTES * metadata.number("vocab_size")
     mask = BATCH_ROWS * CELL_BYTES
     return MemoryEstimate(
-        size, OTHER_BYTES + buffers + logits, CELL_BYTES * _kept_numbers(metadata) + mask
+        size, OTHER_BYTES + buffers + logits, CELL_BYTES * _cached_numbers(metadata) + mask
     )
 
 
 def available_memory(cards: bool = True) -> int:
-    """Bytes that can be had now without pushing anything out to disk."""
-    room = min(psutil.virtual_memory().available, _group_room())
+    """Bytes that are available now without swapping."""
+    free = min(psutil.virtual_memory().available, _cgroup_memory())
     if not cards:
-        return room
+        return free
     from engines.llama.devices import free_gpu_memory
 
-    return room + free_gpu_memory()
+    return free + free_gpu_memory()
 
 
 def _size(path: Path) -> int:
@@ -146,8 +146,8 @@ def _size(path: Path) -> int:
         raise ModelError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
-def _kept_numbers(metadata: Metadata) -> int:
-    """Numbers the KV cache holds for each token."""
+def _cached_numbers(metadata: Metadata) -> int:
+    """Numbers in the KV cache for each token."""
     layers = metadata.number("block_count")
     interval = metadata.number("full_attention_interval", 1)
     heads = metadata.number("attention.head_count", 1)
@@ -159,10 +159,10 @@ def _kept_numbers(metadata: Metadata) -> int:
     return pairs * (keys + values)
 
 
-def _group_room() -> int:
-    """Bytes this container may still take; no bound where there is no such limit.
+def _cgroup_memory() -> int:
+    """Bytes this container may still take; the machine's total if it has no limit.
 
-    What the group read from files counts as free: the kernel drops it when it is short.
+    The group's file cache counts as free: the kernel drops it when memory is short.
     """
     try:
         limit = int((CGROUP / "memory.max").read_text())

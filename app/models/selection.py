@@ -1,11 +1,7 @@
-"""Every model on this machine with all that a person wants to know before choosing one.
+"""Choosing a model: the catalogue to choose from, and storing the choice in the settings.
 
-Looks into the header of each file, which takes up to a tenth of a second the first time: for the
-background. Loads nothing.
-
-Choosing a model: by name or path, written into the settings without touching the rest of them.
-
-Owns what a choice means and how it is kept. Loads nothing.
+`catalogue` reads the header of each file, which takes up to a tenth of a second the first time: it
+is for the background. Owns what a choice means. Loads no model.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ ABOUT_EMBEDDED = (
     "The embedded model is a small helper for the command line: it explains and finds commands,"
     " and knows little else."
 )
-"""What a person should know before the first question."""
+"""What a person should know before asking it anything."""
 
 
 def choose(choice: str, locations: Locations, folders: ModelFolders | None = None) -> FoundModel:
@@ -52,11 +48,11 @@ def choose(choice: str, locations: Locations, folders: ModelFolders | None = Non
 
 
 def first_launch_offer(
-    locations: Locations, folders: ModelFolders | None = None, room: int | None = None
+    locations: Locations, folders: ModelFolders | None = None, free: int | None = None
 ) -> list[FoundModel]:
-    """What to offer in place of the embedded model: all that fits into memory, the largest first.
+    """What to offer instead of the embedded model: all that fits into memory, the largest first.
 
-    Empty where a model was chosen before. `room`: bytes of memory; None for what is free now.
+    Empty if a model was chosen before. `free`: bytes of memory; None for what is free now.
 
     Raises:
         InputError: the settings file is not understood.
@@ -64,7 +60,7 @@ def first_launch_offer(
     config = load_config(locations.settings)
     if config.model:
         return []
-    free = available_memory() if room is None else room
+    free = available_memory() if free is None else free
     found = [describe(candidate) for candidate in find_models(locations, folders).candidates]
     usable = [model for model in found if not model.problem and model.name != EMBEDDED]
     fitting = [model for model in usable if not memory_shortage(model.path, config.context, free)]
@@ -73,29 +69,29 @@ def first_launch_offer(
 
 @dataclass(frozen=True, slots=True)
 class ListedModel:
-    """A model, and how it stands to this machine now.
+    """A model, and whether it fits this machine now.
 
     Attributes:
-        needed: bytes of memory it takes; 0 where it cannot be used anyway.
-        in_use: whether it is the one that answers.
+        needed: bytes of memory it takes; 0 if it cannot be used anyway.
+        in_use: whether it is loaded.
     """
 
     model: FoundModel
     needed: int = 0
     in_use: bool = False
 
-    def fits(self, room: int) -> bool:
-        """Whether `room` bytes are enough for it."""
-        return self.in_use or self.needed <= room
+    def fits(self, free: int) -> bool:
+        """Whether `free` bytes are enough for it."""
+        return self.in_use or self.needed <= free
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What there is to choose from.
+    """The models to choose from.
 
     Attributes:
-        models: the one in use first, then what can be used, then the rest; by name each.
-        room: bytes of memory there are for a model in place of the one in use.
+        models: the one in use first, then the usable ones, then the rest; each sorted by name.
+        room: bytes of memory for a model that replaces the one in use.
         whole: whether these are all.
     """
 
@@ -107,16 +103,16 @@ class Catalogue:
 def catalogue(
     locations: Locations, in_use: Path | None, folders: ModelFolders | None = None
 ) -> Iterator[Catalogue]:
-    """Look through all places; each catalogue has one model more, from the one in use to all.
+    """Describe all models; each catalogue has one model more, from the one in use to all.
 
-    `in_use`: the file of the loaded model, listed wherever it lies.
+    `in_use`: the file of the loaded model, listed wherever it is.
 
     Raises:
         InputError: the settings file is not understood.
     """
     context = load_config(locations.settings).context
     if in_use is not None and not in_use.is_file():
-        in_use = None  # taken away while it runs
+        in_use = None  # removed while it runs
     room = available_memory() + (freed_by_closing(in_use, context) if in_use is not None else 0)
     found = with_file(in_use, find_models(locations, folders).candidates)
     found.sort(key=lambda candidate: in_use not in candidate.files)
@@ -128,7 +124,7 @@ def catalogue(
 
 
 def with_file(path: Path | None, found: Sequence[ModelCandidate]) -> list[ModelCandidate]:
-    """`found`, and the file at `path`, if it is none of them."""
+    """`found`, and the model at `path` unless it is one of them."""
     if path is None or any(path in candidate.files for candidate in found):
         return list(found)
     return [*found, ModelCandidate(str(path), GIVEN_BY_PATH, model_parts(path))]
@@ -139,7 +135,7 @@ def _listed(model: FoundModel, in_use: Path | None, context: int) -> ListedModel
         return ListedModel(model)
     try:
         need, length = memory_estimate(model.path, context)
-    except ModelError as error:  # taken away meanwhile
+    except ModelError as error:  # removed meanwhile
         return ListedModel(replace(model, problem=str(error)))
     return ListedModel(model, need.total(length), model.path == in_use)
 

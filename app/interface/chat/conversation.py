@@ -140,7 +140,7 @@ class ChatView(Vertical):
         """Say above the transcript which chat this is; None: one that holds nothing yet."""
         tuning = ChatTuning(stored.system, stored.sampling) if stored else self.tuning
         empty = NEW_PRIVATE_CHAT if self.private else NEW_CHAT
-        self.topbar.chat, self.topbar.tuned = stored.title if stored else empty, tuning.told()
+        self.topbar.chat, self.topbar.tuned = stored.title if stored else empty, tuning.summary()
 
     def show_error(self, problem: SpecchatError | str) -> None:
         """Say what went wrong, in one line."""

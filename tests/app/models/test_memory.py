@@ -58,8 +58,8 @@ def test_the_cache_is_counted_by_the_kind_of_attention(
 def test_the_estimate_is_of_weights_cache_and_the_rest() -> None:
     need = MemoryEstimate(weights=1000, fixed=100, token=10)
     assert need.total(50) == 1600
-    assert need.longest(1600) == 50
-    assert need.longest(1000) < 0
+    assert need.max_context(1600) == 50
+    assert need.max_context(1000) < 0
 
 
 def test_all_parts_of_a_model_count(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_the_first_launch_offers_what_is_here_and_fits(
     write_gguf(others.lm_studio[0] / "org" / "eye" / "eye.gguf", kind="mmproj")
     offer = first_launch_offer(locations, others)
     assert [model.name for model in offer] == ["org/large:large", "org/small:small"]
-    assert first_launch_offer(locations, others, room=1000) == []
+    assert first_launch_offer(locations, others, free=1000) == []
     choose("org/small", locations, others)
     assert first_launch_offer(locations, others) == []
 
