@@ -1,7 +1,7 @@
-"""Every failure specchat names: one root, few leaves, each worded once for the person.
+"""Every error that specchat raises on purpose: one root, few leaves.
 
-A message is one line that names the thing and the way out. The edge (the command line, a
-notification) prints it; nothing below the edge swallows it. This stands in the lowest package so
+A message is one line for the person that names the offending value and the way out. The command
+line and the interface print it; nothing below them swallows it. Defined in the lowest package, so
 that all three can raise it.
 """
 
@@ -25,4 +25,4 @@ class StoreError(SpecchatError):
 
 
 class InputError(SpecchatError):
-    """Something the person gave that cannot be used as it is."""
+    """Input from the person that cannot be used as it is."""

@@ -1,9 +1,9 @@
-"""Secrets out of texts: keys, tokens and passwords in the shapes they usually have.
+"""Removing secrets from texts: keys, tokens and passwords, by their usual formats.
 
-Runs before anything imported is stored, and before chats enter any store but their transcript. The
-value goes, its name stays. A missed secret leaks into drafts, a wrong hit costs one word; in doubt
-it goes. detect-secrets was measured and not taken: 0.35 ms a line, and three alarms a line on
-command-line help.
+Runs before imports are stored, and before chats enter any store but the history. The value is
+removed, its name stays. A missed secret leaks into drafts, a false positive costs one word: when in
+doubt, remove. detect-secrets was measured and rejected: 0.35 ms per line, and three false positives
+per line of command-line help.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ REDACTED = "[redacted]"
 
 @dataclass(frozen=True, slots=True)
 class SecretPattern:
-    """One shape of a secret.
+    """One format of secrets.
 
     Attributes:
-        hints: the text, in small letters, must hold one of these; looking for them is nearly free.
-        pattern: its group `secret`, or all of it where there is no such group, is taken out.
+        hints: the lower-cased text must contain one of these; checking that costs next to nothing.
+        pattern: its group `secret`, or the whole match without such a group, is removed.
     """
 
     hints: tuple[str, ...]
@@ -31,14 +31,14 @@ def redact(text: str) -> tuple[str, int]:
     """`text` without its secrets, and how many there were."""
     lowered = text.lower()
     count = 0
-    for shape in SHAPES:
-        if any(hint in lowered for hint in shape.hints):
-            text, hits = shape.pattern.subn(_blank, text)
+    for secret in SECRET_PATTERNS:
+        if any(hint in lowered for hint in secret.hints):
+            text, hits = secret.pattern.subn(_redacted, text)
             count += hits
     return text, count
 
 
-def _blank(match: re.Match[str]) -> str:
+def _redacted(match: re.Match[str]) -> str:
     if "secret" not in match.re.groupindex:
         return REDACTED
     start, end = match.span("secret")
@@ -46,19 +46,19 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def _token(*hints: str, pattern: str) -> SecretPattern:
-    """A token known by how it begins; not in the middle of a word."""
+    """A token with a known prefix, not in the middle of a word."""
     return SecretPattern(hints, re.compile(rf"(?<![A-Za-z0-9_]){pattern}"))
 
 
-_HOLES = r"(?![{<$%*\[]|x{3,}|\.{3}|your\b|your[_-]|example)"
-"""What documentation puts where a secret belongs: `{{token}}`, `<key>`, `$TOKEN`, `xxx`."""
+_NOT_DUMMY = r"(?![{<$%*\[]|x{3,}|\.{3}|your\b|your[_-]|example)"
+"""Excludes the placeholders of documentation: `{{token}}`, `<key>`, `$TOKEN`, `xxx`."""
 
-_CODE = (
+_NOT_CODE = (
     r"(?!(?:none|null|nil|true|false|self|str|string|text|bytes|int|bool|any|object|optional"
     r"|undefined|required|pass(?:word|wd)?|secret|token|\w{0,40}_(?:pass(?:word|wd)?|secret|token))"
     r"(?![\w-])|(?:[a-z_]\w{0,40}\.){1,5}[a-z_]\w{0,40}(?![\w-]))"
 )
-"""What code puts behind `password =` that is none: a type, a constant, a variable, an attribute."""
+"""Excludes what follows `password =` in code: a type, a constant, a variable, an attribute."""
 
 _PASSWORD = r"(?:pass(?:word|wd|phrase)|pwd)"
 _KEY = (
@@ -66,12 +66,12 @@ _KEY = (
     r"|client[_-]?secret)"
 )
 _NAME_END = r"s?(?:[_-][a-z0-9_-]{1,20})?['\"]?[ \t]{0,4}(?:={1,3}>?|:=?)[ \t]{0,4}"
-"""The rest of a name and the sign between it and its value, in code, JSON, YAML, INI or a shell."""
+"""The rest of a name and the separator before its value, in code, JSON, YAML, INI or a shell."""
 
 _BARE = r"[^\s'\"`,;(){}<>\[\]&|\\]"
 _QUOTED = r"[^\n'\"`\\]"
 
-SHAPES = (
+SECRET_PATTERNS = (
     SecretPattern(
         ("private key",),
         # Base64 has no hyphen, so this ends where the key does, in one pass.
@@ -109,46 +109,46 @@ SHAPES = (
         ("authorization",),
         re.compile(
             r"(?i)\bauthorization['\"]?\s{0,4}[:=]\s{0,4}['\"]?(?:bearer|basic|token)\s{1,4}"
-            rf"{_HOLES}(?P<secret>[a-z0-9._~+/=-]{{6,}})"
+            rf"{_NOT_DUMMY}(?P<secret>[a-z0-9._~+/=-]{{6,}})"
         ),
     ),
     SecretPattern(
         ("bearer",),
         re.compile(
-            rf"(?i)\bbearer\s{{1,4}}{_HOLES}(?=[a-z._~+/=-]{{0,80}}[0-9])"
+            rf"(?i)\bbearer\s{{1,4}}{_NOT_DUMMY}(?=[a-z._~+/=-]{{0,80}}[0-9])"
             r"(?P<secret>[a-z0-9._~+/=-]{16,})"
         ),
     ),
     SecretPattern(
         ("://",),
         re.compile(
-            rf"(?i)(?<=://)[^\s/:@'\"<>]{{0,100}}:{_HOLES}(?!pass(?:word)?@)"
+            rf"(?i)(?<=://)[^\s/:@'\"<>]{{0,100}}:{_NOT_DUMMY}(?!pass(?:word)?@)"
             r"(?P<secret>[^\s/@'\"<>]{1,200})(?=@)"
         ),
     ),
     SecretPattern(
         ("pass", "pwd"),
         re.compile(
-            rf"(?i){_PASSWORD}{_NAME_END}['\"`]{_HOLES}{_CODE}(?P<secret>{_QUOTED}{{4,200}})"
+            rf"(?i){_PASSWORD}{_NAME_END}['\"`]{_NOT_DUMMY}{_NOT_CODE}(?P<secret>{_QUOTED}{{4,200}})"
         ),
     ),
     SecretPattern(
         ("pass", "pwd"),
         re.compile(
-            rf"(?i){_PASSWORD}{_NAME_END}{_HOLES}{_CODE}(?P<secret>{_BARE}{{4,200}}+)(?![(\[{{<])"
+            rf"(?i){_PASSWORD}{_NAME_END}{_NOT_DUMMY}{_NOT_CODE}(?P<secret>{_BARE}{{4,200}}+)(?![(\[{{<])"
         ),
     ),
     SecretPattern(
         ("pass", "pwd"),
         re.compile(
-            rf"(?i){_PASSWORD} (?:is|was)[: ] {{0,2}}['\"]?{_HOLES}(?=[^\s0-9]{{0,80}}[0-9])"
+            rf"(?i){_PASSWORD} (?:is|was)[: ] {{0,2}}['\"]?{_NOT_DUMMY}(?=[^\s0-9]{{0,80}}[0-9])"
             r"(?P<secret>[^\s'\"`]{4,200})"
         ),
     ),
     SecretPattern(
         ("secret", "token", "key", "credential"),
         re.compile(
-            rf"(?i){_KEY}{_NAME_END}(['\"`]?){_HOLES}{_CODE}(?=[^\s0-9]{{0,80}}[0-9])"
+            rf"(?i){_KEY}{_NAME_END}(['\"`]?){_NOT_DUMMY}{_NOT_CODE}(?=[^\s0-9]{{0,80}}[0-9])"
             rf"(?=[^\sa-z]{{0,80}}[a-z])(?P<secret>{_BARE}{{8,500}}+)(?![(\[{{<])"
         ),
     ),
@@ -156,21 +156,21 @@ SHAPES = (
         ("--pass", "--token", "--api-key", "--secret", "sshpass"),
         re.compile(
             r"(?i)(?:--(?:pass(?:word|wd|phrase)?|token|api-key|secret)(?: {1,4}|=)|\bsshpass -p ?)"
-            rf"(['\"]?)(?![-=]){_HOLES}{_CODE}(?P<secret>{_BARE}{{4,}}+)"
+            rf"(['\"]?)(?![-=]){_NOT_DUMMY}{_NOT_CODE}(?P<secret>{_BARE}{{4,}}+)"
         ),
     ),
     SecretPattern(
         ("curl", "wget"),
         re.compile(
             r"\b(?:curl|wget)\b[^\n]{0,200}?\s(?:-u|--user)[ =]?['\"]?[^\s:'\"{<$]{1,64}:"
-            rf"{_HOLES}(?P<secret>[^\s'\"]{{1,200}})"
+            rf"{_NOT_DUMMY}(?P<secret>[^\s'\"]{{1,200}})"
         ),
     ),
     SecretPattern(
         ("mysql", "mariadb"),
         re.compile(
             r"\b(?:mysql|mariadb)[a-z-]{0,8}\b[^\n]{0,200}?\s-p(?!ort\b|rotocol\b)['\"]?"
-            rf"{_HOLES}(?P<secret>[^\s'\"]{{4,200}})"
+            rf"{_NOT_DUMMY}(?P<secret>[^\s'\"]{{4,200}})"
         ),
     ),
 )

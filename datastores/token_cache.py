@@ -1,7 +1,7 @@
-"""The corpus in one tokenizer's token ids: a cache, so that what is built of it need not tokenise.
+"""The corpus in one tokenizer's token ids: a cache, so that stores built from it need not tokenise.
 
-A text that was tokenised is one row; it is written whole, so tokenising can stop after any of them
-and go on. Owns the rows and how ids are packed. Refuses to know texts and tokenizers.
+Each tokenised text is one row, written as a whole, so tokenising can stop after any text and
+resume. Owns the rows and how ids are packed. Refuses to know texts and tokenizers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Ids = NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class TokenSpan:
-    """The tokens of one passage, and what kind of passage it is, as a small number."""
+    """The tokens of one passage, and the kind of passage, as a small number."""
 
     kind: int
     tokens: Ids
@@ -30,7 +30,7 @@ class TokenSpan:
 
 @dataclass(frozen=True, slots=True)
 class TokenizedText:
-    """All of one text: its key in the corpus, and its passages in order (there may be none)."""
+    """One whole text: its key in the corpus, and its passages in order (possibly none)."""
 
     key: bytes
     spans: tuple[TokenSpan, ...]
@@ -44,7 +44,7 @@ class TokenizedText:
 class TokenCache:
     """The cache of one tokenizer. Several processes and threads may use one file at once.
 
-    Every method raises StoreError where the file cannot be read or written.
+    Every method raises StoreError if the file cannot be read or written.
     """
 
     def __init__(self, store: Store) -> None:
@@ -54,7 +54,7 @@ class TokenCache:
     def open(cls, path: Path) -> TokenCache:
         """Open or create the cache."""
         opened = cls(Store(path, MIGRATIONS))
-        # A cache: what is lost with the power is tokenised again.
+        # A cache: what a power failure loses is tokenised again.
         opened.store.db.conn.execute("PRAGMA synchronous = NORMAL")
         return opened
 
@@ -86,7 +86,7 @@ class TokenCache:
             db.conn.executemany("INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?)", rows)
 
     def read(self, keys: Iterable[bytes]) -> Iterator[TokenizedText]:
-        """The texts under `keys`, one at a time; what went meanwhile is left out."""
+        """The texts under `keys`, one at a time; those deleted meanwhile are left out."""
         for key in keys:
             for row in self.store.rows("SELECT ids FROM texts WHERE key = ?", (key,)):
                 yield TokenizedText(key, _unpacked(row["ids"]))
@@ -95,8 +95,8 @@ class TokenCache:
         """Delete texts, and leave no byte of them.
 
         Raises:
-            StoreError: also where another process keeps an older state; the next `forget`, even of
-                nothing, makes it good.
+            StoreError: also if another process reads an older state; the next `forget`, even of
+                nothing, completes it.
         """
         with self.store.writing() as db:
             before = db.conn.total_changes
@@ -121,7 +121,7 @@ def _texts(db: Database) -> None:
 
 
 MIGRATIONS = (_texts,)
-"""Version n of the cache is what the first n of these make."""
+"""Version n of the cache is what the first n of these produce."""
 
 
 def _packed(spans: Sequence[TokenSpan]) -> bytes:
@@ -150,5 +150,5 @@ def _unpacked(blob: bytes) -> tuple[TokenSpan, ...]:
 
 
 def _width(largest: int) -> int:
-    """Bytes that hold the ids: two for most small vocabularies, three for large ones."""
+    """Bytes per id: two for most small vocabularies, three for large ones."""
     return max(2, (largest.bit_length() + 7) // 8)

@@ -1,4 +1,4 @@
-"""Token ids as bytes, and as texts that begin alike.
+"""Token ids: packed as bytes, and compared by their common prefix.
 
 Bytes are little-endian uint32, four each, so ids up to 2^32 - 1 fit.
 """
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 COMPARED_TOKENS = 256
-"""Tokens compared at a time."""
+"""At a time, as one slice."""
 
 
 def pack(tokens: Sequence[int]) -> bytes:
-    """The bytes of `tokens`. Raises OverflowError where an id is negative or above 2^32 - 1."""
+    """The bytes of `tokens`. Raises OverflowError if an id is negative or above 2^32 - 1."""
     return np.array(tokens, dtype="<u4").tobytes()
 
 
@@ -24,10 +24,10 @@ def unpack(blob: bytes) -> tuple[int, ...]:
 
 
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens at the beginning are the same.
+    """The length of the common prefix.
 
-    A draft model compares the whole chat at every draft, so two lists are compared by stretches:
-    that takes half the time of a loop over their tokens, a sixth where they share their numbers.
+    A draft model compares the whole chat at every draft, so lists are compared by slices: that
+    takes half the time of a loop over their tokens, a sixth if they share their integer objects.
     """
     shared, end = 0, min(len(one), len(other))
     while (

@@ -1,9 +1,9 @@
 """Writes a growing answer to the history while it is being generated.
 
-Owns the thread that writes, and what has not reached the disk yet. The decode thread only appends
-to lists in memory; a write is begun at most every `INTERVAL` seconds, so that a killed process
-loses less than a second of what it showed. A failing disk never costs the answer: it stays in
-memory, and each further write tries again with all of it.
+Owns the thread that writes, and what is not on disk yet. The decode thread only appends to lists in
+memory; a write starts every `WRITE_INTERVAL_S` at most, so that a killed process loses less than a
+second of what it showed. A failing disk never costs the answer: it stays in memory, and every later
+write includes all of it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from datastores.chats.history import History
 from datastores.chats.records import STREAMING
 from datastores.errors import SpecchatError
 
-INTERVAL = 0.3
-"""Seconds from one partial write to the next."""
+WRITE_INTERVAL_S = 0.3
+"""From one partial write to the next."""
 
 
 class AnswerWriter:
     """Writes one answer, from `finish=STREAMING` to its end.
 
-    `append` and `close` belong to one thread, that of the loop. Statistics are taken on that thread
-    too, shortly before a write is due, so their owner needs no lock.
+    `append` and `close` are called on one thread, that of the decode loop. Statistics are read on
+    that thread too, shortly before a write is due, so their owner needs no lock.
 
     Attributes:
-        error: why the last write failed; None while all is well.
+        error: why the last write failed; None if it succeeded.
     """
 
     def __init__(
         self, history: History, message: int, statistics: Callable[[], Mapping[str, object]]
     ) -> None:
-        """Begin to write into `message`; `statistics` gives the answer's figures up to now."""
+        """Start writing into `message`; `statistics` returns the answer's figures so far."""
         self.error: SpecchatError | None = None
         self._history = history
         self._message = message
@@ -43,24 +43,24 @@ class AnswerWriter:
         self._written = 0
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._wanted = True
+        self._needs_figures = True
         self._thread = threading.Thread(target=self._run, name="answer-writer", daemon=True)
         self._thread.start()
 
     def append(self, text: str, tokens: Sequence[int]) -> None:
-        """Take the next piece of the answer. Costs the caller about a microsecond."""
+        """Append the next piece of the answer. Takes about a microsecond."""
         with self._lock:
             self._pieces.append(text)
             self._tokens.extend(tokens)
-            if self._wanted:
+            if self._needs_figures:
                 self._figures = self._statistics()
-                self._wanted = False
+                self._needs_figures = False
 
     def close(self, finish: str) -> None:
         """Write the whole answer with the reason why it ended, and stop the thread.
 
         Raises:
-            StoreError: the disk did not take it. `text` and `tokens` still hold the answer, and
+            StoreError: it could not be written. `text` and `tokens` still hold the answer, and
                 `close` may be called again.
         """
         self._closing.set()
@@ -71,23 +71,23 @@ class AnswerWriter:
 
     @property
     def text(self) -> str:
-        """All of the answer so far."""
+        """The answer so far."""
         return self._snapshot()[0]
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """All token ids of the answer so far."""
+        """The token ids of the answer so far."""
         return self._snapshot()[1]
 
     def _run(self) -> None:
-        """Write what is new every `INTERVAL`, over a connection of this thread's own."""
+        """Write what is new every `WRITE_INTERVAL_S`, over a connection of this thread's own."""
         try:
             history = self._history.new_connection()
         except SpecchatError as error:
             self.error = error
             return
         try:
-            while not self._closing.wait(INTERVAL):
+            while not self._closing.wait(WRITE_INTERVAL_S):
                 self._write(history)
         finally:
             history.close()
@@ -105,5 +105,5 @@ class AnswerWriter:
 
     def _snapshot(self) -> tuple[str, tuple[int, ...], Mapping[str, object]]:
         with self._lock:
-            self._wanted = True
+            self._needs_figures = True
             return "".join(self._pieces), tuple(self._tokens), self._figures

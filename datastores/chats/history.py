@@ -1,17 +1,9 @@
 """The history: every chat as a tree of messages. SQLite is its only truth.
 
-Owns the life of chats and messages. Refuses to know models (tokens and fingerprints are opaque)
-and screens. Nothing a person or a model wrote is overwritten: an edited message and a second answer
-are new siblings, and a chat remembers at which leaf it is being read. Only an answer that is still
-being written grows in place.
-
-Where messages stand in a chat's tree, as queries: for whole rows, or for ids where it says so.
-
-Owns the walks through the tree; `datastores.chats.history` and its reader run them.
-
-The history as it is read: chats, and the trees of messages they are.
-
-Owns how rows become records. Refuses to change anything: `datastores.chats.history` does.
+Owns the life of chats and messages, and the queries that walk their trees. Refuses to know models
+(tokens and fingerprints are opaque) and screens. Nothing that a person or a model wrote is
+overwritten: an edited message or a second answer is a new sibling, and a chat stores the leaf up to
+which it is read. Only an answer that is still being generated grows in place.
 """
 
 from __future__ import annotations
@@ -58,7 +50,7 @@ SIBLINGS = """
     ON other.chat = this.chat AND other.parent IS this.parent
     WHERE this.id = ? ORDER BY other.id
 """
-"""All versions at the place of one message, itself included, oldest first."""
+"""One message and its siblings, oldest first."""
 
 LEAF = """
     WITH RECURSIVE below AS (
@@ -69,7 +61,7 @@ LEAF = """
     )
     SELECT max(id) AS leaf FROM below
 """
-"""Id of the newest message at or below one message; null where there is no such message."""
+"""Id of the newest message at or below one message; null if there is no such message."""
 
 IS_IN_VIEW = """
     WITH RECURSIVE path AS (
@@ -80,14 +72,14 @@ IS_IN_VIEW = """
     )
     SELECT 1 FROM path WHERE id = :message
 """
-"""One row if a message lies on the path at which its chat is being read."""
+"""One row if a message is on the active path of its chat."""
 
 CHILDREN = "SELECT parent, id FROM messages WHERE chat = ? ORDER BY parent, id"
-"""Ids of a chat's messages with those of their parents, siblings together, oldest first."""
+"""Ids of a chat's messages and of their parents, siblings together, oldest first."""
 
 
 def versions(rows: list[dict[str, int | None]]) -> dict[int, tuple[int, ...]]:
-    """From rows of `CHILDREN`: for each message that has siblings, all versions at its place."""
+    """From rows of `CHILDREN`: for each message that has siblings, all of them and itself."""
     found: dict[int, tuple[int, ...]] = {}
     for _, siblings in groupby(rows, key=itemgetter("parent")):
         ids = tuple(int(row["id"] or 0) for row in siblings)
@@ -97,9 +89,9 @@ def versions(rows: list[dict[str, int | None]]) -> dict[int, tuple[int, ...]]:
 
 
 class HistoryReader:
-    """All chats in one file, to be read. Several processes and threads may do so at once.
+    """Read access to all chats in one file, by several processes and threads at once.
 
-    Every method raises StoreError where the file cannot be read, and InputError for an id that does
+    Every method raises StoreError if the file cannot be read, and InputError for an id that does
     not exist (any more).
 
     Attributes:
@@ -114,7 +106,7 @@ class HistoryReader:
         self.store.close()
 
     def chats(self) -> list[Chat]:
-        """All chats: pinned ones first, then the one last written in first."""
+        """All chats: pinned ones first, then by time of the last message, newest first."""
         order = "ORDER BY pinned DESC, updated DESC, id DESC"
         return [
             chat_from_row(row)
@@ -129,7 +121,7 @@ class HistoryReader:
         return chat_from_row(rows[0])
 
     def last_chat(self) -> Chat:
-        """The chat last written in, pinned or not."""
+        """The chat with the newest message, pinned or not."""
         order = "ORDER BY updated DESC, id DESC LIMIT 1"
         rows = self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats {order}")
         if not rows:
@@ -153,25 +145,25 @@ class HistoryReader:
         return self._messages(PATH, (message,))
 
     def siblings(self, message: int) -> list[StoredMessage]:
-        """All versions at this place, this one included, oldest first."""
+        """The message and its siblings, oldest first."""
         return self._messages(SIBLINGS, (message,))
 
     def versions(self, chat: int) -> dict[int, tuple[int, ...]]:
-        """For each message of a chat that has siblings: all versions at its place, oldest first.
+        """For each message of a chat that has siblings: all of them and itself, oldest first.
 
         A message's number in `‹ 2/3 ›` is its index in them, plus one.
         """
         return versions(self.store.rows(CHILDREN, (chat,)))
 
     def leaf_below(self, message: int) -> int:
-        """The newest message, at the end of a branch, of the tree under `message`."""
+        """The newest message, always a leaf, of the tree under `message`."""
         rows = self.store.rows(LEAF, {"message": message})
         if rows[0]["leaf"] is None:
             raise no_message(message)
         return int(rows[0]["leaf"])
 
     def tree(self, chat: int) -> list[StoredMessage]:
-        """Every message of a chat, all versions, in the order in which they were begun."""
+        """Every message of a chat, in the order of creation."""
         self.chat(chat)
         return self._messages("SELECT * FROM messages WHERE chat = ? ORDER BY id", (chat,))
 
@@ -183,27 +175,27 @@ class HistoryReader:
 
 
 def no_chat(chat: int) -> InputError:
-    """What is raised where a chat is asked for that is not there."""
+    """The error for a chat that does not exist (any more)."""
     return InputError(f"there is no chat {chat}: it may have been deleted in another window")
 
 
 def no_message(message: int) -> InputError:
-    """What is raised where a message is asked for that is not there."""
+    """The error for a message that does not exist (any more)."""
     return InputError(f"there is no message {message}: its chat may have been deleted")
 
 
 class History(HistoryReader):
     """All chats in one file. Several processes and threads may use it at once.
 
-    Every method raises StoreError where the file cannot be read or written, and InputError for an
+    Every method raises StoreError if the file cannot be read or written, and InputError for an
     id that does not exist (any more).
     """
 
     @classmethod
     def open(cls, path: Path) -> History:
-        """Open or create the history and mark the answers that died with their process.
+        """Open or create the history, and mark answers whose process died as interrupted.
 
-        `store.quarantined` tells where a damaged predecessor was moved to.
+        `store.quarantined` names the damaged predecessor, if there was one.
         """
         history = cls(Store(path, MIGRATIONS))
         history.mark_interrupted()
@@ -251,17 +243,17 @@ class History(HistoryReader):
         self._set(chat, sampling=json.dumps(dict(sampling)))
 
     def set_active(self, chat: int, message: int) -> None:
-        """Read the chat up to `message`; `leaf_below` finds where another version ends."""
+        """Make `message` the active leaf; `leaf_below` finds that of another version."""
         if self.message(message).chat != chat:
             raise no_message(message)
         self._set(chat, active=message)
 
     def switch(self, message: int) -> None:
-        """Read the chat of `message` in this version, up to the newest message below it."""
+        """Make this version of `message` the active one, up to the newest message below it."""
         self._set(self.message(message).chat, active=self.leaf_below(message))
 
     def bring_into_view(self, message: int) -> None:
-        """Read the chat of `message` so that it is on the thread; does nothing where it is."""
+        """Make `message` part of its chat's active path; does nothing if it is."""
         chat = self.message(message).chat
         if not self.store.rows(IS_IN_VIEW, {"chat": chat, "message": message}):
             self.switch(message)
@@ -281,7 +273,7 @@ class History(HistoryReader):
     ) -> StoredMessage:
         """Append a message under `parent` (None: at the root) and make it the active leaf.
 
-        `finish=STREAMING` begins an answer that `extend_message` goes on writing.
+        `finish=STREAMING` begins an answer that `extend_message` continues.
         """
         now = time.time()
         record = {
@@ -309,7 +301,7 @@ class History(HistoryReader):
         statistics: Mapping[str, object],
         finish: str = STREAMING,
     ) -> None:
-        """Replace what has been written so far of an unfinished answer by something longer."""
+        """Replace the stored part of an unfinished answer by a longer one."""
         with self.store.writing() as db:
             changed = _answer(content, tokens, finish, statistics)
             assignments = ", ".join(f"{column} = :{column}" for column in changed)
@@ -320,7 +312,7 @@ class History(HistoryReader):
                 raise no_message(message)
 
     def delete_chat(self, chat: int) -> None:
-        """Delete a chat with all versions of its messages. `erase` must follow."""
+        """Delete a chat with all its messages. `erase` must follow."""
         with self.store.writing() as db:
             if not db.conn.execute("DELETE FROM chats WHERE id = ?", (chat,)).rowcount:
                 raise no_chat(chat)
@@ -337,7 +329,7 @@ class History(HistoryReader):
         return erase_in_steps(self.store, WORD_INDEXES)
 
     def mark_interrupted(self) -> int:
-        """Finish the answers whose process is gone; returns how many there were."""
+        """Finish the answers whose process has ended; returns how many there were."""
         unfinished = self.store.rows("SELECT id, writer FROM messages WHERE finish = ''")
         dead = [(INTERRUPTED, row["id"]) for row in unfinished if not is_running(row["writer"])]
         if dead:
@@ -354,14 +346,14 @@ class History(HistoryReader):
 
 
 def storable(text: str) -> str:
-    """`text` with lone surrogates, which no UTF-8 file can hold, replaced by U+FFFD."""
+    """`text` with lone surrogates, which UTF-8 cannot encode, replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _answer(
     content: str, tokens: Sequence[int], finish: str, statistics: Mapping[str, object]
 ) -> dict[str, Any]:
-    """The columns of a message that change while it is being written."""
+    """The columns of a message that change while it is being generated."""
     return {
         "content": storable(content),
         "tokens": pack(tokens),

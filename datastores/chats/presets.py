@@ -1,6 +1,6 @@
-"""Presets: a system prompt and sampling settings under a name, to be given to chats.
+"""Presets: named system prompts with sampling settings, to apply to chats.
 
-A chat takes a copy: changing or deleting a preset changes no chat. Refuses to know what the
+A chat gets a copy: changing or deleting a preset changes no chat. Refuses to know what the
 settings mean; they are checked where they are used.
 """
 
@@ -25,9 +25,9 @@ class Preset:
 
 
 class Presets:
-    """The presets kept beside the chats of one history; names are theirs alone.
+    """The presets stored beside the chats of one history.
 
-    Every method raises StoreError where the file cannot be read or written.
+    Every method raises StoreError if the file cannot be read or written.
 
     Attributes:
         history: that history.
@@ -53,7 +53,7 @@ class Presets:
         return found[0]
 
     def save(self, name: str, system: str, sampling: Mapping[str, object]) -> Preset:
-        """Keep a preset; one of the same name is replaced.
+        """Save a preset; one of the same name is replaced.
 
         Raises:
             InputError: the name is empty.
@@ -77,7 +77,7 @@ class Presets:
         self.history.set_sampling(chat, preset.sampling)
 
     def delete(self, name: str) -> None:
-        """Delete a preset; chats keep what they took from it. `History.erase` must follow.
+        """Delete a preset; chats keep their copies. `History.erase` must follow.
 
         Raises:
             InputError: there is none of that name.

@@ -19,7 +19,7 @@ USER = "user"
 ASSISTANT = "assistant"
 
 STREAMING = ""
-"""`finish` of an answer that is still being written."""
+"""`finish` of an answer that is still being generated."""
 WHOLE = "stop"
 """`finish` of an answer that ended by itself, and of every message that is not an answer."""
 INTERRUPTED = "interrupted"
@@ -65,7 +65,7 @@ class StoredMessage:
         content: the text as it came (untrusted: sanitised where it is shown).
         tokens: the exact token ids in the context; empty if none were stored.
         model, tokenizer: fingerprints of what made `tokens`; empty without tokens.
-        finish: stop, length, context, interrupted, or empty while it is being written.
+        finish: stop, length, context, interrupted, or empty while it is being generated.
         statistics: figures of the answer, by name; empty for other messages.
         created: seconds since the epoch, UTC.
     """

@@ -1,14 +1,11 @@
 """Finding chats by words in their titles and messages, as fast as one types.
 
-Owns how what is typed becomes a query, and what a hit shows. All versions of all messages are
-searched, those of private chats too: the word index is part of the history and feeds nothing else.
-Every word must occur, the last one at least by its beginning. What the index cannot find (the
-middle of a word, signs, scripts that write words without spaces between them) is looked for letter
-by letter.
+Owns how the typed text becomes a query, and the excerpt around a hit. All versions of all messages
+are searched, those of private chats too: the word index is part of the history and feeds nothing
+else. Every word must occur, the last one at least as a prefix. What the index cannot find (the
+middle of a word, punctuation, scripts without spaces between words) is found by scanning the texts.
 
-A stretch of text around what was found in it.
-
-Offsets instead of marks: whoever shows an excerpt sanitises its pieces and styles them.
+An excerpt has offsets instead of markup: whoever shows it sanitises and styles its pieces.
 """
 
 from __future__ import annotations
@@ -25,25 +22,25 @@ from datastores.chats.history import HistoryReader, storable
 Span = tuple[int, int]
 """From the first character to after the last one."""
 
-LENGTH = 120
-"""Characters of an excerpt, without its ellipses."""
-LEAD = 30
-"""Characters before the first find."""
-CONSIDERED = 1000
-"""Finds among which the stretch to show is chosen."""
+EXCERPT_LENGTH = 120
+"""In characters, without ellipses."""
+EXCERPT_LEAD = 30
+"""Characters before the first match."""
+MAX_CONSIDERED = 1000
+"""Matches among which the excerpt is chosen."""
 
 _ONE_LINE = str.maketrans(dict.fromkeys("\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029", " "))
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """One line of text and the spans in it that were found, in order, none overlapping."""
+    """One line of text and the matched spans in it, in order, none overlapping."""
 
     text: str
     spans: tuple[Span, ...]
 
     def pieces(self) -> Iterator[tuple[str, bool]]:
-        """The text in pieces, each with whether it was found."""
+        """The text in pieces, each with whether it matched."""
         done = 0
         for start, end in self.spans:
             yield self.text[done:start], False
@@ -53,14 +50,14 @@ class Excerpt:
 
 
 def excerpt(text: str, spans: Sequence[Span]) -> Excerpt:
-    """The stretch of `text` that shows the most different ones of `spans`, which are in order."""
-    start = _best_start(text, spans[:CONSIDERED])
-    first = max(0, min(start - LEAD, len(text) - LENGTH))
+    """The part of `text` that shows the most distinct ones of `spans`, which are in order."""
+    start = _best_start(text, spans[:MAX_CONSIDERED])
+    first = max(0, min(start - EXCERPT_LEAD, len(text) - EXCERPT_LENGTH))
     if first:
-        # Begin with a word where one begins soon.
+        # Begin at a word boundary if there is one close by.
         space = text.find(" ", first, start)
         first = space + 1 if space >= 0 else first
-    last = min(len(text), first + LENGTH)
+    last = min(len(text), first + EXCERPT_LENGTH)
     lead, tail = "…" if first else "", "…" if last < len(text) else ""
     shift = len(lead) - first
     kept = tuple(
@@ -70,40 +67,42 @@ def excerpt(text: str, spans: Sequence[Span]) -> Excerpt:
 
 
 def _best_start(text: str, spans: Sequence[Span]) -> int:
-    """Where the first span begins of those that have the most others beside them.
+    """The start of the span that has the most distinct spans close behind it.
 
-    Different words count before all: "the" is everywhere, what else was asked for is not.
+    Distinct words count most: "the" is everywhere, the other words of the query are not.
     """
     ends = [end for _, end in spans]
     best, most = 0, (0, 0)
     for number, (start, _) in enumerate(spans):
-        beside = spans[number : max(number + 1, bisect_right(ends, start + LENGTH - LEAD))]
+        beside = spans[
+            number : max(number + 1, bisect_right(ends, start + EXCERPT_LENGTH - EXCERPT_LEAD))
+        ]
         value = len({text[begin:end].lower() for begin, end in beside}), len(beside)
         if value > most:
             best, most = start, value
     return best
 
 
-TITLES = 10
-"""Hits in titles, which come first, at most: a title mostly repeats its chat's first message."""
+MAX_TITLE_HITS = 10
+"""Titles come first, and a title mostly repeats its chat's first message."""
 
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff]"
 )
-"""Thai, Lao, Burmese, Khmer, Japanese and Chinese: the index takes a whole clause for a word."""
+"""Thai, Lao, Burmese, Khmer, Japanese and Chinese: to the index, a whole clause is one word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A place at which a chat can be opened.
+    """A match in a chat, where the chat can be opened.
 
     Attributes:
         message: where to open it (`History.bring_into_view`); None for a hit in the title.
         title: the chat's.
         role: of the message; empty for a title.
-        excerpt: the text around the hit, on one line, hostile as it came.
-        created: of the message, or when the chat was last written in; seconds since the epoch.
+        excerpt: the text around the hit, on one line, not sanitised.
+        created: of the message, or of the chat's last one; seconds since the epoch.
     """
 
     chat: int
@@ -117,8 +116,8 @@ class Hit:
 def search(history: HistoryReader, typed: str, limit: int = 50) -> list[Hit]:
     """The best `limit` hits: titles first, then messages by relevance (BM25).
 
-    Among 20,000 messages it takes a few milliseconds, and some 50 where the index finds nothing:
-    for a thread beside the screen's, over `History.beside`.
+    Takes a few milliseconds among 20,000 messages, and some 50 if the index finds nothing: for a
+    background thread, over `History.new_connection`.
 
     Raises:
         StoreError: the history cannot be read.
@@ -148,12 +147,12 @@ _MARKED_TITLES = """
 
 def _indexed(history: HistoryReader, words: Sequence[str], typed: str, limit: int) -> list[Hit]:
     """Hits of the word indexes."""
-    # Nobody who wrote a text could know this mark, so no text can fake one.
+    # Random, so that no text can contain it.
     mark = token_hex(8)
     chosen = {"query": _query(words, typed[-1].isspace()), "open": f"<{mark}", "close": f"{mark}>"}
-    # Nearly every message has a word with a given first letter: ranking them all says nothing.
+    # Nearly every message has a word with a given first letter: ranking them all is pointless.
     order = "rank" if len(words[-1]) > 1 else "messages_text.rowid DESC"
-    rows = history.store.rows(_MARKED_TITLES, {**chosen, "limit": min(TITLES, limit)})
+    rows = history.store.rows(_MARKED_TITLES, {**chosen, "limit": min(MAX_TITLE_HITS, limit)})
     if len(rows) < limit:
         sql = _MARKED.format(order=order)
         rows += history.store.rows(sql, {**chosen, "limit": limit - len(rows)})
@@ -167,7 +166,7 @@ def _query(words: Sequence[str], last_is_whole: bool) -> str:
 
 
 def _unmarked(marked: str, mark: str) -> tuple[str, list[Span]]:
-    """The text without its marks, and what stood between them."""
+    """The text without its marks, and the spans between them."""
     pieces, spans, length = [], [], 0
     for number, piece in enumerate(re.split(f"<{mark}|{mark}>", marked)):
         if number % 2:
@@ -189,10 +188,13 @@ _SCANNED_TITLES = """
 
 
 def _scanned(history: HistoryReader, words: Sequence[str], limit: int) -> list[Hit]:
-    """Hits in any place, newest first; capitals count beyond ASCII."""
+    """Substring matches, newest first; case-insensitive for ASCII only."""
     likes = ["%" + re.sub(r"([\\%_])", r"\\\1", word) + "%" for word in words]
     rows: list[dict[str, Any]] = []
-    for sql, column, most in ((_SCANNED_TITLES, "title", TITLES), (_SCANNED, "content", limit)):
+    for sql, column, most in (
+        (_SCANNED_TITLES, "title", MAX_TITLE_HITS),
+        (_SCANNED, "content", limit),
+    ):
         conditions = " AND ".join([f"{column} LIKE ? ESCAPE '\\'"] * len(likes))
         most = min(most, limit - len(rows))
         rows += history.store.rows(sql.format(conditions=conditions), [*likes, most])

@@ -1,7 +1,7 @@
 """What is imported, before and after it is stored: documents made of parts.
 
-A part is a stretch of text that nothing runs into: one message of a chat, one run of a notebook's
-cells, a whole page. Refuses to know files, formats and tokens.
+A part is a piece of text that is drafted from on its own: one message of a chat, consecutive cells
+of a notebook, a whole page. Refuses to know files, formats and tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SHELL = "shell"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One stretch of text.
+    """One piece of text.
 
     Attributes:
         kind: chats, notes, code or shell.
@@ -32,7 +32,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A page, a source file, a conversation: what a person would call one text."""
+    """A page, a source file or a conversation: what a person would call one text."""
 
     title: str
     parts: tuple[Part, ...]
@@ -44,7 +44,7 @@ class Document:
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of the parts, in order; the title does not count. Identity of the content."""
+        """SHA-256 of the parts in order, without the title: identifies the content."""
         content = hashlib.sha256()
         for part in self.parts:
             for value in (part.kind, part.role, part.text):
@@ -55,7 +55,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class StoreDocument:
-    """Store `document` as number `position` of `file`, a name within `source`."""
+    """Write `document` as number `position` of `file`, a name within `source`."""
 
     source: str
     file: str
@@ -65,10 +65,10 @@ class StoreDocument:
 
 @dataclass(frozen=True, slots=True)
 class FinishFile:
-    """`file` was read to its end.
+    """Mark `file` as read to its end.
 
     Attributes:
-        digest: of its bytes, so that it need not be read again; empty where it should be, since
+        digest: of its bytes, so that it need not be read again; empty if it should be, because
             something in it could not be used.
         count: documents found in it.
     """
@@ -90,13 +90,13 @@ class DocumentPlace:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Something a person imported: one file, or one folder with all that was in it.
+    """Something a person imported: one file, or one folder with its files.
 
     Attributes:
-        path: the absolute path that was given; its name for ever.
-        files, documents, characters: what is stored of it.
+        path: the absolute path that was given; identifies the source.
+        files, documents, characters: how much of it is stored.
         kinds: the kinds of its parts, in alphabetical order.
-        whole: false where reading a file was stopped half-way.
+        whole: false if reading a file was interrupted.
     """
 
     path: str

@@ -1,10 +1,9 @@
 """The library: the texts a person imported. SQLite is their only truth.
 
-Owns sources, their files, documents and texts. Refuses to know formats, tokens and models: what
-drafters use are projections of it (see `datastores.corpus`). A text is stored once, under
-the digest of its content, however many documents hold it, and goes with the last of them.
-
-The library's schema, as numbered steps. A step that was released is never edited again.
+Owns sources, their files, documents and texts, and the schema of these. Refuses to know formats,
+tokens and models: what drafters use are projections of it (see `datastores.corpus`). A text is
+stored once, under the digest of its content, however many documents contain it, and is deleted with
+the last of them.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from datastores.storage.sqlite import Store
 
 
 def _sources_and_texts(db: Database) -> None:
-    # Every key is made of content, none of counting: what is stored does not depend on the order in
-    # which it came, nor on what was stored and forgotten before. So wishes to erase have no lasting
-    # counter either; only the process that holds the work lock forgets and erases.
+    # Every key is made of content, none by counting: what is stored does not depend on the order of
+    # imports, nor on what was stored and deleted before. So requests to erase have no lasting
+    # counter either; only the process that holds the work lock deletes and erases.
     db.executescript(
         """
         CREATE TABLE sources (path TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -76,14 +75,15 @@ def _sources_and_texts(db: Database) -> None:
     )
 
 
-LIBRARY = (_sources_and_texts,)
-"""Version n of the library is what the first n of these make."""
+MIGRATIONS = (_sources_and_texts,)
+"""Version n of the library is what the first n of these produce. One that was released is never
+edited again."""
 
 
 class Library:
     """All imported texts in one file. Several processes and threads may use it at once.
 
-    Every method raises StoreError where the file cannot be read or written.
+    Every method raises StoreError if the file cannot be read or written.
     """
 
     def __init__(self, store: Store) -> None:
@@ -91,9 +91,9 @@ class Library:
 
     @classmethod
     def open(cls, path: Path) -> Library:
-        """Open or create the library; `store.quarantined` tells of a damaged predecessor."""
-        library = cls(Store(path, LIBRARY))
-        # What is lost with the power can be imported again; a file is whole either way.
+        """Open or create the library; `store.quarantined` names a damaged predecessor."""
+        library = cls(Store(path, MIGRATIONS))
+        # What a power failure loses can be imported again; a file is stored whole or not at all.
         library.store.db.conn.execute("PRAGMA synchronous = NORMAL")
         return library
 
@@ -101,18 +101,18 @@ class Library:
         self.store.close()
 
     def sources(self) -> list[Source]:
-        """What was imported, in the order of paths."""
+        """All sources, by path."""
         return [
             Source(**{**row, "kinds": _listed(row["kinds"]), "whole": bool(row["whole"])})
             for row in self.store.rows(_SOURCES)
         ]
 
     def contains(self, source: str) -> bool:
-        """Whether anything was imported from there."""
+        """Whether anything was imported from `source`."""
         return bool(self.store.rows("SELECT 1 FROM sources WHERE path = ?", (source,)))
 
     def finished_documents(self, source: str, file: str, digest: str) -> int:
-        """How many documents of `file` are stored, if it is finished with `digest`; else 0."""
+        """The number of documents of `file`, if it was read to its end with `digest`; else 0."""
         sql = """
             SELECT count(*) AS number FROM files JOIN documents
             ON documents.source = files.source AND documents.file = files.name
@@ -121,18 +121,18 @@ class Library:
         return int(self.store.rows(sql, (source, file, digest))[0]["number"])
 
     def write(self, entries: Sequence[StoreDocument | FinishFile]) -> list[StoreDocument]:
-        """Store `entries` in order, all or none; returns those that are new or changed."""
+        """Apply `entries` in order, all or none; returns the documents that are new or changed."""
         new = []
         with self.store.writing() as db:
             for entry in entries:
                 if isinstance(entry, FinishFile):
                     _finish(db, entry)
-                elif _put(db, entry):
+                elif _store_document(db, entry):
                     new.append(entry)
         return new
 
     def forget(self, path: str) -> None:
-        """Delete a source with all that only it holds. `erase` must follow.
+        """Delete a source with the texts that no other source has. `erase` must follow.
 
         Raises:
             InputError: there is no such source.
@@ -143,10 +143,10 @@ class Library:
             request_erasure(db)
 
     def erase(self) -> bool:
-        """Leave no byte of what was forgotten, if anything was; tells whether there was work.
+        """Leave no byte of what was deleted, if anything was; returns whether there was work.
 
         Raises:
-            StoreError: another process keeps an older state; the wish stays noted.
+            StoreError: another process reads an older state; the request stays noted.
         """
         return erase_requested(self.store)
 
@@ -158,7 +158,7 @@ class Library:
         ]
 
     def source_texts(self) -> list[tuple[str, bytes]]:
-        """Each source and each text that it holds, by digest."""
+        """Pairs of a source and the digest of a text in it."""
         rows = self.store.rows("SELECT DISTINCT source, text FROM documents")
         return [(row["source"], bytes(row["text"])) for row in rows]
 
@@ -169,7 +169,7 @@ class Library:
         return [DocumentPlace(row["source"], row["file"], row["title"]) for row in rows]
 
     def read(self, digest: bytes) -> tuple[Part, ...]:
-        """The parts of one text, in order; none if it was forgotten meanwhile."""
+        """The parts of one text, in order; none if it was deleted meanwhile."""
         sql = "SELECT kind, content, role FROM parts WHERE text = ? ORDER BY position"
         rows = self.store.rows(sql, (digest,))
         return tuple(Part(row["kind"], row["content"], row["role"]) for row in rows)
@@ -188,8 +188,8 @@ _SOURCES = """
 """
 
 
-def _put(db: Database, entry: StoreDocument) -> bool:
-    """Store one document; false if it stood there already."""
+def _store_document(db: Database, entry: StoreDocument) -> bool:
+    """Store one document; returns false if it was there already."""
     digest = entry.document.digest
     place = (entry.source, entry.file, entry.position)
     same = "SELECT 1 FROM documents WHERE source = ? AND file = ? AND position = ? AND text = ?"
@@ -207,7 +207,7 @@ def _put(db: Database, entry: StoreDocument) -> bool:
 
 
 def _open_file(db: Database, source: str, file: str) -> None:
-    """Note that `file` is being read."""
+    """Mark `file` as being read."""
     db.conn.execute("INSERT OR IGNORE INTO sources VALUES (?)", (source,))
     db.conn.execute(
         "INSERT INTO files VALUES (?, ?, '', 0) ON CONFLICT DO UPDATE SET finished = 0",
@@ -228,9 +228,9 @@ def _store_text(db: Database, digest: bytes, document: Document) -> None:
 
 
 def _finish(db: Database, entry: FinishFile) -> None:
-    """Note that the file is finished, and drop what it once had beyond its end.
+    """Mark the file as finished, and delete documents that are no longer in it.
 
-    Where something in it could not be used, its end may be a part that is damaged now: that stays.
+    If something in it could not be used, its last documents may just be unreadable now: they stay.
     """
     if entry.digest:
         beyond = "DELETE FROM documents WHERE source = ? AND file = ? AND position >= ?"

@@ -1,1 +1,1 @@
-"""What every store stands on: SQLite files, their integrity, erasure, locks, atomic files."""
+"""What all stores share: SQLite files, their integrity, erasure, and files between processes."""

@@ -1,12 +1,9 @@
-"""The condition of a database file before it is opened: its version, its damage, and where damaged
-files go. Changes no byte of what it looks at.
+"""The integrity of a database file: errors with advice, checks, quarantine and checksums.
 
-A seal on bytes that mean something to one owner alone: it tells whose they are, and that none
-differs.
-
-SQLite checks the form of its pages, not what stands in them. Refuses to know what is sealed.
-
-What SQLite reports, in one line that names the file and the way out.
+Owns what happens to damage: it is found before a file is opened, marked if SQLite meets it later,
+and the damaged file is moved aside, never overwritten. A check changes no byte of the file. SQLite
+checks the structure of its pages, not their content: blobs that need it carry a checksum. Refuses
+to know any table.
 """
 
 from __future__ import annotations
@@ -23,31 +20,6 @@ from pathlib import Path
 
 from datastores.errors import StoreError
 
-CHECKSUM_BYTES = 32
-"""Bytes of a seal."""
-
-
-def with_checksum(owner: str, body: bytes) -> bytes:
-    """`body` behind the seal of `owner`."""
-    return _seal(owner, body) + body
-
-
-def verify_checksum(owner: str, blob: bytes) -> bytes:
-    """What `with_checksum` was given.
-
-    Raises:
-        ValueError: it is damaged, or another owner's.
-    """
-    body = blob[CHECKSUM_BYTES:]
-    if _seal(owner, body) != blob[:CHECKSUM_BYTES]:
-        raise ValueError(f"not sealed by {owner}")
-    return body
-
-
-def _seal(owner: str, body: bytes) -> bytes:
-    return hashlib.sha256(owner.encode() + b"\n" + body).digest()
-
-
 _ADVICE: dict[int, str] = {
     sqlite3.SQLITE_FULL: "the disk is full; make room, then go on",
     sqlite3.SQLITE_BUSY: "another process keeps it locked; try again",
@@ -62,9 +34,9 @@ _ADVICE: dict[int, str] = {
 
 @contextmanager
 def translate_errors(path: Path) -> Iterator[None]:
-    """Raise StoreError for whatever SQLite raises on the file at `path`.
+    """Raise StoreError for any SQLite error on the file at `path`.
 
-    Damage found while working leaves a mark, so that the next opening checks the whole file.
+    Damage leaves a mark, so that the next opening checks the whole file.
     """
     try:
         yield
@@ -75,7 +47,7 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 
 def means_damage(error: sqlite3.Error) -> bool:
-    """Whether SQLite found the file's content broken."""
+    """Whether SQLite found the file damaged."""
     return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -85,20 +57,21 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 def damage_mark(path: Path) -> Path:
-    """The file that says: damage was met in `path`. Empty, where SQLite met it and can find it
-    again."""
+    """The file that marks `path` as damaged; empty if SQLite can find the damage again."""
     return path.with_name(f"{path.name}.damaged")
 
 
 def damage_error(path: Path, what: str) -> StoreError:
-    """The error to raise where `what` stands in rows that are sound to SQLite: it is noted, as no
-    check finds it again. For stores that can be made again."""
+    """The error for damage (`what`) in rows that SQLite considers sound.
+
+    It is marked, since no check would find it again. For stores that can be rebuilt.
+    """
     _mark(path, what)
     return StoreError(f"{path} holds {what}: {_ADVICE[sqlite3.SQLITE_CORRUPT]}")
 
 
 def _mark(path: Path, what: str) -> None:
-    # Where nothing can be written, nothing can be repaired either: the error itself says enough.
+    # If nothing can be written, nothing can be repaired either: the error itself is enough.
     with suppress(OSError):
         damage_mark(path).write_text(what)
 
@@ -109,32 +82,32 @@ def _code(error: sqlite3.Error) -> int:
 
 
 MAX_CHECKED_BYTES = 64 * 2**20
-"""Up to this size the whole file is checked at every opening; beyond it, after damage was met."""
+"""Up to this size a file is checked whenever it is opened; beyond it, only after damage."""
 
 MIN_DATABASE_BYTES = 512
-"""Anything shorter is no database, although SQLite would take it for an empty one."""
+"""Anything shorter is not a database, although SQLite would accept it as an empty one."""
 
 
 class DamagedError(Exception):
-    """The file is no database, or its check failed. Internal: it ends in `quarantine`."""
+    """The file is not a database, or its check failed. Internal: leads to `quarantine`."""
 
 
 def require_usable(path: Path, known: int) -> None:
     """Raise unless `path` is missing, empty, or a sound database of at most version `known`.
 
     SQLite itself would delete the log of a file whose header is damaged, and would fold that of any
-    other into it: hence the look at the header, and a connection that can only read.
+    other into it: hence the check of the header, and a read-only connection.
 
     Raises:
-        DamagedError: it is to be set aside.
-        StoreError: it cannot be read, or a newer specchat wrote it.
+        DamagedError: it should be quarantined.
+        StoreError: it cannot be read, or was written by a newer specchat.
     """
-    if not _holds_anything(path):
+    if not _has_content(path):
         damage_mark(path).unlink(missing_ok=True)
         return
     try:
         _require_header(path)
-        with closing(_reading(path)) as connection:
+        with closing(_read_only(path)) as connection:
             _require_known(connection, path, known)
             _require_sound(connection, path)
     except sqlite3.DatabaseError as error:
@@ -158,20 +131,20 @@ def quarantine(path: Path) -> Path:
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """How many migrations the file has seen."""
+    """The number of migrations applied to the file."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _holds_anything(path: Path) -> bool:
-    """Whether there is a file with something in it.
+def _has_content(path: Path) -> bool:
+    """Whether there is a file that is not empty.
 
     Raises:
-        StoreError: there is something else in its place, or it may not be read.
+        StoreError: it is not a file, or is not readable.
     """
     try:
         status = path.stat()
     except FileNotFoundError:
-        _require_room(path)
+        _require_link_target(path)
         return False
     except OSError as error:
         raise _unreadable(path, error.errno) from error
@@ -185,30 +158,26 @@ def _holds_anything(path: Path) -> bool:
     return status.st_size > 0
 
 
-def _require_room(path: Path) -> None:
-    """Raise where `path` is a link to where no file can be made, such as a disk that is not there.
-
-    Raises:
-        StoreError: it is.
-    """
-    goal = Path(os.path.realpath(path))
-    if path.is_symlink() and not goal.parent.is_dir():
+def _require_link_target(path: Path) -> None:
+    """Raise StoreError if `path` links to a missing folder, such as a disk that is not mounted."""
+    target = Path(os.path.realpath(path))
+    if path.is_symlink() and not target.parent.is_dir():
         raise StoreError(
-            f"{path} is a link to {goal}, and {goal.parent} is not there: bring that back, or"
+            f"{path} is a link to {target}, and {target.parent} is not there: bring that back, or"
             " delete the link"
         )
 
 
 def _require_header(path: Path) -> None:
-    """Raise unless the file begins as a database does, as SQLite sees it; its log is not read.
+    """Raise unless the file has a database header; its log is not read.
 
-    SQLite has to look: were the file opened and closed by anyone else, POSIX would take away every
-    lock this process holds on it, and another process would fold the log into the file and delete
-    it under the connections that are open here.
+    SQLite has to read it: if other code opened and closed the file, POSIX would drop every lock of
+    this process on it, and another process would fold the log into the file and delete it under
+    the connections that are open here.
     """
     if path.stat().st_size < MIN_DATABASE_BYTES:
         raise DamagedError
-    with closing(_reading(path, "&immutable=1")) as connection:
+    with closing(_read_only(path, "&immutable=1")) as connection:
         connection.execute("PRAGMA schema_version")
 
 
@@ -219,7 +188,7 @@ def _unreadable(path: Path, code: int | None) -> StoreError:
     return StoreError(f"cannot read {path}: {reason}; use --data-dir for another place")
 
 
-def _reading(path: Path, options: str = "") -> sqlite3.Connection:
+def _read_only(path: Path, options: str = "") -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{options}", uri=True)
 
 
@@ -241,3 +210,28 @@ def _require_sound(connection: sqlite3.Connection, path: Path) -> None:
     if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
         raise DamagedError
     mark.unlink(missing_ok=True)
+
+
+CHECKSUM_BYTES = 32
+"""SHA-256."""
+
+
+def with_checksum(owner: str, body: bytes) -> bytes:
+    """`body` after a checksum over `owner` and `body`."""
+    return _checksum(owner, body) + body
+
+
+def verify_checksum(owner: str, blob: bytes) -> bytes:
+    """The body that `with_checksum` was given.
+
+    Raises:
+        ValueError: it is damaged, or belongs to another owner.
+    """
+    body = blob[CHECKSUM_BYTES:]
+    if _checksum(owner, body) != blob[:CHECKSUM_BYTES]:
+        raise ValueError(f"wrong checksum for {owner}")
+    return body
+
+
+def _checksum(owner: str, body: bytes) -> bytes:
+    return hashlib.sha256(owner.encode() + b"\n" + body).digest()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from datastores.chats.answer_writer import INTERVAL, AnswerWriter
+from datastores.chats.answer_writer import WRITE_INTERVAL_S, AnswerWriter
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, INTERRUPTED, STREAMING, USER, WHOLE, StoredMessage
 from datastores.errors import InputError, StoreError
@@ -181,14 +181,14 @@ def test_a_chat_deleted_in_another_window_is_named_at_the_end(history: History) 
 def test_nothing_is_written_while_nothing_is_new(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastores.chats.answer_writer.INTERVAL", INTERVAL / 30)
+    monkeypatch.setattr("datastores.chats.answer_writer.WRITE_INTERVAL_S", WRITE_INTERVAL_S / 30)
     answer = _begun(history)
     writer = AnswerWriter(history, answer.id, _no_figures)
     writer.append("once", [1])
     _eventually(lambda: history.message(answer.id).content)
     with history.store.writing() as db:
         db.conn.execute("UPDATE messages SET content = 'untouched' WHERE id = ?", (answer.id,))
-    time.sleep(INTERVAL)
+    time.sleep(WRITE_INTERVAL_S)
     assert history.message(answer.id).content == "untouched"
     writer.close(WHOLE)
     assert history.message(answer.id).content == "once"

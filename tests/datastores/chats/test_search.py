@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, STREAMING, USER
-from datastores.chats.search import LENGTH, Excerpt, Hit, excerpt, search
+from datastores.chats.search import EXCERPT_LENGTH, Excerpt, Hit, excerpt, search
 
 
 def _say(history: History, *texts: str, title: str = "", private: bool = False) -> list[int]:
@@ -36,7 +36,7 @@ def test_a_word_in_the_middle_of_an_answer_leads_to_its_message(history: History
     assert (hit.message, hit.chat, hit.role, hit.title) == (ids[1], 1, ASSISTANT, "t")
     assert hit.created == history.message(ids[1]).created
     assert " a [walrus] sleeps after" in _marked(hit.excerpt)
-    assert len(hit.excerpt.text) <= LENGTH + 2
+    assert len(hit.excerpt.text) <= EXCERPT_LENGTH + 2
 
 
 @pytest.mark.parametrize("typed", ["wal", "WAL", "wàlrüs", "sleeps wal", " walrus ", "wal-rus"])
@@ -141,7 +141,7 @@ def test_an_excerpt_shows_a_stretch_of_the_text(text: str, places: list[tuple[in
         if start + length <= len(text) and (not spans or start >= spans[-1][1]):
             spans.append((start, start + length))
     shown = excerpt(text, spans)
-    assert len(shown.text) <= LENGTH + 2
+    assert len(shown.text) <= EXCERPT_LENGTH + 2
     assert bool(shown.spans) == bool(spans)
     stretch = shown.text.removeprefix("…").removesuffix("…")
     assert len(stretch.split()) <= len(text.split()) + 1
