@@ -134,7 +134,10 @@ class Specchat(App[None], inherit_bindings=False):
 
     def leave(self) -> bool:
         """After `run`: let the model go; whether it could be."""
-        return self.chat_screen.conversation.model_thread.close()
+        conversation = self.chat_screen.conversation
+        at_rest = conversation.model_thread.close()
+        conversation.history_thread.close()
+        return at_rest
 
 
 def run(options: Options) -> None:

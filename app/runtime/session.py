@@ -45,12 +45,15 @@ def open_model(
     from app.models.discovery import embedded
 
     engine = load(options, locations)
+    # A connection of the model's thread: while it waits for a lock, no other thread waits with it.
+    history = history.new_connection()
     work = _idle_work(engine, locations, history, notify_idle)
     indexer = _indexer(engine, locations, notify_indexer, work)
 
     def close() -> None:
         indexer.close()
         engine.close()
+        history.close()
 
     hint = EMBEDDED if engine.path == embedded() else ""
     assistant = Assistant(engine, history)

@@ -96,6 +96,11 @@ class Store:
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor]
 
+    def set_lock_timeout(self, seconds: float) -> None:
+        """Wait this long for other connections' transactions, in place of `BUSY_TIMEOUT_S`."""
+        with self._lock, translate_errors(self.path):
+            self.db.conn.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+
     def vacuum(self) -> None:
         """Rewrite the whole file without free pages and gaps; nobody can write meanwhile."""
         with self._lock, translate_errors(self.path):

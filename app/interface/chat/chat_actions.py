@@ -1,12 +1,8 @@
-"""What can be done with a chat as a whole: rename, pin, make private, export, delete.
+"""What can be done with a chat as a whole, and with the person's own texts.
 
-Owns what is asked first and said afterwards. What leaves which store is `app.runtime.deletion`'s
-business; it takes a second, and runs between answers on the model's thread.
-
-Texts of the person's own: one put before a question, those that are imported.
-
-Owns which screen asks for them. Reading them is `app.conversation.turn`'s and
-`imports_run.py`'s business.
+Owns which dialog asks first and which notification follows. A new action is a line in
+`ChatActions.actions`. `app.runtime.deletion` knows what to remove from which store; deletions run
+on the model's thread between answers, other changes on the history's.
 """
 
 from __future__ import annotations
@@ -36,9 +32,18 @@ from datastores.chats.records import Chat
 from datastores.errors import SpecchatError
 from datastores.library.library import Library
 
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+
+ExportFormat = Callable[[History, Sequence[Chat]], Iterator[str]]
+
+EMPTY_CHAT = "this chat is still empty: ask something first"
+BUSY = "an answer is still being written: {answer.stop} stops it; then try again"
+
 
 class TextActions:
-    """Asks for texts, and shows which there are."""
+    """Attaches a file to the question, and opens the screens of imported texts."""
 
     def __init__(
         self, conversation: Conversation, import_task: ImportTask, deletion_task: DeletionTask
@@ -48,17 +53,17 @@ class TextActions:
         self._deletion_task = deletion_task
 
     def attach_file(self) -> None:
-        """Ask for a file and put its text before what stands in the prompt."""
+        """Ask for a file and insert its text before the text of the prompt."""
         self._conversation.app.push_screen(InputDialog("File to attach"), self._attach)
 
     def open_import(self, line: str | None = None) -> None:
-        """Open the import screen; `line` stands in its box, else what was imported last."""
+        """Open the import screen with `line` in its box; None: what was imported last."""
         self._conversation.app.push_screen(
             ImportScreen(self._import_task, self._deletion_task, line)
         )
 
     def list_sources(self) -> None:
-        """Show what was imported; from there, have some of it imported again."""
+        """Show the imported texts; the import screen follows where one is to be imported again."""
 
         def again(path: str | None) -> None:
             if path is not None:
@@ -78,20 +83,11 @@ class TextActions:
             self._conversation.show_error(error)
 
 
-if TYPE_CHECKING:
-    from app.engine.engine import Engine
-
-ExportFormat = Callable[[History, Sequence[Chat]], Iterator[str]]
-
-EMPTY_CHAT = "this chat is still empty: ask something first"
-BUSY = "an answer is still being written: {answer.stop} stops it; then try again"
-
-
 class ChatActions:
-    """Does what the person wants done with a chat.
+    """Renames, pins, exports and deletes chats, and makes them private.
 
     Attributes:
-        actions: what can be done, by name.
+        actions: what each runs, by name; the command `chat.NAME` has the same name.
     """
 
     def __init__(self, conversation: Conversation, history: History, locations: Locations) -> None:
@@ -108,20 +104,25 @@ class ChatActions:
         }
 
     def run(self, action: str, chat: int | None) -> None:
-        """Run `action` on `chat`; None: an empty one, with which nothing can be done."""
+        """Run `action` on `chat`; None: an empty chat, which is not stored yet."""
         if chat is None:
             self._conversation.show_error(EMPTY_CHAT)
             return
-        self._try(lambda: self.actions[action](self._history.chat(chat)))
+        try:
+            stored = self._history.chat(chat)
+        except SpecchatError as error:
+            self._conversation.show_error(error)
+            self._conversation.post_message(ChatsChanged())
+        else:
+            self.actions[action](stored)
 
     def retry_pending_erasure(self) -> None:
-        """Forget what could not be forgotten when it was deleted: another window had it open."""
-        self._conversation.run_worker(self._forget_gone())
+        """Erase what another window kept from being erased when it was deleted."""
+        self._conversation.run_worker(self._erase_pending())
 
-    async def _forget_gone(self) -> None:
-        """Beside the screen and the model: nothing waits for it."""
+    async def _erase_pending(self) -> None:
         try:
-            damaged = await asyncio.to_thread(_forget_gone, self._history, self._locations)
+            damaged = await asyncio.to_thread(_erase_pending, self._history, self._locations)
         except SpecchatError as error:
             self._conversation.show_error(error)
         else:
@@ -131,30 +132,44 @@ class ChatActions:
     def _rename(self, chat: Chat) -> None:
         def keep(title: str | None) -> None:
             if title is not None and title.strip():
-                self._try(lambda: self._history.rename(chat.id, title.strip()))
+                self._conversation.change_history(
+                    lambda history: history.rename(chat.id, title.strip())
+                )
 
         self._conversation.app.push_screen(InputDialog("Rename the chat", chat.title), keep)
 
     def _toggle_pin(self, chat: Chat) -> None:
-        self._history.pin(chat.id, not chat.pinned)
+        self._conversation.change_history(
+            lambda history: history.pin(chat.id, not history.chat(chat.id).pinned)
+        )
 
     def _toggle_private(self, chat: Chat) -> None:
-        """Make it private, or end that."""
         if chat.private:
-            self._history.set_private(chat.id, False)
+            self._conversation.change_history(lambda history: history.set_private(chat.id, False))
         elif self._is_free():
             self._conversation.run_worker(self._make_private(chat))
 
     def _export(self, chat: Chat, form: ExportFormat, suffix: str) -> None:
-        """Write the chat beside where the person works, and tell where."""
-        path = free_path(display_title(chat, STEM_LENGTH), suffix)
-        write_whole(path, form(self._history, [chat]))
-        self._conversation.notify(f"exported to {path}", markup=False, timeout=10)
+        """Write the chat to the working directory."""
+        self._conversation.run_worker(self._write_export(chat, form, suffix))
+
+    async def _write_export(self, chat: Chat, form: ExportFormat, suffix: str) -> None:
+        def write(history: History) -> Path:
+            path = free_path(display_title(chat, STEM_LENGTH), suffix)
+            write_whole(path, form(history, [chat]))
+            return path
+
+        try:
+            path = await self._conversation.history_thread.write(write)
+        except SpecchatError as error:
+            self._conversation.show_error(error)
+        else:
+            self._conversation.notify(f"exported to {path}", markup=False, timeout=10)
 
     def _delete(self, chat: Chat) -> None:
         def confirmed(sure: bool | None) -> None:
             if sure and self._is_free():
-                self._conversation.run_worker(self._delete_for_good(chat))
+                self._conversation.run_worker(self._delete_everywhere(chat))
 
         question = f"Delete “{display_title(chat, 60)}” for good?"
         self._conversation.app.push_screen(Confirm(question), confirmed)
@@ -166,11 +181,11 @@ class ChatActions:
             with closing(self._history.new_connection()) as history:
                 make_private(history, self._locations, chat.id, engine)
 
-        await self._forget(
+        await self._run_between_answers(
             work, f"“{display_title(chat, 40)}” is private: never drafted from again"
         )
 
-    async def _delete_for_good(self, chat: Chat) -> None:
+    async def _delete_everywhere(self, chat: Chat) -> None:
         def work(engine: Engine | None) -> None:
             from app.runtime.deletion import delete_chat
 
@@ -179,10 +194,10 @@ class ChatActions:
 
         if self._conversation.chat == chat.id:
             self._conversation.open(None)
-        await self._forget(work, f"“{display_title(chat, 40)}” is deleted")
+        await self._run_between_answers(work, f"“{display_title(chat, 40)}” is deleted")
 
-    async def _forget(self, work: Callable[[Engine | None], None], done: str) -> None:
-        """Forget something in every store, and say so when it is gone."""
+    async def _run_between_answers(self, work: Callable[[Engine | None], None], done: str) -> None:
+        """Run `work` on the model's thread, and notify the person with `done`."""
         try:
             await asyncio.wrap_future(self._conversation.model_thread.between_answers(work))
         except SpecchatError as error:
@@ -192,21 +207,14 @@ class ChatActions:
         self._conversation.post_message(ChatsChanged())
 
     def _is_free(self) -> bool:
-        """Whether no answer is being written, with a word to the person where one is."""
+        """Whether no answer is being written; otherwise the person is notified."""
         if self._conversation.turn is not None:
             self._conversation.show_error(keymap_of(self._conversation).fill(BUSY))
         return self._conversation.turn is None
 
-    def _try(self, change: Callable[[], None]) -> None:
-        try:
-            change()
-        except SpecchatError as error:
-            self._conversation.show_error(error)
-        self._conversation.post_message(ChatsChanged())
 
-
-def _forget_gone(history: History, locations: Locations) -> Path | None:
-    """Where a damaged library was moved to when it was opened for this."""
+def _erase_pending(history: History, locations: Locations) -> Path | None:
+    """Returns where a library was moved to that proved damaged; None: it is sound."""
     from app.runtime.deletion import forget_gone
 
     with (

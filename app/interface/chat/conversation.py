@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 
 from textual import events, on, work
 from textual.app import ComposeResult
@@ -28,13 +29,14 @@ from app.interface.chat.thread import (
     edit_turn,
     entries,
     greeting,
+    is_answered,
     new_turn,
     other_version,
-    outcome,
     previous_question,
     questions,
     read_thread,
     regenerate_turn,
+    thread_through,
     up_to,
     update_entries,
 )
@@ -52,12 +54,19 @@ from app.interface.panel.panel import Panel
 from app.interface.text_inputs import writes_text
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.transcript import Transcript
+from app.runtime.history_thread import HistoryThread
 from app.runtime.model_thread import ModelThread, OpenModel
 from app.sampling_settings import ChatTuning
 from app.sanitise import one_line
 from datastores.chats.history import History
 from datastores.chats.records import Chat
 from datastores.errors import SpecchatError
+
+
+def store_tuning(chat: int, tuning: ChatTuning, history: History) -> None:
+    """Give `chat` settings of its own."""
+    history.set_system(chat, tuning.system)
+    history.set_sampling(chat, tuning.sampling)
 
 
 class ChatView(Vertical):
@@ -69,6 +78,7 @@ class ChatView(Vertical):
         tuning: the settings that it is going to have.
         hint: what a person should know before the first question.
         turn: the turn in progress, in this chat or another; None between turns.
+        history_thread: makes every change of the history.
     """
 
     BLANK = True  # draws nothing itself
@@ -80,9 +90,11 @@ class ChatView(Vertical):
         self.tuning = ChatTuning()
         self.hint = ""
         self.turn: Turn | None = None
+        self.history_thread = HistoryThread(history)
         self._history = history
         self._figures = figures
         self._thread = Thread()
+        self._unstored: Turn | None = None
         self._unsent = UnsentText()
 
     def compose(self) -> ComposeResult:
@@ -111,13 +123,15 @@ class ChatView(Vertical):
     def open(self, chat: int | None, message: int | None = None, *, private: bool = False) -> None:
         """Show a chat, at `message` or at its end; None: an empty one, `private` or not."""
         try:
-            if message is not None and not self._is_being_answered(chat):
-                self._history.bring_into_view(message)
             thread = read_thread(self._history, chat)
+            if not (message is None or message in thread or self._is_being_answered(chat)):
+                thread = thread_through(self._history, message, thread.versions)
+                self.change_history(lambda history: history.bring_into_view(message))
         except SpecchatError as error:
             self.show_error(error)
             return
         self._unsent.change_chat(self.prompt, self.chat, chat)
+        self._unstored = None
         self.chat, self.private, self.tuning = chat, private, ChatTuning()
         self._take_over(thread)
         self._show_thread()
@@ -126,7 +140,11 @@ class ChatView(Vertical):
         self.post_message(ChatsChanged())
 
     def _is_being_answered(self, chat: int | None) -> bool:
-        return self.turn is not None and self.turn.chat == chat
+        return self.turn is not None and chat is not None and self.turn.chat == chat
+
+    def _shows(self, turn: Turn) -> bool:
+        """Whether `turn` belongs to the open chat."""
+        return turn is self._unstored if turn.chat is None else turn.chat == self.chat
 
     def on_key(self, event: events.Key) -> None:
         """What is typed elsewhere is meant for the prompt."""
@@ -142,6 +160,17 @@ class ChatView(Vertical):
         empty = NEW_PRIVATE_CHAT if self.private else NEW_CHAT
         self.topbar.chat, self.topbar.tuned = stored.title if stored else empty, tuning.summary()
 
+    def change_history(self, change: Callable[[History], object]) -> None:
+        """Make a change of the history as soon as its lock is free; an error is shown."""
+        self.run_worker(self._change_history(change))
+
+    async def _change_history(self, change: Callable[[History], object]) -> None:
+        try:
+            await self.history_thread.write(change)
+        except SpecchatError as error:
+            self.show_error(error)
+        self.post_message(ChatsChanged())
+
     def show_error(self, problem: SpecchatError | str) -> None:
         """Say what went wrong, in one line."""
         self.notify(one_line(str(problem), 400), severity="error", markup=False, timeout=15)
@@ -154,7 +183,7 @@ class ChatView(Vertical):
 
     def _show_thread(self) -> None:
         """Show the open chat: what is stored, the turn at hand, or a greeting."""
-        turn = self.turn if self.turn and self.turn.chat == self.chat else None
+        turn = self.turn if self.turn and self._shows(self.turn) else None
         empty = greeting(self.hint, keymap_of(self), private=self.private)
         self.transcript.show(entries(self._thread, turn) or [empty])
 
@@ -187,6 +216,7 @@ class Conversation(ChatView):
         """Stop the answer at hand; where there is none, go back to the prompt."""
         if self.turn is not None:
             self.topbar.state = "stopping…"
+            self.turn.stopped = True
             self.model_thread.stop()
         else:
             self._unsent.leave_edit(self.prompt)
@@ -222,20 +252,12 @@ class Conversation(ChatView):
     @on(Submitted)
     def _send(self, event: Submitted) -> None:
         if self.turn is not None:
-            self._refuse(event.text, keymap_of(self).fill(BUSY))
+            self.prompt.put_back(event.text)
+            self.show_error(keymap_of(self).fill(BUSY))
             return
-        try:
-            turn = self._next_turn(event.text)
-        except SpecchatError as error:
-            self._refuse(event.text, error)
-        else:
-            self._unsent.sent(self.prompt)
-            self._begin(turn)
-
-    def _refuse(self, text: str, reason: SpecchatError | str) -> None:
-        """Say why `text` cannot be sent now, and leave it in the prompt."""
-        self.prompt.put_back(text)
-        self.show_error(reason)
+        turn = self._next_turn(event.text)
+        self._unsent.sent(self.prompt)
+        self._begin(turn)
 
     def _begin(self, turn: Turn) -> None:
         turn.answer.status = (
@@ -244,17 +266,44 @@ class Conversation(ChatView):
         self.turn = turn
         self._stream.begin(turn.answer)
         self.prompt.border_subtitle = keymap_of(self).fill(STOP_HINT)
+        if turn.chat is None:
+            self._unstored = turn
+            self._store_chat(turn)
+        else:
+            self._ask(turn)
         self._show_thread()
+
+    def _ask(self, turn: Turn) -> None:
         self._finish(turn, self.model_thread.ask(turn.begin, self._stream.queue.put))
+
+    @work
+    async def _store_chat(self, turn: Turn) -> None:
+        """Store the new chat of `turn`, then ask its question."""
+        private, tuning = self.private, self.tuning
+        try:
+            stored = await self.history_thread.write(
+                lambda history: history.create_chat(
+                    private=private, system=tuning.system, sampling=tuning.sampling
+                )
+            )
+        except SpecchatError as error:
+            self.show_error(error)
+            await self._end(turn)
+            return
+        if self._shows(turn):
+            self.chat, self._unstored = stored.id, None
+            if self.tuning != tuning:
+                self.change_history(partial(store_tuning, stored.id, self.tuning))
+        turn.chat = stored.id
+        if turn.stopped:
+            await self._end(turn)
+        else:
+            self._ask(turn)
 
     def _next_turn(self, text: str) -> Turn:
         """A turn for `text`: as the edited question, at the end of the chat, or in a new one."""
         if self._unsent.edited is not None:
             return edit_turn(self._thread.messages, self._unsent.edited, text)
-        if self.chat is None:
-            self.chat = self._history.create_chat(
-                private=self.private, system=self.tuning.system, sampling=self.tuning.sampling
-            ).id
         return new_turn(self.chat, self._thread.messages, text)
 
     @work
@@ -267,32 +316,45 @@ class Conversation(ChatView):
         except asyncio.CancelledError:
             if not answered.cancelled():
                 raise  # the screen is closing; otherwise the turn was stopped before it began
-        finally:
-            self.turn = None
+        await self._end(turn)
+
+    async def _end(self, turn: Turn) -> None:
+        """Show what is stored of a turn, and give back a question that has no answer."""
         self._stream.end()
         self.prompt.border_subtitle = ""
         self.topbar.state = "" if self.model_thread.model else self.topbar.state
-        self._settle(turn)
-
-    def _settle(self, turn: Turn) -> None:
-        """Take over what is stored, and give back a question that came to nothing."""
         try:
-            thread, answered = outcome(self._history, turn)
+            thread = await self._stored_thread(turn)
         except SpecchatError as error:
             self.show_error(error)
             return
-        if not answered:
+        finally:
+            self.turn = None
+        if not is_answered(thread, turn):
             self._give_back(turn, thread)
-        elif turn.chat == self.chat:
+        elif self._shows(turn):
             self._take_over(thread)
             update_entries(thread, turn)
             self.transcript.update_entry(turn.question)
             self.transcript.update_entry(turn.answer)
         self.post_message(ChatsChanged())
 
+    async def _stored_thread(self, turn: Turn) -> Thread:
+        """The thread after `turn`; an edited question without an answer leaves it as it was.
+
+        Raises:
+            InputError, StoreError: it cannot be read, or not be restored.
+        """
+        thread = read_thread(self._history, turn.chat)
+        chat, previous = turn.chat, turn.previous
+        if is_answered(thread, turn) or turn.edited is None or chat is None or previous is None:
+            return thread
+        await self.history_thread.write(lambda history: history.set_active(chat, previous))
+        return read_thread(self._history, chat)
+
     def _give_back(self, turn: Turn, thread: Thread) -> None:
         """Put the question back where it was written."""
-        if turn.chat == self.chat:
+        if self._shows(turn):
             if turn.text and turn.edited is None:
                 thread = Thread(up_to(thread.messages, turn.parent), thread.versions)
             self._take_over(thread)

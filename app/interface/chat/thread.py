@@ -6,15 +6,16 @@ thread; nothing here asks the model or draws.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.conversation.statistics import SOURCES_KEY
+from app.conversation.turn import Event
 from app.interface.commands.keymap import Keymap
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Greeting, Question
 from app.interface.transcript.rows import Entry
-from app.runtime.model_thread import Begin
+from app.runtime.model_thread import Answers, Begin
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, STREAMING, USER, StoredMessage
 
@@ -24,16 +25,17 @@ class Turn:
     """A question in progress, with the entries it is displayed in.
 
     Attributes:
-        chat: the chat it belongs to.
+        chat: the chat it belongs to; None until a new chat is stored.
         parent: the message it follows.
         text: the question as it was typed; empty if a stored question is answered again.
         question, answer: its entries.
         begin: begins it on the model's thread.
         previous: the last message of the thread before it.
         edited: the question this is another version of; None for any other turn.
+        stopped: whether the person stopped it.
     """
 
-    chat: int
+    chat: int | None
     parent: int | None
     text: str
     question: Question
@@ -41,20 +43,19 @@ class Turn:
     begin: Begin
     previous: int | None = None
     edited: StoredMessage | None = None
+    stopped: bool = False
 
 
-def new_turn(chat: int, thread: Sequence[StoredMessage], text: str) -> Turn:
-    """A new question at the end of `thread`."""
+def new_turn(chat: int | None, thread: Sequence[StoredMessage], text: str) -> Turn:
+    """A new question at the end of `thread`; None: in a chat that is still to be stored."""
     parent = parent_of_next(thread)
-    return Turn(
-        chat,
-        parent,
-        text,
-        Question(text),
-        Answer(),
-        lambda assistant: assistant.answer(chat, parent, text),
-        _last(thread),
-    )
+
+    def begin(assistant: Answers) -> Generator[Event]:
+        assert turn.chat is not None
+        return assistant.answer(turn.chat, parent, text)
+
+    turn = Turn(chat, parent, text, Question(text), Answer(), begin, _last(thread))
+    return turn
 
 
 def edit_turn(thread: Sequence[StoredMessage], question: StoredMessage, text: str) -> Turn:
@@ -147,6 +148,9 @@ class Thread:
     messages: list[StoredMessage] = field(default_factory=list)
     versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
+    def __contains__(self, message: int) -> bool:
+        return any(shown.id == message for shown in self.messages)
+
     def place(self, message: int) -> str:
         """Which of its versions a message is: `‹ 2/3 ›`; empty for the only one."""
         known = self.versions.get(message)
@@ -162,21 +166,21 @@ def read_thread(history: History, chat: int | None) -> Thread:
     return Thread() if chat is None else Thread(history.thread(chat), history.versions(chat))
 
 
-def outcome(history: History, turn: Turn) -> tuple[Thread, bool]:
-    """The thread after `turn`, and whether it brought an answer.
-
-    An edited question that came to nothing leaves the thread as it was read before.
+def thread_through(
+    history: History, message: int, versions: Mapping[int, tuple[int, ...]]
+) -> Thread:
+    """The thread to the newest message below `message`, whichever version is stored as active.
 
     Raises:
         InputError, StoreError: it cannot be read.
     """
-    thread = read_thread(history, turn.chat)
+    return Thread(history.path(history.leaf_below(message)), versions)
+
+
+def is_answered(thread: Thread, turn: Turn) -> bool:
+    """Whether `thread`, read after `turn`, ends in its answer."""
     last = thread.messages[-1] if thread.messages else None
-    answered = last is not None and last.role == ASSISTANT and last.id != turn.previous
-    if not answered and turn.edited is not None and turn.previous is not None:
-        history.set_active(turn.chat, turn.previous)
-        thread = read_thread(history, turn.chat)
-    return thread, answered
+    return last is not None and last.role == ASSISTANT and last.id != turn.previous
 
 
 def entries(thread: Thread, turn: Turn | None) -> list[Entry]:

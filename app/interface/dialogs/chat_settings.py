@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from typing import ClassVar
 
 from textual import on
@@ -26,13 +27,14 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from app.config import load_config
-from app.interface.chat.conversation import Conversation
+from app.interface.chat.conversation import Conversation, store_tuning
 from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.confirm import Confirm, InputDialog
 from app.interface.dialogs.presets import PresetList
 from app.interface.messages import ChatsChanged
 from app.interface.text_inputs import LineInput, TextInput
 from app.locations import Locations
+from app.runtime.history_thread import HistoryThread
 from app.sampling_settings import NEW_SEED, ChatTuning, parse_setting
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
@@ -108,7 +110,12 @@ class ChatSettings:
             self._conversation.show_error(error)
 
     def _show(self, chat: int | None, tuning: ChatTuning) -> None:
-        form = ChatSettingsForm(tuning, self._defaults(), Presets(self._history))
+        form = ChatSettingsForm(
+            tuning,
+            self._defaults(),
+            Presets(self._history),
+            self._conversation.history_thread,
+        )
         self._conversation.app.push_screen(form, lambda chosen: self._keep(chat, chosen))
 
     def _present(self, chat: int | None) -> ChatTuning:
@@ -126,21 +133,28 @@ class ChatSettings:
         return engine.sampling if engine.seeded else replace(engine.sampling, seed=NEW_SEED)
 
     def _keep(self, chat: int | None, tuning: ChatTuning | None) -> None:
+        chat = self._conversation.chat if chat is None else chat  # it may have been stored since
         if tuning is None:
             return
+        if chat is None:
+            self._conversation.tuning = tuning
+            self._notify_kept()
+        else:
+            self._conversation.run_worker(self._store(chat, tuning))
+
+    async def _store(self, chat: int, tuning: ChatTuning) -> None:
         try:
-            if chat is None:
-                self._conversation.tuning = tuning
-            else:
-                self._history.set_system(chat, tuning.system)
-                self._history.set_sampling(chat, tuning.sampling)
+            await self._conversation.history_thread.write(partial(store_tuning, chat, tuning))
         except SpecchatError as error:
             self._conversation.show_error(error)
             self._show(chat, tuning)
         else:
-            self._conversation.post_message(ChatsChanged())
-            told = "kept: the next answer follows them"
-            self._conversation.notify(told, markup=False, timeout=3)
+            self._notify_kept()
+
+    def _notify_kept(self) -> None:
+        self._conversation.post_message(ChatsChanged())
+        message = "kept: the next answer follows them"
+        self._conversation.notify(message, markup=False, timeout=3)
 
 
 SETTING_HINTS: Mapping[str, str] = {
@@ -175,12 +189,19 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
         Binding("escape", "close", "Close", id="form.close"),
     ]
 
-    def __init__(self, tuning: ChatTuning, defaults: Sampling, presets: Presets) -> None:
-        """`defaults` hold where a field is empty."""
+    def __init__(
+        self,
+        tuning: ChatTuning,
+        defaults: Sampling,
+        presets: Presets,
+        history_thread: HistoryThread,
+    ) -> None:
+        """`defaults` apply to empty fields; presets are saved and deleted on `history_thread`."""
         super().__init__()
         self._tuning = tuning
         self._defaults = defaults
         self._presets = presets
+        self._history_thread = history_thread
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(can_focus=False) as frame:
@@ -251,7 +272,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
             self.dismiss(None)
 
     def action_presets(self) -> None:
-        self.app.push_screen(PresetList(self._presets), self._take)
+        self.app.push_screen(PresetList(self._presets, self._history_thread), self._take)
 
     def _take(self, preset: Preset | None) -> None:
         if preset is not None:
@@ -277,9 +298,15 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
             self._save(name, tuning)
 
     def _save(self, name: str, tuning: ChatTuning) -> None:
+        self.app.run_worker(self._store_preset(name, tuning))
+
+    async def _store_preset(self, name: str, tuning: ChatTuning) -> None:
         try:
-            saved = self._presets.save(name, tuning.system, tuning.sampling)
+            saved = await self._history_thread.write(
+                lambda history: Presets(history).save(name, tuning.system, tuning.sampling)
+            )
         except SpecchatError as error:
-            self.notify(one_line(str(error), 400), severity="error", markup=False)
+            self.app.notify(one_line(str(error), 400), severity="error", markup=False)
         else:
-            self.notify(f"saved as “{one_line(saved.name, 40)}”", markup=False, timeout=3)
+            message = f"saved as “{one_line(saved.name, 40)}”"
+            self.app.notify(message, markup=False, timeout=3)

@@ -5,8 +5,7 @@ Owns the list. What a preset is stands in `datastores.chats.presets`.
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import closing
+from functools import partial
 from typing import ClassVar
 
 from rich.style import Style
@@ -21,6 +20,7 @@ from textual.widgets import OptionList
 from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.confirm import Confirm
 from app.interface.themes import component_color
+from app.runtime.history_thread import HistoryThread
 from app.sanitise import one_line
 from datastores.chats.history import History
 from datastores.chats.presets import Preset, Presets
@@ -40,8 +40,9 @@ class PresetList(ModalScreen[Preset | None]):
         Binding("escape", "dismiss", "Close", id="presets.close"),
     ]
 
-    def __init__(self, presets: Presets) -> None:
+    def __init__(self, presets: Presets, history_thread: HistoryThread) -> None:
         super().__init__()
+        self._history_thread = history_thread
         self._presets = presets
         self._listed: list[Preset] = []
 
@@ -93,9 +94,8 @@ class PresetList(ModalScreen[Preset | None]):
 
     @work
     async def _delete(self, preset: Preset) -> None:
-        """Delete it, apart from the screen: to leave no byte of it takes time."""
         try:
-            await asyncio.to_thread(_delete_preset, self._presets.history, preset.name)
+            await self._history_thread.write(partial(_delete_preset, preset.name))
         except SpecchatError as error:
             self._complain(error)
         self._list()
@@ -104,7 +104,6 @@ class PresetList(ModalScreen[Preset | None]):
         self.notify(one_line(str(error), 400), severity="error", markup=False)
 
 
-def _delete_preset(history: History, name: str) -> None:
-    with closing(history.new_connection()) as beside:
-        Presets(beside).delete(name)
-        beside.erase()
+def _delete_preset(name: str, history: History) -> None:
+    Presets(history).delete(name)
+    history.erase()

@@ -78,7 +78,7 @@ class Stage:
     hint: str = "It knows commands."
 
     def __post_init__(self) -> None:
-        self.assistant = ScriptedAssistant(self.history, self.scripts)
+        self.assistant = ScriptedAssistant(self.history.new_connection(), self.scripts)
         self.locations = locate(self.history.store.path.parent)
         if not self.first:
             self.locations.offered.touch()
@@ -122,6 +122,7 @@ def stage(history: History) -> Iterator[Callable[..., Stage]]:
     yield make
     for made in stages:
         made.app.leave()
+        made.assistant.history.close()
 
 
 @pytest.fixture
