@@ -34,7 +34,7 @@ from datastores.storage.sqlite import Store
 MERGED_PAGES = 64
 """Pages of a word index that one transaction merges."""
 BLOCK_BYTES = 4 * 2**20
-"""Bytes of the file that are inspected under one write lock: about 3 ms."""
+"""Bytes of the file that are inspected under one write lock: some 5 ms."""
 RETRY_S = 0.005
 """Between two attempts to truncate the log. None waits for readers: it would keep writers out."""
 VACUUM_BYTES = 4 * 2**20

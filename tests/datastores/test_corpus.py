@@ -81,7 +81,7 @@ def test_the_difference_is_what_to_add_and_to_remove(
     assert difference.removed == (b"message 99",)
 
 
-def test_keys_of_a_history_that_was_set_aside_are_none_of_the_next(
+def test_keys_of_a_history_that_was_quarantined_are_none_of_the_next(
     corpus: Corpus, library: Library, history: History, tmp_path: Path
 ) -> None:
     history.add_message(history.create_chat().id, None, "user", "before")

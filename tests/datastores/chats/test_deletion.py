@@ -170,7 +170,7 @@ def test_nothing_deleted_means_nothing_to_erase(history: History) -> None:
     assert not history.erase()
 
 
-def test_erasing_that_a_reader_hinders_is_said_and_made_good(
+def test_an_erasure_that_a_reader_hinders_is_reported_and_completed_later(
     history: History, tmp_path: Path
 ) -> None:
     chat = history.create_chat(SENTENCE).id

@@ -100,7 +100,7 @@ def test_a_newer_version_is_refused_by_number_and_left_alone(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("damage", [b"no database" * 999, b"x"], ids=["long", "short"])
-def test_a_file_that_is_no_database_is_set_aside(tmp_path: Path, damage: bytes) -> None:
+def test_a_file_that_is_not_a_database_is_quarantined(tmp_path: Path, damage: bytes) -> None:
     path = tmp_path / "a.db"
     path.write_bytes(damage)
     (tmp_path / "a.db-wal").write_bytes(b"old log")
@@ -162,7 +162,7 @@ def test_another_file_in_its_place_is_checked(tmp_path: Path) -> None:
             assert other.quarantined is not None
 
 
-def test_what_was_set_aside_is_never_overwritten(tmp_path: Path) -> None:
+def test_what_was_quarantined_is_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     for number in range(3):
         path.write_bytes(b"damage number %d" % number * 100)
@@ -171,7 +171,7 @@ def test_what_was_set_aside_is_never_overwritten(tmp_path: Path) -> None:
     assert [content[:15] for content in kept] == [b"damage number %d" % n for n in range(3)]
 
 
-def test_damage_found_while_working_is_set_aside_at_the_next_start(tmp_path: Path) -> None:
+def test_damage_found_while_working_is_quarantined_at_the_next_start(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     _made(path, [_notes], *("a note " * 500 for _ in range(MAX_CHECKED_BYTES // 3500)))
     assert path.stat().st_size > MAX_CHECKED_BYTES
