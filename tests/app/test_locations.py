@@ -1,4 +1,4 @@
-"""Where things lie, and that nobody else can read them."""
+"""Where files are kept, and that nobody else can read them."""
 
 from __future__ import annotations
 

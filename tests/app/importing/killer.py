@@ -59,19 +59,19 @@ def main(folder: Path, data: Path, kills: int) -> None:
 def _statements(folder: Path, place: Path) -> list[str]:
     """Every statement of an undisturbed import."""
     said: list[str] = []
-    with patch.object(sqlite3, "connect", _telling(said.append)):
+    with patch.object(sqlite3, "connect", _tracing(said.append)):
         for _ in whole(folder, place):
             pass
     return said
 
 
-def _telling(tell: Callable[[str], object]) -> Callable[..., sqlite3.Connection]:
-    """`sqlite3.connect`, whose connections tell of each statement before it is run."""
+def _tracing(trace: Callable[[str], object]) -> Callable[..., sqlite3.Connection]:
+    """`sqlite3.connect`, whose connections report each statement before it runs."""
     connect = sqlite3.connect
 
     def connected(*arguments: Any, **named: Any) -> sqlite3.Connection:
         connection: sqlite3.Connection = connect(*arguments, **named)
-        connection.set_trace_callback(tell)
+        connection.set_trace_callback(trace)
         return connection
 
     return connected
@@ -79,22 +79,22 @@ def _telling(tell: Callable[[str], object]) -> Callable[..., sqlite3.Connection]
 
 def _killed_after(statements: int, folder: Path, place: Path, chance: random.Random) -> bool:
     """Import in groups of any size; kill that after so many statements, if it has so many left."""
-    told, tell = os.pipe()
+    read_end, write_end = os.pipe()
     characters = chance.choice([1, 60, 4000])
     child = os.fork()
     if child == 0:
         pipeline.MAX_GROUP_CHARACTERS = characters
         corpus_index.SLICE_CHARACTERS = SLICE
-        with patch.object(sqlite3, "connect", _telling(lambda _: os.write(tell, b"."))):
+        with patch.object(sqlite3, "connect", _tracing(lambda _: os.write(write_end, b"."))):
             for _ in whole(folder, place):
                 pass
         os._exit(0)
-    os.close(tell)
+    os.close(write_end)
     seen = 0
-    while seen < statements and (some := os.read(told, statements - seen)):
+    while seen < statements and (some := os.read(read_end, statements - seen)):
         seen += len(some)
     os.kill(child, signal.SIGKILL)
-    os.close(told)
+    os.close(read_end)
     _, status = os.waitpid(child, 0)
     return seen == statements and os.WIFSIGNALED(status)
 

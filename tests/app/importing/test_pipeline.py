@@ -28,7 +28,7 @@ def _pages(folder: Path, count: int) -> None:
         (folder / f"{number:03}.md").write_text(f"# Page {number}\n")
 
 
-def test_events_tell_how_far_it_is(folder: Path, library: Library) -> None:
+def test_events_report_progress(folder: Path, library: Library) -> None:
     _pages(folder, 3)
     (folder / "none.md").touch()
     events = list(import_paths([folder], library))
@@ -47,7 +47,7 @@ def test_events_tell_how_far_it_is(folder: Path, library: Library) -> None:
     assert end.report.counts == {"empty": 1}
 
 
-def test_large_folders_tell_that_they_are_searched(folder: Path, library: Library) -> None:
+def test_large_folders_report_the_search(folder: Path, library: Library) -> None:
     for number in range(1001):
         (folder / str(number)).write_text("x")
     events = import_paths([folder], library)
@@ -251,7 +251,7 @@ def test_office_documents_are_no_archives_of_texts_and_books_are(
     assert set(stored(library)) == {"book.epub/one.xhtml"}
 
 
-def test_a_bomb_that_lies_about_its_size_is_bounded(folder: Path, imported: Importer) -> None:
+def test_a_bomb_with_a_false_size_is_bounded(folder: Path, imported: Importer) -> None:
     path = zipped(folder / "liar.zip", {"a.txt": b"a" * 10 * source_file.MIB})
     content = bytearray(path.read_bytes())
     with zipfile.ZipFile(path) as archive:

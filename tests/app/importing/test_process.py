@@ -1,4 +1,4 @@
-"""An import in a process of its own tells the same as one in this."""
+"""An import in a child process reports the same as one in this process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def _events(folder: Path, locations: Locations) -> list[Event]:
     return [event async for batch in import_in_child([folder], locations) for event in batch]
 
 
-def _told(events: list[Event]) -> list[Event]:
+def _results(events: list[Event]) -> list[Event]:
     return [event for event in events if isinstance(event, SkippedFile | ImportFinished)]
 
 
@@ -37,14 +37,14 @@ def _pages(folder: Path, count: int) -> None:
         (folder / f"{number}.md").write_text(f"page {number}")
 
 
-async def test_it_tells_the_same_and_stores_the_same(
+async def test_it_reports_and_stores_the_same(
     locations: Locations, folder: Path, library: Library
 ) -> None:
     _pages(folder, 30)
     (folder / "evil\x1b[2J.bin").write_bytes(b"\0")
     here = list(import_paths([folder], library))
     beside = await _events(folder, locations)
-    assert _told(beside) == _told(here)
+    assert _results(beside) == _results(here)
     assert any(isinstance(event, ImportProgress) and event.total_files == 31 for event in beside)
     assert rows_of(locations.library) == rows_of(library.store.path)
 
@@ -58,7 +58,7 @@ async def test_nothing_imported_is_the_same_error(locations: Locations, folder: 
         await anext(batches)
 
 
-async def test_closed_it_ends_and_goes_on_to_the_same_end(
+async def test_closed_it_ends_and_resumes_to_the_same_end(
     locations: Locations, folder: Path, library: Library
 ) -> None:
     _pages(folder, 3000)
@@ -70,7 +70,7 @@ async def test_closed_it_ends_and_goes_on_to_the_same_end(
     assert rows_of(locations.library) == rows_of(library.store.path)
 
 
-async def test_a_process_that_dies_of_itself_is_a_failure(
+async def test_a_process_that_dies_is_a_failure(
     locations: Locations, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.child_process.sys.executable", shutil.which("false"))
@@ -78,7 +78,7 @@ async def test_a_process_that_dies_of_itself_is_a_failure(
         await _events(folder, locations)
 
 
-async def test_a_damaged_library_is_told_of(locations: Locations, folder: Path) -> None:
+async def test_a_damaged_library_is_reported(locations: Locations, folder: Path) -> None:
     _pages(folder, 1)
     locations.create()
     locations.library.write_bytes(b"no database" * 1000)

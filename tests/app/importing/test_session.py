@@ -1,4 +1,4 @@
-"""When sources were imported: noted beside the library, and forgotten with them."""
+"""When sources were imported: recorded next to the library, and removed with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from datastores.errors import InputError
 from datastores.library.library import Library
 
 
-def test_an_import_is_noted_as_begun_and_then_as_whole(locations: Locations, folder: Path) -> None:
+def test_an_import_is_recorded_as_begun_and_then_as_complete(
+    locations: Locations, folder: Path
+) -> None:
     (folder / "a.md").write_text("a")
     (folder / "b.md").write_text("b")
     with closing(Library.open(locations.library)) as library:
@@ -29,14 +31,14 @@ def test_an_import_is_noted_as_begun_and_then_as_whole(locations: Locations, fol
     assert done.at >= begun.at
 
 
-def test_what_was_not_imported_is_not_noted(locations: Locations, folder: Path) -> None:
+def test_what_was_not_imported_is_not_recorded(locations: Locations, folder: Path) -> None:
     (folder / "none.md").touch()
     with closing(Library.open(locations.library)) as library, pytest.raises(InputError):
         list(import_into(library, locations, [folder, folder / "nowhere"]))
     assert read_imports(locations.imported) == {}
 
 
-def test_a_note_is_dropped_alone_and_its_path_with_it(locations: Locations) -> None:
+def test_a_record_is_dropped_alone_and_its_path_with_it(locations: Locations) -> None:
     drop_import(locations.imported, "/a")
     assert not locations.imported.exists()
     record_imports(locations.imported, ["/a", "/b"], whole=True)

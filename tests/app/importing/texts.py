@@ -46,9 +46,9 @@ def read(name: str, content: bytes) -> tuple[list[Document], list[SkippedFile]]:
 
 
 def turns(name: str, value: object) -> list[list[tuple[str, str]]]:
-    """(role, text) of the messages of each chat in a JSON file, which must be without flaws."""
-    found, flaws = read(name, json.dumps(value).encode())
-    assert not flaws
+    """(role, text) of the messages of each chat in a JSON file, which must be without skipped."""
+    found, skipped = read(name, json.dumps(value).encode())
+    assert not skipped
     return [[(part.role, part.text) for part in document.parts] for document in found]
 
 

@@ -1,4 +1,4 @@
-"""A stand-in for Hugging Face's hub: the few answers that fetching a model takes, on 127.0.0.1."""
+"""A stand-in for Hugging Face's hub: the few answers that a download takes, on 127.0.0.1."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_the_one_in_use_is_listed_before_the_others_are_looked_at(
     assert steps[0].models[0].in_use
 
 
-def test_a_file_that_lies_elsewhere_is_listed_while_it_is_in_use(
+def test_a_file_elsewhere_is_listed_while_it_is_in_use(
     locations: Locations, tmp_path: Path
 ) -> None:
     path = write_gguf(tmp_path / "mine.gguf")
@@ -92,7 +92,7 @@ def test_the_one_in_use_fits_whatever_is_free(locations: Locations) -> None:
     assert not ListedModel(listed.model, listed.needed).fits(0)
 
 
-def test_one_that_is_taken_away_meanwhile_is_said(
+def test_one_that_is_removed_meanwhile_is_reported(
     locations: Locations, others: ModelFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(path: Path, context: int) -> None:
@@ -103,7 +103,7 @@ def test_one_that_is_taken_away_meanwhile_is_said(
     assert listed.model.problem.endswith("No such file or directory")
 
 
-def test_settings_that_are_not_understood_are_said(locations: Locations) -> None:
+def test_invalid_settings_are_reported(locations: Locations) -> None:
     locations.create()
     locations.settings.write_text("nonsense = 1")
     with pytest.raises(InputError, match="unknown setting 'nonsense'"):

@@ -58,7 +58,7 @@ def test_a_file_somewhere_else_is_listed_while_it_is_in_use(
     assert printed.err == f"the chosen model is not here: {path}\n"
 
 
-def test_what_cannot_be_used_is_said_with_the_reason(
+def test_unusable_models_are_listed_with_the_reason(
     others: ModelFolders, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = others.lm_studio[0] / "org" / "odd"

@@ -1,4 +1,4 @@
-"""What is said of a model, and what cannot be used and why."""
+"""How a model is described, and what cannot be used and why."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_model_is_described_by_its_header(tmp_path: Path) -> None:
     assert model.quantisation == "Q8_0"
 
 
-def test_the_name_tells_the_quantisation_more_exactly(tmp_path: Path) -> None:
+def test_the_name_gives_the_quantisation_more_exactly(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "a.gguf")
     assert describe(_candidate(path, name="org/F16-x:UD-Q4_K_XL")).quantisation == "UD-Q4_K_XL"
     assert describe(_candidate(path, name="org/F16-x:x")).quantisation == "Q8_0"

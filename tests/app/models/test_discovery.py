@@ -116,7 +116,7 @@ def test_ollama(locations: Locations, others: ModelFolders) -> None:
         f' "digest": "sha256:../../{"a" * 58}"}}]}}',
     ],
 )
-def test_a_damaged_manifest_is_said_and_the_rest_is_found(
+def test_a_damaged_manifest_is_reported_and_the_rest_is_found(
     locations: Locations, others: ModelFolders, manifest: str
 ) -> None:
     folder = others.ollama[0]
@@ -135,7 +135,7 @@ def test_a_manifest_without_a_model_is_passed_over(
     assert (_names(locations), find_models(locations).skipped) == (["embedded"], [])
 
 
-def test_the_same_file_counts_once_and_the_same_name_is_told_apart(
+def test_the_same_file_counts_once_and_the_same_name_is_made_unique(
     locations: Locations, others: ModelFolders
 ) -> None:
     link = _hugging_face(others.hugging_face, "org/one", COMMIT, "one-Q4_0.gguf", "same")
@@ -165,9 +165,7 @@ def test_links_in_circles_end(tmp_path: Path) -> None:
     assert list(gguf_files(folder)) == [model]
 
 
-def test_a_folder_that_may_not_be_read_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_folder_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = _file(tmp_path / "a" / "model.gguf")
     _file(tmp_path / "b" / "model.gguf")
     scandir = os.scandir

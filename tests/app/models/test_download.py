@@ -60,7 +60,7 @@ def test_a_model_arrives_where_every_program_finds_it(
     assert not list(others.hugging_face.rglob("*.incomplete"))
 
 
-def test_what_is_here_is_not_fetched_again(hub: Hub, others: ModelFolders) -> None:
+def test_a_complete_file_is_not_downloaded_again(hub: Hub, others: ModelFolders) -> None:
     path, _ = _pull(others.hugging_face)
     assert len(hub.fetches()) == 1
     again, steps = _pull(others.hugging_face)
@@ -75,7 +75,7 @@ def test_all_parts_arrive_and_count_together(hub: Hub, others: ModelFolders) -> 
     assert steps == [DownloadProgress(5, 11), DownloadProgress(11, 11)]
 
 
-def test_a_broken_connection_goes_on_where_it_broke(hub: Hub, others: ModelFolders) -> None:
+def test_a_broken_connection_resumes_where_it_broke(hub: Hub, others: ModelFolders) -> None:
     hub.breaks = [FORTY_PERCENT, FORTY_PERCENT, FORTY_PERCENT + CHUNK_BYTES]
     path, _ = _pull(others.hugging_face)
     assert path.read_bytes() == CONTENT
@@ -83,7 +83,7 @@ def test_a_broken_connection_goes_on_where_it_broke(hub: Hub, others: ModelFolde
     assert hub.fetches() == [f"bytes={start}-" for start in starts]
 
 
-def test_one_that_stays_broken_is_said_and_gone_on_with_later(
+def test_one_that_stays_broken_is_reported_and_resumed_later(
     hub: Hub, others: ModelFolders
 ) -> None:
     hub.breaks = [FORTY_PERCENT] * (1 + download.MAX_FAILED_ATTEMPTS)
@@ -93,7 +93,7 @@ def test_one_that_stays_broken_is_said_and_gone_on_with_later(
     assert _pull(others.hugging_face)[0].read_bytes() == CONTENT
 
 
-def test_a_hub_without_ranges_is_heard_from_the_start(hub: Hub, others: ModelFolders) -> None:
+def test_a_hub_without_ranges_is_read_from_the_start(hub: Hub, others: ModelFolders) -> None:
     hub.ranges, hub.breaks = False, [FORTY_PERCENT]
     path, steps = _pull(others.hugging_face)
     assert path.read_bytes() == CONTENT
@@ -131,7 +131,7 @@ def test_another_download_of_it_is_not_disturbed(hub: Hub, others: ModelFolders)
     assert not hub.fetches()
 
 
-def test_a_full_disk_is_said_before(
+def test_a_full_disk_is_reported_before(
     hub: Hub, others: ModelFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Usage(NamedTuple):
@@ -176,12 +176,12 @@ def test_a_model_is_meant_by_many_names(wanted: str, tag: str) -> None:
         ("org/nothing", r"has no repository org/nothing, or it is private: .*hf auth login"),
     ],
 )
-def test_what_is_not_there_is_said_with_what_is(wanted: str, complaint: str) -> None:
+def test_a_missing_model_is_reported_with_those_that_exist(wanted: str, complaint: str) -> None:
     with pytest.raises(ModelError, match=complaint):
         look_up(wanted)
 
 
-def test_two_of_a_kind_are_told_apart(hub: Hub) -> None:
+def test_two_of_a_kind_are_distinguished(hub: Hub) -> None:
     hub.files = {"org/twins/a-Q4_K_M.gguf": b"a", "org/twins/b-Q4_K_M.gguf": b"b"}
     with pytest.raises(ModelError, match=r"more than one Q4_K_M: choose from a-Q4_K_M .*b-Q4_K_M"):
         look_up("org/twins")
@@ -217,7 +217,7 @@ def test_refusals_are_worded(hub: Hub, status: int, code: str, complaint: str) -
         look_up("org/locked")
 
 
-def test_no_connection_is_said(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_connection_is_reported(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(ModelError, match=r"cannot reach http://127\.0\.0\.1:9 .*`specchat models`"):
         look_up(REPOSITORY)
@@ -243,7 +243,7 @@ def _command(hub: Hub, home: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
-def test_a_pull_that_was_stopped_at_40_percent_goes_on(
+def test_a_pull_that_was_stopped_at_40_percent_resumes(
     hub: Hub, others: ModelFolders, home: Path, blow: signal.Signals
 ) -> None:
     hub.stall_at = FORTY_PERCENT

@@ -1,4 +1,4 @@
-"""Names of files: quantisations, parts, and tags that tell models apart."""
+"""Names of files: quantisations, parts, and tags that distinguish models."""
 
 from __future__ import annotations
 

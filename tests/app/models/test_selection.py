@@ -69,7 +69,7 @@ def test_comments_and_other_settings_stay(locations: Locations, model: str, end:
     assert locations.settings.read_bytes().decode() == f'model = ""\n{before}'
 
 
-def test_a_choice_replaces_one_where_it_stands(locations: Locations, model: str) -> None:
+def test_a_choice_replaces_the_previous_one_in_place(locations: Locations, model: str) -> None:
     locations.create()
     locations.settings.write_text('max_tokens = 5\nmodel = "x"  # was good\n[sampling]\ntop_k = 3')
     choose(model, locations)

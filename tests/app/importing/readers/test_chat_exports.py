@@ -69,7 +69,7 @@ def test_chatgpt_skips_what_the_person_did_not_see(hidden: dict[str, object]) ->
     assert turns("c.json", [{"mapping": nodes, "current_node": "c"}]) == [HELLO]
 
 
-def test_chatgpt_keeps_words_beside_pictures_and_drops_marks_of_sources() -> None:
+def test_chatgpt_keeps_text_next_to_pictures_and_drops_marks_of_sources() -> None:
     content = {
         "content_type": "multimodal_text",
         "parts": [
@@ -87,9 +87,9 @@ def test_chatgpt_keeps_words_beside_pictures_and_drops_marks_of_sources() -> Non
 def test_chatgpt_names_a_conversation_that_loops_and_reads_the_rest() -> None:
     loop = {"a": chatgpt_node("b", "user", "x"), "b": chatgpt_node("a", "assistant", "y")}
     export = [{"mapping": loop, "current_node": "a"}, texts.chatgpt("fine", "hello", "hi")]
-    found, flaws = read("conversations.json", json.dumps(export).encode())
+    found, skipped = read("conversations.json", json.dumps(export).encode())
     assert [document.title for document in found] == ["fine"]
-    assert flaws == [SkippedFile("conversations.json, chat 1", "its messages form a loop")]
+    assert skipped == [SkippedFile("conversations.json, chat 1", "its messages form a loop")]
 
 
 def test_claude_prefers_blocks_to_the_rendered_text() -> None:
@@ -146,9 +146,9 @@ def test_records_come_alone_in_arrays_and_one_a_line(record: object) -> None:
     assert turns("a.json", [record, record]) == [HELLO, HELLO]
     lines = "\n".join(json.dumps(record) for _ in range(3)).encode()
     for name in ("a.jsonl", "a.ndjson", "a.json", "a"):
-        found, flaws = read(name, lines)
+        found, skipped = read(name, lines)
         assert len(found) == 3
-        assert not flaws
+        assert not skipped
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_odd_records_are_read_as_they_are_meant(record: object) -> None:
 
 def test_lines_with_numbers_that_only_python_writes() -> None:
     line = json.dumps({"score": float("nan"), **MESSAGES}).encode()
-    found, flaws = read("a.jsonl", line + b"\n" + line)
-    assert (len(found), flaws) == (2, [])
+    found, skipped = read("a.jsonl", line + b"\n" + line)
+    assert (len(found), skipped) == (2, [])
 
 
 def test_half_a_character_costs_only_itself() -> None:
@@ -181,9 +181,9 @@ def test_half_a_character_costs_only_itself() -> None:
 def test_a_broken_line_costs_only_itself() -> None:
     line = json.dumps(MESSAGES)
     lines = [line, '{"messages": [', "", '{"messages": []}', "[" * 5000 + "]" * 5000, line]
-    found, flaws = read("chats.jsonl", "\n".join(lines).encode())
+    found, skipped = read("chats.jsonl", "\n".join(lines).encode())
     assert len(found) == 2
-    assert [flaw.name for flaw in flaws] == [
+    assert [skipped_file.name for skipped_file in skipped] == [
         "chats.jsonl, line 2",
         "chats.jsonl, chat 4",
         "chats.jsonl, line 5",
@@ -202,11 +202,11 @@ def test_specchat_s_own_export_with_all_versions_but_no_private_chat() -> None:
         },
         {"title": "mine", "private": True, "messages": [{"role": "user", "content": "psst"}]},
     ]
-    found, flaws = read("chats.json", json.dumps({"specchat": 1, "chats": chats}).encode())
+    found, skipped = read("chats.json", json.dumps({"specchat": 1, "chats": chats}).encode())
     assert [[part.text for part in document.parts] for document in found] == [
         ["hello", "hi", "hey"]
     ]
-    assert flaws == [SkippedFile("chats.json, chat 2", "a private chat")]
+    assert skipped == [SkippedFile("chats.json, chat 2", "a private chat")]
 
 
 def test_an_export_cut_short_gives_what_came_before(folder: Path, imported: Importer) -> None:

@@ -1,4 +1,4 @@
-"""Notes, code, pages, notebooks and histories: told apart, and read as they were meant."""
+"""Notes, code, pages, notebooks and histories: recognised, and read as they were meant."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.app.importing.texts import pdf, read
 
 
 def _parts(name: str, content: bytes) -> list[tuple[str, str]]:
-    (document,), flaws = read(name, content)
-    assert not flaws
+    (document,), skipped = read(name, content)
+    assert not skipped
     return [(part.kind, part.text) for part in document.parts]
 
 
@@ -44,7 +44,7 @@ def _parts(name: str, content: bytes) -> list[tuple[str, str]]:
         ("a.sh", CODE),
     ],
 )
-def test_names_tell_code_from_notes(name: str, kind: str) -> None:
+def test_names_distinguish_code_from_notes(name: str, kind: str) -> None:
     assert kind_of(name) == kind
 
 
@@ -121,9 +121,9 @@ def test_pdfs_give_their_words() -> None:
     ],
 )
 def test_pdfs_that_cannot_be_read_say_why(content: bytes, reason: str) -> None:
-    found, flaws = read("a.pdf", content)
+    found, skipped = read("a.pdf", content)
     assert not found
-    assert [flaw.reason for flaw in flaws] == [reason]
+    assert [skipped_file.reason for skipped_file in skipped] == [reason]
 
 
 def test_a_process_that_takes_too_long_is_replaced() -> None:
@@ -174,9 +174,9 @@ def test_old_notebooks_keep_their_cells_in_worksheets() -> None:
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b"{}", b"null", b"[" * 90_000 + b"]" * 90_000])
 def test_notebooks_with_nothing_in_them_are_named(content: bytes) -> None:
-    found, flaws = read("n.ipynb", content)
+    found, skipped = read("n.ipynb", content)
     assert not found
-    assert len(flaws) == 1
+    assert len(skipped) == 1
 
 
 def test_bash_history_with_and_without_times() -> None:
@@ -187,7 +187,7 @@ def test_bash_history_with_and_without_times() -> None:
     assert _parts(".bash_history", b"ls\n# a comment\npwd\n") == [(SHELL, "ls\n# a comment\npwd\n")]
 
 
-def test_only_what_stands_alone_is_a_time() -> None:
+def test_only_a_whole_line_is_a_time() -> None:
     inside = b"#1700000000\necho a #1700000000\nls\n#1700000001"
     assert _parts(".bash_history", inside) == [(SHELL, "echo a #1700000000\nls\n")]
     assert _parts(".history", b"#+1700000000\nls\n#+1700000001\npwd\n") == [(SHELL, "ls\npwd\n")]
@@ -250,9 +250,11 @@ def test_json_that_is_no_export_is_the_text_it_is() -> None:
     ],
 )
 def test_what_cannot_be_used_says_why(name: str, content: bytes, reason: str) -> None:
-    found, flaws = read(name, content)
+    found, skipped = read(name, content)
     assert not found
-    assert [(flaw.name, flaw.reason) for flaw in flaws] == [(name, reason)]
+    assert [(skipped_file.name, skipped_file.reason) for skipped_file in skipped] == [
+        (name, reason)
+    ]
 
 
 @given(

@@ -1,4 +1,4 @@
-"""A model is fetched beside everything else, stopped at once, and gone on with."""
+"""A model is downloaded in a child process, stopped at once, and resumed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_a_model_arrives(hub: Hub, others: ModelFolders) -> None:
     assert fetch.failure == ""
 
 
-async def test_stopped_at_40_percent_it_stops_at_once_and_goes_on_from_there(
+async def test_stopped_at_40_percent_it_stops_at_once_and_resumes_there(
     hub: Hub, others: ModelFolders
 ) -> None:
     hub.stall_at = FORTY_PERCENT
@@ -57,7 +57,7 @@ async def test_stopped_at_40_percent_it_stops_at_once_and_goes_on_from_there(
     assert fetch.path.read_bytes() == CONTENT
 
 
-async def test_a_damaged_file_is_said_in_one_line_and_fetched_anew(
+async def test_a_damaged_file_is_reported_in_one_line_and_downloaded_anew(
     hub: Hub, others: ModelFolders
 ) -> None:
     hub.spoil = True
@@ -76,7 +76,7 @@ async def test_a_damaged_file_is_said_in_one_line_and_fetched_anew(
     ("wanted", "reason"),
     [("org/nowhere", "has no repository org/nowhere"), ("nonsense", "names no model")],
 )
-async def test_what_the_hub_does_not_have_is_said(
+async def test_what_the_hub_does_not_have_is_reported(
     others: ModelFolders, wanted: str, reason: str
 ) -> None:
     fetch = ModelDownload(wanted)
@@ -84,7 +84,7 @@ async def test_what_the_hub_does_not_have_is_said(
     assert reason in fetch.failure
 
 
-async def test_a_process_that_ends_without_a_word_is_said(
+async def test_a_process_that_ends_silently_is_reported(
     others: ModelFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
