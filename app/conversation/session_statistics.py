@@ -82,22 +82,22 @@ class SessionStatistics:
         answers: answers with at least one token.
         writing: whether an answer is being generated.
         answer: the statistics of the current answer, or else of the last one.
-        pace: its throughput; session: the throughput of all answers.
+        throughput: of `answer`; session: the throughput of all answers.
         drafts: draft tokens of the answer, by source name.
         draft_seconds: time spent in drafters and budget for the answer.
         budget_status: as of the last step; None before the first.
-        remembered: states in the dense index; None if there is no index.
+        dense_states: states in the dense index; None if there is no index.
     """
 
     answers: int = 0
     writing: bool = False
     answer: Statistics = field(default_factory=Statistics)
-    pace: Throughput = field(default_factory=Throughput)
+    throughput: Throughput = field(default_factory=Throughput)
     session: Throughput = field(default_factory=Throughput)
     drafts: dict[str, DraftCounts] = field(default_factory=dict)
     draft_seconds: float = 0.0
     budget_status: BudgetStatus | None = None
-    remembered: int | None = None
+    dense_states: int | None = None
     _recent: Throughput = field(default_factory=Throughput)
     _steps: deque[tuple[int, float, float]] = field(default_factory=deque)
     _buckets: deque[TrendBucket] = field(default_factory=lambda: deque(maxlen=TREND_BUCKETS))
@@ -122,9 +122,9 @@ class SessionStatistics:
             setattr(self, entry.name, getattr(fresh, entry.name))
 
     @property
-    def now(self) -> Throughput:
+    def current(self) -> Throughput:
         """The throughput of the last seconds of a running answer, else of the whole answer."""
-        return self._recent if self.writing else self.pace
+        return self._recent if self.writing else self.throughput
 
     @property
     def shares(self) -> Mapping[str, float]:
@@ -158,7 +158,7 @@ class SessionStatistics:
     def _begin(self) -> None:
         self.writing = True
         self.answers += 1
-        self.answer, self.pace, self.drafts = Statistics(), Throughput(), {}
+        self.answer, self.throughput, self.drafts = Statistics(), Throughput(), {}
         self.draft_seconds = 0.0
         self._recent = Throughput()
         self._steps.clear()
@@ -166,7 +166,7 @@ class SessionStatistics:
     def _count(self, step: Step, budget_status: BudgetStatus, time: float) -> None:
         tokens, seconds = len(step.tokens), step.timings.total
         plain_seconds = plain_time(step, budget_status)
-        for pace in (self.pace, self.session, self._recent):
+        for pace in (self.throughput, self.session, self._recent):
             pace.add(tokens, seconds, plain_seconds)
         self._steps.append((tokens, seconds, plain_seconds))
         while len(self._steps) > 1 and self._recent.seconds > RECENT_SECONDS:

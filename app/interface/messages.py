@@ -60,7 +60,7 @@ class ChatsChanged(Message):
 
 @dataclass
 class StatisticsChanged(Message):
-    """The panel's figures are new."""
+    """The session statistics changed."""
 
 
 @dataclass

@@ -58,11 +58,11 @@ class ChatScreen(Screen[None]):
     def __init__(self, history: History, locations: Locations, open_model: OpenModel) -> None:
         super().__init__()
         self._history = history
-        self._figures = SessionStatistics()
-        self.conversation = Conversation(history, open_model, self._figures)
+        self._session_statistics = SessionStatistics()
+        self.conversation = Conversation(history, open_model, self._session_statistics)
         self.chat_actions = ChatActions(self.conversation, history, locations)
         self.chat_settings = ChatSettings(self.conversation, history, locations)
-        self.model_switch = ModelSwitch(self.conversation, self._figures, locations)
+        self.model_switch = ModelSwitch(self.conversation, self._session_statistics, locations)
         self.copy_actions = CopyActions(self.conversation)
         self.import_task = ImportTask(self.conversation, locations)
         self.deletion_task = DeletionTask(self.conversation, locations)
@@ -72,7 +72,7 @@ class ChatScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield ChatList()
         yield self.conversation
-        yield Panel(self._figures, wide=True)
+        yield Panel(self._session_statistics, wide=True)
 
     @property
     def chat_list(self) -> ChatList:
@@ -134,10 +134,10 @@ class ChatScreen(Screen[None]):
         self.conversation.prompt.focus()
 
     @on(StatisticsChanged)
-    def _figures_changed(self) -> None:
+    def _statistics_changed(self) -> None:
         model = self.conversation.model_thread.model
         engine = model.engine if model is not None else None
-        self._figures.remembered = engine.remembered if engine is not None else None
+        self._session_statistics.dense_states = engine.remembered if engine is not None else None
         for panel in self.query(Panel):
             panel.redraw()
 

@@ -83,7 +83,7 @@ class ChatView(Vertical):
 
     BLANK = True  # draws nothing itself
 
-    def __init__(self, history: History, figures: SessionStatistics) -> None:
+    def __init__(self, history: History, session_statistics: SessionStatistics) -> None:
         super().__init__(id="conversation")
         self.chat: int | None = None
         self.private = False
@@ -92,7 +92,7 @@ class ChatView(Vertical):
         self.turn: Turn | None = None
         self.history_thread = HistoryThread(history)
         self._history = history
-        self._figures = figures
+        self._session_statistics = session_statistics
         self._thread = Thread()
         self._unstored: Turn | None = None
         self._unsent = UnsentText()
@@ -102,7 +102,7 @@ class ChatView(Vertical):
         yield Transcript()
         with Center():
             yield Prompt()
-        yield Panel(self._figures, wide=False)
+        yield Panel(self._session_statistics, wide=False)
 
     @property
     def transcript(self) -> Transcript:
@@ -207,10 +207,14 @@ STOP_HINT = "{answer.stop} stops"
 class Conversation(ChatView):
     """The open chat, and the answer being written, be it in this chat or in another."""
 
-    def __init__(self, history: History, open_model: OpenModel, figures: SessionStatistics) -> None:
-        super().__init__(history, figures)
+    def __init__(
+        self, history: History, open_model: OpenModel, session_statistics: SessionStatistics
+    ) -> None:
+        super().__init__(history, session_statistics)
         self.model_thread = ModelThread(open_model)
-        self._stream = EventStream(self, figures, lambda: self.post_message(EventsArrived()))
+        self._stream = EventStream(
+            self, session_statistics, lambda: self.post_message(EventsArrived())
+        )
 
     def stop(self) -> None:
         """Stop the answer at hand; where there is none, go back to the prompt."""
@@ -373,5 +377,5 @@ class Conversation(ChatView):
     def later(self, seconds: float, then: Callable[[], None]) -> None:
         self.set_timer(seconds, then)
 
-    def redraw_figures(self) -> None:
+    def redraw_panel(self) -> None:
         self.post_message(StatisticsChanged())

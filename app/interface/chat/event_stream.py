@@ -93,10 +93,10 @@ class EventApplier:
         state: what the model is doing, in a word or two.
     """
 
-    def __init__(self, figures: SessionStatistics, redraw: Callable[[], object]) -> None:
+    def __init__(self, session_statistics: SessionStatistics, redraw: Callable[[], object]) -> None:
         """`redraw` draws the panel again."""
         self.state = ""
-        self._figures = figures
+        self._session_statistics = session_statistics
         self._redraw = redraw
         self._redrawn = float("-inf")
 
@@ -105,7 +105,7 @@ class EventApplier:
         moment = monotonic()
         pieces: list[Piece] = []
         for event in events:
-            self._figures.observe(event, moment)
+            self._session_statistics.observe(event, moment)
             if isinstance(event, Wrote):
                 pieces.extend(event.pieces)
             else:
@@ -122,7 +122,7 @@ class EventApplier:
     def end(self, answer: Answer, finish: str) -> None:
         """The answer ended, of itself or not."""
         answer.end(finish)
-        self._figures.end()
+        self._session_statistics.end()
         self.state = ""
         self._redraw()
 
@@ -146,7 +146,7 @@ class StreamView(Protocol):
         """Call `then` in so many seconds."""
         ...
 
-    def redraw_figures(self) -> None:
+    def redraw_panel(self) -> None:
         """Draw the panel again."""
         ...
 
@@ -159,12 +159,12 @@ class EventStream:
     """
 
     def __init__(
-        self, screen: StreamView, figures: SessionStatistics, wake: Callable[[], object]
+        self, screen: StreamView, session_statistics: SessionStatistics, wake: Callable[[], object]
     ) -> None:
         """`wake` is called on the answering thread when `arrived` has to be."""
         self.queue = EventQueue(wake)
         self._screen = screen
-        self._live = EventApplier(figures, screen.redraw_figures)
+        self._live = EventApplier(session_statistics, screen.redraw_panel)
         self._throttle = RedrawThrottle()
         self._answer: Answer | None = None
         self._waiting = False

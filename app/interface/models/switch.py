@@ -30,10 +30,13 @@ class ModelSwitch:
     """Switches the model of a conversation."""
 
     def __init__(
-        self, conversation: Conversation, figures: SessionStatistics, locations: Locations
+        self,
+        conversation: Conversation,
+        session_statistics: SessionStatistics,
+        locations: Locations,
     ) -> None:
         self._conversation = conversation
-        self._figures = figures
+        self._session_statistics = session_statistics
         self._locations = locations
         self._download_task = DownloadTask(conversation)
 
@@ -66,8 +69,8 @@ class ModelSwitch:
         self._conversation.topbar.model = ""
         if not await self._await_model(self._conversation.model_thread.switch(str(found.path))):
             return
-        self._figures.reset()
-        self._conversation.redraw_figures()
+        self._session_statistics.reset()
+        self._conversation.redraw_panel()
         try:
             await asyncio.to_thread(choose, found.name, self._locations)
         except SpecchatError as error:

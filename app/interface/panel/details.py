@@ -78,8 +78,8 @@ def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[
     if answer.first_token_seconds:
         rows.append(("first word after", phrases.duration(answer.first_token_seconds)))
     rows.append(("this session", f"{stats.session.tokens:,} · {phrases.saved(stats)}"))
-    if stats.remembered is not None:
-        rows.append(("moments remembered", phrases.dense_states(stats.remembered)))
+    if stats.dense_states is not None:
+        rows.append(("moments remembered", phrases.dense_states(stats.dense_states)))
     title = Text("this answer" if stats.writing else "last answer", styles.dim + Style(bold=True))
     return [title, *(_row(name, value, width, styles) for name, value in rows)]
 

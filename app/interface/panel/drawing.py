@@ -65,13 +65,13 @@ def counterfactual_parts(budget_status: BudgetStatus) -> list[BarPart]:
 def headline(stats: SessionStatistics, styles: PanelStyles) -> Text:
     """`2.3× faster`."""
     assert stats.budget_status is not None
-    style = styles.accent if phrases.is_faster(stats.now) else styles.text
-    return Text(phrases.ratio(stats.now, stats.budget_status), style=style + Style(bold=True))
+    style = styles.accent if phrases.is_faster(stats.current) else styles.text
+    return Text(phrases.ratio(stats.current, stats.budget_status), style=style + Style(bold=True))
 
 
 def speed_bar(stats: SessionStatistics, plain: bool, width: int, styles: PanelStyles) -> Text:
     """The bar of the plain or of the drafted speed, `width` columns wide; both share one scale."""
-    throughput = stats.now
+    throughput = stats.current
     fastest = max(throughput.speed, throughput.plain_speed) or 1.0
     share = (throughput.plain_speed if plain else throughput.speed) / fastest
     text = Text.assemble((bar(share, width), styles.faint if plain else styles.accent))
@@ -83,9 +83,9 @@ def speed_text(stats: SessionStatistics, plain: bool, styles: PanelStyles) -> Te
     """`41 tok/s`, `~18 tok/s`."""
     assert stats.budget_status is not None
     if not plain:
-        return Text(phrases.speed(stats.now.speed), style=styles.text)
+        return Text(phrases.speed(stats.current.speed), style=styles.text)
     mark = phrases.mark(stats.budget_status)
-    return Text(mark + phrases.speed(stats.now.plain_speed), style=styles.text)
+    return Text(mark + phrases.speed(stats.current.plain_speed), style=styles.text)
 
 
 def share_bar(part: BarPart, columns: int, styles: PanelStyles) -> Text:

@@ -84,10 +84,10 @@ def _introduction(width: int, styles: PanelStyles) -> list[Text]:
 
 def _large_headline(stats: SessionStatistics, height: int, styles: PanelStyles) -> list[Text]:
     """The headline; a ratio above 1 in large digits where there is room."""
-    faster = phrases.is_faster(stats.now)
+    faster = phrases.is_faster(stats.current)
     if height < LARGE_DIGITS_HEIGHT or not faster or stats.budget_status is None:
         return [headline(stats, styles)]
-    number = phrases.mark(stats.budget_status) + phrases.times(stats.now.ratio)
+    number = phrases.mark(stats.budget_status) + phrases.times(stats.current.ratio)
     style = styles.accent + Style(bold=True)
     drawn = Digits(number.replace("×", "x").replace("~", "")).render(style)
     rows = [part.text for part in drawn if isinstance(part, Segment) and part.text != "\n"]

@@ -1,4 +1,4 @@
-"""Imports that tell what a test wants told, in the place of real ones."""
+"""Scripted imports in place of real ones."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ for _skip in SKIPPED:
 
 
 class ScriptedImport:
-    """An import that tells `batches`, then waits to `go_on` if it `holds`, and fails if it must.
+    """An import that yields `batches`, then waits for `go_on` if it `holds`, and may fail.
 
     Attributes:
-        asked: the paths of all imports.
-        closed: how many of them ended, whichever way.
+        asked: the paths of each import.
+        closed: how many imports ended, in any way.
     """
 
     def __init__(self, *batches: list[Event], fails: SpecchatError | None, holds: bool) -> None:

@@ -1,4 +1,4 @@
-"""Texts are imported without leaving the interface, and without anything waiting for it."""
+"""Texts are imported from the interface, and nothing else waits for the import."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Scripting = Callable[..., ScriptedImport]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two notes, and what cannot be used."""
+    """Two notes, and a file that cannot be imported."""
     path = tmp_path / "my notes"
     path.mkdir()
     (path / "a.md").write_text("The walrus keeps seventeen brass telescopes.")
@@ -41,8 +41,8 @@ def state_of(made: Stage) -> ImportState:
     return made.app.chat_screen.import_task.state
 
 
-def told(made: Stage) -> str:
-    """What the import screen says."""
+def status_text(made: Stage) -> str:
+    """The text of the import screen."""
     screen = made.app.screen
     log = "\n".join(screen.query_one(Log).lines)
     return f"{screen.query_one('.-state', Static).content}\n{log}"
@@ -53,21 +53,21 @@ async def start(pilot: Pilot[None], line: str) -> None:
     await pilot.pause()
 
 
-async def test_a_folder_is_imported_and_told_of(stage: Make, folder: Path) -> None:
+async def test_a_folder_is_imported_and_summarised(stage: Make, folder: Path) -> None:
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
         await start(pilot, str(folder))
         await until(pilot, lambda: state_of(made).completed and not state_of(made).running)
-        said = told(made)
-        assert "imported 2 documents · 1 secret taken out · 1 skipped" in said
-        assert "skipped 1: binary\n    bad.bin" in said
+        text = status_text(made)
+        assert "imported 2 documents · 1 secret taken out · 1 skipped" in text
+        assert "skipped 1: binary\n    bad.bin" in text
         await pilot.press("escape")
         assert isinstance(made.app.screen, ChatScreen)
     with closing(Library.open(made.locations.library)) as library:
         assert [source.path for source in library.sources()] == [str(folder)]
 
 
-async def test_a_damaged_library_is_told_of(stage: Make, scripted: Scripting) -> None:
+async def test_a_damaged_library_is_reported(stage: Make, scripted: Scripting) -> None:
     scripted(
         [SkippedFile("library.db.corrupt-1", LIBRARY_QUARANTINED), READ], [ImportFinished(DONE)]
     )
@@ -75,12 +75,12 @@ async def test_a_damaged_library_is_told_of(stage: Make, scripted: Scripting) ->
     async with made.app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, made)
         await start(pilot, "/notes")
-        await until(pilot, lambda: "imported 5,210 documents" in told(made))
-        assert f"skipped 1: {LIBRARY_QUARANTINED}\n    library.db.corrupt-1" in told(made)
-        assert "skipped 60: binary" in told(made)
+        await until(pilot, lambda: "imported 5,210 documents" in status_text(made))
+        assert f"skipped 1: {LIBRARY_QUARANTINED}\n    library.db.corrupt-1" in status_text(made)
+        assert "skipped 60: binary" in status_text(made)
 
 
-async def test_a_damaged_library_is_told_of_at_the_start(stage: Make) -> None:
+async def test_a_damaged_library_is_reported_at_startup(stage: Make) -> None:
     made = stage()
     made.locations.library.write_bytes(b"no database" * 1000)
     async with made.app.run_test() as pilot:
@@ -93,12 +93,12 @@ async def test_nothing_imported_is_an_error_with_its_reasons(stage: Make, folder
     async with made.app.run_test(size=(80, 24)) as pilot:
         await start(pilot, str(folder / "bad.bin"))
         await until(pilot, lambda: state_of(made).error)
-        await until(pilot, lambda: "bad.bin" in told(made))
-        assert "nothing was imported: binary (1)" in told(made)
+        await until(pilot, lambda: "bad.bin" in status_text(made))
+        assert "nothing was imported: binary (1)" in status_text(made)
         assert made.app.screen.query(".-failed")
 
 
-async def test_tab_completes_a_path_and_offers_where_there_is_a_choice(
+async def test_tab_completes_a_path_and_lists_several_completions(
     stage: Make, folder: Path
 ) -> None:
     (folder.parent / "my drafts").mkdir()
@@ -117,9 +117,7 @@ async def test_tab_completes_a_path_and_offers_where_there_is_a_choice(
         await until(pilot, lambda: state_of(made).completed)
 
 
-async def test_what_is_typed_in_one_go_stands_around_what_tab_completes(
-    stage: Make, folder: Path
-) -> None:
+async def test_keys_typed_at_once_keep_their_order_around_tab(stage: Make, folder: Path) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         await pilot.press("f9")
@@ -129,19 +127,21 @@ async def test_what_is_typed_in_one_go_stands_around_what_tab_completes(
         await until(pilot, lambda: screen.box.value.endswith("/my\\ notes/a.mdx"))
 
 
-async def test_stopped_it_says_what_is_in_and_the_same_path_goes_on(
+async def test_a_stopped_import_shows_what_is_stored_and_can_be_resumed(
     stage: Make, scripted: Scripting
 ) -> None:
     script = scripted([FindingFiles(500), READ], holds=True)
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
         await start(pilot, "/notes")
-        await until(pilot, lambda: "1,234 of 5,210 files" in told(made))
-        assert "about 1,203,055 tokens" in told(made)
+        await until(pilot, lambda: "1,234 of 5,210 files" in status_text(made))
+        assert "about 1,203,055 tokens" in status_text(made)
         await pilot.press("s")
         await until(pilot, lambda: not state_of(made).running)
         assert script.closed == 1
-        assert "what is in stays; Enter goes on from there (1,201 documents new)" in told(made)
+        assert "what is in stays; Enter goes on from there (1,201 documents new)" in status_text(
+            made
+        )
         script.go_on.set()
         script.batches = ([ImportFinished(DONE)],)
         await pilot.press("enter")
@@ -149,7 +149,9 @@ async def test_stopped_it_says_what_is_in_and_the_same_path_goes_on(
         assert script.asked == [[Path("/notes")]] * 2
 
 
-async def test_closed_it_goes_on_and_says_how_it_ended(stage: Make, scripted: Scripting) -> None:
+async def test_an_import_continues_when_closed_and_announces_its_end(
+    stage: Make, scripted: Scripting
+) -> None:
     script = scripted([READ], [ImportFinished(DONE)], holds=True)
     made = stage()
     async with made.app.run_test(size=(120, 36)) as pilot:
@@ -165,7 +167,7 @@ async def test_closed_it_goes_on_and_says_how_it_ended(stage: Make, scripted: Sc
         assert made.conversation.prompt.text == "still here"
 
 
-async def test_an_answer_is_written_meanwhile(stage: Make, scripted: Scripting) -> None:
+async def test_an_answer_is_generated_during_an_import(stage: Make, scripted: Scripting) -> None:
     scripted([READ], holds=True)
     made = stage(SCRIPT, Script(SCRIPT.passes, holds=True))
     async with made.app.run_test(size=(120, 36)) as pilot:
@@ -182,7 +184,7 @@ async def test_an_answer_is_written_meanwhile(stage: Make, scripted: Scripting) 
 @pytest.mark.parametrize(
     "error", [InputError("nothing was imported: x (1)"), StoreError("library.db: disk full")]
 )
-async def test_a_failure_is_told_to_a_person_who_is_elsewhere(
+async def test_a_failure_is_announced_when_the_screen_is_closed(
     stage: Make, scripted: Scripting, error: SpecchatError
 ) -> None:
     script = scripted([READ], fails=error, holds=True)
@@ -195,7 +197,7 @@ async def test_a_failure_is_told_to_a_person_who_is_elsewhere(
         await until(pilot, lambda: notices(made) == [str(error)])
 
 
-async def test_what_the_indexer_does_is_told(stage: Make, folder: Path) -> None:
+async def test_the_indexer_is_shown_in_the_top_bar(stage: Make, folder: Path) -> None:
     made = stage()
     async with made.app.run_test(size=(120, 36)) as pilot:
         await ready(pilot, made)
@@ -212,7 +214,7 @@ async def test_what_the_indexer_does_is_told(stage: Make, folder: Path) -> None:
         assert notices(made) == ["crest.db: disk full"]
 
 
-async def test_leaving_ends_the_import(stage: Make, scripted: Scripting) -> None:
+async def test_quitting_ends_the_import(stage: Make, scripted: Scripting) -> None:
     script = scripted([READ], holds=True)
     made = stage()
     async with made.app.run_test() as pilot:
@@ -221,25 +223,23 @@ async def test_leaving_ends_the_import(stage: Make, scripted: Scripting) -> None
     assert script.closed == 1
 
 
-async def test_names_of_files_cannot_reach_the_terminal_raw(
-    stage: Make, scripted: Scripting
-) -> None:
+async def test_file_names_are_sanitised(stage: Make, scripted: Scripting) -> None:
     script = scripted([*SKIPPED, READ], holds=True)
     made = stage()
     async with made.app.run_test() as pilot:
         await start(pilot, "/notes")
-        await until(pilot, lambda: "garden ␛[31mplan.md" in told(made))
-        assert "skipped 60: binary" in told(made)
+        await until(pilot, lambda: "garden ␛[31mplan.md" in status_text(made))
+        assert "skipped 60: binary" in status_text(made)
         script.batches = ([ImportFinished(DONE)],)
         script.holds = False
         await pilot.press("s")
         await until(pilot, lambda: not state_of(made).running)
         await pilot.press("enter")
-        await until(pilot, lambda: "pictures/59␛[2J.jpg" in told(made))
-        assert "\x1b" not in told(made)
+        await until(pilot, lambda: "pictures/59␛[2J.jpg" in status_text(made))
+        assert "\x1b" not in status_text(made)
 
 
-async def test_an_import_that_ends_while_the_screen_is_taken_apart_harms_nothing(
+async def test_an_import_may_end_while_the_screen_is_removed(
     stage: Make,
 ) -> None:
     made = stage()

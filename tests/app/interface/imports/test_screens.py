@@ -1,4 +1,4 @@
-"""What importing looks like in each of its states. Look at each picture before renewing it."""
+"""Snapshots of importing in each of its states. Look at each one before updating it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STATES: dict[str, tuple[Sequence[Event], SpecchatError | None, Sequence[str]]] =
 
 @pytest.fixture(autouse=True)
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time stands still: it is shown on the screen."""
+    """A fixed time: it is shown on the screen."""
     monkeypatch.setattr(sources_screen, "age", lambda then, now: "09:41")
     monkeypatch.setenv("HOME", "/home/ada")
 

@@ -1,4 +1,4 @@
-"""What was imported is listed, and a source that is forgotten is in no file afterwards."""
+"""Imported sources are listed, and a deleted source is in no file afterwards."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_sources_are_listed_with_what_is_in_them(stage: Make) -> None:
         assert "/b␛[2J" in second
 
 
-def test_tokens_are_counted_where_they_are_known(stage: Make) -> None:
+def test_tokens_are_exact_where_the_text_is_tokenized(stage: Make) -> None:
     from app.importing.session import list_sources
     from app.indexing.corpus_index import token_counts
 
@@ -84,7 +84,7 @@ def test_tokens_are_counted_where_they_are_known(stage: Make) -> None:
     assert all(one.whole and one.record for one in found.values())
 
 
-async def test_a_source_is_forgotten_everywhere_and_the_others_stay(stage: Make) -> None:
+async def test_a_source_is_deleted_everywhere_and_the_others_stay(stage: Make) -> None:
     made = stage()
     _import(made, "/gone/notes", *(f"{SENTENCE} {number}" for number in range(30)))
     _import(made, "/kept", "abc" * 20)
@@ -108,13 +108,13 @@ async def test_a_source_is_forgotten_everywhere_and_the_others_stay(stage: Make)
     assert list(read_imports(made.locations.imported)) == ["/kept"]
 
 
-async def test_a_store_that_is_hindered_is_said_and_the_list_told_anew(
+async def test_a_store_error_is_shown_and_the_list_is_refreshed(
     stage: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hindered(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise StoreError("crest.db: another window is reading it")
 
-    monkeypatch.setattr("app.interface.imports.deletion_task._delete_source", hindered)
+    monkeypatch.setattr("app.interface.imports.deletion_task._delete_source", fail)
     made = stage()
     _import(made, "/a", "abc")
     async with made.app.run_test(size=(80, 24)) as pilot:
@@ -124,7 +124,7 @@ async def test_a_store_that_is_hindered_is_said_and_the_list_told_anew(
         await until(pilot, lambda: "forgetting" not in _lines(made)[0])
 
 
-async def test_one_thing_at_a_time(stage: Make, scripted: Scripting) -> None:
+async def test_one_import_or_deletion_at_a_time(stage: Make, scripted: Scripting) -> None:
     scripted([READ], holds=True)
     made = stage()
     _import(made, "/a", "abc")
@@ -139,7 +139,7 @@ async def test_one_thing_at_a_time(stage: Make, scripted: Scripting) -> None:
         assert notices(made) == [AT_ONCE, BUSY]
 
 
-async def test_enter_brings_the_path_back_to_be_imported_again(stage: Make) -> None:
+async def test_enter_puts_the_path_into_the_import_screen(stage: Make) -> None:
     made = stage()
     _import(made, "/some notes", "abc")
     async with made.app.run_test(size=(80, 24)) as pilot:
@@ -156,7 +156,7 @@ async def test_enter_brings_the_path_back_to_be_imported_again(stage: Make) -> N
         assert made.app.screen.query_one(Input).value == "/some notes"
 
 
-async def test_where_there_is_nothing_the_same_key_imports(stage: Make) -> None:
+async def test_an_empty_list_leads_to_the_import_screen(stage: Make) -> None:
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, made)
@@ -166,9 +166,7 @@ async def test_where_there_is_nothing_the_same_key_imports(stage: Make) -> None:
         await until(pilot, lambda: isinstance(made.app.screen, ImportScreen))
 
 
-def test_forgetting_waits_for_whoever_is_at_work(
-    stage: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deleting_waits_for_a_running_indexer(stage: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     made = stage()
     _import(made, "/a", "abc" * 20)
     monkeypatch.setattr("app.indexing.corpus_index.LOCK_TIMEOUT_S", 0.0)

@@ -1,4 +1,4 @@
-"""The picker of models, as a person works it."""
+"""Operates the model picker as a person does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def download_task(made: Stage) -> DownloadTask:
 
 
 async def open_picker(pilot: Pilot[None], made: Stage) -> None:
-    """Press F5 and wait until it has looked around."""
+    """Press F5 and wait until the search has finished."""
     await ready(pilot, made)
     await pilot.press("f5")
     await until(pilot, lambda: not picker(made)._searching)

@@ -1,4 +1,4 @@
-"""Models fetched from the picker: stopped, gone on with, failed, and left."""
+"""Downloads from the picker: stopped, resumed, failed, and ended by quitting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.app.models.hub import CONTENT, FORTY_PERCENT, REPOSITORY, WANTED, Hub
 Make = Callable[..., Stage]
 
 
-async def test_a_model_is_fetched_stopped_at_40_percent_gone_on_with_and_opened(
+async def test_a_download_is_stopped_at_40_percent_resumed_and_opened(
     stage: Make, hub: Hub
 ) -> None:
     hub.stall_at = FORTY_PERCENT
@@ -40,7 +40,7 @@ async def test_a_model_is_fetched_stopped_at_40_percent_gone_on_with_and_opened(
     assert hub.fetches() == ["bytes=0-", f"bytes={FORTY_PERCENT}-"]
 
 
-async def test_a_download_goes_on_while_the_picker_is_closed(stage: Make, hub: Hub) -> None:
+async def test_a_download_continues_while_the_picker_is_closed(stage: Make, hub: Hub) -> None:
     hub.stall_at = FORTY_PERCENT
     made = stage()
     async with made.app.run_test() as pilot:
@@ -57,7 +57,7 @@ async def test_a_download_goes_on_while_the_picker_is_closed(stage: Make, hub: H
         assert lines(made)[0] == "embedded open"
 
 
-async def test_leaving_stops_the_download_and_keeps_what_has_come(stage: Make, hub: Hub) -> None:
+async def test_quitting_stops_the_download_and_keeps_the_part(stage: Make, hub: Hub) -> None:
     hub.stall_at = FORTY_PERCENT
     made = stage()
     async with made.app.run_test() as pilot:
@@ -72,7 +72,7 @@ async def test_leaving_stops_the_download_and_keeps_what_has_come(stage: Make, h
     assert begun.read_bytes() == CONTENT[:FORTY_PERCENT]
 
 
-async def test_a_failure_stands_in_its_row_and_enter_tries_again(stage: Make, hub: Hub) -> None:
+async def test_a_failure_is_shown_in_its_row_and_enter_retries(stage: Make, hub: Hub) -> None:
     hub.spoil = True
     made = stage()
     async with made.app.run_test(size=(120, 30)) as pilot:
@@ -90,7 +90,7 @@ async def test_a_failure_stands_in_its_row_and_enter_tries_again(stage: Make, hu
     assert fetch.path is not None
 
 
-async def test_another_download_takes_the_place_of_the_one_at_hand(stage: Make, hub: Hub) -> None:
+async def test_another_download_replaces_the_current_one(stage: Make, hub: Hub) -> None:
     hub.stall_at = FORTY_PERCENT
     made = stage()
     async with made.app.run_test(size=(100, 30)) as pilot:

@@ -1,4 +1,4 @@
-"""The first launch says what the embedded model is, and what else could answer. Once."""
+"""The first launch says what the embedded model is, and which others there are. Once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def two(others: ModelFolders) -> None:
         write_gguf(others.lm_studio[0] / "org" / name / f"{name}.gguf")
 
 
-def test_it_is_said_plainly_what_the_embedded_model_is() -> None:
+def test_the_hint_describes_the_embedded_model() -> None:
     assert "small helper for the command line" in EMBEDDED
 
 
@@ -54,19 +54,19 @@ async def test_the_first_launch_offers_what_was_found_and_the_second_does_not(st
         (12, "among 12 others"),
     ],
 )
-def test_it_is_worded_for_what_was_found(found: int, said: str) -> None:
+def test_the_hint_depends_on_what_was_found(found: int, said: str) -> None:
     assert said in hint_about(found)
 
 
 @pytest.mark.usefixtures("two")
-def test_whoever_chose_before_is_not_told_what_else_there_is(tmp_path: Path) -> None:
+def test_other_models_are_not_counted_once_a_model_was_chosen(tmp_path: Path) -> None:
     locations = locate(tmp_path / "data")
     locations.create()
     choose("org/one", locations)
     assert first_launch_hint(locations) == hint_about(0)
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"cannot write .*offered: No such file"):
         first_launch_hint(locate(tmp_path / "nowhere"))
 

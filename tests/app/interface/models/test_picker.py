@@ -1,4 +1,4 @@
-"""The picker of models: what it lists, and what Enter does there."""
+"""The model picker: what it lists, and what Enter does."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ LISTED = (
 
 @pytest.fixture
 def shelf(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets what is found, whatever is on this machine."""
+    """Sets which models are found."""
 
     def found(*listed: ListedModel) -> None:
         monkeypatch.setattr(
@@ -95,7 +95,7 @@ async def test_what_is_on_the_machine_is_listed_and_filtered(
     assert made.opened == [None]
 
 
-async def test_the_screen_is_there_while_it_looks(
+async def test_the_picker_is_usable_while_it_searches(
     stage: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Flag()
@@ -118,7 +118,7 @@ async def test_the_screen_is_there_while_it_looks(
         assert lines(made) == ["org/eye:F16 cannot be used"]
 
 
-async def test_a_machine_without_models_tells_how_to_fetch_one(stage: Make) -> None:
+async def test_a_machine_without_models_explains_how_to_fetch_one(stage: Make) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         await open_picker(pilot, made)
@@ -150,9 +150,7 @@ async def test_enter_on_what_cannot_be_used_does_nothing(
     assert made.opened == [None], "the one that is open is not loaded again"
 
 
-async def test_settings_that_are_not_understood_are_said(
-    stage: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_invalid_settings_are_reported(stage: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(locations: Locations, in_use: Path) -> Iterator[Catalogue]:
         raise InputError("config.toml: unknown setting 'x'")
 
@@ -180,7 +178,7 @@ async def test_enter_does_not_stop_a_download_by_mistake(
 
 
 def opened(made: Stage, typed: str = "") -> Callable[[Pilot[None]], object]:
-    """Open the picker, in front of the picture."""
+    """Opens the picker, before the snapshot."""
 
     async def act(pilot: Pilot[None]) -> None:
         await open_picker(pilot, made)

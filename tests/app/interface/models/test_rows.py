@@ -1,4 +1,4 @@
-"""The rows of the picker: which there are, which one Enter is about, and what it does there."""
+"""The rows of the picker: which there are, which one is highlighted, and what Enter does."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ONE, TWO = listed("org/one", in_use=True), listed("org/two")
 FOUND = Catalogue((ONE, TWO), ROOM)
 
 
-def test_each_word_that_is_typed_has_to_occur_in_any_case_and_order() -> None:
+def test_every_typed_word_must_occur_in_any_case_and_order() -> None:
     assert rows(FOUND, None, "") == [ONE, TWO]
     assert rows(FOUND, None, "Q8 TWO") == [TWO]
     assert rows(FOUND, None, "ollama three") == []
     assert rows(None, None, "two") == []
 
 
-def test_what_names_a_model_can_be_fetched_unless_it_is_being_fetched() -> None:
+def test_a_named_model_can_be_fetched_unless_it_is_being_fetched() -> None:
     assert rows(FOUND, None, " org/two ") == [TWO, DownloadRequest("org/two")]
     fetch = ModelDownload("org/two", running=True)
     assert rows(FOUND, fetch, "org/two") == [fetch, TWO]
@@ -41,13 +41,13 @@ def test_what_names_a_model_can_be_fetched_unless_it_is_being_fetched() -> None:
     ]
 
 
-def test_a_download_that_is_done_is_a_model_like_the_others() -> None:
+def test_a_finished_download_is_listed_as_a_model() -> None:
     fetch = ModelDownload("org/two", path=TWO.model.path)
     assert rows(FOUND, fetch, "") == [ONE, TWO]
     assert index_of(fetch, [ONE, TWO]) == 1
 
 
-def test_enter_is_about_the_same_row_wherever_it_moves_and_else_about_the_first_model() -> None:
+def test_the_same_row_stays_highlighted_else_the_first_model() -> None:
     fetch = ModelDownload("org/x")
     assert index_of(TWO, [fetch, ONE, TWO]) == 2
     assert index_of(fetch, [fetch, ONE]) == 0
@@ -70,11 +70,11 @@ def test_enter_is_about_the_same_row_wherever_it_moves_and_else_about_the_first_
         (ModelDownload("org/x", failure="broke off"), "tries again"),
     ],
 )
-def test_what_enter_does_is_said(row: PickerRow, does: str) -> None:
+def test_what_enter_does(row: PickerRow, does: str) -> None:
     assert enter_action(row, ROOM) == does
 
 
-def test_figures_are_for_people() -> None:
+def test_sizes_are_human_readable() -> None:
     sizes = [description.format_size(count) for count in (4.94e9, 14e6, 3200)]
     assert sizes == ["4.9 GB", "14 MB", "3 KB"]
     assert [description.format_parameters(count) for count in (8 * 10**9, 7 * 10**6, 4000)] == [

@@ -1,4 +1,4 @@
-"""Another model takes the place of the one that answers; chats and what is being written stay."""
+"""Switching the model keeps the chats and what is typed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def notices(made: Stage) -> list[str]:
 
 
 async def choose(pilot: Pilot[None], made: Stage, typed: str) -> None:
-    """Open the picker and the first model that is found by `typed`."""
+    """Open the picker, and the first model that matches `typed`."""
     await open_picker(pilot, made)
     await type_name(pilot, made, typed)
     await pilot.press("enter")
@@ -66,15 +66,15 @@ async def test_another_model_answers_in_the_same_chat(
     assert load_config(made.locations.settings).model == OTHER
 
 
-async def test_figures_begin_anew(stage: Make, other: Path) -> None:
+async def test_the_session_statistics_are_reset(stage: Make, other: Path) -> None:
     made = stage(PLAIN)
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "first")
-        figures = made.app.chat_screen._figures
-        assert figures.answers == 1
+        session = made.app.chat_screen._session_statistics
+        assert session.answers == 1
         await choose(pilot, made, "other")
-        await until(pilot, lambda: figures.budget_status is None)
-        assert (figures.answers, figures.session.tokens, figures.trend()) == (0, 0, [0.0] * 10)
+        await until(pilot, lambda: session.budget_status is None)
+        assert (session.answers, session.session.tokens, session.trend()) == (0, 0, [0.0] * 10)
 
 
 async def test_the_hint_is_that_of_the_model_that_answers(stage: Make, other: Path) -> None:
@@ -89,7 +89,7 @@ async def test_the_hint_is_that_of_the_model_that_answers(stage: Make, other: Pa
     assert load_config(made.locations.settings).model == ""
 
 
-async def test_a_model_that_fails_leaves_the_one_before_and_the_prompt(
+async def test_a_failed_switch_keeps_the_previous_model_and_the_prompt(
     stage: Make, other: Path
 ) -> None:
     refused = {str(other): ModelError("other.gguf needs 41 GB of memory: choose a smaller model")}
@@ -104,13 +104,13 @@ async def test_a_model_that_fails_leaves_the_one_before_and_the_prompt(
         assert not made.conversation.topbar.failed
         assert made.opened == [None, str(other), str(embedded())]
         assert made.conversation.prompt.text == "half a thou"
-        assert made.app.chat_screen._figures.answers == 1
+        assert made.app.chat_screen._session_statistics.answers == 1
         await pilot.press(*"ght", "enter")
         await until(pilot, lambda: "half a thought" in made.assistant.asked)
     assert load_config(made.locations.settings).model == ""
 
 
-async def test_where_neither_can_be_opened_both_reasons_are_said_and_f5_goes_on(
+async def test_if_neither_model_opens_both_reasons_are_shown_and_f5_works(
     stage: Make, other: Path
 ) -> None:
     refused = {
@@ -143,7 +143,7 @@ async def test_where_neither_can_be_opened_both_reasons_are_said_and_f5_goes_on(
         assert not made.conversation.topbar.failed
 
 
-async def test_nothing_is_switched_under_an_answer_being_written(stage: Make, other: Path) -> None:
+async def test_no_switch_while_an_answer_is_generated(stage: Make, other: Path) -> None:
     made = stage(SLOW)
     async with made.app.run_test() as pilot:
         await type_in(pilot, made, "count")
@@ -159,7 +159,7 @@ async def test_nothing_is_switched_under_an_answer_being_written(stage: Make, ot
         await until(pilot, lambda: made.conversation.turn is None)
 
 
-async def test_what_is_asked_while_it_loads_is_answered_by_the_new_one(
+async def test_a_question_during_loading_is_answered_by_the_new_model(
     stage: Make, other: Path
 ) -> None:
     made = stage(PLAIN)
@@ -178,9 +178,7 @@ async def test_what_is_asked_while_it_loads_is_answered_by_the_new_one(
         assert made.conversation.topbar.state == ""
 
 
-async def test_settings_that_cannot_be_written_are_said_and_the_model_stays(
-    stage: Make, other: Path
-) -> None:
+async def test_a_settings_error_is_shown_and_the_new_model_stays(stage: Make, other: Path) -> None:
     made = stage(PLAIN)
     async with made.app.run_test() as pilot:
         await open_picker(pilot, made)

@@ -1,4 +1,4 @@
-"""What the panel says: true, in time, and within its width."""
+"""The panel is correct, honest and within its width."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def throughput(ratio: float, tokens: int = 100) -> Throughput:
     return Throughput(tokens, 1.0, ratio)
 
 
-def test_before_the_first_answer_it_says_what_it_will_show() -> None:
+def test_before_the_first_answer_it_introduces_itself() -> None:
     said = " ".join(line.plain for line in footer(SessionStatistics(), 76, STYLES))
     assert said.split() == phrases.INTRODUCTION.split()
 
 
-def test_it_leads_with_the_ratio_and_the_two_speeds() -> None:
+def test_the_footer_starts_with_the_ratio_and_both_speeds() -> None:
     speeds, words, drafts = footer_of(SCRIPT)
     assert speeds.startswith("2.4× faster")
     assert "last ███" in speeds
@@ -76,11 +76,11 @@ def test_estimates_are_marked() -> None:
     assert "~20 tok/s" in footer_of(replace(SCRIPT, budget_status=estimate))[0]
 
 
-def test_a_few_tokens_are_no_measurement() -> None:
+def test_a_few_tokens_are_not_a_measurement() -> None:
     assert phrases.ratio(throughput(2.0, tokens=3), BUDGET_STATUS) == "measuring…"
 
 
-def test_a_pause_is_said_with_its_reason() -> None:
+def test_a_pause_is_shown_with_its_reason() -> None:
     paused = BudgetStatus(0.05, True, True, 0.09, {"prompt": 0.3})
     script = Script(passes_of("word " * 20, [0], 1), budget_status=paused)
     _, words, drafts = footer_of(script)
@@ -119,7 +119,7 @@ def test_lines_fit(counts: dict[int, int], width: int, cycle: float) -> None:
 
 
 @given(st.floats(0, 1), st.integers(1, 40))
-def test_bars_are_as_long_as_they_say(share: float, width: int) -> None:
+def test_bars_are_as_long_as_their_share(share: float, width: int) -> None:
     drawn = bar(share, width)
     assert len(drawn) <= width
     assert abs(len(drawn) - share * width) <= 1
@@ -137,7 +137,7 @@ def test_stacked_parts_fill_the_bar(parts: list[float], width: int) -> None:
     )
 
 
-def test_sparklines_begin_at_the_floor() -> None:
+def test_sparklines_start_at_the_floor() -> None:
     assert sparkline([0.0, 1.0, 3.0], floor=1.0) == f"{NO_VALUE}▁█"
 
 

@@ -1,4 +1,4 @@
-"""Markdown as lines: streaming equals laying out at once, and no text can break it."""
+"""Markdown as lines: streaming equals laying out at once, for any text."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_streaming_equals_laying_out_at_once(words: list[str], cuts: list[int]) 
     st.lists(st.sampled_from([" ", "\n", "\n- ", "\n> ", "\n\n"]), min_size=4, max_size=40),
     st.integers(0, 300),
 )
-def test_overlong_blocks_lose_nothing_however_they_come(
+def test_overlong_blocks_lose_no_text_however_fragmented(
     begin: str, joints: list[str], cut: int
 ) -> None:
     words = [f"word{number:02}" for number in range(len(joints) + 1)]
@@ -84,7 +84,7 @@ def test_what_looks_like_markup_is_shown(text: str) -> None:
     assert shown == text or text == "***"
 
 
-def test_links_are_written_out_and_lead_nowhere() -> None:
+def test_links_are_written_out_and_not_clickable() -> None:
     stream = MarkdownStream(plain_styles(), 80)
     stream.append_fragment("[text](http://x.y) ![alt](z.png) <http://auto.link>")
     assert lines_of("[text](http://x.y)", width=80) == ["text (http://x.y)"]
@@ -105,7 +105,7 @@ def test_an_unclosed_fence_is_code_and_keeps_its_lines() -> None:
     ]
 
 
-def test_a_long_fence_goes_on_as_code() -> None:
+def test_a_long_fence_continues_as_code() -> None:
     code = "\n".join(f"line {number} of [code]" for number in range(2000))
     lines = [line.strip() for line in lines_of("```\n" + code + "\n```")]
     assert lines == code.splitlines()
@@ -117,7 +117,7 @@ def test_a_huge_table_is_laid_out_in_parts_and_whole() -> None:
     assert all(f"row {number} " in shown for number in (0, 1, 500, 999))
 
 
-def test_nesting_without_end_is_shown_as_it_is() -> None:
+def test_unbounded_nesting_is_shown_as_source() -> None:
     assert "deep" in "".join(lines_of("> " * 60 + "deep")).replace("\n", "")
 
 

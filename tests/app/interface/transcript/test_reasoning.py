@@ -1,4 +1,4 @@
-"""Reasoning and answer are told apart, wherever the text was cut."""
+"""Reasoning and answer are separated, wherever the text is cut."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def test_growing(raw: str, parts: ReasoningSplit) -> None:
     assert split_reasoning(raw, growing=True) == parts
 
 
-def test_half_a_tag_waits_for_the_rest() -> None:
+def test_a_partial_tag_is_held_back() -> None:
     assert split_reasoning("<thi", growing=True) == ReasoningSplit("", "", False)
     assert split_reasoning("<thi", growing=False) == ReasoningSplit("", "<thi", False)
     assert split_reasoning("<think>hm</thi", growing=True) == ReasoningSplit("hm", "", True)
 
 
-def test_reasoning_that_was_cut_off_is_not_thinking_any_more() -> None:
+def test_reasoning_that_was_cut_off_is_no_longer_thinking() -> None:
     assert split_reasoning("<think>hm", growing=False) == ReasoningSplit("hm", "", False)
 
 
@@ -40,7 +40,7 @@ def test_reasoning_that_was_cut_off_is_not_thinking_any_more() -> None:
         st.sampled_from([OPEN_TAG, CLOSE_TAG, "a", "\n", " ", "<", "</think", ">"]), max_size=12
     )
 )
-def test_nothing_is_lost_but_tags_and_space(words: list[str]) -> None:
+def test_only_tags_and_whitespace_are_dropped(words: list[str]) -> None:
     raw = "".join(words)
     parts = split_reasoning(raw, growing=False)
 

@@ -1,4 +1,4 @@
-"""The window of rows laid out, against laying everything out."""
+"""The window of rows, compared with laying everything out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAYOUT = Layout(plain_styles(), 40)
 
 
 class Lines:
-    """An entry of so many rows, whose text tells them apart."""
+    """An entry with a number of distinguishable rows."""
 
     def __init__(self, name: int, rows: int) -> None:
         self.name = name
@@ -37,7 +37,7 @@ heights = st.lists(st.integers(1, 5), min_size=1, max_size=12)
 
 
 @given(heights, st.data())
-def test_the_window_is_a_part_of_the_whole(sizes: list[int], data: st.DataObject) -> None:
+def test_the_window_is_a_slice_of_the_whole(sizes: list[int], data: st.DataObject) -> None:
     entries = [Lines(name, rows) for name, rows in enumerate(sizes)]
     window = RowWindow()
     window.show(entries, data.draw(st.integers(0, len(entries))))
@@ -60,7 +60,7 @@ def test_the_window_is_a_part_of_the_whole(sizes: list[int], data: st.DataObject
         assert window.first_row(entry) == index - offset
 
 
-def test_an_update_tells_which_rows_changed() -> None:
+def test_an_update_returns_the_changed_rows() -> None:
     entries = [Lines(0, 3), Lines(1, 3), Lines(2, 3)]
     window = RowWindow()
     window.show(entries, 0)
@@ -72,7 +72,7 @@ def test_an_update_tells_which_rows_changed() -> None:
     assert window.update(entries[1], LAYOUT) == range(6, 10)
 
 
-def test_an_entry_out_of_sight_changes_nothing() -> None:
+def test_an_entry_outside_the_window_changes_nothing() -> None:
     entries = [Lines(0, 3), Lines(1, 3)]
     window = RowWindow()
     window.show(entries, 1)

@@ -1,4 +1,4 @@
-"""Words are coloured by who drafted them, in live answers and in stored ones."""
+"""Words are coloured by source, in live answers and in stored ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.app.interface.conftest import Stage, ask, shown
 Make = Callable[..., Stage]
 
 
-async def test_words_are_tinted_with_letters(stage: Make) -> None:
+async def test_words_are_highlighted_with_letters(stage: Make) -> None:
     made = stage()
     async with made.app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, made, "copy?")
@@ -25,7 +25,7 @@ async def test_words_are_tinted_with_letters(stage: Make) -> None:
         assert "ᴾ" not in shown(made)
 
 
-async def test_an_answer_of_which_nobody_knows_who_drafted_it_is_shown_as_it_is(
+async def test_an_answer_without_known_sources_is_shown_as_markdown(
     stage: Make, history: History
 ) -> None:
     chat = history.create_chat("old").id
