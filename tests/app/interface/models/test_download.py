@@ -50,7 +50,7 @@ async def test_a_download_continues_while_the_picker_is_closed(stage: Make, hub:
         await until(pilot, hub.stalled.is_set)
         hub.go_on.set()
         await until(pilot, lambda: made.app._notifications)
-        assert [told.message for told in made.app._notifications] == [
+        assert [notice.message for notice in made.app._notifications] == [
             f"{WANTED} is here: F5 opens it"
         ]
         await open_picker(pilot, made)

@@ -29,9 +29,15 @@ Make = Callable[..., Stage]
 ROOM = 17 * 10**9
 
 
-def model(name: str, place: str, size: float, parameters: float, **told: str) -> FoundModel:
+def model(name: str, place: str, size: float, parameters: float, **fields: str) -> FoundModel:
     return FoundModel(
-        name, place, Path(name), int(size), parameters=int(parameters), context_length=32768, **told
+        name,
+        place,
+        Path(name),
+        int(size),
+        parameters=int(parameters),
+        context_length=32768,
+        **fields,
     )
 
 
@@ -160,7 +166,7 @@ async def test_invalid_settings_are_reported(stage: Make, monkeypatch: pytest.Mo
         await ready(pilot, made)
         await pilot.press("f5")
         await until(pilot, lambda: made.app._notifications)
-        assert [told.message for told in made.app._notifications] == [
+        assert [notice.message for notice in made.app._notifications] == [
             "config.toml: unknown setting 'x'"
         ]
 
@@ -188,9 +194,9 @@ def opened(made: Stage, typed: str = "") -> Callable[[Pilot[None]], object]:
     return act
 
 
-def download(**told: object) -> ModelDownload:
+def download(**fields: object) -> ModelDownload:
     fetch = ModelDownload(REPOSITORY, WANTED, done=1_200_000_000, total=2_900_000_000)
-    for name, value in told.items():
+    for name, value in fields.items():
         setattr(fetch, name, value)
     return fetch
 
