@@ -166,8 +166,8 @@ class SessionStatistics:
     def _count(self, step: Step, budget_status: BudgetStatus, time: float) -> None:
         tokens, seconds = len(step.tokens), step.timings.total
         plain_seconds = plain_time(step, budget_status)
-        for pace in (self.throughput, self.session, self._recent):
-            pace.add(tokens, seconds, plain_seconds)
+        for total in (self.throughput, self.session, self._recent):
+            total.add(tokens, seconds, plain_seconds)
         self._steps.append((tokens, seconds, plain_seconds))
         while len(self._steps) > 1 and self._recent.seconds > RECENT_SECONDS:
             self._recent.remove(*self._steps.popleft())
