@@ -1,10 +1,9 @@
-"""Encoding by the idle target: states for texts that it has not written itself.
+"""Encoding of texts by the idle target: states for texts that it has not written itself.
 
-Imported texts, the prompts of chats, and everything once more when a new generation is begun. The
-work is cut into passes of about `SLICE` seconds; between two of them the generator yields, and who
-drives it lets the person go first. Nor is the keeper of the index waited for any longer than that.
-What a pass gave is with the keeper before the next one starts, so it can be left for good at any
-yield: a later call finds in the index itself what is missing.
+Imported texts and the prompts of chats. The work is cut into passes of about `PASS_S` seconds;
+between two of them the generator yields, and its caller lets the person go first. Nor is the index
+waited for any longer than that. The states of a pass are handed over before the next one starts, so
+the generator can be abandoned at any yield: a later call finds in the index itself what is missing.
 
 Owns the order of evaluation. Refuses to know idleness and where texts come from.
 """
@@ -18,19 +17,20 @@ from functools import partial
 from time import perf_counter
 from typing import Protocol, TypeVar
 
-from datastores.dense.recorder import DenseRecorder, Wanting
+from datastores.dense.index import DenseIndex, MissingKeys
 from datastores.dense.worker import DenseWorker
 from engines.draft_tree import chain
 from engines.target import Floats, Target
 
-SLICE = 0.05
+PASS_S = 0.05
 """Seconds one pass should take: how long a person may have to wait for it."""
 FIRST_ROWS = 4
-"""Rows of the first pass; its time tells how many the next may have."""
+"""Rows of the first pass; from its time follows how many the next may have."""
 WINDOW = 1024
-"""Tokens of a long text that are read at a time: so many have to be read again after an answer."""
-BEFORE = 256
-"""Tokens that a window has in common with the one before: what a state is to know at least."""
+"""Tokens of a long text that are evaluated at a time: so many are evaluated again after an
+answer."""
+OVERLAP = 256
+"""Tokens that a window has in common with the previous one: the least context of a state."""
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class StateEncoder(Protocol):
         ...
 
     def holds(self, text: Sequence[int]) -> bool:
-        """Whether `text` is what was read, all of it, and can be gone on from."""
+        """Whether exactly `text` was read, so that reading can continue after it."""
         ...
 
     def read(self, tokens: Sequence[int], start: int) -> Floats:
@@ -59,7 +59,7 @@ class StateEncoder(Protocol):
 
 
 class InPlace:
-    """A reader for any target, in place of what its cache holds."""
+    """Evaluates with any target, and replaces what its cache holds."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -84,88 +84,86 @@ class InPlace:
         return states
 
 
-def reader_of(target: Target) -> StateEncoder:
-    """Beside what the cache holds, where the target can do that and there is room; else in place of
-    it."""
+def encoder_of(target: Target) -> StateEncoder:
+    """One that leaves the cache as it is, if the target has one and there is room; else one that
+    replaces it."""
     scratch: StateEncoder | None = getattr(target, "scratch", None)
     return scratch if scratch is not None and scratch.room >= WINDOW else InPlace(target)
 
 
 @dataclass(slots=True)
-class _Pace:
-    """How many rows a pass may have."""
+class EncodeChunkSize:
+    """How many rows a pass may have to stay within `PASS_S`."""
 
     rows: int = FIRST_ROWS
 
     def observe(self, rows: int, seconds: float) -> None:
-        """Twice as many as `rows` while that stays within `SLICE`, fewer where it took longer."""
-        fitting = int(rows * SLICE / max(seconds, 1e-6))
+        """Double while that fits; fewer after a pass that took longer."""
+        fitting = int(rows * PASS_S / max(seconds, 1e-6))
         self.rows = max(1, min(2 * rows, fitting))
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedPart:
-    """How far the backlog is worked off: documents, and positions encoded in this call."""
+class BacklogProgress:
+    """How much of the backlog is done: documents, and positions encoded in this call."""
 
     documents_done: int
     documents: int
     positions: int
 
 
-def encode_backlog(target: Target, keeper: DenseWorker) -> Generator[EncodedPart]:
-    """Encode all that the newest generation lacks, then let it serve.
-
-    Reads beside what the target's cache holds where it can, else in place of it.
+def encode_backlog(target: Target, worker: DenseWorker) -> Generator[BacklogProgress]:
+    """Encode all that the index lacks.
 
     Raises:
         StoreError: the index cannot be read.
         ModelError: the target cannot evaluate a text.
     """
-    progress = EncodedPart(0, 0, 0)
-    documents = yield from _waited(keeper.request(DenseRecorder.backlog), progress)
-    pace = _Pace()
+    progress = BacklogProgress(0, 0, 0)
+    documents = yield from _wait(worker.request(DenseIndex.backlog), progress)
+    size = EncodeChunkSize()
     for done, document in enumerate(documents):
-        progress = EncodedPart(done, len(documents), progress.positions)
-        wanting = yield from _waited(
-            keeper.request(partial(DenseRecorder.wanting, document=document)), progress
+        progress = BacklogProgress(done, len(documents), progress.positions)
+        missing = yield from _wait(
+            worker.request(partial(DenseIndex.missing_keys, document=document)), progress
         )
-        for given in _encode(target, keeper, wanting, pace):
-            progress = EncodedPart(done, len(documents), progress.positions + given)
+        for encoded in _encode(target, worker, missing, size):
+            progress = BacklogProgress(done, len(documents), progress.positions + encoded)
             yield progress
-    progress = EncodedPart(len(documents), len(documents), progress.positions)
-    yield from _waited(keeper.request(DenseRecorder.promote), progress)
-    yield progress
+    yield BacklogProgress(len(documents), len(documents), progress.positions)
 
 
-def _waited(answer: Future[T], progress: EncodedPart) -> Generator[EncodedPart, None, T]:
-    """What the keeper answers, waiting for no longer than a pass at a time."""
-    while wait([answer], SLICE).not_done:
+def _wait(result: Future[T], progress: BacklogProgress) -> Generator[BacklogProgress, None, T]:
+    """The worker's result, waited for no longer than a pass at a time."""
+    while wait([result], PASS_S).not_done:
         yield progress
-    return answer.result()
+    return result.result()
 
 
-def _encode(target: Target, keeper: DenseWorker, wanting: Wanting, pace: _Pace) -> Generator[int]:
-    """Evaluate one document; yields how many wanted states each pass gave."""
-    wanted = wanting.positions
-    while len(wanted):
-        reader = reader_of(target)
+def _encode(
+    target: Target, worker: DenseWorker, missing: MissingKeys, size: EncodeChunkSize
+) -> Generator[int]:
+    """Evaluate one document; yields how many missing states each pass gave."""
+    tokens, positions = missing.tokens, missing.positions
+    while len(positions):
+        encoder = encoder_of(target)
         # The state that produced position p is that of row p - 1.
-        room = min(reader.room, WINDOW)
-        start = row = _window(int(wanted[0]) - 1, room)
-        stop = min(int(wanted[-1]), start + room)
-        # In between an answer may have been asked for, which takes the room of what was read.
-        while row < stop and (row == start or reader.holds(wanting.tokens[start:row])):
-            end = min(stop, row + min(pace.rows, reader.max_rows))
-            begun = perf_counter()
-            states = reader.read(wanting.tokens[row:end], row - start)
-            given = wanted[(wanted > row) & (wanted <= end)]
+        room = min(encoder.room, WINDOW)
+        start = row = _window_start(int(positions[0]) - 1, room)
+        stop = min(int(positions[-1]), start + room)
+        # An answer in between may have taken the room of what was read.
+        while row < stop and (row == start or encoder.holds(tokens[start:row])):
+            end = min(stop, row + min(size.rows, encoder.max_rows))
+            started = perf_counter()
+            states = encoder.read(tokens[row:end], row - start)
+            given = positions[(positions > row) & (positions <= end)]
             if len(given):
-                keeper.encoded(wanting.document, given, states[given - 1 - row])
-            pace.observe(end - row, perf_counter() - begun)
-            row, wanted = end, wanted[len(given) :]
+                worker.add_states(missing.document, given, states[given - 1 - row])
+            size.observe(end - row, perf_counter() - started)
+            row, positions = end, positions[len(given) :]
             yield len(given)
 
 
-def _window(row: int, room: int) -> int:
-    """Where to start reading for the state of `row`: at the front, or somewhat before it."""
-    return 0 if row < room else row - min(BEFORE, room // 2)
+def _window_start(row: int, room: int) -> int:
+    """Where to start reading for the state of `row`: at the front, or `OVERLAP` before it."""
+    return 0 if row < room else row - min(OVERLAP, room // 2)

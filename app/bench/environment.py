@@ -97,7 +97,7 @@ class Bench:
             if stores.rest is None or not stores.documents:
                 raise InputError(f"{REST} drafts from a history alone: give one with --history")
             return [RestDrafter(stores.rest, shape.length if shape else MAX_CONTINUATION)]
-        return make_drafters([name], stores.stores, remember=False)
+        return make_drafters([name], stores.stores)
 
 
 def widest(draft_tokens: int | None, shapes: Sequence[DraftShape] = ()) -> int:
@@ -188,16 +188,12 @@ def bench_stores(engine: Engine, drafters: Sequence[str]) -> Iterator[BenchStore
         yield BenchStores(root, stores, crest)
 
 
-def _encode(target: Target, keeper: DenseWorker, texts: Sequence[Sequence[int]]) -> Iterator[None]:
+def _encode(target: Target, worker: DenseWorker, texts: Sequence[Sequence[int]]) -> Iterator[None]:
     """Encode all texts into the dense index, as the idle model does with imported ones."""
-    from datastores.dense.recorder import DenseRecorder
+    from datastores.dense.index import DenseIndex
     from engines.state_encoding import encode_backlog
 
     for number, tokens in enumerate(texts):
-        keeper.ask(partial(DenseRecorder.add_document, source=f"history:{number}", tokens=tokens))
-    for _ in encode_backlog(target, keeper):
+        worker.ask(partial(DenseIndex.add_document, source=f"history:{number}", tokens=tokens))
+    for _ in encode_backlog(target, worker):
         yield
-    # The first texts decided the projection; now that all are known there may be a better one.
-    if keeper.ask(DenseRecorder.refit):
-        for _ in encode_backlog(target, keeper):
-            yield

@@ -19,7 +19,7 @@ from app.bench.environment import BenchStores, bench_stores
 from app.bench.workloads import Workload
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
-from app.engine.stores import file_under, make_drafters
+from app.engine.stores import make_drafters, make_observers, set_recording_source
 from engines.sampler import Sampling
 
 WINDOW = 20
@@ -65,7 +65,7 @@ def grow(
     for number, chat in enumerate(workload):
         bare = answer_chat(plain, chat, (), sampling)
         empty = _answer_with_empty_stores(growth, chat, bare, sampling)
-        file_under(growth.engine.drafters, f"chat:{number}")
+        set_recording_source(growth.engine.observers, f"chat:{number}")
         full = answer_chat(growth.engine, chat, bare, sampling)
         growth.stores.learn([*full[-1].prompt, *full[-1].tokens])
         growth.trials.append(Trial(asked.isdisjoint(chat.questions), full, empty, bare))
@@ -79,7 +79,10 @@ def _answer_with_empty_stores(
     """Answer as if this were the first chat."""
     with bench_stores(growth.empty, growth.names) as stores:
         drafters = make_drafters(growth.names, stores.stores)
-        return answer_chat(replace(growth.empty, drafters=drafters), chat, plain, sampling)
+        observers = make_observers(stores.stores)
+        return answer_chat(
+            replace(growth.empty, drafters=drafters, observers=observers), chat, plain, sampling
+        )
 
 
 def summarise(growth: Growth) -> dict[str, object]:

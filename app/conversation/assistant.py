@@ -109,9 +109,9 @@ class Assistant:
                     yield event
         finally:
             writer.close(finish)
-        content = self.history.message(answer).content
+            content = self.history.message(answer).content
+            self._isolation.answered(chat, engine, content)
         self._update_title(chat, message, content)
-        self._isolation.answered(chat, engine, content)
 
     def stop(self) -> None:
         """End the answer in progress, from any thread; what was generated is kept."""

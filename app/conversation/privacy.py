@@ -1,8 +1,8 @@
-"""Chats that stay apart while they are answered: nothing that drafts, indexes or learns sees them.
+"""Keeps private chats and chats with secrets out of everything that drafts, indexes or learns.
 
-Private chats do, and those in which a secret stands (a key, a password): it belongs to the
-transcript alone. What is on disk keeps them out through `datastores.corpus`; this does so for what
-is alive.
+A secret (a key, a password) belongs to the transcript alone. Stores made from the corpus leave such
+chats out by `datastores.corpus`; this does so for drafters and observers in memory and for the
+dense index, which records answers while they are generated.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from app.engine.engine import Engine
-from app.engine.stores import file_under, make_drafters
+from app.engine.stores import forget_answers, make_drafters, set_recording_source
 from datastores.chats.records import Chat
 from datastores.redaction import redact
 
@@ -22,41 +22,54 @@ TEXT_PREFIX = "text:"
 
 
 class ChatIsolation:
-    """Chooses the engine for a chat: the shared one, or for a chat apart one that forgets."""
+    """Chooses the engine for a chat: the shared one, or an isolated one."""
 
     def __init__(self, engine: Engine, history: str) -> None:
         """For the chats of the history of that name."""
         self._engine = engine
         self._history = history
         self._chat: int | None = None
-        self._apart = engine
+        self._isolated = engine
 
     def engine(self, chat: Chat, texts: Iterable[str]) -> Engine:
         """The engine that answers in `chat`, whose messages so far are `texts`.
 
-        For one that stays apart it has no observers, and drafters of its own, so that what those
-        remember is drafted from in this chat alone and goes with it.
+        The isolated one has no observers, and drafters of its own, so that what those remember is
+        drafted from in this chat alone and goes with it.
         """
         if not chat.private and not any(redact(text)[1] for text in texts):
             self._chat = None
-            file_under(self._engine.drafters, chat_source(self._history, chat.id))
+            source = chat_source(self._history, chat.id)
+            set_recording_source(self._engine.observers, source)
             return self._engine
+        if self._engine.stores.dense is not None:
+            self._engine.stores.dense.leave()
         if chat.id != self._chat:
             names = [drafter.name for drafter in self._engine.drafters]
-            drafters = make_drafters(names, self._engine.stores, remember=False)
+            drafters = make_drafters(names, self._engine.stores)
             self._chat = chat.id
-            self._apart = replace(self._engine, drafters=drafters, observers=[])
-        return self._apart
+            self._isolated = replace(self._engine, drafters=drafters, observers=[])
+        return self._isolated
 
     def answered(self, chat: int, engine: Engine, text: str) -> None:
-        """`engine` has said `text` in `chat`: with a secret in it, its states are forgotten.
+        """Forget the chat if `engine` is the shared one and its answer `text` holds a secret.
 
         Raises:
             StoreError: the dense index cannot be written.
         """
-        dense = self._engine.stores.dense
-        if engine is self._engine and dense is not None and redact(text)[1]:
-            dense.ask(lambda book: book.forget(chat_source(self._history, chat)))
+        if engine is self._engine and redact(text)[1]:
+            forget_loaded(engine, chat_source(self._history, chat))
+
+
+def forget_loaded(engine: Engine, source: str) -> None:
+    """Have a loaded engine forget what it recorded under `source`, and every drafter that remembers
+    answers all of them, since it cannot tell them apart.
+
+    Raises:
+        StoreError: the dense index cannot be written.
+    """
+    forget_answers(engine.drafters)
+    engine.stores.ask_dense(lambda index: index.forget(source))
 
 
 def chat_source(history: str, chat: int) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from app.config import DRAFTERS, Config, CrestConfig, Options, load_config
 from app.engine.learned_state import LearnedState
-from app.engine.stores import HEAVY, HasError, Stores, make_drafters, open_stores
+from app.engine.stores import HEAVY, HasError, Stores, make_drafters, make_observers, open_stores
 from app.locations import Locations, locate
 from app.models.discovery import EMBEDDED, EMBEDDED_TEMPERATURE, embedded, resolve_model
 from app.models.memory import require_memory
@@ -151,6 +151,7 @@ def load(
         max_tokens=options.max_tokens or config.max_tokens,
         learned=learned,
         stores=stores,
+        observers=make_observers(stores),
     )
 
 
@@ -190,7 +191,7 @@ def equip(
         drafters=made,
         calibration=calibration,
         budget=make_budget(draft_tokens, engine.costs, calibration),
-        observers=[],
+        observers=make_observers(stores),
     )
 
 

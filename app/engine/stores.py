@@ -1,15 +1,14 @@
-"""The stores one loaded model drafts from, opened for as long as it is loaded.
+"""The stores one loaded model drafts from, and the drafters and observers made over them.
 
-Owns where they lie and what is opened. Refuses to know how they are filled: the indexer fills
-CREST, the dense drafter its own index.
-
-The drafters of the command line: made by name, over the stores they draft from.
+Owns where the stores are, what is opened for as long as the model is loaded, and the names of
+drafters. Refuses to know how stores are filled: the indexer fills CREST, a recorder and idle
+encoding fill the dense index.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -23,9 +22,11 @@ from engines.drafters.crest import CrestDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
+from engines.step import StepObserver
 from engines.target import Target, Vocabulary
 
 if TYPE_CHECKING:
+    from datastores.dense.index import DenseIndex
     from datastores.dense.worker import DenseWorker
 
 
@@ -50,6 +51,22 @@ class Stores:
             yield
         except StoreError as error:
             self.errors.append(error)
+
+    def ask_dense(self, work: Callable[[DenseIndex], object]) -> None:
+        """Have the dense index do `work`, if it is open.
+
+        One that was closed meanwhile, when another model was loaded, has written all it held:
+        nothing is left to do in it.
+
+        Raises:
+            StoreError: the disk failed.
+        """
+        if self.dense is None:
+            return
+        from datastores.dense.worker import WorkerClosedError
+
+        with suppress(WorkerClosedError):
+            self.dense.ask(work)
 
     def close(self) -> None:
         """Let them go; what the dense index has not written yet is written."""
@@ -113,10 +130,17 @@ def _open_dense(stores: Stores, locations: Locations, target: Target) -> None:
 
 
 @runtime_checkable
-class Recording(Protocol):
-    """A drafter that records what is said, filed under `source`; under None nothing is recorded."""
+class Recorder(Protocol):
+    """An observer that records answers under `source`; None: it records none."""
 
     source: str | None
+
+
+@runtime_checkable
+class RemembersAnswers(Protocol):
+    """A drafter that drafts from earlier answers, of any chat, until it forgets them."""
+
+    def forget(self) -> None: ...
 
 
 @runtime_checkable
@@ -129,42 +153,53 @@ class HasError(Protocol):
 HEAVY = frozenset({"dense"})
 """Drafters that load large libraries: the one-shot path takes them only where they are named."""
 
-Maker = Callable[[Stores, bool], list[Drafter]]
+Maker = Callable[[Stores], list[Drafter]]
 
 
-def make_drafters(
-    names: Sequence[str], stores: Stores | None = None, *, remember: bool = True
-) -> list[Drafter]:
-    """Fresh drafters by name; one whose store is not open is left out.
-
-    Unless they `remember`, what is said leaves no trace in any store.
-    """
+def make_drafters(names: Sequence[str], stores: Stores | None = None) -> list[Drafter]:
+    """Fresh drafters by name; one whose store is not open is left out."""
     stores = stores or Stores()
-    return [drafter for name in names for drafter in MAKERS[name](stores, remember)]
+    return [drafter for name in names for drafter in MAKERS[name](stores)]
 
 
-def file_under(drafters: Iterable[Drafter], source: str | None) -> None:
-    """Have what is said from now on recorded under `source`, by whoever records."""
+def make_observers(stores: Stores) -> list[StepObserver]:
+    """What records answers into `stores`."""
+    if stores.dense is None:
+        return []
+    from engines.state_recorder import StateRecorder
+
+    return [StateRecorder(stores.dense)]
+
+
+def set_recording_source(observers: Iterable[StepObserver], source: str | None) -> None:
+    """Have answers recorded under `source` from now on; None: have none recorded."""
+    for observer in observers:
+        if isinstance(observer, Recorder):
+            observer.source = source
+
+
+def forget_answers(drafters: Iterable[Drafter]) -> None:
+    """Have every drafter that remembers earlier answers forget them all."""
     for drafter in drafters:
-        if isinstance(drafter, Recording):
-            drafter.source = source
+        if isinstance(drafter, RemembersAnswers):
+            drafter.forget()
 
 
-def _crest(stores: Stores, _remember: bool) -> list[Drafter]:
+def _crest(stores: Stores) -> list[Drafter]:
     return [] if stores.crest is None else [CrestDrafter(stores.crest)]
 
 
-def _dense(stores: Stores, remember: bool) -> list[Drafter]:
+def _dense(stores: Stores) -> list[Drafter]:
     if stores.dense is None:
         return []
     from engines.drafters.dense import DenseDrafter
 
-    return [DenseDrafter(stores.dense.memory, stores.dense, records=remember)]
+    return [DenseDrafter(stores.dense.memory)]
 
 
 MAKERS: dict[str, Maker] = {
-    "prompt": lambda _stores, _remember: [PromptLookup()],
-    "recycle": lambda _stores, _remember: [TokenRecycling()],
+    "prompt": lambda _stores: [PromptLookup()],
+    "recycle": lambda _stores: [TokenRecycling()],
     "crest": _crest,
     "dense": _dense,
 }

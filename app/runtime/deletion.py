@@ -12,8 +12,15 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from app.config import load_config
-from app.conversation.privacy import CHAT_PREFIX, TEXT_PREFIX, chat_source, text_source
+from app.conversation.privacy import (
+    CHAT_PREFIX,
+    TEXT_PREFIX,
+    chat_source,
+    forget_loaded,
+    text_source,
+)
 from app.engine.engine import Engine
+from app.engine.stores import Stores
 from app.importing.session import drop_import
 from app.indexing.corpus_index import forget_removed_texts
 from app.indexing.passage_index import forget_passages
@@ -21,7 +28,6 @@ from app.locations import Locations
 from datastores.chats.history import History
 from datastores.dense.store import retain
 from datastores.library.library import Library
-from engines.drafters.token_recycling import TokenRecycling
 
 Forgetter = Callable[[Locations, History], object]
 """Leaves no byte, in any file of one kind of store, of what the history does not offer (any more).
@@ -77,16 +83,14 @@ def forget_source(
             goes on.
     """
     library.forget(path)
-    dense = engine.stores.dense if engine is not None else None
+    stores = engine.stores if engine is not None else Stores()
     with ExitStack() as steps:
-        if dense is not None:
-            steps.callback(dense.ask, lambda book: book.reconcile())
+        steps.callback(stores.ask_dense, lambda index: index.reconcile())
         steps.callback(forget_gone, history, locations)
         steps.callback(library.erase)
         steps.callback(drop_import, locations.imported, path)
-        if dense is not None:
-            # What is alive first: it writes what it still holds, so that it goes with the rest.
-            steps.callback(dense.ask, lambda book: book.flush())
+        # The loaded index first: it writes what it still holds, so that it is deleted on disk.
+        steps.callback(stores.ask_dense, lambda index: index.flush())
 
 
 def forget_gone(history: History, locations: Locations) -> None:
@@ -115,21 +119,7 @@ def _forget(history: History, locations: Locations, chat: int, engine: Engine | 
     with ExitStack() as steps:
         steps.callback(forget_gone, history, locations)
         if engine is not None:
-            forget_alive(engine, chat_source(history.name, chat))
-
-
-def forget_alive(engine: Engine, source: str) -> None:
-    """Have a loaded engine forget what it filed under `source`.
-
-    Raises:
-        StoreError: the dense index cannot be written.
-    """
-    engine.drafters[:] = [
-        TokenRecycling() if isinstance(drafter, TokenRecycling) else drafter
-        for drafter in engine.drafters
-    ]
-    if engine.stores.dense is not None:
-        engine.stores.dense.ask(lambda book: book.forget(source))
+            forget_loaded(engine, chat_source(history.name, chat))
 
 
 def _n_grams(locations: Locations, _history: History) -> None:

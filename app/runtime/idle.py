@@ -106,7 +106,7 @@ class IdleWork:
 def _percent(notified: EncodingProgress | SpecchatError | None) -> object:
     if notified is None or isinstance(notified, SpecchatError):
         return None
-    return notified.imports, notified.renewing, 100 * notified.done // max(1, notified.total)
+    return notified.imports, 100 * notified.done // max(1, notified.total)
 
 
 class IdleQueue:

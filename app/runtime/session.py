@@ -77,7 +77,7 @@ def _idle_work(
     Errors of the engine are reported here, and those that occur later whenever it is idle.
     """
     from app.runtime.idle import IdleWork
-    from app.runtime.idle_encoding import read_when_idle
+    from app.runtime.idle_encoding import encode_when_idle
 
     reported = _report_errors(engine, notify, frozenset())
 
@@ -85,7 +85,7 @@ def _idle_work(
         nonlocal reported
         reported = _report_errors(engine, notify, reported)
         engine.keep()
-        yield from read_when_idle(engine, locations, history, texts=texts_changed)
+        yield from encode_when_idle(engine, locations, history, texts=texts_changed)
 
     return IdleWork(begin, notify, engine.busy)
 

@@ -1,119 +1,190 @@
-"""The dense index as drafting sees it: keys and streams in memory, asked without ever waiting.
+"""The dense index in memory: what drafting searches, without ever waiting.
 
-Owns the index, the streams and the lock between the one thread that adds and the one that asks.
-Where the lock is taken, or nothing has been loaded yet, there is no answer, and the asker goes on
-without. Refuses to know files and how neighbours become a draft.
+DReSD searches all keys and then throws away neighbours whose continuation starts with another token
+than the one already known, x_{t+1}; that starves the result. Here there is one list of keys for
+each next token, scanned whole: the list *is* the filter, exact, and short enough that no
+approximation is needed. Keys stay 8-bit; distances are whole numbers.
 
-All token streams of a dense index in one array, and where each document's tokens lie in it.
-
-A *place* is an index into the array. Documents are kept apart by `GAP`s, so that a continuation
-never runs from one into another; a document that grows after others were added goes on behind them.
-Refuses to know keys, files and threads.
+Owns the lists, the token streams that continuations are read from, and the lock between the one
+thread that adds and the one that searches. While the lock is taken, or nothing has been loaded yet,
+a search returns None and the caller goes on without. Refuses to know files, how states become keys
+to be stored, and how neighbours become a draft.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Lock
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.dense.generations import Generation
-from datastores.dense.index import FEW, FaissIndex, FewIndex, Index, Neighbours
 from datastores.dense.projection import Codes, Floats, Projection
-from datastores.dense.store import DenseStore
+from datastores.dense.store import DenseStore, DocumentKeys, DocumentTokens
 
-Tokens = NDArray[np.int32]
-Places = NDArray[np.int64]
+Integers = NDArray[np.int64]
+
+ADD_KEYS = 1 << 16
+"""Keys handed to faiss at a time: it takes floats, four times their size."""
+
+
+class Neighbours(NamedTuple):
+    """What a search of the keys found, nearest first.
+
+    Attributes:
+        offsets: int64 [n], as they were added.
+        similarities: [n], cosines. A list: with so few numbers NumPy takes longer than Python.
+    """
+
+    offsets: Integers
+    similarities: list[float]
+
+
+class InvertedLists:
+    """Keys in lists that the caller chooses, held and scanned by faiss: 4 ns a key on one core.
+
+    Args:
+        count: of lists: the size of the vocabulary.
+        dimensions: bytes of a key.
+        scale: codes for a coordinate of 1.
+    """
+
+    def __init__(self, count: int, dimensions: int, scale: float) -> None:
+        import faiss
+
+        # The coarse quantiser is never asked, but faiss wants one.
+        self._coarse = faiss.IndexFlatL2(dimensions)
+        kind, metric = faiss.ScalarQuantizer.QT_8bit_direct, faiss.METRIC_L2
+        self._index: Any = faiss.IndexIVFScalarQuantizer(
+            self._coarse, dimensions, count, kind, metric, False
+        )
+        self._index.is_trained = True
+        self._lists: Any = self._index.invlists
+        self._pointer = faiss.swig_ptr
+        self._squared = 2.0 * scale * scale
+        self._query = np.zeros((1, dimensions), np.float32)
+        self._list = np.zeros((1, 1), np.int64)
+        self._coarse_distance = np.zeros((1, 1), np.float32)
+
+    def __len__(self) -> int:
+        """Keys in all lists."""
+        return int(self._index.ntotal)
+
+    def reserve(self, counts: Integers) -> None:
+        """Make room for `counts[i]` more keys in list i at once, so that lists do not grow by
+        doubling."""
+        for number in np.flatnonzero(counts).tolist():
+            size = self._lists.list_size(number)
+            self._lists.resize(number, size + int(counts[number]))
+            self._lists.resize(number, size)
+
+    def add(self, codes: Codes, lists: NDArray[np.integer], offsets: Integers) -> None:
+        """Add keys uint8 [n, dimensions], each to its list, under its offset."""
+        for start in range(0, len(codes), ADD_KEYS):
+            stop = min(start + ADD_KEYS, len(codes))
+            keys = codes[start:stop].astype(np.float32)
+            ids = np.ascontiguousarray(offsets[start:stop], dtype=np.int64)
+            numbers = np.ascontiguousarray(lists[start:stop], dtype=np.int64)
+            pointers = [self._pointer(array) for array in (keys, ids, numbers)]
+            self._index.add_core(stop - start, *pointers)
+
+    def search(self, query: Floats, number: int, k: int) -> Neighbours:
+        """The nearest `k` in a list, or as many as there are, to float32 [dimensions], scaled and
+        shifted as codes are."""
+        k = min(k, int(self._lists.list_size(number)))
+        distances, offsets = np.empty(k, np.float32), np.empty(k, np.int64)
+        if k:
+            # faiss cuts fractions off, and what does not fit into a byte wraps around.
+            np.clip(np.rint(query), 1.0, 255.0, out=self._query[0])
+            self._list[0, 0] = number
+            arrays = (self._query, self._list, self._coarse_distance, distances, offsets)
+            near, lists, coarse, found, where = (self._pointer(array) for array in arrays)
+            self._index.search_preassigned_c(1, near, k, lists, coarse, found, where, False)
+        return Neighbours(offsets, (1.0 - distances / self._squared).tolist())
+
 
 GAP = -1
-"""Stands between documents, and where a document was forgotten."""
-ROOM = 256
-"""Gaps kept behind the last token: windows may be read past the end."""
+"""Separates documents, and overwrites a document that was forgotten."""
+MARGIN = 256
+"""Gaps behind the last token: windows may be read past the end."""
 
 
 class TokenArena:
-    """Tokens of many documents, appended to and looked up by document and position.
+    """Tokens of many documents in one array, which is indexed by *offset*.
+
+    Documents are separated by a `GAP`, so that a continuation never runs from one into another; a
+    document that grows after others were added continues behind them, in another run.
 
     Attributes:
         tokens: int32, `GAP` where there is none; valid until the next `extend`.
-        end: the first place that is free.
+        end: the first free offset.
     """
 
     def __init__(self) -> None:
-        self.tokens: Tokens = np.full(4 * ROOM, GAP, np.int32)
-        self.end = ROOM
+        self.tokens: NDArray[np.int32] = np.full(4 * MARGIN, GAP, np.int32)
+        self.end = MARGIN
         self._runs: dict[int, list[tuple[int, int, int]]] = {}
 
-    def extend(self, document: int, start: int, tokens: Sequence[int] | Tokens) -> None:
-        """Append tokens of a document, whose first is at position `start` of it."""
+    def extend(self, document: int, start: int, tokens: Sequence[int] | NDArray[np.uint32]) -> None:
+        """Append tokens of a document, the first of which is at position `start` of it."""
         runs = self._runs.setdefault(document, [])
-        follows = bool(runs) and self._follows(runs[-1], start)
-        if not follows:
+        if not (runs and self._continues(runs[-1], start)):
             self.end += 1
             runs.append((start, self.end, 0))
-        first, place, length = runs[-1]
-        self._make_room(len(tokens))
+        position, offset, length = runs[-1]
+        self._reserve(len(tokens))
         self.tokens[self.end : self.end + len(tokens)] = tokens
         self.end += len(tokens)
-        runs[-1] = (first, place, length + len(tokens))
+        runs[-1] = (position, offset, length + len(tokens))
 
-    def places(self, document: int, positions: NDArray[np.int64]) -> Places:
-        """Places of positions of a document; -1 for those it does not hold."""
-        places = np.full(len(positions), -1, np.int64)
-        for first, place, length in self._runs.get(document, ()):
-            inside = (positions >= first) & (positions < first + length)
-            places[inside] = positions[inside] - first + place
-        return places
+    def offsets(self, document: int, positions: Integers) -> Integers:
+        """Offsets of positions of a document; -1 for those it does not hold."""
+        offsets = np.full(len(positions), -1, np.int64)
+        for position, offset, length in self._runs.get(document, ()):
+            inside = (positions >= position) & (positions < position + length)
+            offsets[inside] = positions[inside] - position + offset
+        return offsets
 
-    def owned(self, document: int, places: Sequence[int]) -> list[bool]:
-        """Which places lie in a document."""
-        runs = [(place, place + length) for _, place, length in self._runs.get(document, ())]
-        return [any(first <= place < end for first, end in runs) for place in places]
+    def first_offsets(self, documents: Integers, positions: Integers) -> Integers:
+        """As `offsets`, of many documents at once, each of which is in one run."""
+        distinct, rows = np.unique(documents, return_inverse=True)
+        runs = [self._runs.get(document, [(0, 0, 0)])[0] for document in distinct.tolist()]
+        starts, offsets, lengths = np.array(runs, np.int64).reshape(-1, 3)[rows].T
+        known = (positions >= starts) & (positions < starts + lengths)
+        return np.where(known, positions - starts + offsets, -1)
+
+    def within(self, document: int, offsets: Sequence[int]) -> list[bool]:
+        """Which offsets belong to a document."""
+        runs = [(offset, offset + length) for _, offset, length in self._runs.get(document, ())]
+        return [any(start <= offset < end for start, end in runs) for offset in offsets]
 
     def documents(self) -> set[int]:
         """The documents that were not forgotten."""
         return set(self._runs)
 
     def forget(self, document: int) -> None:
-        """Overwrite a document's tokens; what looks at its places finds gaps."""
-        for _, place, length in self._runs.pop(document, ()):
-            self.tokens[place : place + length] = GAP
+        """Overwrite a document's tokens; whoever reads at its offsets finds gaps."""
+        for _, offset, length in self._runs.pop(document, ()):
+            self.tokens[offset : offset + length] = GAP
 
-    def locate(self) -> Callable[[NDArray[np.int64], NDArray[np.int64]], Places]:
-        """What `places` tells, for many documents at once, each of which lies in one run now."""
-        whole = sorted((d, *runs[0]) for d, runs in self._runs.items())
-        documents, starts, places, lengths = np.array(whole, np.int64).reshape(-1, 4).T
+    def _continues(self, run: tuple[int, int, int], start: int) -> bool:
+        position, offset, length = run
+        return position + length == start and offset + length == self.end
 
-        def located(owners: NDArray[np.int64], positions: NDArray[np.int64]) -> Places:
-            if not len(documents):
-                return np.full(len(owners), -1, np.int64)
-            rows = np.searchsorted(documents, owners).clip(max=len(documents) - 1)
-            offsets = positions - starts[rows]
-            known = (documents[rows] == owners) & (offsets >= 0) & (offsets < lengths[rows])
-            found: Places = np.where(known, places[rows] + offsets, -1)
-            return found
-
-        return located
-
-    def _follows(self, run: tuple[int, int, int], start: int) -> bool:
-        first, place, length = run
-        return first + length == start and place + length == self.end
-
-    def _make_room(self, more: int) -> None:
-        needed = self.end + more + ROOM
+    def _reserve(self, more: int) -> None:
+        needed = self.end + more + MARGIN
         if needed > len(self.tokens):
             grown = np.full(max(needed, len(self.tokens) * 5 // 4), GAP, np.int32)
             grown[: self.end] = self.tokens[: self.end]
             self.tokens = grown
 
 
-BACK = 8
+LOOK_BACK = 8
 """Tokens before the root that are compared with a neighbour's."""
-_AROUND = np.arange(-BACK, ROOM - BACK)
-"""Offsets of the tokens before a place, at it and after it."""
+_WINDOW = np.arange(-LOOK_BACK, MARGIN - LOOK_BACK)
+"""Offsets of the tokens before a neighbour's, of it and after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,27 +193,19 @@ class Matches:
 
     Attributes:
         similarities: [n], cosine of their keys with the state asked for.
-        matches: [n], how many tokens before the root agree, up to `BACK`.
-        present: [n], whether they lie in the document that is being written.
-        continuations: [n][length], what followed; what stands behind a `GAP` means nothing.
+        suffixes: [n], how many tokens before the root agree, up to `LOOK_BACK`.
+        current: [n], whether they belong to the document that is being written.
+        continuations: [n][length], what followed; what comes after a `GAP` means nothing.
     """
 
     similarities: list[float]
-    matches: list[int]
-    present: list[bool]
+    suffixes: list[int]
+    current: list[bool]
     continuations: list[list[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """Everything of one generation."""
-
-    projection: Projection
-    index: Index
-
-
 class DenseMemory:
-    """One model's keys. `add*`, `load` and `forget` belong to one thread, `recall` to another.
+    """One model's keys. `search` is for one thread, everything else for another.
 
     Args:
         vocabulary: number of token ids.
@@ -151,20 +214,15 @@ class DenseMemory:
     def __init__(self, vocabulary: int) -> None:
         self._vocabulary = vocabulary
         self._lock = Lock()
-        self._stream = TokenArena()
-        self._loaded: _Loaded | None = None
-        self._present = 0
+        self._arena = TokenArena()
+        self._keys: tuple[Projection, InvertedLists] | None = None
+        self._current = 0
 
     def __len__(self) -> int:
         """Keys that can be found."""
-        return len(self._loaded.index) if self._loaded else 0
+        return len(self._keys[1]) if self._keys else 0
 
-    @property
-    def serves(self) -> bool:
-        """Whether there is a projection to search by."""
-        return self._loaded is not None
-
-    def recall(
+    def search(
         self, state: Floats, token: int, before: Sequence[int], k: int, length: int
     ) -> Matches | None:
         """The `k` nearest keys of states that led to `token`, with `length` tokens that followed.
@@ -179,107 +237,108 @@ class DenseMemory:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            if not self._loaded:
+            if not self._keys:
                 return None
-            query = self._loaded.projection.query(state)
-            found = self._loaded.index.search(query, token, k)
-            return self._read(found, token, before, length)
+            projection, lists = self._keys
+            found = lists.search(projection.query(state), token, k)
+            return self._matches(found, token, before, length)
         finally:
             self._lock.release()
 
-    def load(self, store: DenseStore, generation: Generation | None) -> None:
-        """Read all streams and a generation's keys from disk, in place of what is held.
-
-        The old generation goes first: two at once would take twice the memory.
-        """
+    def load(
+        self, store: DenseStore, projection: Projection | None, cancelled: Callable[[], bool]
+    ) -> None:
+        """Read all token streams and keys from disk; nothing is held where it is `cancelled`."""
+        arena = TokenArena()
+        for document, tokens in store.token_streams():
+            arena.extend(document, 0, tokens)
+            if cancelled():
+                return
+        lists = self._fill(store, projection, arena, cancelled) if projection else None
         with self._lock:
-            self._loaded = None
-        stream = TokenArena()
-        for document, tokens in store.streams():
-            stream.extend(document, 0, tokens)
-        loaded = self._fill(store, generation, stream) if generation else None
-        with self._lock:
-            self._stream, self._loaded = stream, loaded
+            self._arena = arena
+            self._keys = (projection, lists) if projection and lists is not None else None
 
     def serve(self, projection: Projection) -> None:
-        """Begin with an empty index: the first projection was just fitted."""
-        self._loaded = _Loaded(projection, FewIndex(projection.dimensions, projection.scale))
+        """Begin with no keys: the projection was just fitted."""
+        lists = self._lists(projection)
+        with self._lock:
+            self._keys = projection, lists
 
     def begin(self, document: int) -> None:
-        """An answer is being written in `document`: what it holds is present."""
-        self._present = document
+        """An answer is being written in `document`."""
+        self._current = document
 
-    def add_tokens(self, document: int, start: int, tokens: Sequence[int]) -> None:
-        """Append to a document's stream."""
+    def add_tokens(self, new: DocumentTokens) -> None:
+        """Append to a document's token stream."""
         with self._lock:
-            self._stream.extend(document, start, tokens)
+            self._arena.extend(*new)
 
-    def add_states(self, document: int, positions: NDArray[np.int64], states: Floats) -> None:
-        """Add keys of states float32 [n, width] that produced the tokens at `positions`."""
-        if self._loaded:
-            codes = self._loaded.projection.encode(states)
-            with self._lock:
-                places = self._stream.places(document, positions)
-                self._add(self._loaded.index, self._stream, places, codes)
-            if len(self) > FEW and isinstance(self._loaded.index, FewIndex):
-                self._loaded = replace(
-                    self._loaded, index=self._loaded.index.moved(self._vocabulary)
-                )
+    def add_keys(self, new: DocumentKeys) -> None:
+        """Add keys of states that produced tokens which were added before."""
+        with self._lock:
+            if self._keys:
+                offsets = self._arena.offsets(new.document, new.positions)
+                self._add(self._keys[1], self._arena, offsets, new.codes)
 
     def documents(self) -> set[int]:
         """The documents that are held. For the thread that adds."""
-        return self._stream.documents()
+        return self._arena.documents()
 
     def forget(self, document: int) -> None:
-        """Draft from a document no more."""
+        """Find nothing in a document any more."""
         with self._lock:
-            self._stream.forget(document)
+            self._arena.forget(document)
 
-    def _fill(self, store: DenseStore, generation: Generation, stream: TokenArena) -> _Loaded:
-        projection = generation.projection
-        index = self._empty(store.counts(generation)[1], projection, stream)
-        # Some may be of documents that another process has written since the streams were read.
-        located = stream.locate()
-        for batch in store.keys(generation):
-            places = located(batch.documents, batch.positions)
-            self._add(index, stream, places, batch.codes)
-        return _Loaded(projection, index)
+    def _lists(self, projection: Projection) -> InvertedLists:
+        return InvertedLists(self._vocabulary, projection.dimensions, projection.scale)
 
-    def _empty(self, count: int, projection: Projection, stream: TokenArena) -> Index:
-        """What takes in `count` keys of `stream`."""
-        if count <= FEW:
-            return FewIndex(projection.dimensions, projection.scale)
-        index = FaissIndex(self._vocabulary, projection.dimensions, projection.scale)
-        known = stream.tokens[(stream.tokens >= 0) & (stream.tokens < self._vocabulary)]
-        index.reserve(np.bincount(known, minlength=self._vocabulary))
-        return index
+    def _fill(
+        self,
+        store: DenseStore,
+        projection: Projection,
+        arena: TokenArena,
+        cancelled: Callable[[], bool],
+    ) -> InvertedLists | None:
+        """All keys on disk; None where it is `cancelled`."""
+        lists = self._lists(projection)
+        known = arena.tokens[(arena.tokens >= 0) & (arena.tokens < self._vocabulary)]
+        lists.reserve(np.bincount(known, minlength=self._vocabulary))
+        for batch in store.keys(projection.dimensions):
+            offsets = arena.first_offsets(batch.documents, batch.positions)
+            self._add(lists, arena, offsets, batch.codes)
+            if cancelled():
+                return None
+        return lists
 
-    def _read(self, found: Neighbours, token: int, before: Sequence[int], length: int) -> Matches:
-        """What stands around the places found, but for those that were forgotten and those whose
-        stream does not go on."""
-        places = found.positions
-        around = self._stream.tokens[places[:, None] + _AROUND[: BACK + 1 + length]].tolist()
-        owned = self._stream.owned(self._present, places.tolist())
-        back = list(before[-BACK:])
-        recall = Matches([], [], [], [])
-        for similarity, present, words in zip(found.similarities, owned, around, strict=True):
-            if words[BACK] == token and words[BACK + 1] != GAP:
-                recall.similarities.append(similarity)
-                recall.matches.append(_common_end(words[:BACK], back))
-                recall.present.append(present)
-                recall.continuations.append(words[BACK + 1 :])
-        return recall
+    def _matches(
+        self, found: Neighbours, token: int, before: Sequence[int], length: int
+    ) -> Matches:
+        """What surrounds the offsets found, without those that were forgotten and those whose
+        stream ends there."""
+        offsets = found.offsets
+        windows = self._arena.tokens[offsets[:, None] + _WINDOW[: LOOK_BACK + 1 + length]].tolist()
+        within = self._arena.within(self._current, offsets.tolist())
+        context = list(before[-LOOK_BACK:])
+        matches = Matches([], [], [], [])
+        for similarity, current, window in zip(found.similarities, within, windows, strict=True):
+            if window[LOOK_BACK] == token and window[LOOK_BACK + 1] != GAP:
+                matches.similarities.append(similarity)
+                matches.suffixes.append(_common_suffix(window[:LOOK_BACK], context))
+                matches.current.append(current)
+                matches.continuations.append(window[LOOK_BACK + 1 :])
+        return matches
 
     def _add(
-        self, index: Index, stream: TokenArena, places: NDArray[np.int64], codes: Codes
+        self, lists: InvertedLists, arena: TokenArena, offsets: Integers, codes: Codes
     ) -> None:
-        """Add keys whose place is known and whose token this vocabulary has."""
-        tokens = stream.tokens[places]
-        held = (places >= 0) & (tokens >= 0) & (tokens < self._vocabulary)
-        index.add(codes[held], tokens[held], places[held])
+        """Add keys whose offset is known and whose token this vocabulary has."""
+        tokens = arena.tokens[offsets]
+        valid = (offsets >= 0) & (tokens >= 0) & (tokens < self._vocabulary)
+        lists.add(codes[valid], tokens[valid], offsets[valid])
 
 
-def _common_end(one: Sequence[int], other: Sequence[int]) -> int:
+def _common_suffix(one: Sequence[int], other: Sequence[int]) -> int:
     """Length of the common suffix."""
     length = 0
     for a, b in zip(reversed(one), reversed(other), strict=False):

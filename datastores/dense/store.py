@@ -1,16 +1,16 @@
-"""The dense index on disk: token streams and the keys of their positions. SQLite is its only truth.
+"""The dense index on disk: token streams and the keys of their positions.
 
 One file for each model: hidden states of one model mean nothing to another. A *document* is a
 sequence of token ids as they stood in the model's context; the key of position p stands for the
-state that produced token p, so position 0 has none. Keys belong to a *generation*, which holds the
-projection they were made with.
+state that produced token p, so position 0 has none. All keys were made with the one projection that
+the file holds.
 
 There are no index files: a faiss index of ten million keys is filled from here in seconds, so
 nothing can be stale or damaged, and the disk holds every key once.
 
-Owns documents, keys and moments. Refuses to know threads, models and what is worth encoding.
-
-Forgetting sources in a dense index that nobody has open: no model, faiss or thread is needed.
+Owns documents, keys, the projection, and all SQL on them. Writing the same twice changes nothing;
+what belongs to a document or a projection that is gone is left out. Refuses to know threads, models
+and what is worth encoding.
 """
 
 from __future__ import annotations
@@ -22,10 +22,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlite_utils import Database
 
-from datastores.dense.generations import Generation, Generations
-from datastores.dense.projection import Codes, Moments, unpack_moments
-from datastores.dense.rows import DENSE, KEYS, Encoded, Written, expand, write_keys, write_tokens
+from datastores.dense.projection import Codes, Projection, unpack_projection
+from datastores.dense.schema import (
+    MIGRATIONS,
+    TOKEN_BLOCK,
+    KeyBlock,
+    expand,
+    key_blocks,
+)
 from datastores.errors import StoreError
 from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.integrity import (
@@ -35,39 +41,29 @@ from datastores.storage.integrity import (
     with_checksum,
 )
 from datastores.storage.sqlite import Store
-from datastores.tokens import unpack
 
-
-def retain(path: Path, prefixes: tuple[str, ...], wanted: Collection[str]) -> None:
-    """Leave no byte of sources that begin with one of `prefixes` and are not `wanted`.
-
-    A damaged index that was set aside is deleted: it may hold them, and its states can be made
-    again.
-
-    Raises:
-        StoreError: the index cannot be written, or another process keeps an older state of it;
-            calling this again finishes the work.
-    """
-    with closing(Store(path, DENSE)) as store:
-        with store.writing() as db:
-            sources = {row["source"] for row in db.query("SELECT DISTINCT source FROM documents")}
-            gone = [one for one in sources if one.startswith(prefixes) and one not in wanted]
-            if gone:
-                db.conn.executemany(
-                    "DELETE FROM documents WHERE source = ?", [(source,) for source in gone]
-                )
-                request_erasure(db)
-        erase_requested(store)
-    for part in path.parent.glob(f"{path.name}.corrupt-*"):
-        part.unlink()
-
-
-READ = 4096
+READ_ROWS = 4096
 """Rows fetched at a time while loading: four megabytes of keys."""
 
 
+class DocumentTokens(NamedTuple):
+    """Tokens of one document from position `start` on."""
+
+    document: int
+    start: int
+    tokens: Sequence[int]
+
+
+class DocumentKeys(NamedTuple):
+    """Keys of one document: codes uint8 [n, dimensions] of ascending positions [n]."""
+
+    document: int
+    positions: NDArray[np.int64]
+    codes: Codes
+
+
 class KeyBatch(NamedTuple):
-    """Many keys at once: the document, position and code of each."""
+    """Keys of many documents: the document, position and code of each."""
 
     documents: NDArray[np.int64]
     positions: NDArray[np.int64]
@@ -89,31 +85,55 @@ class DenseStore:
         self.store = store
         self.fingerprint = fingerprint
         self.width = width
-        self.generations = Generations(store, fingerprint)
+        self._projection_id = 0
         self._claim()
 
     @classmethod
     def open(cls, path: Path, fingerprint: str, width: int) -> DenseStore:
-        """Open or create; `store.quarantined` tells where a damaged predecessor was moved to."""
-        opened = cls(Store(path, DENSE), fingerprint, width)
-        opened.generations.drop_damaged(width)
+        """Open or create. `store.quarantined` is where a damaged predecessor was moved to.
+
+        A projection that is damaged, another model's, or for states of another width is dropped
+        with its keys, which mean nothing without it. The tokens stay, and are encoded anew.
+        """
+        opened = cls(Store(path, MIGRATIONS), fingerprint, width)
+        try:
+            opened._read_projection()
+        except ValueError:
+            with opened.store.writing() as db:
+                db.conn.execute("DELETE FROM projections")
+                db.conn.execute("DELETE FROM keys")
+                db.conn.execute("UPDATE documents SET keys = 0")
         erase_requested(opened.store)
         return opened
 
     def close(self) -> None:
         self.store.close()
 
+    def projection(self) -> Projection | None:
+        """The projection that all keys are made with; None before one was fitted."""
+        try:
+            return self._read_projection()
+        except ValueError as error:
+            raise StoreError(
+                f"{self.store.path}: the projection is damaged; the next start fits it anew"
+            ) from error
+
+    def keep_projection(self, projection: Projection, states: int) -> None:
+        """Store the projection, which was fitted to so many `states`, unless there is one."""
+        packed = with_checksum(self.fingerprint, projection.pack())
+        with self.store.writing() as db:
+            if not db.table("projections").count:
+                db.table("projections").insert({"packed": packed, "states": states})
+
     def create_document(self, source: str, first: int = 1) -> int:
         """The id of a new, empty document.
 
         Args:
             source: what `forget` will know it by.
-            first: the first position that wants a key; what comes before is context only, which
+            first: the first position that needs a key; what comes before is context only, which
                 another document holds already.
         """
-        with self.store.writing() as db:
-            sql = "INSERT INTO documents (source, first, length) VALUES (?, ?, 0)"
-            return int(db.conn.execute(sql, (source, max(1, first))).lastrowid or 0)
+        return self.add_documents(source, [()], first)[0]
 
     def add_documents(
         self, source: str, texts: Sequence[Sequence[int]], first: int = 1
@@ -123,16 +143,18 @@ class DenseStore:
         with self.store.writing() as db:
             ids = [int(db.conn.execute(sql, (source, max(1, first))).lastrowid or 0) for _ in texts]
             for document, tokens in zip(ids, texts, strict=True):
-                write_tokens(db, Written(document, 0, tokens))
+                _write_tokens(db, DocumentTokens(document, 0, tokens))
         return ids
 
-    def write(self, tokens: Sequence[Written], keys: Sequence[Encoded] = ()) -> None:
-        """Write tokens and keys, all or nothing; see `datastores.dense.rows`."""
+    def write(self, tokens: Iterable[DocumentTokens], keys: Sequence[DocumentKeys] = ()) -> None:
+        """Write tokens, and keys made with the projection, all or nothing."""
         with self.store.writing() as db:
-            for written in tokens:
-                write_tokens(db, written)
-            for encoded in keys:
-                write_keys(db, encoded)
+            for new in tokens:
+                _write_tokens(db, new)
+            # Another process may have found the projection damaged and dropped it.
+            if keys and _exists(db, "projections", self._projection_id):
+                for part in keys:
+                    _write_keys(db, part)
 
     def forget(self, source: str) -> list[int]:
         """Delete the documents of `source`, so that no byte of them stays; their ids."""
@@ -147,7 +169,8 @@ class DenseStore:
     def tokens(self, document: int) -> tuple[int, ...]:
         """The token ids of a document; none where it is gone."""
         sql = "SELECT CAST(tokens AS BLOB) AS part FROM spans WHERE document = ? ORDER BY block"
-        return unpack(self._joined(row["part"] for row in self.store.rows(sql, (document,))))
+        parts = [row["part"] for row in self.store.rows(sql, (document,))]
+        return tuple(self._joined(parts).tolist())
 
     def documents(self) -> set[int]:
         """The ids of all documents."""
@@ -159,89 +182,69 @@ class DenseStore:
         return int(rows[0]["seq"]) if rows else 0
 
     def sources(self, prefix: str) -> set[str]:
-        """What begins with `prefix`, of what documents are known by."""
+        """The sources of documents that begin with `prefix`."""
         rows = self.store.rows("SELECT DISTINCT source FROM documents")
         return {row["source"] for row in rows if row["source"].startswith(prefix)}
 
-    def latest(self, source: str) -> list[int]:
+    def latest_tokens(self, source: str) -> tuple[int, ...]:
         """The token ids of the last document of `source`; none where there is none."""
         sql = "SELECT max(id) AS id FROM documents WHERE source = ?"
-        return list(self.tokens(self.store.rows(sql, (source,))[0]["id"] or 0))
+        return self.tokens(self.store.rows(sql, (source,))[0]["id"] or 0)
 
-    def missing(self, document: int, generation: Generation | None) -> NDArray[np.int64]:
-        """Positions of a document that want a key in `generation` and have none, ascending."""
-        number = generation.id if generation else 0
-        sql = "SELECT block, present FROM keys WHERE document = ? AND generation = ?"
-        rows = self.store.rows(sql, (document, number))
-        starts = np.array([row["block"] * KEYS for row in rows], np.int64)
-        _, found = expand(starts, np.array([row["present"] for row in rows], np.int64))
+    def missing_keys(self, document: int) -> NDArray[np.int64]:
+        """Positions of a document that need a key and have none, ascending."""
+        rows = self.store.rows("SELECT block, present FROM keys WHERE document = ?", (document,))
+        columns = [np.array([row[name] for row in rows], np.int64) for name in ("block", "present")]
+        _, found = expand(*columns)
         sql = "SELECT first, length FROM documents WHERE id = ?"
-        wanted = [range(row["first"], row["length"]) for row in self.store.rows(sql, (document,))]
-        return np.setdiff1d(np.array([p for part in wanted for p in part], np.int64), found)
+        needed = [np.arange(r["first"], r["length"]) for r in self.store.rows(sql, (document,))]
+        return np.setdiff1d(np.concatenate([found[:0], *needed]), found)
 
-    def unfinished(self, generation: Generation | None) -> list[int]:
-        """Documents with positions that want a key in `generation` and have none, oldest first."""
-        sql = """
-            SELECT id FROM documents LEFT JOIN coverage ON document = id AND generation = ?
-            WHERE coalesce(keys, 0) < length - first ORDER BY id
-            """
-        rows = self.store.rows(sql, (generation.id if generation else 0,))
+    def incomplete(self) -> list[int]:
+        """Documents with positions that need a key and have none, oldest first."""
+        rows = self.store.rows("SELECT id FROM documents WHERE keys < length - first ORDER BY id")
         return [row["id"] for row in rows]
 
-    def counts(self, generation: Generation | None) -> tuple[int, int]:
-        """How many positions want a key, and how many have one in `generation`."""
-        wanted = "SELECT sum(length - first) AS n FROM documents WHERE length > first"
-        found = "SELECT sum(keys) AS n FROM coverage WHERE generation = ?"
-        number = generation.id if generation else 0
-        totals = [*self.store.rows(wanted), *self.store.rows(found, (number,))]
-        return int(totals[0]["n"] or 0), int(totals[1]["n"] or 0)
+    def counts(self) -> tuple[int, int]:
+        """How many positions need a key, and how many have one."""
+        sql = "SELECT sum(max(length - first, 0)) AS positions, sum(keys) AS keys FROM documents"
+        (row,) = self.store.rows(sql)
+        return int(row["positions"] or 0), int(row["keys"] or 0)
 
-    def streams(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
+    def token_streams(self) -> Iterator[tuple[int, NDArray[np.uint32]]]:
         """Every document with its token ids, in order of ids."""
         sql = "SELECT document, CAST(tokens AS BLOB) FROM spans ORDER BY document, block"
         document, parts = 0, list[bytes]()
         for owner, tokens in self._each(sql):
             if owner != document and parts:
-                yield document, np.frombuffer(self._joined(parts), "<i4")
+                yield document, self._joined(parts)
                 parts = []
             document = owner
             parts.append(tokens)
         if parts:
-            yield document, np.frombuffer(self._joined(parts), "<i4")
+            yield document, self._joined(parts)
 
-    def keys(self, generation: Generation) -> Iterator[KeyBatch]:
-        """Every key of a generation, in no particular order."""
-        sql = """
-            SELECT document, block, present, CAST(codes AS BLOB) FROM keys WHERE generation = ?
-            """
-        rows = self._each(sql, generation.id)
-        while batch := [row for _, row in zip(range(READ), rows, strict=False)]:
-            documents = np.array([row[0] for row in batch], np.int64)
-            starts = np.array([row[1] * KEYS for row in batch], np.int64)
-            owners, positions = expand(starts, np.array([row[2] for row in batch], np.int64))
-            joined, size = b"".join(row[3] for row in batch), generation.projection.dimensions
-            if len(joined) != len(positions) * size:
-                raise damage_error(self.store.path, "keys without places")
-            codes = np.frombuffer(joined, np.uint8).reshape(-1, size)
-            yield KeyBatch(documents[owners], positions, codes)
+    def keys(self, dimensions: int) -> Iterator[KeyBatch]:
+        """Every key, in no particular order."""
+        rows = self._each("SELECT document, block, present, CAST(codes AS BLOB) FROM keys")
+        while batch := [row for _, row in zip(range(READ_ROWS), rows, strict=False)]:
+            owners, blocks, presents = np.array([row[:3] for row in batch], np.int64).T
+            indexes, positions = expand(blocks, presents)
+            joined = b"".join(row[3] for row in batch)
+            if len(joined) != len(positions) * dimensions:
+                raise damage_error(self.store.path, "keys without positions")
+            codes = np.frombuffer(joined, np.uint8).reshape(-1, dimensions)
+            yield KeyBatch(owners[indexes], positions, codes)
 
-    def moments(self) -> Moments:
-        """The moments kept last; fresh ones where there are none, or they are damaged or another
-        model's."""
-        for row in self.store.rows("SELECT packed FROM moments"):
-            try:
-                kept = unpack_moments(verify_checksum(self.fingerprint, row["packed"]))
-            except ValueError:
-                break
-            if kept.width == self.width:
-                return kept
-        return Moments(self.width)
-
-    def keep_moments(self, moments: Moments) -> None:
-        """Keep them for the next opening."""
-        packed = with_checksum(self.fingerprint, moments.pack())
-        with self.store.writing() as db:
-            db.table("moments").insert({"id": 1, "packed": packed}, replace=True)
+    def _read_projection(self) -> Projection | None:
+        """Raises ValueError where it is damaged, another model's, or of another width."""
+        for row in self.store.rows("SELECT id, packed FROM projections"):
+            projection = unpack_projection(verify_checksum(self.fingerprint, row["packed"]))
+            if projection.width != self.width:
+                raise ValueError(f"a projection of states {projection.width} numbers wide")
+            self._projection_id = row["id"]
+            return projection
+        return None
 
     def _claim(self) -> None:
         with self.store.writing() as db:
@@ -253,14 +256,98 @@ class DenseStore:
                     f"{self.store.path} is the dense index of another model; move it away"
                 )
 
-    def _joined(self, parts: Iterable[bytes]) -> bytes:
-        """The blocks of one document."""
+    def _joined(self, parts: Sequence[bytes]) -> NDArray[np.uint32]:
+        """The token ids in the blocks of one document."""
         whole = b"".join(parts)
         if len(whole) % 4:
             raise damage_error(self.store.path, "part of a token")
-        return whole
+        return np.frombuffer(whole, "<u4")
 
-    def _each(self, sql: str, *parameters: object) -> Iterator[tuple[Any, ...]]:
+    def _each(self, sql: str) -> Iterator[tuple[Any, ...]]:
         """Row after row, without holding them all."""
         with translate_errors(self.store.path):
-            yield from self.store.db.conn.execute(sql, parameters)
+            yield from self.store.db.conn.execute(sql)
+
+
+def retain(path: Path, prefixes: tuple[str, ...], wanted: Collection[str]) -> None:
+    """Leave no byte of sources that begin with one of `prefixes` and are not `wanted`.
+
+    For an index that this process has not opened: no model, faiss or thread is needed. A damaged
+    one that was quarantined is deleted: it may hold them, and its states can be made again.
+
+    Raises:
+        StoreError: the index cannot be written, or another process keeps an older state of it;
+            calling this again finishes the work.
+    """
+    with closing(Store(path, MIGRATIONS)) as store:
+        with store.writing() as db:
+            sources = {row["source"] for row in db.query("SELECT DISTINCT source FROM documents")}
+            gone = [one for one in sources if one.startswith(prefixes) and one not in wanted]
+            if gone:
+                db.conn.executemany(
+                    "DELETE FROM documents WHERE source = ?", [(source,) for source in gone]
+                )
+                request_erasure(db)
+        erase_requested(store)
+    for part in path.parent.glob(f"{path.name}.corrupt-*"):
+        part.unlink()
+
+
+def _exists(db: Database, table: str, row: int) -> bool:
+    return bool(db.table(table).count_where("id = ?", [row]))
+
+
+def _write_tokens(db: Database, new: DocumentTokens) -> None:
+    """Append tokens to those a document has, block by block."""
+    if not _exists(db, "documents", new.document):
+        return
+    end = new.start + len(new.tokens)
+    for block in range(new.start // TOKEN_BLOCK, -(-end // TOKEN_BLOCK)):
+        start, stop = max(new.start, block * TOKEN_BLOCK), min(end, (block + 1) * TOKEN_BLOCK)
+        part = np.array(new.tokens[start - new.start : stop - new.start], "<u4").tobytes()
+        _write_span(db, new.document, block, (start - block * TOKEN_BLOCK) * 4, part)
+    sql = "UPDATE documents SET length = max(length, ?) WHERE id = ?"
+    db.conn.execute(sql, (end, new.document))
+
+
+def _write_span(db: Database, document: int, block: int, offset: int, part: bytes) -> None:
+    stored = db.conn.execute(
+        "SELECT CAST(tokens AS BLOB) FROM spans WHERE document = ? AND block = ?",
+        (document, block),
+    ).fetchone()
+    whole = (stored[0] if stored else b"")[:offset] + part
+    db.conn.execute(
+        "INSERT INTO spans (document, block, tokens) VALUES (?, ?, ?)"
+        " ON CONFLICT (document, block) DO UPDATE SET tokens = excluded.tokens",
+        (document, block, whole),
+    )
+
+
+def _write_keys(db: Database, new: DocumentKeys) -> None:
+    """Join keys to those that their blocks hold."""
+    if not _exists(db, "documents", new.document):
+        return
+    blocks = key_blocks(new.positions, new.codes)
+    added = sum(_write_block(db, new.document, block) for block in blocks)
+    sql = "UPDATE documents SET keys = keys + ? WHERE id = ?"
+    db.conn.execute(sql, (added, new.document))
+
+
+def _write_block(db: Database, document: int, block: KeyBlock) -> int:
+    """Join a block to what is stored of it; how many keys that adds."""
+    stored = db.conn.execute(
+        "SELECT present, CAST(codes AS BLOB) FROM keys WHERE document = ? AND block = ?",
+        (document, block.block),
+    ).fetchone()
+    dimensions = block.codes.shape[1]
+    # A stored block that is damaged is replaced.
+    if stored and len(stored[1]) == stored[0].bit_count() * dimensions:
+        codes = np.frombuffer(stored[1], np.uint8).reshape(-1, dimensions)
+        block = KeyBlock(block.block, stored[0], codes).joined(block)
+    db.conn.execute(
+        "INSERT INTO keys (document, block, present, codes) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (document, block)"
+        " DO UPDATE SET present = excluded.present, codes = excluded.codes",
+        (document, block.block, block.present, block.codes.tobytes()),
+    )
+    return block.present.bit_count() - (stored[0].bit_count() if stored else 0)

@@ -1,12 +1,11 @@
-"""The one thread that adds to a dense index; everyone else hands it work and goes on.
+"""The one thread that uses a dense index; everyone else hands it work and goes on.
 
-The decode thread pays for a list entry. It does not even wake the thread: that one looks by itself
-every `PAUSE` seconds while answers are written, since two threads that take turns at every step
-cost each other more time than the work takes. Reading the index at start-up, encoding, writing and
-fitting happen here. A failing disk costs no draft: what could not be written is tried again.
+The decode thread pays for one list entry. It does not even wake the thread, which looks by itself
+every `POLL_S` seconds while answers are written: two threads that alternate at every step cost each
+other more time than the work takes. Loading at start-up, encoding, writing, fitting and the import
+of faiss happen here. A failing disk costs no draft: what could not be written is tried again.
 
-Owns the thread and the rhythm of writing. Refuses to know what is done
-(`datastores.dense.recorder`).
+Owns the thread and when it writes. Refuses to know what is done (`datastores.dense.index`).
 """
 
 from __future__ import annotations
@@ -21,25 +20,34 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from datastores.dense.index import DenseIndex, DocumentStates
 from datastores.dense.memory import DenseMemory
 from datastores.dense.projection import Floats
-from datastores.dense.recorder import DenseRecorder
 from datastores.dense.store import DenseStore
 from datastores.errors import SpecchatError, StoreError
 
-INTERVAL = 0.3
+WRITE_S = 0.3
 """Seconds from one write to the next: a killed process loses less than a second."""
-PAUSE = 0.05
+POLL_S = 0.05
 """Seconds from one look for new states to the next: the delay after which they can be found. At
 ten milliseconds a step it shortens drafts of this index alone by 5 %, and by 1 % beside prompt
 lookup."""
-QUIET = 1.0
+IDLE_S = 1.0
 """Seconds without work after which the thread sleeps until it is woken."""
+CLOSE_TIMEOUT_S = 15.0
+"""Longest wait of `close`: more than a write waits for the lock of another process."""
 
 T = TypeVar("T")
 
 
-class _Said(NamedTuple):
+class WorkerClosedError(StoreError):
+    """The worker was closed before it got to the work: all it held is written by then."""
+
+    def __init__(self) -> None:
+        super().__init__("the dense index is closed")
+
+
+class _Recorded(NamedTuple):
     """Part of an answer: tokens from a position on, and the states that produced them."""
 
     position: int
@@ -48,164 +56,169 @@ class _Said(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """Something to do, and who waits for it."""
+    """Work, and what its caller waits for."""
 
-    work: Callable[[DenseRecorder], object]
-    answer: Future[Any] | None = None
+    work: Callable[[DenseIndex], object]
+    result: Future[Any] | None = None
 
 
 class DenseWorker:
-    """Keeps one model's dense index on a thread of its own.
+    """Uses one model's dense index on a thread of its own.
 
     Attributes:
-        memory: what drafters ask; it fills while the thread reads the disk.
-        trouble: why the index could not be read, or not be written lately; None while all is well.
+        memory: what drafters search; it fills while the thread reads the disk.
+        error: why the index could not be read, or last not be written; None while all is well.
     """
 
     def __init__(self, store: DenseStore, vocabulary: int) -> None:
-        """Begin to read `store`, which is the thread's own from now on.
+        """Begin to read `store`, which belongs to the thread from now on.
 
         Args:
             vocabulary: number of token ids.
         """
         self.memory = DenseMemory(vocabulary)
-        self.trouble: SpecchatError | None = None
+        self.error: SpecchatError | None = None
         self._store = store
-        self._inbox: deque[_Said | _Job] = deque()
+        self._inbox: deque[_Recorded | _Job] = deque()
         self._wake = threading.Event()
         self._asleep = False
-        self._closing = False
+        self._closing = threading.Event()
         self._gate = threading.Lock()
         self._ended = False
-        self._thread = threading.Thread(target=self._run, name="dense-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="dense-worker", daemon=True)
         self._thread.start()
 
     def begin(self, source: str, tokens: Sequence[int]) -> None:
         """An answer starts after `tokens`, which the caller may go on changing."""
-        words = list(tokens)
-        self._submit(_Job(lambda book: book.begin(source, words)))
+        prompt = list(tokens)
+        self._submit(_Job(lambda index: index.begin(source, prompt)))
 
     def observe(self, position: int, tokens: Sequence[int], states: Floats) -> None:
-        """Tokens of the answer and the states that produced them; see `DenseRecorder.observe`."""
+        """Tokens of the answer and the states that produced them; see `DenseIndex.observe`."""
         if not self._ended:
-            self._inbox.append(_Said(position, tokens, states))
+            self._inbox.append(_Recorded(position, tokens, states))
         if self._asleep:
             self._wake.set()
 
     def leave(self) -> None:
         """Nothing is recorded until the next `begin`."""
-        self._submit(_Job(DenseRecorder.leave))
+        self._submit(_Job(DenseIndex.leave))
 
-    def encoded(self, document: int, positions: NDArray[np.int64], states: Floats) -> None:
-        """States of the backlog; see `DenseRecorder.encoded`."""
-        self._submit(_Job(lambda book: book.encoded(document, positions, states)))
+    def add_states(self, document: int, positions: NDArray[np.int64], states: Floats) -> None:
+        """States of the backlog; see `DenseIndex.add_states`."""
+        new = DocumentStates(document, positions, states)
+        self._submit(_Job(lambda index: index.add_states(new)))
 
-    def ask(self, work: Callable[[DenseRecorder], T]) -> T:
+    def ask(self, work: Callable[[DenseIndex], T]) -> T:
         """Have `work` done on the thread and wait for what it returns or raises.
 
         Raises:
-            StoreError: the disk failed, or the thread has ended.
+            WorkerClosedError: the worker was closed before.
+            StoreError: the disk failed.
         """
         return self.request(work).result()
 
-    def request(self, work: Callable[[DenseRecorder], T]) -> Future[T]:
+    def request(self, work: Callable[[DenseIndex], T]) -> Future[T]:
         """As `ask`, for those who must not wait: what it will return or raise."""
-        answer: Future[T] = Future()
-        self._submit(_Job(work, answer))
-        return answer
+        result: Future[T] = Future()
+        self._submit(_Job(work, result))
+        return result
 
     def close(self) -> None:
-        """Write what is left, and end the thread."""
-        self._closing = True
+        """Write what is left, and end the thread.
+
+        Loading stops where it is. A file that is being rewritten after a deletion is waited for
+        `CLOSE_TIMEOUT_S` at most; what was recorded before is written by then, and the next opening
+        rewrites it again.
+        """
+        self._closing.set()
         self._wake.set()
-        self._thread.join()
+        self._thread.join(CLOSE_TIMEOUT_S)
 
     def _submit(self, job: _Job) -> None:
         with self._gate:
             if not self._ended:
                 self._inbox.append(job)
                 self._wake.set()
-            elif job.answer:
-                job.answer.set_exception(self.trouble or StoreError("the dense index is closed"))
+            elif job.result:
+                job.result.set_exception(self.error or WorkerClosedError())
 
     def _run(self) -> None:
         try:
-            book = DenseRecorder(self._store, self.memory)
+            index = DenseIndex(self._store, self.memory, self._closing.is_set)
             try:
-                self._serve(book)
+                self._serve(index)
             finally:
-                book.close()
+                index.close()
         except SpecchatError as error:
-            self.trouble = error
+            self.error = error
         finally:
             self._end()
 
-    def _serve(self, book: DenseRecorder) -> None:
-        """Work off the inbox again and again, and write every `INTERVAL`, until closed."""
+    def _serve(self, index: DenseIndex) -> None:
+        """Work off the inbox again and again, and write every `WRITE_S`, until closed."""
         worked = written = monotonic()
-        while not self._closing or self._inbox:
+        while not self._closing.is_set() or self._inbox:
             now = monotonic()
             if self._inbox:
-                self._work_off(book)
+                self._work_off(index)
                 worked = now
-            if book.dirty and now >= written + INTERVAL:
-                self._write(book)
+            if index.unwritten and now >= written + WRITE_S:
+                self._do(_Job(DenseIndex.flush), index)
                 written = now
-            if not self._closing:
-                self._rest(book.dirty or now < worked + QUIET)
+            if not self._closing.is_set():
+                self._rest(index.unwritten or now < worked + IDLE_S)
 
     def _rest(self, briefly: bool) -> None:
-        """Wait for work: for `PAUSE`, or until there is some."""
+        """Wait for work: for `POLL_S`, or until there is some."""
         self._asleep = not briefly
         if briefly or not self._inbox:
-            self._wake.wait(PAUSE if briefly else None)
+            self._wake.wait(POLL_S if briefly else None)
         self._asleep = False
         self._wake.clear()
 
-    def _work_off(self, book: DenseRecorder) -> None:
-        """Do what lies in the inbox, in order; parts of one answer together."""
-        said: list[_Said] = []
+    def _work_off(self, index: DenseIndex) -> None:
+        """Do what is in the inbox, in order; parts of one answer together."""
+        parts: list[_Recorded] = []
         for _ in range(len(self._inbox)):
             item = self._inbox.popleft()
-            if isinstance(item, _Said):
-                said.append(item)
+            if isinstance(item, _Recorded):
+                parts.append(item)
             else:
-                self._record(said, book)
-                said = []
-                self._do(item, book)
-        self._record(said, book)
+                self._record(parts, index)
+                parts = []
+                self._do(item, index)
+        self._record(parts, index)
 
-    def _record(self, said: Sequence[_Said], book: DenseRecorder) -> None:
-        if said:
-            tokens = [token for part in said for token in part.tokens]
-            states = np.concatenate([part.states for part in said])
-            self._do(_Job(lambda book: book.observe(said[0].position, tokens, states)), book)
+    def _record(self, parts: Sequence[_Recorded], index: DenseIndex) -> None:
+        if parts:
+            tokens = [token for part in parts for token in part.tokens]
+            states = np.concatenate([part.states for part in parts])
+            work = _Job(lambda index: index.observe(parts[0].position, tokens, states))
+            self._do(work, index)
 
-    def _write(self, book: DenseRecorder) -> None:
-        self._do(_Job(DenseRecorder.flush), book)
-
-    def _do(self, job: _Job, book: DenseRecorder) -> None:
+    def _do(self, job: _Job, index: DenseIndex) -> None:
         try:
-            result = job.work(book)
+            result = job.work(index)
         except SpecchatError as error:
-            if job.answer:
-                job.answer.set_exception(error)
+            if job.result:
+                job.result.set_exception(error)
             else:
-                self.trouble = error
+                self.error = error
         else:
-            if not book.dirty:
-                self.trouble = None
-            if job.answer:
-                job.answer.set_result(result)
+            if not index.unwritten:
+                self.error = None
+            if job.result:
+                job.result.set_result(result)
         finally:
-            if job.answer:
-                job.answer.cancel()  # only after a mistake of ours, which ends the thread
+            if job.result:
+                job.result.cancel()  # only after a bug of ours, which ends the thread
 
     def _end(self) -> None:
-        """Take no more work, and tell whoever still waits for some."""
+        """Take no more work, and fail what still waits."""
         with self._gate:
             self._ended = True
         while self._inbox:
             item = self._inbox.popleft()
-            if isinstance(item, _Job) and item.answer:
-                item.answer.set_exception(self.trouble or StoreError("the dense index is closed"))
+            if isinstance(item, _Job) and item.result:
+                item.result.set_exception(self.error or WorkerClosedError())

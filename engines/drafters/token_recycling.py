@@ -36,6 +36,11 @@ class TokenRecycling:
         self._after_pair: dict[tuple[int, int], Successors] = {}
         self._before_root = -1
 
+    def forget(self) -> None:
+        """Forget what followed any token in earlier answers."""
+        self._after_token.clear()
+        self._after_pair.clear()
+
     def begin(self, context: Context) -> None:
         """The table is about tokens, not one context: only the last token is noted."""
         self._before_root = context.tokens[-3] if len(context.tokens) > 2 else -1

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from app.engine.engine import Engine, make_budget
 from app.engine.learned_state import LearnedState
 from app.engine.stores import make_drafters
@@ -93,4 +95,13 @@ def scripted_engine(
         seeded=True,
         max_tokens=max_tokens,
         learned=LearnedState(folder / "costs.json", "scripted"),
+    )
+
+
+def drafted(engine: Engine) -> int:
+    """Tokens that the engine's drafters propose after any one token: what they remember."""
+    state = np.zeros(engine.target.width, np.float32)
+    contexts = [Context([token], state, 0.0) for token in range(engine.target.vocabulary_size)]
+    return sum(
+        drafter.propose(context, 8).drafted for drafter in engine.drafters for context in contexts
     )

@@ -125,7 +125,5 @@ def idle(progress: EncodingProgress | None) -> str:
     """`reading imports 12%`: what the model does while idle; empty if nothing worth showing."""
     if progress is None:
         return ""
-    what = (
-        "rereading" if progress.renewing else "reading imports" if progress.imports else "reading"
-    )
+    what = "reading imports" if progress.imports else "reading"
     return f"{what} {percent(progress.done / max(1, progress.total))}"

@@ -3,91 +3,95 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
-import faiss
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from app.bench.dense import QUERIES, States, clustered, ground_truth, measure, project
-from app.cli.bench.dense import KINDS, NORMS
+from app.bench.dense import (
+    NEAREST,
+    RecordedStates,
+    compare,
+    make_full_search,
+    make_key_search,
+)
 from app.cli.main import specchat
+from datastores.dense.projection import fit
 
-SIZE = 8_000
+VOCABULARY, WIDTH, ANSWER = 30, 96, 25
 
 
 @pytest.fixture(scope="module")
-def rows() -> dict[str, dict[str, object]]:
-    """Every kind that takes no long training, on the same keys; one thread, as others work too."""
-    faiss.omp_set_num_threads(1)
-    material = clustered(SIZE)
-    truth = ground_truth(material)
-    return {kind: measure(material, truth, kind) for kind in ("flat", "sq", "partitioned")}
-
-
-def number(row: dict[str, object], key: str) -> float:
-    value = row[key]
-    assert isinstance(value, int | float)
-    return float(value)
-
-
-def test_a_flat_index_is_brute_force(rows: dict[str, dict[str, object]]) -> None:
-    assert number(rows["flat"], "recall_at_10") == 1.0
-    assert number(rows["flat"], "mrr") == 1.0
-    assert number(rows["flat"], "bytes_per_token") == pytest.approx(64 * 4 + 4, abs=0.1)
-
-
-def test_a_filter_after_the_search_starves_what_the_partition_finds(
-    rows: dict[str, dict[str, object]],
-) -> None:
-    assert number(rows["partitioned"], "filtered_recall_at_10") > 0.93
-    for kind in ("flat", "sq"):
-        starved = number(rows[kind], "filtered_recall_at_10")
-        assert starved < number(rows["partitioned"], "filtered_recall_at_10")
-
-
-def test_a_token_takes_less_than_96_bytes(rows: dict[str, dict[str, object]]) -> None:
-    assert number(rows["partitioned"], "bytes_per_token") < 96
-
-
-def test_material_is_the_same_at_every_call_and_holds_back_its_queries() -> None:
-    material = clustered(3000)
-    one, two = (next(material.blocks()) for _ in range(2))
-    np.testing.assert_array_equal(one.keys, two.keys)
-    assert len(one.keys) == 3000
-    np.testing.assert_allclose(np.linalg.norm(one.keys, axis=1), 1.0, rtol=1e-5)
-    assert not (one.keys[:, None, 0] == material.queries.keys[None, :, 0]).any()
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_real_states_are_normalised_as_named(norm: str) -> None:
+def recorded() -> RecordedStates:
+    """Answers that follow one of a few scripts; a state is its script's, with noise."""
     generator = np.random.default_rng(1)
-    raw = generator.standard_normal((3000, 40)).astype(np.float32) * np.arange(1, 41) + 5
-    states = States(raw.astype(np.float32), generator.integers(0, 9, 3000), 9)
-    material = project(states, 20, norm)
-    assert (material.size, material.dimensions) == (3000 - QUERIES, 20)
-    lengths = np.linalg.norm(next(material.blocks()).keys, axis=1)
-    assert np.allclose(lengths, 1.0, rtol=1e-5) == (norm in ("unit", "both"))
-    # Twenty dimensions of independent normal states keep half of the variance after z-norm, and
-    # more before it, where the widest dimensions hold most.
-    half = pytest.approx(0.5, abs=0.06)
-    assert (material.explained == half) == (norm in ("z", "both"))
+    scripts = generator.integers(0, VOCABULARY, (40, ANSWER))
+    centres = generator.standard_normal((40, ANSWER, WIDTH))
+    chosen = generator.integers(0, 40, 160)
+    noise = 0.4 * generator.standard_normal((160, ANSWER, WIDTH))
+    states = (centres[chosen] + noise).reshape(-1, WIDTH).astype(np.float32)
+    ends = np.repeat(np.arange(1, 161) * ANSWER, ANSWER)
+    return RecordedStates(states, scripts[chosen].reshape(-1), ends)
 
 
-def test_the_last_line_is_the_promised_object() -> None:
-    arguments = ["--size", "1000", "--kind", "partitioned", "--kind", "flat", "--json"]
-    result = CliRunner().invoke(specchat, ["bench", "dense", *arguments])
+def test_states_are_parted_between_answers(recorded: RecordedStates) -> None:
+    before, after = recorded.split(3 * ANSWER + 7)
+    assert (len(before.tokens), len(after.tokens)) == (3 * ANSWER, 157 * ANSWER)
+    assert after.ends[0] == ANSWER
+    np.testing.assert_array_equal(after.states[0], recorded.states[3 * ANSWER])
+
+
+def test_searches_find_states_of_the_same_token_and_the_nearest_first(
+    recorded: RecordedStates,
+) -> None:
+    projection = fit(recorded.states)
+    for inside in (True, False):
+        for search in (
+            make_full_search(recorded, inside=inside),
+            make_key_search(projection, recorded, VOCABULARY, inside=inside),
+        ):
+            for row in range(0, 400, 37):
+                found = search(recorded.states[row], int(recorded.tokens[row]))
+                assert found[0] == row
+                assert set(recorded.tokens[found].tolist()) == {int(recorded.tokens[row])}
+
+
+def test_the_rows_compare_keys_and_filters(recorded: RecordedStates) -> None:
+    rows = {(row["keys"], row["filter"]): row for row in compare(recorded, VOCABULARY)}
+    recalls = {way: float(str(row["recall_at_10"])) for way, row in rows.items()}
+    assert recalls["full", "inside"] == 1.0
+    assert recalls["full", "after"] < 1.0, f"the filter starves the nearest {NEAREST}"
+    assert recalls["pca", "after"] < recalls["pca", "inside"]
+    assert all(float(str(row["tokens_per_draft"])) > 1.0 for row in rows.values())
+    sizes = {keys: row["bytes_per_key"] for (keys, _), row in rows.items()}
+    assert sizes == {"full": 4 * WIDTH, "pca": 64}
+
+
+def test_the_last_line_is_the_promised_object(tmp_path: Path) -> None:
+    path = tmp_path / "chats.jsonl"
+    questions = [f"How do I list files {number}?" for number in range(50)]
+    lines = [
+        {"id": str(n), "topic": "ls", "messages": [{"role": "user", "content": text}]}
+        for n, text in enumerate(questions)
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    result = CliRunner().invoke(specchat, ["bench", "dense", "--workload", str(path), "--json"])
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout.splitlines()[-1])
-    assert [row["kind"] for row in report["rows"]] == ["partitioned", "flat"]
-    promised = {
-        *("dims", "norm", "kind", "vectors", "mrr", "recall_at_10", "search_ms_median"),
-        *("bytes_per_token", "build_per_second"),
-    }
+    assert [(row["keys"], row["filter"]) for row in report["rows"]] == [
+        ("full", "inside"),
+        ("full", "after"),
+        ("pca", "inside"),
+        ("pca", "after"),
+    ]
+    promised = {"recall_at_10", "tokens_per_draft", "search_ms_median", "bytes_per_key", "states"}
     assert promised <= set(report["rows"][0])
 
 
-def test_every_kind_that_is_offered_is_there() -> None:
-    from app.bench.dense import KINDS as MADE
-
-    assert set(KINDS) == set(MADE)
+def test_too_few_states_are_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "chats.jsonl"
+    path.write_text(json.dumps({"id": "1", "messages": [{"role": "user", "content": "ls?"}]}))
+    result = CliRunner().invoke(specchat, ["bench", "dense", "--workload", str(path)])
+    assert result.exit_code != 0
+    assert "use more chats" in str(result.exception)

@@ -23,7 +23,7 @@ from app.bench.prior_chats import GIVEN, GREEDY, SAMPLED, SAMPLES, PriorChats, m
 from app.bench.recordings import RecordedChat, Said
 from app.bench.workloads import Workload
 from app.engine.engine import Engine, equip
-from datastores.dense.recorder import FIRST, DenseRecorder
+from datastores.dense.index import DenseIndex
 from datastores.errors import InputError, StoreError
 from engines.sampler import Sampling
 from tests.app.scripted import STOP, scripted_engine
@@ -40,7 +40,7 @@ def engine(tmp_path: Path) -> Engine:
 
 
 @pytest.fixture
-def stores(engine: Engine) -> Iterator[BenchStores]:
+def stores(engine: Engine, small_sample: None) -> Iterator[BenchStores]:
     """Stores of every kind, filled."""
     with bench_stores(engine, KNOWN) as opened:
         for _ in PriorChats("past", opened, CHATS, GREEDY).fill(engine):
@@ -83,8 +83,8 @@ def test_every_store_has_every_text(engine: Engine, stores: BenchStores) -> None
     assert stores.rest is not None
     assert len(stores.rest) == tokens + len(texts)
     assert stores.stores.dense is not None
-    status = stores.stores.dense.ask(DenseRecorder.status)
-    assert status.keys == status.positions == tokens - len(texts) > FIRST
+    status = stores.stores.dense.ask(DenseIndex.status)
+    assert status.keys == status.positions == tokens - len(texts) > 256
 
 
 def test_what_was_said_before_is_drafted_by_whoever_looks_back(
@@ -104,7 +104,7 @@ def test_what_was_said_before_is_drafted_by_whoever_looks_back(
         assert summary["shape"] == row.shape
     assert 2.0 < summaries[-1]["draft_length"] <= 5.0
     assert stores.stores.dense is not None
-    assert len(stores.documents) == len(stores.stores.dense.ask(DenseRecorder.backlog)) + len(CHATS)
+    assert len(stores.documents) == len(stores.stores.dense.ask(DenseIndex.backlog)) + len(CHATS)
 
 
 def test_a_draft_model_must_share_the_tokenizer(engine: Engine, tmp_path: Path) -> None:

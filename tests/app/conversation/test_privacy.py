@@ -1,32 +1,42 @@
-"""Chats that stay apart: what they say reaches no live store."""
+"""Isolated chats: what they say reaches no drafter, observer or index of other chats."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from app.conversation.privacy import ChatIsolation
+from app.conversation import privacy
+from app.conversation.assistant import Assistant
+from app.conversation.privacy import CHAT_PREFIX, ChatIsolation, chat_source
+from app.engine.engine import Engine
+from app.engine.stores import make_observers
 from datastores.chats.history import History
-from tests.app.scripted import Recorder, scripted_engine
+from datastores.dense.index import DenseIndex
+from datastores.dense.store import DenseStore
+from datastores.dense.worker import DenseWorker
+from tests.app.scripted import Recorder, drafted, scripted_engine
+from tests.engines.scripted import VOCABULARY, WIDTH
 
 SECRET = "use the key AKIAIOSFODNN7EXAMPLE, please"
 
 
 @pytest.mark.parametrize(("private", "text"), [(True, "hello"), (False, SECRET)])
-def test_a_chat_apart_has_drafters_of_its_own_and_no_observers(
+def test_an_isolated_chat_has_drafters_of_its_own_and_no_observers(
     tmp_path: Path, private: bool, text: str
 ) -> None:
     engine = scripted_engine(tmp_path)
     engine.observers.append(Recorder())
     history = History.open(tmp_path / "history.db")
     chat = replace(history.create_chat(), private=private)
-    seclusion = ChatIsolation(engine, history.name)
-    apart = seclusion.engine(chat, [text])
-    assert apart.observers == []
-    assert not {id(drafter) for drafter in apart.drafters} & {id(one) for one in engine.drafters}
-    assert seclusion.engine(chat, [text]) is apart, "it remembers within its chat"
+    isolation = ChatIsolation(engine, history.name)
+    isolated = isolation.engine(chat, [text])
+    assert isolated.observers == []
+    assert not {id(drafter) for drafter in isolated.drafters} & {id(one) for one in engine.drafters}
+    assert isolation.engine(chat, [text]) is isolated, "it remembers within its chat"
     history.close()
 
 
@@ -36,3 +46,65 @@ def test_other_chats_share_the_engine(tmp_path: Path) -> None:
     history = History.open(tmp_path / "history.db")
     assert ChatIsolation(engine, history.name).engine(history.create_chat(), ["hello"]) is engine
     history.close()
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """An engine that records into a dense index."""
+    made = scripted_engine(tmp_path, drafters=("recycle",))
+    store = DenseStore.open(tmp_path / "dense.db", "scripted", WIDTH)
+    made.stores.dense = DenseWorker(store, VOCABULARY)
+    made.observers.extend(make_observers(made.stores))
+    yield made
+    made.stores.close()
+    assert made.stores.dense.error is None
+
+
+def positions(engine: Engine) -> int:
+    """Tokens in the dense index."""
+    assert engine.stores.dense is not None
+    return engine.stores.dense.ask(DenseIndex.status).positions
+
+
+@pytest.mark.parametrize("events", [3, 10_000])
+def test_an_answer_with_a_secret_is_forgotten_however_it_ends(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, events: int
+) -> None:
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assistant = Assistant(engine, history)
+        list(assistant.answer(history.create_chat().id, None, "hello"))
+        assert drafted(engine) > 0
+        before = positions(engine)
+        assert before > 0
+        monkeypatch.setattr(privacy, "redact", lambda text: (text, text not in ("", "hello")))
+        answer = assistant.answer(history.create_chat().id, None, "hello")
+        for _ in zip(range(events), answer, strict=False):
+            pass
+        answer.close()
+        assert drafted(engine) == 0
+        assert positions(engine) == before
+
+
+@pytest.mark.parametrize(("private", "text"), [(True, "hello"), (False, SECRET)])
+def test_an_isolated_chat_is_not_recorded(
+    tmp_path: Path, engine: Engine, private: bool, text: str
+) -> None:
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assistant = Assistant(engine, history)
+        list(assistant.answer(history.create_chat().id, None, "hello"))
+        before = positions(engine)
+        list(assistant.answer(history.create_chat(private=private).id, None, text))
+        assert positions(engine) == before
+        list(assistant.answer(history.create_chat().id, None, "hello"))
+        assert positions(engine) > before
+
+
+def test_answers_are_filed_under_their_chat(tmp_path: Path, engine: Engine) -> None:
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assistant = Assistant(engine, history)
+        chats = [history.create_chat().id for _ in range(2)]
+        for chat in chats:
+            list(assistant.answer(chat, None, "hello"))
+        assert engine.stores.dense is not None
+        sources = engine.stores.dense.ask(lambda index: index.sources(CHAT_PREFIX))
+        assert sources == {chat_source(history.name, chat) for chat in chats}

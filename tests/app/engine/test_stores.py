@@ -9,7 +9,7 @@ import pytest
 from app.engine.stores import Stores, open_stores
 from app.indexing.corpus_index import crest_path
 from app.locations import Locations
-from datastores.dense.recorder import DenseRecorder
+from datastores.dense.index import DenseIndex
 from datastores.dense.store import DenseStore
 from tests.app.scripted import ScriptedVocabulary
 from tests.engines.scripted import WIDTH, ScriptedTarget
@@ -28,7 +28,7 @@ def path_of(locations: Locations) -> Path:
 def test_a_missing_index_is_made(locations: Locations) -> None:
     stores = opened(locations)
     assert stores.dense is not None
-    assert stores.dense.ask(DenseRecorder.status).positions == 0
+    assert stores.dense.ask(DenseIndex.status).positions == 0
     assert stores.errors == []
     stores.close()
 
@@ -39,7 +39,7 @@ def test_a_damaged_index_is_set_aside_with_a_word_and_made_anew(
 ) -> None:
     stores = opened(locations)
     assert stores.dense is not None
-    stores.dense.ask(lambda book: book.add_document("text", list(range(60)) * 200))
+    stores.dense.ask(lambda index: index.add_document("text", list(range(60)) * 200))
     stores.close()
     whole = path_of(locations).read_bytes()
     cut = whole[: int(keep * len(whole))]
@@ -49,7 +49,7 @@ def test_a_damaged_index_is_set_aside_with_a_word_and_made_anew(
     assert "made anew" in str(told)
     assert "\n" not in str(told)
     assert again.dense is not None
-    assert again.dense.ask(DenseRecorder.status).positions == 0
+    assert again.dense.ask(DenseIndex.status).positions == 0
     again.close()
     last = opened(locations)
     assert last.errors == []

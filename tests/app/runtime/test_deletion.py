@@ -18,16 +18,14 @@ from app.runtime import deletion
 from app.runtime.deletion import delete_chat, forget_gone, forget_source, make_private
 from datastores.chats.history import History
 from datastores.chats.records import USER
-from datastores.dense.recorder import DenseRecorder
-from datastores.dense.rows import Written
-from datastores.dense.store import DenseStore
+from datastores.dense.index import DenseIndex
+from datastores.dense.store import DenseStore, DocumentTokens
 from datastores.dense.worker import DenseWorker
 from datastores.errors import InputError, StoreError
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
-from engines.drafters.token_recycling import TokenRecycling
 from tests.app.characters import BUDGET, SENTENCE, Characters
-from tests.app.scripted import scripted_engine
+from tests.app.scripted import drafted, scripted_engine
 
 Act = Callable[[History, Locations, int], None]
 
@@ -49,7 +47,7 @@ def _chats(history: History, locations: Locations) -> tuple[int, int]:
         with closing(DenseStore.open(locations.states / f"{model}.db", model, 4)) as dense:
             for chat, text in ((gone, SENTENCE), (kept, "abc" * 20)):
                 document = dense.create_document(chat_source(history.name, chat))
-                dense.write([Written(document, 0, VOCABULARIES[0].encode(text))])
+                dense.write([DocumentTokens(document, 0, VOCABULARIES[0].encode(text))])
     return gone, kept
 
 
@@ -83,7 +81,7 @@ def test_a_deleted_chat_leaves_every_file(history: History, locations: Locations
     assert not history.erase(), "it is erased already"
     for model in ("one", "two"):
         with closing(DenseStore.open(locations.states / f"{model}.db", model, 4)) as dense:
-            assert len(list(dense.streams())) == 1
+            assert len(list(dense.token_streams())) == 1
 
 
 def test_a_chat_made_private_stays_in_the_history_alone(
@@ -111,19 +109,17 @@ def test_a_loaded_engine_forgets_as_well(
 ) -> None:
     engine = scripted_engine(tmp_path, drafters=("recycle",))
     list(Assistant(engine, history).answer(history.create_chat().id, None, "hello"))
-    [learnt] = engine.drafters
+    assert drafted(engine) > 0
     asked: list[object] = []
     with closing(DenseStore.open(tmp_path / "one.db", "one", 4)) as store:
-        keeper = DenseWorker(store, 64)
-        keeper.begin(chat_source(history.name, 1), [1, 2, 3])
-        engine.stores.dense = keeper
+        worker = DenseWorker(store, 64)
+        worker.begin(chat_source(history.name, 1), [1, 2, 3])
+        engine.stores.dense = worker
         delete_chat(history, locations, 1, engine)
-        keeper.ask(lambda book: asked.extend(book.backlog()))
-        keeper.close()
+        worker.ask(lambda index: asked.extend(index.backlog()))
+        worker.close()
     assert asked == []
-    [fresh] = engine.drafters
-    assert isinstance(fresh, TokenRecycling)
-    assert fresh is not learnt
+    assert drafted(engine) == 0
 
 
 def test_a_loaded_engine_forgets_a_source(history: History, locations: Locations) -> None:
@@ -132,19 +128,38 @@ def test_a_loaded_engine_forgets_a_source(history: History, locations: Locations
     with closing(Library.open(locations.library)) as library:
         for path, text in (("/gone", SENTENCE), ("/kept", "abc")):
             library.write([StoreDocument(path, "f", 0, Document("t", (Part(NOTES, text),)))])
-        keeper = DenseWorker(DenseStore.open(locations.states / "one.db", "one", 4), 64)
-        engine.stores.dense = keeper
+        worker = DenseWorker(DenseStore.open(locations.states / "one.db", "one", 4), 64)
+        engine.stores.dense = worker
         for digest in library.digests():
             (part,) = library.read(digest)
             tokens = VOCABULARIES[0].encode(part.text)
-            add = partial(DenseRecorder.add_document, source=text_source(digest), tokens=tokens)
-            keeper.ask(add)
+            add = partial(DenseIndex.add_document, source=text_source(digest), tokens=tokens)
+            worker.ask(add)
         forget_source(library, history, locations, "/gone", engine)
         [kept] = library.digests()
-        assert keeper.ask(lambda book: book.sources(TEXT_PREFIX)) == {text_source(kept)}
-        assert len(keeper.memory.documents()) == 1
+        assert worker.ask(lambda index: index.sources(TEXT_PREFIX)) == {text_source(kept)}
+        assert len(worker.memory.documents()) == 1
         assert _holding(locations.data) == set()
-        keeper.close()
+        worker.close()
+
+
+def test_a_source_is_forgotten_while_another_model_is_loaded(
+    history: History, locations: Locations
+) -> None:
+    engine = scripted_engine(locations.data, drafters=())
+    locations.states.mkdir()
+    with closing(Library.open(locations.library)) as library:
+        library.write([StoreDocument("/gone", "f", 0, Document("t", (Part(NOTES, SENTENCE),)))])
+        worker = DenseWorker(DenseStore.open(locations.states / "one.db", "one", 4), 64)
+        engine.stores.dense = worker
+        (digest,) = library.digests()
+        tokens = VOCABULARIES[0].encode(SENTENCE)
+        add = partial(DenseIndex.add_document, source=text_source(digest), tokens=tokens)
+        worker.ask(add)
+        worker.close()
+        forget_source(library, history, locations, "/gone", engine)
+        assert list(library.digests()) == []
+    assert _holding(locations.data) == set()
 
 
 class Memory:

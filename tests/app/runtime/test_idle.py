@@ -31,7 +31,7 @@ class Book:
             raise self.fails
         yield None
         for page in range(self.pages):
-            yield EncodingProgress(page, 1000, True, False, self.noticed)
+            yield EncodingProgress(page, 1000, True, self.noticed)
 
 
 @pytest.fixture(autouse=True)

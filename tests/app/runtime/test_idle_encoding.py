@@ -14,18 +14,19 @@ from app.indexing.corpus_index import open_index
 from app.locations import Locations
 from app.runtime import idle_encoding
 from app.runtime.deletion import forget_source
-from app.runtime.idle_encoding import EncodingProgress, read_when_idle
+from app.runtime.idle_encoding import EncodingProgress, encode_when_idle
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
-from datastores.dense.recorder import DenseRecorder, DenseStatus
+from datastores.dense.index import DenseIndex, DenseStatus
 from datastores.dense.store import DenseStore
 from datastores.dense.worker import DenseWorker
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from tests.app.scripted import scripted_engine
-from tests.engines.scripted import VOCABULARY, WIDTH
+from tests.engines.scripted import VOCABULARY, WIDTH, ScriptedTarget
 
 BUDGET = 2**22
+pytestmark = pytest.mark.usefixtures("small_sample")
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def engine(tmp_path: Path, locations: Locations) -> Iterator[Engine]:
     made.stores.dense = DenseWorker(store, VOCABULARY)
     yield made
     made.stores.close()
-    assert made.stores.dense.trouble is None
+    assert made.stores.dense.error is None
 
 
 def _import(engine: Engine, locations: Locations, texts: dict[str, str]) -> None:
@@ -57,13 +58,13 @@ def _import(engine: Engine, locations: Locations, texts: dict[str, str]) -> None
         list(projection.run())
 
 
-def _ask(engine: Engine) -> DenseWorker:
+def _worker(engine: Engine) -> DenseWorker:
     assert engine.stores.dense is not None
     return engine.stores.dense
 
 
 def _status(engine: Engine) -> DenseStatus:
-    return _ask(engine).ask(DenseRecorder.status)
+    return _worker(engine).ask(DenseIndex.status)
 
 
 def _say(history: History, *texts: str, private: bool = False) -> int:
@@ -81,23 +82,21 @@ TEXTS = {"/a": "how to tie knots " * 30, "/b": "the sea and its weather " * 20, 
 def test_imports_and_chats_are_read_to_the_end(
     engine: Engine, locations: Locations, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(idle_encoding, "PORTION", 100)
-    monkeypatch.setattr(idle_encoding, "WORTH_SAYING", 100)
+    monkeypatch.setattr(idle_encoding, "BATCH_TOKENS", 100)
+    monkeypatch.setattr(idle_encoding, "MIN_NOTICED_TOKENS", 100)
     _import(engine, locations, TEXTS)
     _say(history, "what is a bowline?", "a knot that holds")
-    told = [each for each in read_when_idle(engine, locations, history, texts=True) if each]
+    told = [each for each in encode_when_idle(engine, locations, history, texts=True) if each]
     status = _status(engine)
     asked = 2 + len("what is a bowline?" + "a knot that holds") + 1
     assert status.positions == sum(max(0, len(t) - 1) for t in TEXTS.values()) + asked - 1
-    assert status.keys == status.positions == len(_ask(engine).memory)
+    assert status.keys == status.positions == len(_worker(engine).memory)
     shares = [each.done / each.total for each in told]
     assert shares == sorted(shares)
     assert shares[-1] > 0.9
     assert all(each.imports and each.noticed for each in told)
-    again = list(read_when_idle(engine, locations, history, texts=True))
-    assert {each for each in again if each} == {
-        EncodingProgress(*_all(status), False, False, False)
-    }
+    again = list(encode_when_idle(engine, locations, history, texts=True))
+    assert {each for each in again if each} == {EncodingProgress(*_all(status), False, False)}
 
 
 def _all(status: DenseStatus) -> tuple[int, int]:
@@ -110,7 +109,7 @@ def test_what_was_left_is_taken_up(
 ) -> None:
     _import(engine, locations, TEXTS)
     for patience in [*stops, 10_000]:
-        work = read_when_idle(engine, locations, history, texts=True)
+        work = encode_when_idle(engine, locations, history, texts=True)
         for _ in zip(range(patience), work, strict=False):
             pass
         work.close()
@@ -123,11 +122,11 @@ def test_a_forgotten_source_and_a_deleted_chat_leave_the_index(
 ) -> None:
     _import(engine, locations, TEXTS)
     chat = _say(history, "what is a bowline?", "a knot that holds")
-    list(read_when_idle(engine, locations, history, texts=True))
+    list(encode_when_idle(engine, locations, history, texts=True))
     with closing(Library.open(locations.library)) as library:
         library.forget("/a")
     history.delete_chat(chat)
-    list(read_when_idle(engine, locations, history, texts=True))
+    list(encode_when_idle(engine, locations, history, texts=True))
     assert _status(engine).positions == len(TEXTS["/b"]) - 1
 
 
@@ -135,12 +134,12 @@ def test_what_another_process_deletes_is_drafted_from_no_more(
     engine: Engine, locations: Locations, history: History
 ) -> None:
     _import(engine, locations, TEXTS)
-    list(read_when_idle(engine, locations, history, texts=True))
-    held = _ask(engine).ask(lambda book: len(book._memory.documents()))
+    list(encode_when_idle(engine, locations, history, texts=True))
+    held = _worker(engine).ask(lambda index: len(index._memory.documents()))
     with closing(Library.open(locations.library)) as library:
         forget_source(library, history, locations, "/a")
-    list(read_when_idle(engine, locations, history, texts=True))
-    assert _ask(engine).ask(lambda book: len(book._memory.documents())) == held - 1
+    list(encode_when_idle(engine, locations, history, texts=True))
+    assert _worker(engine).ask(lambda index: len(index._memory.documents())) == held - 1
 
 
 def test_secrets_and_private_chats_are_not_read(
@@ -148,7 +147,7 @@ def test_secrets_and_private_chats_are_not_read(
 ) -> None:
     _say(history, "what is a bowline?", "a knot", private=True)
     _say(history, "my key is sk-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKL", "a knot")
-    list(read_when_idle(engine, locations, history, texts=True))
+    list(encode_when_idle(engine, locations, history, texts=True))
     assert _status(engine).positions == 0
 
 
@@ -156,18 +155,18 @@ def test_a_chat_that_was_recorded_live_is_not_read_twice(
     engine: Engine, locations: Locations, history: History
 ) -> None:
     chat = _say(history, "what is a bowline?", "a knot that holds")
-    _ask(engine).begin(chat_source(history.name, chat), [1, 2, 3])
-    list(read_when_idle(engine, locations, history, texts=True))
+    _worker(engine).begin(chat_source(history.name, chat), [1, 2, 3])
+    list(encode_when_idle(engine, locations, history, texts=True))
     assert _status(engine).positions == 2
 
 
 def test_a_full_index_takes_no_more_texts(
     engine: Engine, locations: Locations, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(idle_encoding, "PORTION", 100)
-    monkeypatch.setattr(idle_encoding, "MOST_POSITIONS", 1)
+    monkeypatch.setattr(idle_encoding, "BATCH_TOKENS", 100)
+    monkeypatch.setattr(idle_encoding, "MAX_POSITIONS", 1)
     _import(engine, locations, TEXTS)
-    list(read_when_idle(engine, locations, history, texts=True))
+    list(encode_when_idle(engine, locations, history, texts=True))
     assert 0 < _status(engine).positions < sum(len(text) for text in TEXTS.values()) - 3
 
 
@@ -175,4 +174,30 @@ def test_without_an_index_there_is_nothing_to_read(
     tmp_path: Path, locations: Locations, history: History
 ) -> None:
     bare = scripted_engine(tmp_path)
-    assert list(read_when_idle(bare, locations, history, texts=True)) == []
+    assert list(encode_when_idle(bare, locations, history, texts=True)) == []
+
+
+def test_nothing_is_encoded_while_somebody_else_uses_the_model(
+    engine: Engine, locations: Locations, history: History
+) -> None:
+    _import(engine, locations, TEXTS)
+    target = engine.target
+    assert isinstance(target, ScriptedTarget)
+    work = encode_when_idle(engine, locations, history, texts=True)
+    with engine.busy:
+        for _ in zip(range(30), work, strict=False):
+            assert target.calls == 0
+    list(work)
+    status = _status(engine)
+    assert target.calls > 0
+    assert status.keys + status.held == status.positions
+    assert engine.busy.acquire(blocking=False)
+
+
+def test_a_secret_in_the_system_prompt_keeps_a_chat_out(
+    engine: Engine, locations: Locations, history: History
+) -> None:
+    chat = _say(history, "what is a bowline?", "a knot that holds")
+    history.set_system(chat, "the key is AKIAIOSFODNN7EXAMPLE")
+    list(encode_when_idle(engine, locations, history, texts=True))
+    assert _status(engine).positions == 0

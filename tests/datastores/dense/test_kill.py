@@ -16,15 +16,17 @@ from tests.datastores.dense.test_worker import open_store, state_of, word
 CHILD = """
 import sys
 from pathlib import Path
-from tests.datastores.dense.test_worker import VOCABULARY, open_store, said, word
-from datastores.dense.recorder import DenseRecorder
+from tests.datastores.dense.test_worker import SAMPLE, VOCABULARY, open_store, said, word
+from datastores.dense import index
+from datastores.dense.index import DenseIndex
 from datastores.dense.worker import DenseWorker
-keeper = DenseWorker(open_store(Path(sys.argv[1])), VOCABULARY)
-keeper.begin("chat", [word(position) for position in range(5)])
+index.SAMPLE = SAMPLE
+worker = DenseWorker(open_store(Path(sys.argv[1])), VOCABULARY)
+worker.begin("chat", [word(position) for position in range(5)])
 for first in range(5, 100_000, 3):
-    keeper.observe(first, *said(first, first + 3))
+    worker.observe(first, *said(first, first + 3))
     if first % 7 == 0:
-        keeper.ask(DenseRecorder.flush)
+        worker.ask(DenseIndex.flush)
         print(first + 3, flush=True)
 """
 
@@ -48,10 +50,10 @@ def test_a_killed_process_loses_no_token_that_was_committed(
     tokens = store.tokens(1)
     assert len(tokens) >= committed[-1]
     assert list(tokens) == [word(position) for position in range(len(tokens))]
-    generation = store.generations.all()[0]
-    missing = store.missing(1, generation)
-    assert missing.tolist() == [1, 2, 3, 4]
-    for batch in store.keys(generation):
+    projection = store.projection()
+    assert projection is not None
+    assert store.missing_keys(1).tolist() == [1, 2, 3, 4]
+    for batch in store.keys(projection.dimensions):
         states = np.array([state_of(int(position)) for position in batch.positions])
-        np.testing.assert_array_equal(batch.codes, generation.projection.encode(states))
+        np.testing.assert_array_equal(batch.codes, projection.encode(states))
     store.close()

@@ -1,8 +1,9 @@
-"""The dense drafter and the backlog, on a scripted target whose states depend on the last token."""
+"""The dense drafter, its recorder and the backlog, on a scripted target whose states depend on the
+last token."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from datastores.dense.index import DenseIndex
 from datastores.dense.memory import DenseMemory
 from datastores.dense.projection import Codes
-from datastores.dense.recorder import FIRST, DenseRecorder
 from datastores.dense.store import DenseStore
 from datastores.dense.worker import DenseWorker
 from engines.budget.acceptance_model import AcceptanceModel
@@ -22,13 +23,14 @@ from engines.budget.policies import FixedBudget
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import DENSE
-from engines.drafters.dense import DECAY, DOUBT, DenseDrafter, grow
+from engines.drafters.dense import NONE_DECAY, NONE_WEIGHT, DenseDrafter, grow
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.llama.model import LlamaModel
 from engines.sampler import Sampling, make_sampler
 from engines.state_encoding import encode_backlog
-from engines.step import Context, Step
+from engines.state_recorder import StateRecorder
+from engines.step import Context, Step, StepObserver
 from tests.engines.scripted import VOCABULARY, WIDTH, ScriptedTarget, logits_after
 
 
@@ -38,6 +40,9 @@ def table(continuations: list[list[int]]) -> list[list[int]]:
     return [[*continuation, *[-1] * (length - len(continuation))] for continuation in continuations]
 
 
+LONG = 400
+"""Tokens of an answer that can be drafted from."""
+pytestmark = pytest.mark.usefixtures("small_sample")
 words = st.lists(st.integers(0, 3), max_size=6)
 
 
@@ -64,8 +69,8 @@ def test_a_grown_tree_is_a_trie_with_honest_shares_best_first(
             for i, c in enumerate(continuations)
             if tuple(c[: len(paths[parent])]) == paths[parent]
         ]
-        doubt = DOUBT * DECAY ** len(paths[parent])
-        share = sum(weights[i] for i in through) / (sum(weights[i] for i in arrived) + doubt)
+        none = NONE_WEIGHT * NONE_DECAY ** len(paths[parent])
+        share = sum(weights[i] for i in through) / (sum(weights[i] for i in arrived) + none)
         assert tree.probabilities[row] == pytest.approx(share)
         assert tree.supports[row] == max(weights[i] for i in through)
     assert len(set(paths)) == len(paths)
@@ -81,22 +86,30 @@ def test_a_negative_number_ends_a_continuation() -> None:
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Iterator[DenseWorker]:
+def worker(tmp_path: Path) -> Iterator[DenseWorker]:
     opened = DenseWorker(DenseStore.open(tmp_path / "dense.db", "scripted", WIDTH), VOCABULARY)
     yield opened
     opened.close()
-    assert opened.trouble is None
+    assert opened.error is None
 
 
 def answer(
-    drafters: list[Drafter], prompt: list[int], *, limit: int = 120, temperature: float = 0.0
+    drafters: list[Drafter],
+    prompt: list[int],
+    *,
+    observers: Sequence[StepObserver] = (),
+    limit: int = 120,
+    temperature: float = 0.0,
 ) -> list[Step]:
-    target = ScriptedTarget()
+    target = ScriptedTarget(context_length=1024)
     list(target.prefill(prompt))
     budget = FixedBudget(8, CostModel(), AcceptanceModel())
     draw = make_sampler(Sampling(temperature=temperature, seed=5))
     ending = StopCriteria(frozenset(), limit)
-    return list(decode(target, drafters, budget, draw, ending, temperature=temperature))
+    steps = decode(
+        target, drafters, budget, draw, ending, temperature=temperature, observers=observers
+    )
+    return list(steps)
 
 
 def tokens_of(steps: list[Step]) -> list[int]:
@@ -105,16 +118,15 @@ def tokens_of(steps: list[Step]) -> list[int]:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_what_was_said_once_is_drafted_and_changes_nothing(
-    keeper: DenseWorker, temperature: float
+    worker: DenseWorker, temperature: float
 ) -> None:
-    plain = tokens_of(answer([], [1, 2, 3], limit=400, temperature=temperature))
-    drafter = DenseDrafter(keeper.memory, keeper)
-    first = answer([drafter], [1, 2, 3], limit=400, temperature=temperature)
-    keeper.ask(DenseRecorder.flush)
-    reader = DenseDrafter(keeper.memory)
-    second = answer([reader], [1, 2, 3], limit=400, temperature=temperature)
+    plain = tokens_of(answer([], [1, 2, 3], limit=LONG, temperature=temperature))
+    drafter, recorder = DenseDrafter(worker.memory), StateRecorder(worker)
+    first = answer([drafter], [1, 2, 3], observers=[recorder], limit=LONG, temperature=temperature)
+    worker.ask(DenseIndex.flush)
+    second = answer([drafter], [1, 2, 3], limit=LONG, temperature=temperature)
     assert tokens_of(first) == tokens_of(second) == plain
-    assert keeper.ask(DenseRecorder.status).states >= 400
+    assert worker.ask(DenseIndex.status).keys == LONG
     assert sum(step.accepted for step in second) > 200
     assert {source for step in second for source in step.sources} == {0, DENSE}
     assert all(step.tree.drafted <= 8 for step in second)
@@ -127,11 +139,14 @@ def test_an_index_that_is_not_ready_says_nothing() -> None:
     assert len(drafter.propose(context, 8)) == 1
 
 
-def test_an_answer_without_a_source_is_not_recorded(keeper: DenseWorker) -> None:
-    drafter = DenseDrafter(keeper.memory, keeper)
-    drafter.source = None
-    answer([drafter], [1, 2, 3])
-    assert keeper.ask(DenseRecorder.status).states == 0
+def test_an_answer_without_a_source_is_not_recorded(worker: DenseWorker) -> None:
+    recorder = StateRecorder(worker)
+    answer([], [1, 2, 3], observers=[recorder])
+    recorded = worker.ask(DenseIndex.status)
+    assert recorded.held == 120
+    recorder.source = None
+    answer([], [1, 2, 3], observers=[recorder])
+    assert worker.ask(DenseIndex.status) == recorded
 
 
 def states_after(tokens: list[int]) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
@@ -147,11 +162,12 @@ def texts() -> list[list[int]]:
 
 def keys_of(folder: Path) -> list[tuple[int, int, bytes]]:
     store = DenseStore.open(folder / "dense.db", "scripted", WIDTH)
-    generation = store.generations.all()[0]
-    assert store.unfinished(generation) == []
+    projection = store.projection()
+    assert projection is not None
+    assert store.incomplete() == []
     rows = sorted(
         (int(document), int(position), code.tobytes())
-        for batch in store.keys(generation)
+        for batch in store.keys(projection.dimensions)
         for document, position, code in zip(*batch, strict=True)
     )
     store.close()
@@ -163,16 +179,16 @@ def test_a_backlog_left_at_any_time_goes_on_where_it_was(tmp_path: Path, stops: 
     target = ScriptedTarget(context_length=256)
     for attempt, patience in enumerate([*stops, 10_000]):
         store = DenseStore.open(tmp_path / "dense.db", "scripted", WIDTH)
-        keeper = DenseWorker(store, VOCABULARY)
+        worker = DenseWorker(store, VOCABULARY)
         if not attempt:
             for text in texts():
-                keeper.ask(partial(DenseRecorder.add_document, source="import", tokens=text))
-        work = encode_backlog(target, keeper)
+                worker.ask(partial(DenseIndex.add_document, source="import", tokens=text))
+        work = encode_backlog(target, worker)
         for _ in zip(range(patience), work, strict=False):
             pass
         work.close()
-        keeper.close()
-        assert keeper.trouble is None
+        worker.close()
+        assert worker.error is None
     found = keys_of(tmp_path)
     assert [row[:2] for row in found] == [
         (number, position)
@@ -181,38 +197,27 @@ def test_a_backlog_left_at_any_time_goes_on_where_it_was(tmp_path: Path, stops: 
     ]
 
 
-def test_encoded_states_are_those_of_the_tokens_before(tmp_path: Path, keeper: DenseWorker) -> None:
+def test_encoded_states_are_those_of_the_tokens_before(tmp_path: Path, worker: DenseWorker) -> None:
     for text in texts():
-        keeper.ask(partial(DenseRecorder.add_document, source="import", tokens=text))
-    progress = list(encode_backlog(ScriptedTarget(context_length=256), keeper))
+        worker.ask(partial(DenseIndex.add_document, source="import", tokens=text))
+    progress = list(encode_backlog(ScriptedTarget(context_length=256), worker))
     assert progress[-1].positions == sum(len(text) - 1 for text in texts())
-    assert keeper.ask(DenseRecorder.status).states >= FIRST
-    keeper.close()
+    assert worker.ask(DenseIndex.status).keys >= 256
+    worker.close()
     store = DenseStore.open(tmp_path / "dense.db", "scripted", WIDTH)
-    projection = store.generations.all()[0].projection
+    projection = store.projection()
+    assert projection is not None
     store.close()
     for number, position, code in keys_of(tmp_path):
         state = states_after([texts()[number - 1][position - 1]])
         assert projection.encode(state).tobytes() == code
 
 
-def test_a_rebuilt_generation_serves_at_the_end(keeper: DenseWorker) -> None:
-    for text in texts():
-        keeper.ask(partial(DenseRecorder.add_document, source="import", tokens=text))
-    list(encode_backlog(ScriptedTarget(), keeper))
-    before = keeper.ask(DenseRecorder.status)
-    keeper.ask(_force_refit)
-    assert keeper.ask(DenseRecorder.status).rebuilt == 0
-    list(encode_backlog(ScriptedTarget(), keeper))
-    after = keeper.ask(DenseRecorder.status)
-    assert (after.keys, after.rebuilt) == (before.keys, None)
-    assert after.states == before.states, "seen twice, counted once"
-    assert len(keeper.memory) == before.keys
-
-
-def codes_in(book: DenseRecorder) -> dict[int, Codes]:
-    """Position → code, in the generation that serves."""
-    batches = book._store.keys(book._store.generations.all()[0])
+def codes_in(index: DenseIndex) -> dict[int, Codes]:
+    """Position → code."""
+    projection = index._store.projection()
+    assert projection is not None
+    batches = index._store.keys(projection.dimensions)
     return {
         int(position): code
         for batch in batches
@@ -225,27 +230,27 @@ def test_states_of_an_answer_are_those_of_the_same_text_read(
 ) -> None:
     target = model.target
     store = DenseStore.open(tmp_path / "real.db", target.fingerprint, target.width)
-    keeper = DenseWorker(store, target.vocabulary_size)
-    drafters: list[Drafter] = [DenseDrafter(keeper.memory, keeper), PromptLookup()]
+    worker = DenseWorker(store, target.vocabulary_size)
+    drafters: list[Drafter] = [DenseDrafter(worker.memory), PromptLookup()]
     prompt = model.render([Message("user", "Give me examples of git log.")])
     list(target.prefill(prompt))
     budget = FixedBudget(3, CostModel(), AcceptanceModel())
     draw = make_sampler(Sampling(temperature=0.9, seed=3))
-    steps = decode(target, drafters, budget, draw, StopCriteria(frozenset(), FIRST + 20))
+    ending = StopCriteria(frozenset(), 276)
+    recorder = StateRecorder(worker)
+    steps = decode(target, drafters, budget, draw, ending, observers=[recorder])
     said = tokens_of(list(steps))
-    keeper.ask(DenseRecorder.flush)
-    live = keeper.ask(codes_in)
-    keeper.ask(_force_refit)
-    list(encode_backlog(target, keeper))
-    read = keeper.ask(codes_in)
-    keeper.close()
+    worker.ask(DenseIndex.flush)
+    live = worker.ask(codes_in)
+    with store.store.writing() as db:
+        db.conn.execute("DELETE FROM keys")
+        db.conn.execute("UPDATE documents SET keys = 0")
+    list(encode_backlog(target, worker))
+    worker.ask(DenseIndex.flush)
+    read = worker.ask(codes_in)
+    worker.close()
     assert sorted(live) == list(range(len(prompt), len(prompt) + len(said)))
     assert sorted(read) == list(range(1, len(prompt) + len(said)))
     for position, code in live.items():
         # Widths of passes differ, and with them the last bits of states; a step of rounding may.
         assert np.abs(code.astype(int) - read[position].astype(int)).max() <= 1
-
-
-def _force_refit(book: DenseRecorder) -> None:
-    projection = book._store.generations.all()[0].projection
-    book._store.generations.begin(projection, 10_000, 1.0)

@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from datastores.dense.recorder import DenseRecorder
+from datastores.dense.index import DenseIndex
 from datastores.dense.store import DenseStore
 from datastores.dense.worker import DenseWorker
 from engines.draft_tree import chain
 from engines.llama.kv_sequences import ScratchSequence
 from engines.llama.model import LlamaModel, load
 from engines.llama.target import LlamaTarget
-from engines.state_encoding import InPlace, StateEncoder, encode_backlog, reader_of
+from engines.state_encoding import InPlace, StateEncoder, encode_backlog, encoder_of
 from engines.target import Floats
 from tests.engines.conftest import EMBEDDED, THREADS
 
 CHAT = [1, *range(300, 360), 2]
 OTHER = [1, *range(700, 790)]
 NEXT = chain(5, [6, 7], 1)
+pytestmark = pytest.mark.usefixtures("small_sample")
 
 
 @pytest.fixture(scope="module", params=["measured", "exact"])
@@ -101,21 +102,21 @@ def test_another_text_is_begun_without_a_trace_of_the_one_before(target: LlamaTa
 
 def test_a_chat_that_leaves_too_little_makes_room(target: LlamaTarget) -> None:
     target.rewind(0)
-    assert isinstance(reader_of(target), ScratchSequence)
+    assert isinstance(encoder_of(target), ScratchSequence)
     list(target.prefill([5] * (target.context_length - 4)))
     assert scratch_of(target).room == 4
-    states_of(reader_of(target), OTHER, 30)
+    states_of(encoder_of(target), OTHER, 30)
     assert list(target.tokens) == OTHER
 
 
 def encoded(folder: Path, target: LlamaTarget, between: Callable[[], object]) -> Floats:
     """The states of a text, read with `between` done between two passes in its midst."""
     store = DenseStore.open(folder / "dense.db", target.fingerprint, target.width)
-    keeper = DenseWorker(store, target.vocabulary_size)
+    worker = DenseWorker(store, target.vocabulary_size)
     text = np.random.default_rng(1).integers(300, 4000, 320).tolist()
-    keeper.ask(lambda book: book.add_document("text", text))
+    worker.ask(lambda index: index.add_document("text", text))
     found: dict[int, Floats] = {}
-    keep = keeper.encoded
+    keep = worker.add_states
 
     def note(document: int, positions: NDArray[np.int64], states: Floats) -> None:
         assert found.keys().isdisjoint(positions.tolist()), "no state is given twice"
@@ -123,12 +124,12 @@ def encoded(folder: Path, target: LlamaTarget, between: Callable[[], object]) ->
         keep(document, positions, states)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(keeper, "encoded", note)
-        for number, _ in enumerate(encode_backlog(target, keeper)):
+        patched.setattr(worker, "add_states", note)
+        for number, _ in enumerate(encode_backlog(target, worker)):
             if number == 12:
                 between()
-    assert keeper.ask(DenseRecorder.status).keys == len(text) - 1
-    keeper.close()
+    assert worker.ask(DenseIndex.status).keys == len(text) - 1
+    worker.close()
     return np.array([found[position] for position in range(1, len(text))])
 
 

@@ -145,9 +145,8 @@ def test_sparklines_start_at_the_floor() -> None:
     ("progress", "words"),
     [
         (None, ""),
-        (EncodingProgress(12, 100, True, False, True), "reading imports 12%"),
-        (EncodingProgress(12, 100, False, False, True), "reading 12%"),
-        (EncodingProgress(12, 100, True, True, True), "rereading 12%"),
+        (EncodingProgress(12, 100, True, True), "reading imports 12%"),
+        (EncodingProgress(12, 100, False, True), "reading 12%"),
     ],
 )
 def test_idle_progress_in_words(progress: EncodingProgress | None, words: str) -> None:

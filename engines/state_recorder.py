@@ -1,0 +1,34 @@
+"""Records the states of answers for the dense index.
+
+An observer of steps: it hands tokens and the states that produced them to the index's worker, which
+costs the decode thread a list entry. Refuses to know what becomes of them and which chats may be
+recorded: whoever starts an answer sets `source`.
+"""
+
+from __future__ import annotations
+
+from datastores.dense.worker import DenseWorker
+from engines.step import Context, Step
+
+
+class StateRecorder:
+    """Hands what is said to a dense index.
+
+    Attributes:
+        source: what answers are filed under from the next `begin` on; None: they are not recorded.
+    """
+
+    def __init__(self, worker: DenseWorker) -> None:
+        self.source: str | None = ""
+        self._worker = worker
+
+    def begin(self, context: Context) -> None:
+        """Begin to record an answer, or to record none."""
+        if self.source is None:
+            self._worker.leave()
+        else:
+            self._worker.begin(self.source, context.tokens[:-1])
+
+    def observe(self, step: Step) -> None:
+        """Record what was said and the states that said it."""
+        self._worker.observe(step.position, step.tokens, step.hidden)
