@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from hypothesis import settings
 
 # A deadline for each example would be a timing assertion, and fail on a busy machine.
