@@ -1,4 +1,4 @@
-"""The interface's beginning and end: opens the history, runs the application, lets the model go."""
+"""The Textual application: themes, keymap, clipboard, start and end of the interface."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ THEME_HINT = "{palette} and “Change the colours” offer those there are"
 
 
 class Specchat(App[None], inherit_bindings=False):
-    """The application: styles, themes and the palette. What it does stands in its screen."""
+    """Styles, themes, keymap and clipboard. `ChatScreen` does the rest."""
 
     TITLE = "specchat"
     BINDINGS: ClassVar[list[BindingType]] = ALWAYS
@@ -63,27 +63,27 @@ class Specchat(App[None], inherit_bindings=False):
             self.register_theme(own)
         self._wanted_theme = theme
         self.theme = theme if theme in self.available_themes else DARK.name
-        # Nothing moves by itself: an animation costs the processor that the model needs.
+        # An animation costs processor time that the model needs.
         self.animation_level = "none"
         self._keep_theme = keep_theme
         self.chat_screen = ChatScreen(history, locations, open_model)
-        self._early: list[events.Event] | None = []
+        self._typed_early: list[events.Event] | None = []
 
     async def on_event(self, event: events.Event) -> None:
-        """Hold what is typed before anything can take it: Textual would drop it."""
+        """Keep what is typed before a box has the focus; Textual would drop it."""
         typed = isinstance(event, events.Key | events.Paste) and not event.is_forwarded
-        if typed and self._early is not None:
-            self._early.append(event)
+        if typed and self._typed_early is not None:
+            self._typed_early.append(event)
         else:
             await super().on_event(event)
 
     async def on_descendant_focus(self) -> None:
-        """Hand over what was typed early, once, when the first box has the focus.
+        """Replay what was typed early, once, when the first box gets the focus.
 
-        Until the program takes the terminal over, that turns Enter into a newline, which would be
-        Ctrl+J.
+        Before the program puts the terminal into raw mode, the terminal turns Enter into a newline,
+        which is Ctrl+J.
         """
-        early, self._early = self._early, None
+        early, self._typed_early = self._typed_early, None
         for event in early or ():
             newline = isinstance(event, events.Key) and event.key == "ctrl+j"
             await super().on_event(events.Key("enter", "\r") if newline else event)
@@ -108,13 +108,13 @@ class Specchat(App[None], inherit_bindings=False):
         return theme_variables(dark=self.current_theme.dark)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy by a program of this machine where there is one, else through the terminal."""
+        """Copy with a program of this machine if there is one, else through the terminal."""
         self._clipboard = text
         self._copy_out(text)
 
     @work(thread=True, group="clipboard")
     def _copy_out(self, text: str) -> None:
-        """Apart from the screen: such a program can hang."""
+        """In a thread: such a program can hang."""
         if not copy.copy_with(text, copy.clipboard_commands(os.environ)):
             self.call_from_thread(self._write, copy.osc52_sequence(text, os.environ))
 
@@ -133,7 +133,7 @@ class Specchat(App[None], inherit_bindings=False):
         self.chat_screen.post_message(IdleChanged(progress, error))
 
     def leave(self) -> bool:
-        """After `run`: let the model go; whether it could be."""
+        """Close model and history after `run`; False if a call into the model does not return."""
         conversation = self.chat_screen.conversation
         at_rest = conversation.model_thread.close()
         conversation.history_thread.close()
@@ -176,16 +176,15 @@ def run(options: Options) -> None:
         history.close()
     if not at_rest:
         # A thread inside the model cannot be waited for (reading a long prompt or a large file
-        # takes minutes), nor be left among modules that are being torn down. What was shown is
-        # stored.
+        # takes minutes), nor run on while modules are torn down. What was shown is stored.
         os._exit(0)
 
 
 def _tune_garbage_collector() -> None:
-    """Let Python look for cycles among new objects often, among all there are hardly ever.
+    """Collect cycles among new objects often, among all objects hardly ever.
 
-    It stops everything for that: a third of a second amid scrolling through 2,000 messages, where
-    with these thresholds the longest stop is a tenth of it.
+    A full collection stopped scrolling through 2,000 messages for a third of a second; with these
+    thresholds the longest stop is a tenth of that.
     """
     gc.collect()
     gc.freeze()

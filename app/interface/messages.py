@@ -1,4 +1,4 @@
-"""What widgets tell the screen. Messages go up; calls go down."""
+"""Messages from widgets and threads to the screen. Messages go up, calls go down."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Submitted(Message):
 
 @dataclass
 class ChatSelected(Message):
-    """The person wants to read chat `chat`."""
+    """The person chose chat `chat` in the list."""
 
     chat: int
 
 
 @dataclass
 class ChatActionRequested(Message):
-    """The person wants something done with chat `chat`: an action of `ChatActions`."""
+    """The person requested an action of `ChatActions` on chat `chat`."""
 
     action: str
     chat: int
@@ -38,24 +38,24 @@ class ChatActionRequested(Message):
 
 @dataclass
 class ChatListLeft(Message):
-    """The person is done with the list of chats."""
+    """The person left the list of chats for the prompt."""
 
 
 @dataclass
 class ScrollRequested(Message):
-    """The person scrolls the transcript by `pages` from within the prompt."""
+    """The person scrolled the transcript by `pages` from the prompt."""
 
     pages: int
 
 
 @dataclass
 class EventsArrived(Message):
-    """Events of the answer wait to be shown."""
+    """Events of the answer are in the queue."""
 
 
 @dataclass
 class ChatsChanged(Message):
-    """A chat was begun, went on, or another one was opened."""
+    """A chat was created, changed or opened."""
 
 
 @dataclass

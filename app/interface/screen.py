@@ -42,14 +42,14 @@ from datastores.chats.search import Hit
 from datastores.errors import SpecchatError
 
 MIN_COLUMNS_PANEL_RIGHT = 120
-"""Columns from which the panel stands at the right."""
+"""Columns from which the panel is on the right."""
 
 MIN_COLUMNS_CHAT_LIST = 150
-"""Columns from which the chats are listed without being asked for."""
+"""Columns from which the list of chats is shown by default."""
 
 
 class ChatScreen(Screen[None]):
-    """Everything but help and palette."""
+    """The chats, the conversation and the panel; dialogs open over it."""
 
     BLANK = True  # draws nothing itself
 
@@ -83,7 +83,7 @@ class ChatScreen(Screen[None]):
         damaged = self._history.store.quarantined
         if damaged is not None:
             self.conversation.show_error(f"the history was damaged: what was left is in {damaged}")
-        # After the first frame: what loading imports would hold it up.
+        # After the first frame, which the imports of loading would delay.
         self.call_after_refresh(lambda: self.run_worker(self.model_switch.load()))
         self.call_after_refresh(self.chat_actions.retry_pending_erasure)
 
@@ -101,7 +101,7 @@ class ChatScreen(Screen[None]):
 
     @on(ChatsChanged)
     def _list_chats(self) -> None:
-        """List the chats that hold anything, and name the open one."""
+        """List the chats that are not empty, and show the title of the open one."""
         try:
             chats = [chat for chat in self._history.chats() if chat.active is not None]
         except SpecchatError as error:
@@ -155,7 +155,7 @@ class ChatScreen(Screen[None]):
             panel.detailed = not panel.detailed
 
     def toggle_list(self) -> None:
-        """Go to the list of chats; from there, hide it."""
+        """Focus the list of chats; hide it if it has the focus."""
         self._listed = not self.chat_list.has_focus
         self.set_class(self._listed, "-listed")
         (self.chat_list if self._listed else self.conversation.prompt).focus()
@@ -167,7 +167,7 @@ class ChatScreen(Screen[None]):
             self.conversation.open(neighbour)
 
     def search(self) -> None:
-        """Find a chat by words in it, and open it there."""
+        """Find a message by its words, and open its chat there."""
         self.app.push_screen(ChatSearch(self._history), self._open_hit)
 
     def _open_hit(self, hit: Hit | None) -> None:

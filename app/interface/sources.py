@@ -1,6 +1,6 @@
-"""How the sources of drafted words are called, coloured, lettered and textured on the screen.
+"""The label, colour, letter and texture of each source of drafted words.
 
-Owns only this vocabulary; which sources there are is settled in `engines.draft_tree`. Letters and
+Owns only this vocabulary; `engines.draft_tree` defines the sources. Letters and
 textures say the same as the colours, for those who cannot tell the colours apart.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from engines.draft_tree import CHATS, CODE, DENSE, NOTES, PROMPT, RECYCLE, SOURCE_NAMES, STUDENT
 
 MODEL = ""
-"""The name under which words go that nobody drafted: the model's own."""
+"""The name of the source of words that no drafter proposed: the model itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class SourceLabel:
 
     Attributes:
         name: its stable name in reports; `MODEL` for the model itself.
-        label: what a person calls it, in at most 16 characters.
+        label: its name for people, at most 16 characters.
         meaning: one line for the help screen.
-        letter: one letter, different for each source; small: the same, to stand before a word.
+        letter: one letter, different for each source; small: the same, raised, shown before a word.
         texture: one character that fills its bars.
         dark, light: its colour on a dark and on a light background.
     """

@@ -1,4 +1,4 @@
-"""Boxes to write in: nothing blinks, Tab leaves them, and keys typed in one go keep their order."""
+"""The text boxes: no blinking cursor, Tab moves on, and keys typed quickly keep their order."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from app.sanitise import clean
 
 
 def writes_text(event: events.Key) -> bool:
-    """Whether a key may write its character: `alt+y` comes with a y, but means none."""
+    """Whether a key types its character: `alt+y` carries a y, but does not type it."""
     return not event.key.startswith(("alt+", "ctrl+", "super+", "meta+", "hyper+"))
 
 
 async def run_bindings_in_order(box: Widget, event: events.Key) -> None:
-    """Run what `box` binds to a key at once, between the characters typed before and after.
+    """Run what `box` binds to a key at once, between the characters typed before and after it.
 
-    Textual has the key climb up to the application, and what was typed behind it overtake it; one
-    that has priority overtakes what was typed before it. What is pressed with Alt is left to the
-    bindings: terminals report it as its letter too.
+    Textual lets the key bubble up to the application, so that characters typed later overtake it;
+    a binding with priority overtakes characters typed earlier. Keys with Alt are left to the
+    bindings: terminals report their letter too.
     """
     if not writes_text(event):
         event.prevent_default()
@@ -32,10 +32,10 @@ async def run_bindings_in_order(box: Widget, event: events.Key) -> None:
 
 
 class LineInput(Input):
-    """A single line."""
+    """A box of one line."""
 
     def __init__(self, text: str = "", placeholder: str = "", *, selected: bool = True) -> None:
-        """`selected`: whether what stands in it is replaced by what is typed."""
+        """`selected`: whether typing replaces the initial text."""
         super().__init__(text, placeholder=placeholder, select_on_focus=selected)
         # A blinking cursor would wake the idle machine twice a second.
         self.cursor_blink = False
@@ -45,7 +45,7 @@ class LineInput(Input):
 
 
 class TextInput(TextArea):
-    """Several lines."""
+    """A box of several lines."""
 
     def __init__(self, placeholder: str = "", *, id: str | None = None) -> None:
         super().__init__(
@@ -59,7 +59,7 @@ class TextInput(TextArea):
         self.cursor_blink = False
 
     def write(self, text: str) -> None:
-        """Stand for another text, the cursor at its end."""
+        """Replace the text; the cursor goes to its end."""
         self.text = clean(text)
         self.move_cursor(self.document.end)
 
@@ -67,5 +67,5 @@ class TextInput(TextArea):
         await run_bindings_in_order(self, event)
 
     async def _on_paste(self, event: events.Paste) -> None:
-        """Paste as it was meant: terminals send line ends as carriage returns."""
+        """Terminals send line ends as carriage returns."""
         event.text = clean(event.text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -1,8 +1,6 @@
-"""The house's two themes, and the colours it needs beside those every theme has.
+"""The two themes, their additional colour variables, and styles from component classes.
 
-The theme's colours, as the styles that lines are drawn with.
-
-What they are stands in `.tcss` files, by component classes: `OWNER--KIND`.
+The colours of component classes (`OWNER--KIND`) are set in `.tcss` files.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from textual.widget import Widget
 from app.interface.panel.drawing import PanelStyles
 
 KINDS = ("dim", "faint", "accent", "warning")
-"""Those of an `PanelStyles`, in its order."""
+"""The styles of `PanelStyles`, in its order."""
 
 
 def style_classes(owner: str) -> set[str]:
@@ -25,14 +23,14 @@ def style_classes(owner: str) -> set[str]:
 def panel_styles(
     widget: Widget, owner: str, text: Style | None = None, hint: str = ""
 ) -> PanelStyles:
-    """What `widget`, which has the component classes of `owner`, is drawn with now."""
+    """The current styles of `widget`, which has the component classes of `owner`."""
     dim, faint, accent, warning = (component_color(widget, f"{owner}--{kind}") for kind in KINDS)
     dark = widget.app.current_theme.dark
     return PanelStyles(text or Style(), dim, faint, accent, warning, dark, hint)
 
 
 def component_color(widget: Widget, component: str) -> Style:
-    """The colour of a component class, without its ground: that is the line's."""
+    """The foreground colour of a component class; the background is the line's."""
     return Style(color=widget.get_component_rich_style(component).color)
 
 
@@ -96,5 +94,5 @@ THEMES = (DARK, LIGHT)
 
 
 def theme_variables(*, dark: bool) -> dict[str, str]:
-    """The house's variables, for themes that do not set them."""
+    """The additional variables, for themes that do not set them."""
     return (DARK if dark else LIGHT).variables

@@ -1,7 +1,4 @@
-"""The list of chats at the left.
-
-Draws only the lines in sight, so that thousands of chats are listed as quickly as ten.
-"""
+"""The list of chats on the left. It renders only the visible lines, so its length costs nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ PINNED, PRIVATE = "▴", "◌"
 
 
 class ChatList(ScrollView, can_focus=True):
-    """All chats, the one last written in first; the open one is marked."""
+    """All chats in the given order; the open one is marked."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "chat-list--dim",
@@ -91,7 +88,7 @@ class ChatList(ScrollView, can_focus=True):
         self.refresh()
 
     def on_resize(self) -> None:
-        """Shown again, the list stands where the open chat is."""
+        """Keep the cursor visible."""
         self._show_cursor()
 
     def _show_cursor(self) -> None:
@@ -118,7 +115,7 @@ class ChatList(ScrollView, can_focus=True):
         self.post_message(ChatListLeft())
 
     def render_line(self, y: int) -> Strip:
-        """The chat on line `y` of what is in sight."""
+        """The chat on the visible line `y`."""
         index = y + self.scroll_offset.y
         width, base = self.size.width, self.rich_style
         if index >= len(self._chats):
@@ -145,7 +142,7 @@ class ChatList(ScrollView, can_focus=True):
 
 
 def age(then: datetime, now: datetime) -> str:
-    """How long ago, in at most six characters: the time, the weekday or the date."""
+    """The time, the weekday or the date of `then`, in at most six characters."""
     days = (now.date() - then.date()).days
     if days <= 0:
         return f"{then:%H:%M}"

@@ -1,12 +1,8 @@
-"""The middle of the screen: one chat, asked and answered.
+"""The middle of the screen: the open chat, its questions and their answers.
 
-Owns the turn at hand. A question is never lost: what cannot be sent or comes to nothing goes back
-into the prompt.
-
-Which chat is being read: its transcript, its prompt, and the line above them.
-
-Owns the open chat, as it is stored, and what stands on the screen of it. Asking and answering is
-`conversation.py`'s business.
+`ChatView` owns the open chat as it is stored, and its widgets: top bar, transcript, prompt, narrow
+panel. `Conversation` owns the turn in progress. No question is lost: one that cannot be sent or
+gets no answer returns to the prompt.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ from textual.containers import Center, Vertical
 
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.event_stream import EventStream
-from app.interface.chat.prompt import Prompt
+from app.interface.chat.prompt import Prompt, UnsentText
 from app.interface.chat.thread import (
     Thread,
     Turn,
@@ -41,7 +37,6 @@ from app.interface.chat.thread import (
     update_entries,
 )
 from app.interface.chat.topbar import NEW_CHAT, NEW_PRIVATE_CHAT, TopBar
-from app.interface.chat.unsent import UnsentText
 from app.interface.commands.keymap import keymap_of
 from app.interface.messages import (
     ChatsChanged,
@@ -74,9 +69,9 @@ class ChatView(Vertical):
 
     Attributes:
         chat: id of the open chat; None while it is empty and unstored.
-        private: whether a chat that is still unstored is going to be private.
-        tuning: the settings that it is going to have.
-        hint: what a person should know before the first question.
+        private: whether the chat will be private, while it is unstored.
+        tuning: the settings that it will have.
+        hint: about the model, shown in empty chats.
         turn: the turn in progress, in this chat or another; None between turns.
         history_thread: makes every change of the history.
     """
@@ -121,7 +116,7 @@ class ChatView(Vertical):
         self.prompt.focus()
 
     def open(self, chat: int | None, message: int | None = None, *, private: bool = False) -> None:
-        """Show a chat, at `message` or at its end; None: an empty one, `private` or not."""
+        """Show a chat at `message` or at its end; None: a new one."""
         try:
             thread = read_thread(self._history, chat)
             if not (message is None or message in thread or self._is_being_answered(chat)):
@@ -133,7 +128,7 @@ class ChatView(Vertical):
         self._unsent.change_chat(self.prompt, self.chat, chat)
         self._unstored = None
         self.chat, self.private, self.tuning = chat, private, ChatTuning()
-        self._take_over(thread)
+        self._set_thread(thread)
         self._show_thread()
         if message is not None:
             self.transcript.go_to_message(message)
@@ -147,7 +142,7 @@ class ChatView(Vertical):
         return turn is self._unstored if turn.chat is None else turn.chat == self.chat
 
     def on_key(self, event: events.Key) -> None:
-        """What is typed elsewhere is meant for the prompt."""
+        """Redirect typed characters to the prompt."""
         typed = event.character if event.is_printable and writes_text(event) else None
         if typed and not self.prompt.has_focus:
             event.stop()
@@ -155,7 +150,7 @@ class ChatView(Vertical):
             self.prompt.insert(typed)
 
     def show_title(self, stored: Chat | None) -> None:
-        """Say above the transcript which chat this is; None: one that holds nothing yet."""
+        """Show title and settings in the top bar; None: those of an unstored chat."""
         tuning = ChatTuning(stored.system, stored.sampling) if stored else self.tuning
         empty = NEW_PRIVATE_CHAT if self.private else NEW_CHAT
         self.topbar.chat, self.topbar.tuned = stored.title if stored else empty, tuning.summary()
@@ -172,22 +167,22 @@ class ChatView(Vertical):
         self.post_message(ChatsChanged())
 
     def show_error(self, problem: SpecchatError | str) -> None:
-        """Say what went wrong, in one line."""
+        """Show an error as a notification, in one line."""
         self.notify(one_line(str(problem), 400), severity="error", markup=False, timeout=15)
 
     def set_hint(self, hint: str) -> None:
-        """Have `hint` stand in empty chats from now on."""
+        """Show `hint` in empty chats from now on."""
         self.hint = hint
         if not self._thread.messages and self.turn is None:
             self._show_thread()
 
     def _show_thread(self) -> None:
-        """Show the open chat: what is stored, the turn at hand, or a greeting."""
+        """Show what is stored, the turn in progress, or a greeting."""
         turn = self.turn if self.turn and self._shows(self.turn) else None
         empty = greeting(self.hint, keymap_of(self), private=self.private)
         self.transcript.show(entries(self._thread, turn) or [empty])
 
-    def _take_over(self, thread: Thread) -> None:
+    def _set_thread(self, thread: Thread) -> None:
         self._thread = thread
         self.prompt.remember(questions(thread.messages))
 
@@ -205,7 +200,7 @@ STOP_HINT = "{answer.stop} stops"
 
 
 class Conversation(ChatView):
-    """The open chat, and the answer being written, be it in this chat or in another."""
+    """The open chat, and the turn in progress in it or in another chat."""
 
     def __init__(
         self, history: History, open_model: OpenModel, session_statistics: SessionStatistics
@@ -217,7 +212,7 @@ class Conversation(ChatView):
         )
 
     def stop(self) -> None:
-        """Stop the answer at hand; where there is none, go back to the prompt."""
+        """Stop the answer; without one, cancel an edit and focus the prompt."""
         if self.turn is not None:
             self.topbar.state = "stopping…"
             self.turn.stopped = True
@@ -227,7 +222,7 @@ class Conversation(ChatView):
             self.prompt.focus()
 
     def regenerate(self) -> None:
-        """Have the last question of the thread answered once more."""
+        """Answer the last question of the thread once more."""
         turn = regenerate_turn(self._thread.messages)
         if self.turn is not None:
             self.show_error(keymap_of(self).fill(BUSY))
@@ -236,7 +231,7 @@ class Conversation(ChatView):
             self._begin(turn)
 
     def edit(self) -> None:
-        """Put the last question into the prompt to be changed; again: the one before it."""
+        """Edit the last question in the prompt; called again, the previous one."""
         question = previous_question(self._thread.messages, self._unsent.edited)
         if self.turn is not None:
             self.show_error(keymap_of(self).fill(BUSY))
@@ -245,7 +240,7 @@ class Conversation(ChatView):
             self.transcript.go_to_message(question.id)
 
     def switch_version(self, step: int) -> None:
-        """Read another version of the lowest message that has one `step` places on."""
+        """Show another version of the lowest message that has one `step` places on."""
         thread = self._thread
         version = other_version(thread.messages, thread.versions, step)
         if self.turn is not None:
@@ -305,14 +300,14 @@ class Conversation(ChatView):
             self._ask(turn)
 
     def _next_turn(self, text: str) -> Turn:
-        """A turn for `text`: as the edited question, at the end of the chat, or in a new one."""
+        """A turn for `text`: an edited question, or a new one at the end of the chat."""
         if self._unsent.edited is not None:
             return edit_turn(self._thread.messages, self._unsent.edited, text)
         return new_turn(self.chat, self._thread.messages, text)
 
     @work
     async def _finish(self, turn: Turn, answered: Future[None]) -> None:
-        """Wait for the end of a turn, and show the stored answer."""
+        """Wait for the end of an answer."""
         try:
             await asyncio.wrap_future(answered)
         except SpecchatError as error:
@@ -337,7 +332,7 @@ class Conversation(ChatView):
         if not is_answered(thread, turn):
             self._give_back(turn, thread)
         elif self._shows(turn):
-            self._take_over(thread)
+            self._set_thread(thread)
             update_entries(thread, turn)
             self.transcript.update_entry(turn.question)
             self.transcript.update_entry(turn.answer)
@@ -357,11 +352,11 @@ class Conversation(ChatView):
         return read_thread(self._history, chat)
 
     def _give_back(self, turn: Turn, thread: Thread) -> None:
-        """Put the question back where it was written."""
+        """Return the question to the prompt."""
         if self._shows(turn):
             if turn.text and turn.edited is None:
                 thread = Thread(up_to(thread.messages, turn.parent), thread.versions)
-            self._take_over(thread)
+            self._set_thread(thread)
             self._show_thread()
         self._unsent.give_back(self.prompt, turn, self.chat)
 

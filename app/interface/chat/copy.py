@@ -1,11 +1,8 @@
-"""What can be copied: the text that is selected, the last answer, its last block of code.
+"""Copying an answer, its code or the selection, and the clipboards it can go to.
 
-Owns what is said of it. Where copied text goes is `clipboard.py`'s business.
-
-Where copied text goes: the system's own clipboard, tmux's, or the terminal's by OSC 52.
-
-Owns which of them there is. Programs of another machine's screen are no use over SSH; tmux takes
-escape sequences for the terminal only wrapped (tmux(1), allow-passthrough).
+Owns which clipboard is used: the system's own, tmux's, or the terminal's by OSC 52. Over SSH,
+programs that serve this machine's screen are of no use; tmux passes escape sequences to the
+terminal only if they are wrapped (tmux(1), allow-passthrough).
 """
 
 from __future__ import annotations
@@ -20,11 +17,11 @@ from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
 
 COPY_TIMEOUT_S = 2.0
-"""Seconds that a program is given to take the text."""
+"""How long a clipboard program may take."""
 
 
 def clipboard_commands(environment: Mapping[str, str]) -> list[list[str]]:
-    """Commands that may take the text on their standard input, the likeliest first."""
+    """Commands that may copy their standard input, the likeliest first."""
     known = []
     if not environment.get("SSH_TTY"):
         known.append(["pbcopy"])
@@ -39,12 +36,12 @@ def clipboard_commands(environment: Mapping[str, str]) -> list[list[str]]:
 
 
 def copy_with(text: str, commands: Sequence[Sequence[str]]) -> bool:
-    """Give `text` to the first program that is there and takes it; whether one did."""
-    return any(_takes(command, text) for command in commands)
+    """Copy `text` with the first program that works; returns whether one did."""
+    return any(_copies(command, text) for command in commands)
 
 
 def osc52_sequence(text: str, environment: Mapping[str, str]) -> str:
-    """The escape sequence that has the terminal copy `text`."""
+    """The escape sequence by which the terminal copies `text`."""
     copy = f"\x1b]52;c;{b64encode(text.encode()).decode()}\a"
     if not environment.get("TMUX"):
         return copy
@@ -59,9 +56,9 @@ def last_code_block(answer: str) -> str:
     return code[-1].rstrip("\n") if code else ""
 
 
-def _takes(command: Sequence[str], text: str) -> bool:
+def _copies(command: Sequence[str], text: str) -> bool:
     try:
-        # xclip stays behind to serve the text: a pipe it inherits would never be closed.
+        # xclip keeps running to serve the text: a pipe that it inherits would never be closed.
         done = subprocess.run(
             command,
             input=text.encode(),
@@ -76,13 +73,13 @@ def _takes(command: Sequence[str], text: str) -> bool:
 
 
 class CopyActions:
-    """Copies out of the open chat."""
+    """Copies from the open chat, and notifies the person."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
 
     def copy_selection(self) -> None:
-        """Copy what is selected; where nothing is, the person probably wanted to leave."""
+        """Copy the selection; without one, name the key that quits, which was probably meant."""
         selected = self._conversation.screen.get_selected_text()
         if selected:
             self._copy(selected, "")

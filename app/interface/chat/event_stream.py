@@ -1,19 +1,9 @@
-"""Brings what the model says to the screen, no faster than the processor's share allows.
+"""Carries the events of an answer from the model's thread to the screen, at a bounded cost.
 
-Owns the events on their way, from the answering thread to the answer they are shown in, and when
-they are drawn. What each event means is `live.py`'s business, what turn it belongs to the
-conversation's.
-
-Carries events from the answering thread to the screen, and says when the screen may draw them.
-
-Owns the only state that both threads touch. Events come hundreds of times a second; the screen
-takes them in batches, and spends at most a small share of the processor on it: a batch that was
-dear to draw makes the next one wait longer.
-
-Shows the events of the turn at hand: in its answer, in the panel, in the line at the top.
-
-Owns what each event means on the screen, and how often the panel changes. Events come in batches;
-a batch is laid out once.
+`EventQueue` is the only state that both threads touch. `RedrawThrottle` spaces batches so that
+drawing takes a small share of the processor: events come hundreds of times a second.
+`EventApplier` owns what each event means in the answer, the panel and the top bar. `EventStream`
+connects them for one answer at a time.
 """
 
 from __future__ import annotations
@@ -31,11 +21,11 @@ from app.interface.transcript.answer import GROWING, Answer
 from datastores.chats.records import INTERRUPTED
 
 MAX_CPU_SHARE = 0.035
-"""Part of one core that drawing may take."""
+"""Share of one core that drawing may take."""
 
 MIN_PAUSE_S = 1 / 25
 MAX_PAUSE_S = 1 / 3
-"""Seconds between two batches, at least and at most."""
+"""Bounds of the time between two batches."""
 
 
 class EventQueue:
@@ -63,7 +53,7 @@ class EventQueue:
 
 
 class RedrawThrottle:
-    """Spaces batches by what drawing the last one took."""
+    """Spaces batches by the processor time that drawing the last one took."""
 
     def __init__(self) -> None:
         self._drawn = float("-inf")
@@ -80,10 +70,10 @@ class RedrawThrottle:
 
 
 PANEL_INTERVAL_S = 0.5
-"""Figures that change faster than this cannot be read."""
+"""Seconds between two redraws of the panel; faster changes cannot be read."""
 
 MIN_PREFILL_TOKENS = 256
-"""Prompts shorter than this are read before one could say so."""
+"""Progress is shown for prompts of at least this many tokens."""
 
 
 class EventApplier:
@@ -101,11 +91,11 @@ class EventApplier:
         self._redrawn = float("-inf")
 
     def show(self, events: Sequence[Event], answer: Answer) -> None:
-        """Take a batch into `answer`."""
-        moment = monotonic()
+        """Apply a batch to `answer`."""
+        now = monotonic()
         pieces: list[Piece] = []
         for event in events:
-            self._session_statistics.observe(event, moment)
+            self._session_statistics.observe(event, now)
             if isinstance(event, Wrote):
                 pieces.extend(event.pieces)
             else:
@@ -115,12 +105,12 @@ class EventApplier:
             self.state = "thinking…" if answer.parts.thinking else "writing"
         if finished := next((event for event in events if isinstance(event, Finished)), None):
             self.end(answer, finished.finish)
-        elif moment - self._redrawn >= PANEL_INTERVAL_S:
-            self._redrawn = moment
+        elif now - self._redrawn >= PANEL_INTERVAL_S:
+            self._redrawn = now
             self._redraw()
 
     def end(self, answer: Answer, finish: str) -> None:
-        """The answer ended, of itself or not."""
+        """End `answer`."""
         answer.end(finish)
         self._session_statistics.end()
         self.state = ""
@@ -152,7 +142,7 @@ class StreamView(Protocol):
 
 
 class EventStream:
-    """Feeds one answer at a time.
+    """Shows the events of one answer at a time.
 
     Attributes:
         queue: where the model's thread puts its events.
@@ -164,17 +154,17 @@ class EventStream:
         """`wake` is called on the answering thread when `arrived` has to be."""
         self.queue = EventQueue(wake)
         self._screen = screen
-        self._live = EventApplier(session_statistics, screen.redraw_panel)
+        self._applier = EventApplier(session_statistics, screen.redraw_panel)
         self._throttle = RedrawThrottle()
         self._answer: Answer | None = None
         self._waiting = False
 
     def begin(self, answer: Answer) -> None:
-        """Feed `answer` from now on."""
+        """Show events in `answer` from now on."""
         self._answer = answer
 
     def arrived(self) -> None:
-        """Draw what has arrived, now or as soon as the processor's share allows."""
+        """Draw the queued events, now or as soon as the throttle allows."""
         if self._waiting or self._answer is None:
             return
         wait = self._throttle.wait(perf_counter(), thread_time())
@@ -185,13 +175,13 @@ class EventStream:
             self._draw(self._answer)
 
     def end(self) -> None:
-        """Draw the rest; an answer that was not finished was interrupted."""
+        """Draw the rest; an unfinished answer was interrupted."""
         if self._answer is None:
             return
         answer, self._answer = self._answer, None
         self._draw(answer)
         if answer.finish == GROWING:
-            self._live.end(answer, INTERRUPTED)
+            self._applier.end(answer, INTERRUPTED)
             self._screen.grown(answer, "")
 
     def _wait_is_over(self) -> None:
@@ -200,5 +190,5 @@ class EventStream:
 
     def _draw(self, answer: Answer) -> None:
         self._throttle.drew(perf_counter(), thread_time())
-        self._live.show(self.queue.take(), answer)
-        self._screen.grown(answer, self._live.state)
+        self._applier.show(self.queue.take(), answer)
+        self._screen.grown(answer, self._applier.state)

@@ -59,7 +59,7 @@ def new_turn(chat: int | None, thread: Sequence[StoredMessage], text: str) -> Tu
 
 
 def edit_turn(thread: Sequence[StoredMessage], question: StoredMessage, text: str) -> Turn:
-    """One more version of `question`."""
+    """Another version of `question`."""
     return Turn(
         question.chat,
         question.parent,
@@ -73,7 +73,7 @@ def edit_turn(thread: Sequence[StoredMessage], question: StoredMessage, text: st
 
 
 def regenerate_turn(thread: Sequence[StoredMessage]) -> Turn | None:
-    """One more answer in place of the last one; None where there is none."""
+    """Another answer to the last question; None if there is none."""
     if len(thread) < 2 or thread[-1].role != ASSISTANT:
         return None
     question, answer = thread[-2:]
@@ -91,7 +91,7 @@ def regenerate_turn(thread: Sequence[StoredMessage]) -> Turn | None:
 def previous_question(
     thread: Sequence[StoredMessage], message: StoredMessage | None
 ) -> StoredMessage | None:
-    """The question before `message`, or the last one; None where nothing was asked."""
+    """The question before `message`, or the last one; None if there is none."""
     questions = [questions for questions in thread if questions.role == USER]
     ids = [questions.id for questions in questions]
     place = ids.index(message.id) if message is not None and message.id in ids else 0
@@ -101,10 +101,10 @@ def previous_question(
 def other_version(
     thread: Sequence[StoredMessage], versions: Mapping[int, tuple[int, ...]], step: int
 ) -> int | None:
-    """The version `step` places on of the lowest message that has one there; None without any.
+    """The version `step` places on of the lowest message that has one; None if none has.
 
-    Where the lowest is at its last version the one above it moves, so that one pair of keys reaches
-    every branch.
+    If the lowest message is at its last version, the one above it is switched, so that one pair of
+    keys reaches every branch.
     """
     for message in reversed(thread):
         known = versions.get(message.id, (message.id,))
@@ -119,7 +119,7 @@ def _last(thread: Sequence[StoredMessage]) -> int | None:
 
 
 WRITTEN_ELSEWHERE = "interrupted"
-"""How an answer is shown that another window is still writing: as far as it had come."""
+"""How an answer is shown that another window is still writing."""
 
 GREETING = (
     "specchat",
@@ -136,14 +136,14 @@ KEY_HINT = "{prompt.send} sends · {prompt.newline} makes a new line · {help} s
 
 
 def greeting(hint: str, keys: Keymap, *, private: bool = False) -> Greeting:
-    """What stands in an empty chat, with what is to be known of the model."""
+    """What an empty chat shows, with a `hint` about the model."""
     lines = PRIVATE_GREETING if private else GREETING
     return Greeting((*lines, "", *((hint, "") if hint else ()), keys.fill(KEY_HINT)))
 
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """The messages being read, oldest first, and all versions of those that have others."""
+    """The displayed messages, oldest first, and all versions of those that have several."""
 
     messages: list[StoredMessage] = field(default_factory=list)
     versions: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -184,7 +184,7 @@ def is_answered(thread: Thread, turn: Turn) -> bool:
 
 
 def entries(thread: Thread, turn: Turn | None) -> list[Entry]:
-    """The entries of a thread; those of the `turn` at hand are live."""
+    """The entries of a thread, with those of the `turn` in progress."""
     messages = thread.messages if turn is None else up_to(thread.messages, turn.parent)
     shown = [entry for message in messages if (entry := _entry(message, thread))]
     if turn is not None:
@@ -199,7 +199,7 @@ def up_to(messages: Sequence[StoredMessage], last: int | None) -> list[StoredMes
 
 
 def parent_of_next(messages: Sequence[StoredMessage]) -> int | None:
-    """The message a new question follows: the last answer. A question without one is asked anew."""
+    """The message a new question follows: the last answer. It replaces an unanswered question."""
     if not messages:
         return None
     last = messages[-1]
@@ -207,12 +207,12 @@ def parent_of_next(messages: Sequence[StoredMessage]) -> int | None:
 
 
 def questions(messages: Sequence[StoredMessage]) -> list[str]:
-    """What the person said, oldest first."""
+    """The person's questions, oldest first."""
     return [message.content for message in messages if message.role == USER]
 
 
 def update_entries(thread: Thread, turn: Turn) -> None:
-    """Tell the entries of a `turn` that is over, the last two of `thread`, what they became."""
+    """Set id and version in the entries of a finished `turn`, the last two of `thread`."""
     live: tuple[Question | Answer, ...] = (turn.question, turn.answer)
     for entry, message in zip(live, thread.messages[-2:], strict=True):
         entry.message, entry.version = message.id, thread.place(message.id)

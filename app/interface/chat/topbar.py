@@ -1,4 +1,4 @@
-"""The line at the top: which chat this is, which model answers, and what it is doing."""
+"""The top bar: the title and settings of the chat, the name and activity of the model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TUNED = "±"
 
 
 class TopBar(Static):
-    """One line."""
+    """One line over the transcript."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "topbar--dim",
@@ -31,19 +31,19 @@ class TopBar(Static):
     """Title of the chat."""
 
     tuned: reactive[str] = reactive("")
-    """What is set for this chat alone; empty where nothing is."""
+    """The chat's own settings; empty without any."""
 
     model: reactive[str] = reactive("")
     """Name of the model; empty while there is none."""
 
     state: reactive[str] = reactive("")
-    """What the model is doing; empty while it waits for a question."""
+    """What the model does for the current turn; empty between turns."""
 
     background: reactive[str] = reactive("")
-    """What goes on besides; empty where nothing does."""
+    """What runs in the background, such as an import; empty without any."""
 
     idle: reactive[str] = reactive("")
-    """What the model does since nobody asks; empty where it does nothing."""
+    """What the model does while it is idle; empty without any."""
 
     failed: reactive[bool] = reactive(False)
     """Whether `state` is a failure."""
@@ -65,7 +65,7 @@ class TopBar(Static):
         return left + right
 
     def _left(self, width: int, dim: Style) -> Text:
-        """The title and what is set for this chat, or where that is too long its mark alone."""
+        """The title and the chat's own settings, or only their mark if they do not fit."""
         title = Text(one_line(self.chat) or NEW_CHAT, style=Style(bold=True))
         own = Text()
         if self.tuned:

@@ -1,15 +1,9 @@
-"""The settings of a chat as a form: its system prompt and how its answers are drawn.
+"""The settings of one chat: its system prompt and its sampling settings.
 
-Owns what was typed until it is kept, and the way to presets. Bad input is named at its field and
-stays there. What is done with the settings is for who opened the form.
-
-One setting in a form: its name, a box for its value, and what it means or what is wrong.
-
-Owns what was typed. What makes sense is `app.sampling_settings`'s business.
-
-Opens the settings of the open chat, and keeps what the person sets.
-
-A chat that is not stored yet gets them with its first question.
+`ChatSettings` opens the form and stores what it returns; an unstored chat gets its settings with
+its first question. `ChatSettingsForm` owns what was typed until it is kept, and opens the presets;
+`SettingField` shows an invalid value's error beside it. `app.sampling_settings` knows what is
+valid.
 """
 
 from __future__ import annotations
@@ -44,17 +38,17 @@ from engines.sampler import Sampling
 
 
 class SettingField(Horizontal):
-    """A line of the form; an empty box stands for the default.
+    """One setting: its name, a box for its value, a hint. An empty box means the default.
 
     Attributes:
         setting: the name of the setting.
-        trouble: what is wrong with what stands in the box; empty where nothing is.
+        error: what is wrong with the value in the box; empty if it is valid.
     """
 
     def __init__(self, setting: str, default: str, hint: str) -> None:
         super().__init__()
         self.setting = setting
-        self.trouble = ""
+        self.error = ""
         self._default = default
         self._hint = hint
 
@@ -68,10 +62,10 @@ class SettingField(Horizontal):
         return self.query_one(LineInput)
 
     def value(self) -> int | float | None:
-        """What was typed; None where nothing was.
+        """The typed value; None for an empty box.
 
         Raises:
-            InputError: it makes no sense.
+            InputError: it is not valid.
         """
         typed = self.box.value.strip()
         return parse_setting(self.setting, typed) if typed else None
@@ -82,19 +76,19 @@ class SettingField(Horizontal):
 
     @on(Input.Changed)
     def check(self) -> None:
-        """Say what is wrong with what stands in the box, or what it is for."""
+        """Show the error of the value, or else the hint."""
         try:
             self.value()
-            self.trouble = ""
+            self.error = ""
         except InputError as error:
-            self.trouble = str(error)
+            self.error = str(error)
         beside = self.query_one(".-hint", Static)
-        beside.update(self.trouble or self._hint)
-        beside.set_class(bool(self.trouble), "-wrong")
+        beside.update(self.error or self._hint)
+        beside.set_class(bool(self.error), "-wrong")
 
 
 class ChatSettings:
-    """Tunes one chat at a time."""
+    """Opens the form for the open chat, and stores its settings."""
 
     def __init__(self, conversation: Conversation, history: History, locations: Locations) -> None:
         self._conversation = conversation
@@ -105,7 +99,7 @@ class ChatSettings:
         """Show the settings of the open chat."""
         chat = self._conversation.chat
         try:
-            self._show(chat, self._present(chat))
+            self._show(chat, self._current(chat))
         except SpecchatError as error:
             self._conversation.show_error(error)
 
@@ -118,14 +112,14 @@ class ChatSettings:
         )
         self._conversation.app.push_screen(form, lambda chosen: self._keep(chat, chosen))
 
-    def _present(self, chat: int | None) -> ChatTuning:
+    def _current(self, chat: int | None) -> ChatTuning:
         if chat is None:
             return self._conversation.tuning
         stored = self._history.chat(chat)
         return ChatTuning(stored.system, stored.sampling)
 
     def _defaults(self) -> Sampling:
-        """What holds for a chat without settings of its own."""
+        """The settings of a chat without its own."""
         model = self._conversation.model_thread.model
         if model is None or model.engine is None:
             return load_config(self._locations.settings).sampling
@@ -166,7 +160,7 @@ SETTING_HINTS: Mapping[str, str] = {
     "repeat_window": "how many tokens back that looks",
     "seed": "the same one repeats an answer; -1 is new",
 }
-"""What each setting is for."""
+"""By setting, what it is for."""
 
 KEY_HINT = (
     "{form.keep} keeps · {form.presets} presets · {form.save} saves as one · {form.close} closes"
@@ -181,7 +175,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
         Binding("ctrl+s", "keep", "Keep the settings", id="form.keep"),
         Binding("ctrl+o", "presets", "Take a preset, or delete one", id="form.presets"),
         Binding("ctrl+t", "save", "Save as a preset", id="form.save"),
-        # Textual runs others after what was typed behind them, which would stand in the field left.
+        # Without priority, characters typed later would reach the old field first.
         Binding("tab", "app.focus_next", "Next field", id="form.next", priority=True),
         Binding("shift+tab", "app.focus_previous", "Field before", id="form.before", priority=True),
         Binding("up", "above", "Field above", id="form.up", priority=True),
@@ -217,7 +211,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
         self._show(self._tuning)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the arrows to the system prompt while it is written."""
+        """The arrow keys move the cursor while the system prompt has the focus."""
         return action not in ("above", "below") or not isinstance(self.focused, TextInput)
 
     def action_above(self) -> None:
@@ -235,11 +229,11 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
         for line in self._fields:
             line.show(tuning.sampling.get(line.setting))
 
-    def _typed(self) -> ChatTuning | None:
-        """What the form says; None where a field makes no sense, which then has the focus."""
+    def _typed_settings(self) -> ChatTuning | None:
+        """The typed settings; None if a field is invalid, which then gets the focus."""
         for line in self._fields:
             line.check()
-        wrong = [line for line in self._fields if line.trouble]
+        wrong = [line for line in self._fields if line.error]
         if wrong:
             wrong[0].box.focus()
             return None
@@ -250,19 +244,19 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
         )
 
     def _system(self) -> str:
-        """The system prompt; one that was not touched is as it was stored, to the byte."""
+        """The system prompt; an unchanged one is returned exactly as it was stored."""
         written, stored = self.query_one(TextInput).text, self._tuning.system
         return stored if written == clean(stored) else written
 
     @on(Input.Submitted)
     def action_keep(self) -> None:
-        tuning = self._typed()
+        tuning = self._typed_settings()
         if tuning is not None:
             self.dismiss(tuning)
 
     def action_close(self) -> None:
-        """Close; what was changed is not thrown away without a question."""
-        if not any(line.trouble for line in self._fields) and self._typed() == self._tuning:
+        """Close; ask first if something was changed."""
+        if not any(line.error for line in self._fields) and self._typed_settings() == self._tuning:
             self.dismiss(None)
         else:
             self.app.push_screen(Confirm("Close without keeping the changes?"), self._leave)
@@ -272,21 +266,21 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
             self.dismiss(None)
 
     def action_presets(self) -> None:
-        self.app.push_screen(PresetList(self._presets, self._history_thread), self._take)
+        self.app.push_screen(PresetList(self._presets, self._history_thread), self._load)
 
-    def _take(self, preset: Preset | None) -> None:
+    def _load(self, preset: Preset | None) -> None:
         if preset is not None:
             self._show(ChatTuning(preset.system, preset.sampling))
 
     def action_save(self) -> None:
-        tuning = self._typed()
+        tuning = self._typed_settings()
         if tuning is not None:
             self.app.push_screen(
-                InputDialog("Save as the preset"), lambda name: self._named(name, tuning)
+                InputDialog("Save as the preset"), lambda name: self._name_preset(name, tuning)
             )
 
-    def _named(self, name: str | None, tuning: ChatTuning) -> None:
-        """Save under `name`; another preset of that name is not replaced without a question."""
+    def _name_preset(self, name: str | None, tuning: ChatTuning) -> None:
+        """Save under `name`; ask first if a preset has this name."""
         if not name or not name.strip():
             return
         if " ".join(name.split()) in [preset.name for preset in self._presets.all()]:

@@ -1,4 +1,4 @@
-"""One-line questions to the person: a text to write, or yes and no."""
+"""One-line questions: `InputDialog` asks for a text, `Confirm` for yes or no."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.sanitise import one_line
 
 
 class InputDialog(ModalScreen[str | None]):
-    """Asks for a line; closes with it, or with None where the person would rather not."""
+    """Asks for one line of text; closes with it, or with None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Close", id="line.close"),
@@ -43,7 +43,7 @@ class InputDialog(ModalScreen[str | None]):
 
 
 class Confirm(ModalScreen[bool | None]):
-    """Asks whether to do what cannot be undone; only `y` does it."""
+    """Asks before something that cannot be undone; only `y` agrees."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", "Yes", id="sure.yes"),

@@ -1,7 +1,4 @@
-"""The list of presets: one is taken, or deleted.
-
-Owns the list. What a preset is stands in `datastores.chats.presets`.
-"""
+"""The list of presets: one is loaded, or deleted. `datastores.chats.presets` stores them."""
 
 from __future__ import annotations
 

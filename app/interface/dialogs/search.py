@@ -1,12 +1,8 @@
-"""Finding a chat by words in its title or its messages, as one types.
+"""The search dialog: finds chats by words in titles and messages, while they are typed.
 
-Owns the box and the list of what was found. What is found is `datastores.chats.search`'s business;
-where it is opened, the chat screen's. Searches run on a thread beside the screen's, and a newer one
-takes the place of an older.
-
-Searches beside the screen, over one connection that stays open between them.
-
-Opening checks the whole file, which takes longer than to search it.
+`ChatSearch` owns the box and the list of hits; `datastores.chats.search` finds them, and the chat
+screen opens the chosen one. `SearchConnection` runs one search at a time, in a thread, over one
+connection: opening one checks the whole file, which takes longer than a search.
 """
 
 from __future__ import annotations
@@ -38,16 +34,16 @@ from datastores.errors import SpecchatError
 
 
 class SearchConnection:
-    """One search at a time, on whichever thread; from the first one until `close`."""
+    """One search at a time, from any thread; opened by the first one."""
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._beside: History | None = None
+        self._connection: History | None = None
         self._closed = False
         self._lock = Lock()
 
     def find(self, typed: str) -> list[Hit]:
-        """What `typed` finds; nothing once closed.
+        """Hits for `typed`; none after `close`.
 
         Raises:
             StoreError: the history cannot be read.
@@ -55,16 +51,16 @@ class SearchConnection:
         with self._lock:
             if self._closed:
                 return []
-            if self._beside is None:
-                self._beside = self._history.new_connection()
-            return search(self._beside, typed)
+            if self._connection is None:
+                self._connection = self._history.new_connection()
+            return search(self._connection, typed)
 
     def close(self) -> None:
-        """Let the connection go, after the search at hand."""
+        """Close the connection, after the current search."""
         with self._lock:
             self._closed = True
-            if self._beside is not None:
-                self._beside.close()
+            if self._connection is not None:
+                self._connection.close()
 
 
 KEY_HINT = "{finder.up} {finder.down} choose · Enter opens · {finder.close} closes"
@@ -72,10 +68,10 @@ NOTHING_FOUND = "nothing found"
 
 
 class ChatSearch(ModalScreen[Hit | None]):
-    """A box to type into, and what was found; closes with the hit to open, or None.
+    """Closes with the hit to open, or None.
 
     Attributes:
-        found_for: what was typed when that was found; the next search may be under way.
+        found_for: the words of the hits shown; a newer search may be running.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"chat-search--dim", "chat-search--found"}
@@ -103,17 +99,17 @@ class ChatSearch(ModalScreen[Hit | None]):
         yield frame
 
     def on_mount(self) -> None:
-        # The connection is open by the time something is typed.
-        self._look_for("")
+        # Opens the connection before something is typed.
+        self._search("")
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         self._opens = False
-        self._look_for(event.value)
+        self._search(event.value)
 
     @work(exclusive=True)
-    async def _look_for(self, typed: str) -> None:
-        """Find what is typed now; a search that is overtaken shows nothing."""
+    async def _search(self, typed: str) -> None:
+        """Search; a newer search cancels this one."""
         try:
             hits = await asyncio.to_thread(self._searching.find, typed)
         except SpecchatError as error:
@@ -160,7 +156,7 @@ class ChatSearch(ModalScreen[Hit | None]):
 
     @on(Input.Submitted)
     def _enter(self, event: Input.Submitted) -> None:
-        """Open what is chosen, as soon as it was looked for what is typed by now."""
+        """Open the chosen hit, as soon as the hits are those of the typed words."""
         self._opens = event.value != self.found_for
         if not self._opens:
             self._open_chosen()

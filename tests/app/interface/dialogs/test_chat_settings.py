@@ -108,7 +108,7 @@ async def test_bad_input_is_named_at_its_field_and_stays(
         await opened(pilot, made)
         await pilot.press("x")
         await type_into(pilot, made, name, typed)
-        await until(pilot, lambda: field(made, name).trouble.startswith(said))
+        await until(pilot, lambda: field(made, name).error.startswith(said))
         form_of(made).query_one(TextInput).focus()
         await pilot.press("ctrl+s")
         assert on(made, ChatSettingsForm)
@@ -117,7 +117,7 @@ async def test_bad_input_is_named_at_its_field_and_stays(
         assert form_of(made).query_one(TextInput).text == "x"
         assert history.chats()[0].system == ""
         await type_into(pilot, made, name, "1")
-        assert field(made, name).trouble == ""
+        assert field(made, name).error == ""
         await pilot.press("ctrl+s")
         assert not on(made, ChatSettingsForm)
     assert history.chats()[0].sampling == {name: 1}
@@ -232,7 +232,7 @@ def test_the_form(
         await opened(pilot, made)
         await pilot.press(*"You are terse. You answer in Esperanto.")
         await type_into(pilot, made, "top_p", "1.5")
-        await until(pilot, lambda: field(made, "top_p").trouble)
+        await until(pilot, lambda: field(made, "top_p").error)
 
     assert snap_compare(made.app, terminal_size=size, run_before=act)
 
