@@ -206,9 +206,10 @@ def fork_gap(engine: Engine, sampling: Sampling, answer: TimedAnswer, plain: Tim
     if same is None:
         return 0.0
     context = [*answer.prompt, *answer.tokens[:same]]
-    for _ in engine.target.prefill(context):
-        pass
-    return draw_gap(sampling, engine.target.last_row.logits[0], len(context), context)
+    with engine.busy:
+        for _ in engine.target.prefill(context):
+            pass
+        return draw_gap(sampling, engine.target.last_row.logits[0], len(context), context)
 
 
 def _calls(answers: Sequence[TimedAnswer]) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 from app.bench.baselines.fixed_shape import DraftShape, ShapedDrafter
 from app.bench.baselines.rest import MAX_CONTINUATION, RestDrafter, RestStore, write_rest
 from app.config import DRAFTERS
-from app.engine.engine import Engine, equip
+from app.engine.engine import Engine, with_drafters
 from app.engine.stores import Stores, make_drafters, open_stores
 from app.indexing.corpus_index import crest_path
 from app.locations import Locations
@@ -69,10 +69,10 @@ class Bench:
         """
         drafters = [one for name in names for one in self._made(name, stores, shape)]
         if shape is None:
-            return replace(equip(self.engine, (), self._draft_tokens), drafters=drafters)
+            return replace(with_drafters(self.engine, (), self._draft_tokens), drafters=drafters)
         shaped: list[Drafter] = [ShapedDrafter(drafter, shape) for drafter in drafters]
         length = min(shape.rows, MAX_ROWS - 1)
-        return replace(equip(self.engine, (), length), drafters=shaped)
+        return replace(with_drafters(self.engine, (), length), drafters=shaped)
 
     @cached_property
     def student(self) -> Target:

@@ -56,7 +56,7 @@ class PriorChats:
         for chat in self.chats:
             texts += make(chat)
             yield
-        yield from self.stores.fill(engine.target, texts)
+        yield from engine.exclusively(self.stores.fill(engine.target, texts))
 
 
 def make_texts(engine: Engine, way: str) -> Callable[[RecordedChat], Iterator[Text]]:

@@ -20,7 +20,7 @@ from app.config import Options
 from app.conversation.export import as_json, as_markdown, write_whole
 from app.conversation.restore import restore as put_back
 from app.locations import locate
-from app.runtime.deletion import delete_chat, set_aside
+from app.runtime.deletion import delete_chat, quarantined_histories
 from app.sanitise import clean, one_line
 from datastores.chats.records import Chat
 from datastores.chats.search import Excerpt
@@ -89,7 +89,7 @@ def delete(options: Options, numbers: tuple[int, ...], yes: bool) -> None:
         for chat in doomed:
             delete_chat(history, locations, chat.id)
     click.echo(f"deleted {len(doomed)} {'chat' if len(doomed) == 1 else 'chats'}", err=True)
-    for copy in set_aside(locations):
+    for copy in quarantined_histories(locations):
         click.echo(f"a damaged history may still hold what it held then: {copy}", err=True)
 
 

@@ -142,7 +142,7 @@ class Assistant:
     def _sampling(self, chosen: Mapping[str, Any], again: bool) -> Sampling:
         """The chat's sampling settings; without a fixed seed each answer gets a new one."""
         sampling = with_overrides(self.engine.sampling, chosen, "this chat's sampling")
-        if again and self.engine.unchosen_temperature and "temperature" not in chosen:
+        if again and self.engine.default_temperature and "temperature" not in chosen:
             sampling = replace(sampling, temperature=Sampling().temperature)
         seed = chosen.get("seed", sampling.seed if self.engine.seeded else NEW_SEED)
         return replace(sampling, seed=randbits(32) if seed == NEW_SEED else seed)

@@ -1,16 +1,16 @@
 """The engine: a loaded model with its drafters, its budget and what was learned about it.
 
-Owns the choice of the model file and the wiring of everything the decode loop takes. Refuses to
-know chats, files to attach and screens.
+Owns the choice of the model file, the assembly of everything the decode loop takes, and the model's
+lock. Refuses to know chats, attached files and screens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from app.config import DRAFTERS, Config, CrestConfig, Options, load_config
 from app.engine.learned_state import LearnedState
@@ -34,22 +34,28 @@ if TYPE_CHECKING:
     from engines.llama.model import LlamaModel
 
 
+T = TypeVar("T")
+
+
 @dataclass(slots=True)
 class Engine:
-    """Everything one answer needs, ready to go.
+    """Everything an answer needs.
 
     Attributes:
         name: of the model, for people.
         path: its file.
         render: messages → the prompt's token ids, stored ids of earlier answers spliced in.
-        sampling: the person's defaults.
-        seeded: whether the person fixed the seed.
-        max_tokens: longest answer.
-        unchosen_temperature: whether the person left the temperature to us.
-        crest_bytes: the most disk CREST may take.
+        sampling: the user's defaults.
+        seeded: whether the user fixed the seed.
+        max_tokens: of one answer.
+        default_temperature: whether the temperature is our default, not the user's choice.
+        crest_bytes: disk space CREST may take.
         stores: what the drafters draft from.
-        busy: held while an answer is generated; the KV cache serves one at a time.
-        observers: see every step beside the drafters and the budget, on the decoding thread.
+        busy: the one lock on `target`, whose KV cache serves one caller at a time: `generate` holds
+            it for a whole answer, `exclusively` for each slice of idle work and of a benchmark's
+            encoding, a benchmark around its own passes. Nobody calls the target without it;
+            tokenizing needs only `vocabulary`, and no lock.
+        observers: see every step after the drafters and the budget, on the decoding thread.
     """
 
     name: str
@@ -65,7 +71,7 @@ class Engine:
     seeded: bool
     max_tokens: int
     learned: LearnedState
-    unchosen_temperature: bool = False
+    default_temperature: bool = False
     crest_bytes: int = CrestConfig().max_bytes
     stores: Stores = field(default_factory=Stores)
     busy: Lock = field(default_factory=Lock)
@@ -73,19 +79,28 @@ class Engine:
 
     @property
     def errors(self) -> list[SpecchatError]:
-        """What was damaged when it was opened, and is made or learnt anew, and whose store failed
-        since; for people."""
+        """What was damaged when it was opened, and which drafters' stores failed since."""
         failing = [drafter.error for drafter in self.drafters if isinstance(drafter, HasError)]
         found = (self.learned.error, *self.stores.errors, *failing)
-        return [one for one in found if one is not None]
+        return [error for error in found if error is not None]
 
     @property
     def remembered(self) -> int | None:
         """States in the dense index that can be drafted from; None if there is no index."""
         return len(self.stores.dense.memory) if self.stores.dense is not None else None
 
-    def keep(self) -> None:
-        """Keep what was learned for the next session.
+    def exclusively(self, slices: Iterator[T]) -> Generator[T]:
+        """Yield from `slices`, holding the lock while each one is computed, but not between."""
+        while True:
+            with self.busy:
+                try:
+                    done = next(slices)
+                except StopIteration:
+                    return
+            yield done
+
+    def save_learned(self) -> None:
+        """Save what was learned for the next session.
 
         Raises:
             StoreError: it cannot be written.
@@ -93,13 +108,13 @@ class Engine:
         self.learned.save(self.costs, self.calibration)
 
     def close(self) -> None:
-        """Keep what was learned for the next session, and let the stores go.
+        """Save what was learned for the next session, and close the stores.
 
         Raises:
             StoreError: it cannot be written.
         """
         try:
-            self.keep()
+            self.save_learned()
         finally:
             self.stores.close()
 
@@ -112,11 +127,12 @@ def load(
     light: bool = False,
     rows: int = 0,
 ) -> Engine:
-    """Load the model the person chose and wire it up.
+    """Load the chosen model and assemble its engine.
 
-    With `deepen`, that many layers are added which change no token but cost what layers cost.
-    With `light`, drafters that need large libraries are left out, unless the person named them.
-    Trees of `rows` rows fit, if that is more than usual.
+    Args:
+        deepen: layers to add that change no token but cost what layers cost.
+        light: leave out drafters that need large libraries, unless the user named them.
+        rows: of the largest draft tree, if that is more than usual.
 
     Raises:
         ModelError: the file is missing, damaged or cannot run here.
@@ -126,12 +142,12 @@ def load(
     config = load_config(locations.settings)
     path = model_path(options, config, locations)
     if deepen:
-        path = deepened(path, deepen, locations.cache)
-    model = _opened(path, options, config, locations.cache / "models.json", rows)
+        path = deepened_copy(path, deepen, locations.cache)
+    model = _load_model(path, options, config, locations.cache / "models.json", rows)
     costs, calibration = CostModel(), AcceptanceModel()
     learned = LearnedState(locations.costs, f"{model.target.fingerprint}/{model.build}")
     learned.restore(costs, calibration)
-    names = _light(options.drafters) if light else options.drafters
+    names = _without_heavy(options.drafters) if light else options.drafters
     stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
     sampling, unchosen = _sampling(options, config, path)
     return Engine(
@@ -145,7 +161,7 @@ def load(
         costs=costs,
         calibration=calibration,
         sampling=sampling,
-        unchosen_temperature=unchosen,
+        default_temperature=unchosen,
         crest_bytes=config.crest.max_bytes,
         seeded=options.seed is not None or config.sampling.seed != NEW_SEED,
         max_tokens=options.max_tokens or config.max_tokens,
@@ -155,8 +171,10 @@ def load(
     )
 
 
-def _opened(path: Path, options: Options, config: Config, known: Path, rows: int) -> LlamaModel:
-    """The model, if there is memory for it; `known` remembers which files were opened before."""
+def _load_model(
+    path: Path, options: Options, config: Config, probes: Path, rows: int
+) -> LlamaModel:
+    """The model, if there is memory for it; `probes` caches which files could be opened."""
     from engines.llama.model import load as load_model
 
     require_memory(path, config.context, 0 if options.exact else options.gpu_layers)
@@ -166,23 +184,23 @@ def _opened(path: Path, options: Options, config: Config, known: Path, rows: int
         threads=config.threads,
         context_length=config.context,
         exact=options.exact,
-        probe_cache=known,
+        probe_cache=probes,
         rows=rows,
     )
 
 
-def _light(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Without the drafters that need large libraries, unless the person named them."""
+def _without_heavy(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The drafters without those that need large libraries, unless the user named them."""
     return tuple(name for name in names if name not in HEAVY) if names == DRAFTERS else names
 
 
-def equip(
+def with_drafters(
     engine: Engine,
     drafters: Sequence[str],
     draft_tokens: int | None,
     stores: Stores | None = None,
 ) -> Engine:
-    """The same loaded model with fresh drafters over `stores`; costs are shared."""
+    """The same loaded model with new drafters over `stores`; costs are shared."""
     calibration = AcceptanceModel()
     stores = stores or Stores()
     made = make_drafters(drafters, stores)
@@ -206,13 +224,13 @@ def model_path(options: Options, config: Config, locations: Locations) -> Path:
     """The model file: the option's, else the configuration's, else the embedded one.
 
     Raises:
-        ModelError: there is no model of the name that was given.
+        ModelError: there is no model of that name.
     """
     return resolve_model(options.model or config.model, locations)
 
 
-def deepened(path: Path, layers: int, cache: Path) -> Path:
-    """`path` with function-preserving layers added, made once and kept in the cache."""
+def deepened_copy(path: Path, layers: int, cache: Path) -> Path:
+    """A copy of `path` with function-preserving layers added, cached."""
     from engines.llama.gguf import deepen
 
     changed = path.stat()
@@ -225,7 +243,7 @@ def deepened(path: Path, layers: int, cache: Path) -> Path:
 
 
 def _sampling(options: Options, config: Config, path: Path) -> tuple[Sampling, bool]:
-    """The defaults for answers, and whether their temperature is nobody's choice but ours."""
+    """The defaults for answers, and whether their temperature is our default."""
     sampling = config.sampling
     unchosen = options.temperature is None and sampling.temperature == Sampling().temperature
     if options.temperature is not None:

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Stores:
-    """What is open; None where nobody drafts from it.
+    """The open stores; None for those no drafter uses.
 
     Attributes:
         crest: n-grams of texts and past chats, for the model's tokenizer.
-        dense: the model's own past states.
-        errors: which stores were damaged and are made anew, or cannot be used.
+        dense: hidden states of this model.
+        errors: which stores were damaged and are rebuilt, or cannot be used.
     """
 
     crest: CrestReader | None = None
@@ -45,8 +45,8 @@ class Stores:
     errors: list[SpecchatError] = field(default_factory=list)
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
-        """Note the error there is with one of them."""
+    def collecting_errors(self) -> Iterator[None]:
+        """Within this, append a store's error to `errors` instead of raising it."""
         try:
             yield
         except StoreError as error:
@@ -69,7 +69,7 @@ class Stores:
             self.dense.ask(work)
 
     def close(self) -> None:
-        """Let them go; what the dense index has not written yet is written."""
+        """Close them; the dense index writes what it has not written yet."""
         if self.crest is not None:
             self.crest.close()
         if self.dense is not None:
@@ -83,22 +83,22 @@ def open_stores(
     vocabulary: Vocabulary,
     crest_bytes: int,
 ) -> Stores:
-    """Open what `drafters` draft from, empty where nothing is there yet.
+    """Open what `drafters` draft from; new stores are empty.
 
-    What cannot be read or made is left out with a word: answers come without drafts from it.
+    A store that cannot be opened is left out and its error kept: answers come without its drafts.
     """
     stores = Stores()
     if "crest" in drafters:
-        with stores.telling():
+        with stores.collecting_errors():
             _open_crest(stores, crest_path(locations, vocabulary.fingerprint), crest_bytes)
     if "dense" in drafters:
-        with stores.telling():
+        with stores.collecting_errors():
             _open_dense(stores, locations, target)
     return stores
 
 
 def _open_crest(stores: Stores, path: Path, crest_bytes: int) -> None:
-    """Open the n-grams; whatever keeps them up to date makes them anew, too."""
+    """Open the n-grams; the indexer rebuilds a damaged store."""
     try:
         stores.crest = CrestReader(path)
     except StoreError:
@@ -106,13 +106,13 @@ def _open_crest(stores: Stores, path: Path, crest_bytes: int) -> None:
         with closing(CrestStore.open(path, crest_bytes)) as store:
             if store.store.quarantined is not None:
                 discard_quarantined(store.store)
-                told = f"{path} was damaged and is made anew from texts and chats"
-                stores.errors.append(StoreError(told))
+                message = f"{path} was damaged and is made anew from texts and chats"
+                stores.errors.append(StoreError(message))
         stores.crest = CrestReader(path)
 
 
 def _open_dense(stores: Stores, locations: Locations, target: Target) -> None:
-    """Open the index of the model's states; what it needs is loaded here and nowhere before."""
+    """Open the index of the model's states; only this imports its libraries."""
     from datastores.dense.store import DenseStore
     from datastores.dense.worker import DenseWorker
 
@@ -121,11 +121,11 @@ def _open_dense(stores: Stores, locations: Locations, target: Target) -> None:
     path = folder / f"{target.fingerprint}.db"
     store = DenseStore.open(path, target.fingerprint, target.width)
     if store.store.quarantined is not None:
-        told = (
+        message = (
             f"{path} was damaged and is made anew while the model is idle; what was left of it is"
             f" {store.store.quarantined.name}, and may be deleted"
         )
-        stores.errors.append(StoreError(told))
+        stores.errors.append(StoreError(message))
     stores.dense = DenseWorker(store, target.vocabulary_size)
 
 
@@ -145,13 +145,13 @@ class RemembersAnswers(Protocol):
 
 @runtime_checkable
 class HasError(Protocol):
-    """A drafter whose store may fail while it is drafted from; `error` tells why, if it does."""
+    """A drafter whose store may fail while it is read; `error` is why, or None."""
 
     error: SpecchatError | None
 
 
 HEAVY = frozenset({"dense"})
-"""Drafters that load large libraries: the one-shot path takes them only where they are named."""
+"""Drafters that import large libraries: a one-shot command uses them only if they are named."""
 
 Maker = Callable[[Stores], list[Drafter]]
 

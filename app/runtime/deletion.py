@@ -1,8 +1,8 @@
-"""Deleting a chat, making it private, forgetting a source: the words leave every store.
+"""Erases chats and sources from every store: deleted chats, chats made private, forgotten sources.
 
-Owns the order of things. What stores may hold is what history and library still offer; each forgets
-by comparing, and a forgetting that was interrupted is made good by the next. A kind of store takes
-part by its line in `FORGETTERS`.
+Owns the order of the steps. Stores may hold only what history and library still offer; each one
+erases by comparing, so an interrupted erasure is completed by the next. A kind of store takes part
+by its entry in `ERASERS`.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ from datastores.chats.history import History
 from datastores.dense.store import retain
 from datastores.library.library import Library
 
-Forgetter = Callable[[Locations, History], object]
-"""Leaves no byte, in any file of one kind of store, of what the history does not offer (any more).
+Eraser = Callable[[Locations, History], object]
+"""Erases from every file of one kind of store what the history does not offer (any more).
 
-Every file of that kind is meant, those of models that are not loaded as well. Raises StoreError
-where another process hinders it; calling it again finishes the work.
+That includes files of models that are not loaded. Raises StoreError if another process prevents it;
+calling it again completes the work.
 """
 
 
 def delete_chat(
     history: History, locations: Locations, chat: int, engine: Engine | None = None
 ) -> None:
-    """Delete `chat` from every store; it takes a second or so for each 60 MB of history.
+    """Delete `chat` from every store; this takes about a second for each 60 MB of history.
 
     Args:
-        engine: the one that is loaded in this process, if one is.
+        engine: the one loaded in this process, if any.
 
     Raises:
         InputError: there is no such chat.
-        StoreError: it is deleted, but its bytes are not all gone: `forget_gone` goes on.
+        StoreError: it is deleted but not fully erased: `erase_deleted` completes that.
     """
     history.delete_chat(chat)
-    _forget(history, locations, chat, engine)
+    _erase(history, locations, chat, engine)
 
 
 def make_private(
     history: History, locations: Locations, chat: int, engine: Engine | None = None
 ) -> None:
-    """Make `chat` private: it stays in the history alone, as if it had been private always.
+    """Make `chat` private: it stays in the history alone, as if it had always been private.
 
     Raises:
         InputError, StoreError: as for `delete_chat`.
     """
     history.set_private(chat, True)
-    _forget(history, locations, chat, engine)
+    _erase(history, locations, chat, engine)
 
 
 def forget_source(
@@ -72,71 +72,71 @@ def forget_source(
     path: str,
     engine: Engine | None = None,
 ) -> None:
-    """Forget the imported source `path` in every store; texts that another one has too stay.
+    """Forget the imported source `path` in every store; texts that other sources share stay.
 
     Args:
-        engine: the one that is loaded in this process, if one is.
+        engine: the one loaded in this process, if any.
 
     Raises:
         InputError: there is no such source.
-        StoreError: it is forgotten, but its bytes are not all gone: the next call, for any source,
-            goes on.
+        StoreError: it is forgotten but not fully erased: the next call, for any source, completes
+            that.
     """
     library.forget(path)
     stores = engine.stores if engine is not None else Stores()
     with ExitStack() as steps:
         steps.callback(stores.ask_dense, lambda index: index.reconcile())
-        steps.callback(forget_gone, history, locations)
+        steps.callback(erase_deleted, history, locations)
         steps.callback(library.erase)
         steps.callback(drop_import, locations.imported, path)
         # The loaded index first: it writes what it still holds, so that it is deleted on disk.
         steps.callback(stores.ask_dense, lambda index: index.flush())
 
 
-def forget_gone(history: History, locations: Locations) -> None:
-    """Erase what was deleted, and have every store forget what it should not hold.
+def erase_deleted(history: History, locations: Locations) -> None:
+    """Erase what was deleted, in every store.
 
-    Cheap where there is nothing to do, so it may follow every start. One store that fails does not
-    keep the others from forgetting.
+    Cheap if there is nothing to do, so it may run at every start. If one store fails, the others
+    are erased all the same.
 
     Raises:
-        StoreError: another process hinders it; calling this again finishes the work.
+        StoreError: another process prevents it; calling this again completes the work.
     """
     with ExitStack() as steps:
-        for forget in FORGETTERS:
-            steps.callback(forget, locations, history)
+        for erase in ERASERS:
+            steps.callback(erase, locations, history)
         steps.callback(history.erase)
 
 
-def set_aside(locations: Locations) -> list[Path]:
-    """Damaged histories that were set aside: they are the person's to keep or to delete, and may
-    hold chats that were deleted since."""
+def quarantined_histories(locations: Locations) -> list[Path]:
+    """Damaged histories that were set aside. The user decides whether to keep them; they may hold
+    chats that were deleted since."""
     return sorted(locations.data.glob(f"{locations.history.name}.corrupt-*"))
 
 
-def _forget(history: History, locations: Locations, chat: int, engine: Engine | None) -> None:
-    """What is alive first: it writes what it still holds."""
+def _erase(history: History, locations: Locations, chat: int, engine: Engine | None) -> None:
+    # The loaded engine first: what it writes now is erased with the rest.
     with ExitStack() as steps:
-        steps.callback(forget_gone, history, locations)
+        steps.callback(erase_deleted, history, locations)
         if engine is not None:
             forget_loaded(engine, chat_source(history.name, chat))
 
 
-def _n_grams(locations: Locations, _history: History) -> None:
+def _erase_ngrams(locations: Locations, _history: History) -> None:
     forget_removed_texts(locations, load_config(locations.settings).crest.max_bytes)
 
 
-def _states(locations: Locations, history: History) -> None:
-    wanted = {chat_source(history.name, chat.id) for chat in history.chats() if not chat.private}
+def _erase_states(locations: Locations, history: History) -> None:
+    offered = {chat_source(history.name, chat.id) for chat in history.chats() if not chat.private}
     with closing(Library.open(locations.library)) as library:
-        wanted |= {text_source(digest) for digest in library.digests()}
+        offered |= {text_source(digest) for digest in library.digests()}
     for path in sorted(locations.states.glob("*.db")):
-        retain(path, (CHAT_PREFIX, TEXT_PREFIX), wanted)
+        retain(path, (CHAT_PREFIX, TEXT_PREFIX), offered)
 
 
-def _passages(locations: Locations, _history: History) -> None:
+def _erase_passages(locations: Locations, _history: History) -> None:
     forget_passages(locations)
 
 
-FORGETTERS: list[Forgetter] = [_n_grams, _states, _passages]
-"""One for each kind of store that is made of texts or of what a model did with them."""
+ERASERS: list[Eraser] = [_erase_ngrams, _erase_states, _erase_passages]
+"""One for each kind of store that is derived from texts, or from a model's work on them."""

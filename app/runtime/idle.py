@@ -36,14 +36,10 @@ class IdleWork:
         on_wake: called by `wake`, on any thread; set by the queue that runs the work.
     """
 
-    def __init__(
-        self, begin: Begin, notify: NotifyIdle, busy: threading.Lock | None = None
-    ) -> None:
-        """`busy` is the model's lock, held during each slice."""
+    def __init__(self, begin: Begin, notify: NotifyIdle) -> None:
         self.on_wake: Callable[[], object] = lambda: None
         self._begin = begin
         self._notify = notify
-        self._busy = busy or threading.Lock()
         self._texts_changed = threading.Event()
         self._texts_changed.set()
         self._running: Generator[EncodingProgress | None] | None = None
@@ -66,8 +62,7 @@ class IdleWork:
             self._texts_changed.clear()
             self._running = self._begin(texts_changed)
         try:
-            with self._busy:
-                progress = next(self._running)
+            progress = next(self._running)
         except StopIteration:
             self._running = None
             self._report(None)

@@ -84,10 +84,12 @@ def _idle_work(
     def begin(texts_changed: bool) -> Generator[EncodingProgress | None]:
         nonlocal reported
         reported = _report_errors(engine, notify, reported)
-        engine.keep()
-        yield from encode_when_idle(engine, locations, history, texts=texts_changed)
+        engine.save_learned()
+        yield from engine.exclusively(
+            encode_when_idle(engine, locations, history, texts=texts_changed)
+        )
 
-    return IdleWork(begin, notify, engine.busy)
+    return IdleWork(begin, notify)
 
 
 def _indexer(

@@ -22,7 +22,7 @@ from app.bench.workloads import Workload, read_workload
 from app.cli.bench.commands import DraftShapeParam, workload_options
 from app.cli.global_options import DrafterNames
 from app.config import Options
-from app.engine.engine import Engine, equip, load
+from app.engine.engine import Engine, load, with_drafters
 from app.machine import machine
 
 COLUMNS = {
@@ -103,8 +103,9 @@ def decode(
     named = _named(sets)
     rows = widest(options.draft_tokens, shapes)
     engine = load(replace(options, drafters=()), deepen=deepen, rows=rows)
-    costs = verify_ms(engine.target)
-    plain = DecodeRow(PLAIN, equip(engine, (), 0))
+    with engine.busy:
+        costs = verify_ms(engine.target)
+    plain = DecodeRow(PLAIN, with_drafters(engine, (), 0))
     compared = [plain]
     with ExitStack() as opened:
         pasts = list(_pasts(opened, plain.engine, named, history, ways))

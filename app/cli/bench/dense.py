@@ -39,9 +39,9 @@ def dense(options: Options, workload: Path, limit: int | None, as_json: bool) ->
     whole states, filtered by the next token during or after the search.
     """
     from app.bench.dense import compare, gather
-    from app.engine.engine import equip, load
+    from app.engine.engine import load, with_drafters
 
     engine = load(options)
-    states = gather(equip(engine, (), 0), read_workload(workload)[:limit], engine.sampling)
+    states = gather(with_drafters(engine, (), 0), read_workload(workload)[:limit], engine.sampling)
     rows = compare(states, engine.target.vocabulary_size)
     click.echo(json.dumps({"rows": rows}) if as_json else table(rows, COLUMNS))

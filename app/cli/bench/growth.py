@@ -18,7 +18,7 @@ from app.bench.workloads import Workload, read_workload
 from app.cli.bench.commands import workload_options
 from app.cli.global_options import DrafterNames
 from app.config import Options
-from app.engine.engine import Engine, equip, load
+from app.engine.engine import Engine, load, with_drafters
 
 COLUMNS = {
     "chats": "d",
@@ -78,11 +78,11 @@ def _row(
 ) -> dict[str, object]:
     """The figures of one set of drafters, up to the end or Ctrl-C."""
     with bench_stores(engine, names) as stores:
-        full = equip(engine, names, draft_tokens, stores.stores)
-        replayed = Growth(name, names, full, equip(engine, (), draft_tokens), stores)
+        full = with_drafters(engine, names, draft_tokens, stores.stores)
+        replayed = Growth(name, names, full, with_drafters(engine, (), draft_tokens), stores)
         try:
             with click.progressbar(length=len(chats), label=name, file=sys.stderr) as bar:
-                for _ in grow(replayed, equip(engine, (), 0), chats, engine.sampling):
+                for _ in grow(replayed, with_drafters(engine, (), 0), chats, engine.sampling):
                     bar.update(1)
         except KeyboardInterrupt:
             click.echo("interrupted: figures of the chats that are done", err=True)

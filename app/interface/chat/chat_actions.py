@@ -215,13 +215,13 @@ class ChatActions:
 
 def _erase_pending(history: History, locations: Locations) -> Path | None:
     """Returns where a library was moved to that proved damaged; None: it is sound."""
-    from app.runtime.deletion import forget_gone
+    from app.runtime.deletion import erase_deleted
 
     with (
         closing(history.new_connection()) as beside,
         closing(Library.open(locations.library)) as library,
     ):
-        forget_gone(beside, locations)
+        erase_deleted(beside, locations)
         library.erase()
         return library.store.quarantined
 

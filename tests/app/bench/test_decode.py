@@ -11,7 +11,7 @@ from app.bench.decode import DecodeRow, TimedAnswer, fork_gap, run, speedup, sum
 from app.bench.report import table
 from app.bench.workloads import Workload, read_workload
 from app.conversation.statistics import Statistics
-from app.engine.engine import equip
+from app.engine.engine import with_drafters
 from datastores.errors import InputError
 from engines.sampler import Sampling
 from tests.app.scripted import scripted_engine
@@ -28,9 +28,9 @@ FIELDS = {
 def rows(folder: Path) -> list[DecodeRow]:
     engine = scripted_engine(folder)
     return [
-        DecodeRow("none", equip(engine, (), 0)),
-        DecodeRow("prompt", equip(engine, ("prompt",), 6)),
-        DecodeRow("all", equip(engine, ("prompt", "recycle"), 6)),
+        DecodeRow("none", with_drafters(engine, (), 0)),
+        DecodeRow("prompt", with_drafters(engine, ("prompt",), 6)),
+        DecodeRow("all", with_drafters(engine, ("prompt", "recycle"), 6)),
     ]
 
 

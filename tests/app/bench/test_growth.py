@@ -12,7 +12,7 @@ from app.bench.growth import WINDOW, Growth, Trial, grow, summarise
 from app.bench.report import growth_svg
 from app.bench.workloads import Workload
 from app.conversation.statistics import Statistics
-from app.engine.engine import equip
+from app.engine.engine import with_drafters
 from engines.sampler import Sampling
 from tests.app.scripted import scripted_engine
 
@@ -23,8 +23,8 @@ SAME = [Workload(str(number), ("one",)) for number in range(4)]
 def grown(folder: Path, workload: list[Workload]) -> Growth:
     engine = scripted_engine(folder, drafters=(), draft_tokens=0)
     with bench_stores(engine, NAMES) as stores:
-        full = equip(engine, NAMES, 8, stores.stores)
-        growth = Growth("both", NAMES, full, equip(engine, (), 8), stores)
+        full = with_drafters(engine, NAMES, 8, stores.stores)
+        growth = Growth("both", NAMES, full, with_drafters(engine, (), 8), stores)
         assert list(grow(growth, engine, workload, Sampling(0.0))) == [1, 2, 3, 4]
     return growth
 

@@ -22,7 +22,7 @@ from app.bench.environment import (
 from app.bench.prior_chats import GIVEN, GREEDY, SAMPLED, SAMPLES, PriorChats, make_texts, recorded
 from app.bench.recordings import RecordedChat, Said
 from app.bench.workloads import Workload
-from app.engine.engine import Engine, equip
+from app.engine.engine import Engine, with_drafters
 from datastores.dense.index import DenseIndex
 from datastores.errors import InputError, StoreError
 from engines.sampler import Sampling
@@ -92,7 +92,7 @@ def test_what_was_said_before_is_drafted_by_whoever_looks_back(
 ) -> None:
     """Each by itself finds the answers to the same questions, and nothing is learnt on the way."""
     bench = Bench(engine, 8, None)
-    rows = [DecodeRow("none", equip(engine, (), 0))]
+    rows = [DecodeRow("none", with_drafters(engine, (), 0))]
     rows += [DecodeRow(name, bench.equipped([name], stores)) for name in ("crest", "dense", "rest")]
     rows.append(DecodeRow("3x5", bench.equipped(["dense"], stores, DraftShape(3, 5)), shape="3x5"))
     workload = [Workload(text, (text,)) for text in QUESTIONS]

@@ -255,7 +255,7 @@ def test_an_answer_given_again_is_drawn_unless_greed_was_chosen(
 ) -> None:
     engine = scripted_engine(tmp_path, sampling=Sampling(temperature=0.0, seed=8))
     for unchosen in (False, True):
-        engine.unchosen_temperature = unchosen
+        engine.default_temperature = unchosen
         assistant = Assistant(engine, history)
         chat = history.create_chat()
         list(assistant.answer(chat.id, None, "again"))

@@ -15,7 +15,7 @@ from app.conversation.privacy import TEXT_PREFIX, chat_source, text_source
 from app.indexing.corpus_index import open_index
 from app.locations import Locations
 from app.runtime import deletion
-from app.runtime.deletion import delete_chat, forget_gone, forget_source, make_private
+from app.runtime.deletion import delete_chat, erase_deleted, forget_source, make_private
 from datastores.chats.history import History
 from datastores.chats.records import USER
 from datastores.dense.index import DenseIndex
@@ -187,13 +187,13 @@ def test_one_store_that_is_hindered_keeps_no_other_from_forgetting(
     gone, kept = history.create_chat().id, history.create_chat().id
     stores = [Memory(history), Memory(history)]
     stores[failing].failing = True
-    monkeypatch.setattr(deletion, "FORGETTERS", [store.forget for store in stores])
+    monkeypatch.setattr(deletion, "ERASERS", [store.forget for store in stores])
     with pytest.raises(StoreError, match="hindered"):
         act(history, locations, gone)
     assert stores[1 - failing].chats == {kept}
     assert not history.erase(), "it is erased already"
     stores[failing].failing = False
-    forget_gone(history, locations)
+    erase_deleted(history, locations)
     assert stores[failing].chats == {kept}
 
 
