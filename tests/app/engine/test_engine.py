@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,15 @@ def test_the_embedded_model_is_called_as_in_the_list_of_models(tmp_path: Path) -
     engine = load(Options(drafters=()), locate(tmp_path))
     assert engine.name == EMBEDDED
     engine.close()
+
+
+def test_slices_hold_the_models_lock_and_release_it_between(tmp_path: Path) -> None:
+    engine = scripted_engine(tmp_path)
+
+    def slices() -> Iterator[bool]:
+        for _ in range(3):
+            yield engine.busy.locked()
+
+    seen = [(inside, engine.busy.locked()) for inside in engine.exclusively(slices())]
+    assert seen == [(True, False)] * 3
+    assert not engine.busy.locked()
