@@ -52,9 +52,9 @@ class Engine:
         crest_bytes: disk space CREST may take.
         stores: what the drafters draft from.
         busy: the one lock on `target`, whose KV cache serves one caller at a time: `generate` holds
-            it for a whole answer, `exclusively` for each slice of idle work and of a benchmark's
-            encoding, a benchmark around its own passes. Nobody calls the target without it;
-            tokenizing needs only `vocabulary`, and no lock.
+            it for a whole answer, idle encoding and `exclusively` for each pass, a benchmark around
+            its own passes. Nobody calls the target without it; tokenizing needs only `vocabulary`,
+            and no lock.
         observers: see every step after the drafters and the budget, on the decoding thread.
     """
 

@@ -85,9 +85,7 @@ def _idle_work(
         nonlocal reported
         reported = _report_errors(engine, notify, reported)
         engine.save_learned()
-        yield from engine.exclusively(
-            encode_when_idle(engine, locations, history, texts=texts_changed)
-        )
+        yield from encode_when_idle(engine, locations, history, texts=texts_changed)
 
     return IdleWork(begin, notify)
 

@@ -11,6 +11,7 @@ from app.config import Options
 from app.engine.engine import load
 from app.locations import locate
 from app.models.discovery import EMBEDDED
+from tests.app.scripted import scripted_engine
 
 
 @pytest.mark.parametrize(
