@@ -111,17 +111,6 @@ def fit(states: Floats, dimensions: int = DIMENSIONS) -> Projection:
     return Projection(offset, weights, _scale(values))
 
 
-def explained(projection: Projection, states: Floats) -> float:
-    """Share of the z-normed variance of `states` in the projection's span, from 0 to 1.
-
-    For the states it was fitted to this is PCA's explained variance (DReSD, figure 5).
-    """
-    mean, deviations = _moments(states)
-    basis, _ = np.linalg.qr(projection.weights * deviations[:, None])
-    normed = (states - mean) / deviations
-    return float(np.sum((normed @ basis) ** 2) / max(float(np.sum(normed**2)), EPSILON))
-
-
 def _moments(states: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation of each dimension, the latter with epsilon (equation 1)."""
     mean = states.mean(axis=0, dtype=np.float64)

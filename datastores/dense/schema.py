@@ -1,19 +1,9 @@
-"""The schema of a dense index, as numbered migrations, and the blocks that its rows hold.
-
-A released migration is never edited. A row belongs to one block of a document, so writing the same
-position twice meets the same row and nothing is stored twice. Refuses to know what is written when.
-"""
+"""The schema of a dense index, as numbered migrations. A released one is never edited."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 from sqlite_utils import Database
 
-from datastores.dense.projection import Codes
 from datastores.storage.erasure import request_erasure
 
 
@@ -111,55 +101,3 @@ def _one_projection(db: Database) -> None:
 
 MIGRATIONS = (_documents_and_keys, _one_projection)
 """Version n of a dense index is what the first n of these make."""
-
-
-KEY_BLOCK = 15
-"""Positions in a block of keys: four such rows fill a page of 4 KiB to 94 %."""
-TOKEN_BLOCK = 256
-"""Token ids in a block of tokens."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyBlock:
-    """Keys of one block: bit i of `present` says whether position i has one, in `codes` in order.
-
-    Attributes:
-        codes: uint8 [keys present, dimensions].
-    """
-
-    block: int
-    present: int
-    codes: Codes
-
-    def joined(self, other: KeyBlock) -> KeyBlock:
-        """Both, `other` where both have a key of the same position."""
-        full = np.zeros((KEY_BLOCK, other.codes.shape[1]), np.uint8)
-        for part in (self, other):
-            full[_bits(part.present)] = part.codes
-        present = self.present | other.present
-        return KeyBlock(self.block, present, full[_bits(present)])
-
-
-def key_blocks(positions: NDArray[np.int64], codes: Codes) -> Iterator[KeyBlock]:
-    """Cut keys of ascending positions in a document into blocks."""
-    blocks = positions // KEY_BLOCK
-    for block in np.unique(blocks).tolist():
-        rows = np.flatnonzero(blocks == block)
-        present = sum(1 << int(bit) for bit in positions[rows] % KEY_BLOCK)
-        yield KeyBlock(block, present, codes[rows])
-
-
-def expand(
-    blocks: NDArray[np.int64], presents: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of many rows at once, for every key: the index of its row, and its position.
-
-    Args:
-        blocks, presents: int64 [rows], see `KeyBlock`.
-    """
-    rows, bits = np.nonzero(presents[:, None] >> np.arange(KEY_BLOCK) & 1)
-    return rows.astype(np.int64), blocks[rows] * KEY_BLOCK + bits
-
-
-def _bits(present: int) -> NDArray[np.intp]:
-    return np.flatnonzero([present >> bit & 1 for bit in range(KEY_BLOCK)])

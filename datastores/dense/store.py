@@ -25,13 +25,7 @@ from numpy.typing import NDArray
 from sqlite_utils import Database
 
 from datastores.dense.projection import Codes, Projection, unpack_projection
-from datastores.dense.schema import (
-    MIGRATIONS,
-    TOKEN_BLOCK,
-    KeyBlock,
-    expand,
-    key_blocks,
-)
+from datastores.dense.schema import MIGRATIONS
 from datastores.errors import StoreError
 from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.integrity import (
@@ -42,6 +36,10 @@ from datastores.storage.integrity import (
 )
 from datastores.storage.sqlite import Store
 
+KEY_BLOCK = 15
+"""Positions in a row of keys: four such rows fill a page of 4 KiB to 94 %."""
+TOKEN_BLOCK = 256
+"""Token ids in a row of tokens."""
 READ_ROWS = 4096
 """Rows fetched at a time while loading: four megabytes of keys."""
 
@@ -195,7 +193,7 @@ class DenseStore:
         """Positions of a document that need a key and have none, ascending."""
         rows = self.store.rows("SELECT block, present FROM keys WHERE document = ?", (document,))
         columns = [np.array([row[name] for row in rows], np.int64) for name in ("block", "present")]
-        _, found = expand(*columns)
+        _, found = _expand(*columns)
         sql = "SELECT first, length FROM documents WHERE id = ?"
         needed = [np.arange(r["first"], r["length"]) for r in self.store.rows(sql, (document,))]
         return np.setdiff1d(np.concatenate([found[:0], *needed]), found)
@@ -229,7 +227,7 @@ class DenseStore:
         rows = self._each("SELECT document, block, present, CAST(codes AS BLOB) FROM keys")
         while batch := [row for _, row in zip(range(READ_ROWS), rows, strict=False)]:
             owners, blocks, presents = np.array([row[:3] for row in batch], np.int64).T
-            indexes, positions = expand(blocks, presents)
+            indexes, positions = _expand(blocks, presents)
             joined = b"".join(row[3] for row in batch)
             if len(joined) != len(positions) * dimensions:
                 raise damage_error(self.store.path, "keys without positions")
@@ -327,27 +325,48 @@ def _write_keys(db: Database, new: DocumentKeys) -> None:
     """Join keys to those that their blocks hold."""
     if not _exists(db, "documents", new.document):
         return
-    blocks = key_blocks(new.positions, new.codes)
-    added = sum(_write_block(db, new.document, block) for block in blocks)
+    blocks, added = new.positions // KEY_BLOCK, 0
+    for block in np.unique(blocks).tolist():
+        rows = blocks == block
+        bits = new.positions[rows] % KEY_BLOCK
+        added += _write_block(db, new.document, block, bits, new.codes[rows])
     sql = "UPDATE documents SET keys = keys + ? WHERE id = ?"
     db.conn.execute(sql, (added, new.document))
 
 
-def _write_block(db: Database, document: int, block: KeyBlock) -> int:
-    """Join a block to what is stored of it; how many keys that adds."""
-    stored = db.conn.execute(
-        "SELECT present, CAST(codes AS BLOB) FROM keys WHERE document = ? AND block = ?",
-        (document, block.block),
-    ).fetchone()
-    dimensions = block.codes.shape[1]
+def _write_block(
+    db: Database, document: int, block: int, bits: NDArray[np.int64], codes: Codes
+) -> int:
+    """Join keys to what is stored of their block; how many keys that adds.
+
+    Bit i of `present` says whether position i of the block has a key, in `codes` in order.
+    """
+    present, whole = 0, np.zeros((KEY_BLOCK, codes.shape[1]), np.uint8)
+    sql = "SELECT present, CAST(codes AS BLOB) FROM keys WHERE document = ? AND block = ?"
+    stored = db.conn.execute(sql, (document, block)).fetchone()
     # A stored block that is damaged is replaced.
-    if stored and len(stored[1]) == stored[0].bit_count() * dimensions:
-        codes = np.frombuffer(stored[1], np.uint8).reshape(-1, dimensions)
-        block = KeyBlock(block.block, stored[0], codes).joined(block)
+    if stored and len(stored[1]) == stored[0].bit_count() * codes.shape[1]:
+        present = stored[0]
+        whole[_set_bits(present)] = np.frombuffer(stored[1], np.uint8).reshape(-1, codes.shape[1])
+    whole[bits] = codes
+    for bit in bits.tolist():
+        present |= 1 << bit
     db.conn.execute(
         "INSERT INTO keys (document, block, present, codes) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (document, block)"
         " DO UPDATE SET present = excluded.present, codes = excluded.codes",
-        (document, block.block, block.present, block.codes.tobytes()),
+        (document, block, present, whole[_set_bits(present)].tobytes()),
     )
-    return block.present.bit_count() - (stored[0].bit_count() if stored else 0)
+    return present.bit_count() - (stored[0].bit_count() if stored else 0)
+
+
+def _set_bits(present: int) -> NDArray[np.intp]:
+    return np.flatnonzero([present >> bit & 1 for bit in range(KEY_BLOCK)])
+
+
+def _expand(
+    blocks: NDArray[np.int64], presents: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of many rows at once, for every key: the index of its row, and its position."""
+    rows, bits = np.nonzero(presents[:, None] >> np.arange(KEY_BLOCK) & 1)
+    return rows.astype(np.int64), blocks[rows] * KEY_BLOCK + bits

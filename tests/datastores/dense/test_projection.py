@@ -8,7 +8,6 @@ import pytest
 from datastores.dense.projection import (
     Floats,
     Projection,
-    explained,
     fit,
     unpack_projection,
 )
@@ -22,6 +21,14 @@ def states(count: int, seed: int = 0, width: int = WIDTH) -> Floats:
     mixing = np.random.default_rng(99).normal(size=(width, width))
     raw = generator.normal(size=(count, width)) @ mixing + np.arange(width)
     return np.asarray(raw, np.float32)
+
+
+def explained(projection: Projection, sample: Floats) -> float:
+    """Share of the z-normed variance of `sample` in the projection's span, from 0 to 1."""
+    deviations = np.sqrt(sample.var(0) + 1e-6)
+    basis, _ = np.linalg.qr(projection.weights * deviations[:, None])
+    normed = (sample - sample.mean(0)) / deviations
+    return float(np.sum((normed @ basis) ** 2) / np.sum(normed**2))
 
 
 def fitted(dimensions: int = 8) -> Projection:

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 
 from datastores.dense.memory import GAP, InvertedLists, TokenArena
 from datastores.dense.projection import Codes, Projection, fit
-from datastores.dense.schema import KEY_BLOCK, MIGRATIONS, TOKEN_BLOCK, expand, key_blocks
-from datastores.dense.store import DenseStore, DocumentKeys, DocumentTokens
+from datastores.dense.schema import MIGRATIONS
+from datastores.dense.store import (
+    KEY_BLOCK,
+    TOKEN_BLOCK,
+    DenseStore,
+    DocumentKeys,
+    DocumentTokens,
+)
 from datastores.errors import StoreError
 from datastores.storage.integrity import with_checksum
 from datastores.storage.sqlite import Store
@@ -56,15 +62,23 @@ def test_fractions_of_a_query_and_what_is_beyond_a_byte_do_not_lead_astray() -> 
         assert found.offsets.tolist() == [nearest]
 
 
-@given(st.lists(st.integers(0, 7 * KEY_BLOCK), unique=True, min_size=1).map(sorted))
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 7 * KEY_BLOCK), unique=True, min_size=1).map(sorted))
 def test_blocks_hold_every_position_once(positions: list[int]) -> None:
     where = np.array(positions, np.int64)
-    codes = (where[:, None] + np.arange(3)).astype(np.uint8)
-    blocks = list(key_blocks(where, codes))
-    numbers = np.array([block.block for block in blocks])
-    _, found = expand(numbers, np.array([block.present for block in blocks]))
-    assert found.tolist() == positions
-    np.testing.assert_array_equal(np.concatenate([block.codes for block in blocks]), codes)
+    codes = (where[:, None] + np.arange(8)).astype(np.uint8)
+    with tempfile.TemporaryDirectory() as folder:
+        store = DenseStore.open(Path(folder) / "dense.db", "model", WIDTH)
+        keep(store, fitted())
+        document = store.create_document("chat")
+        tokens = DocumentTokens(document, 0, range(positions[-1] + 1))
+        store.write([tokens], [DocumentKeys(document, where, codes)])
+        expected = [(document, p, c.tobytes()) for p, c in zip(positions, codes, strict=True)]
+        assert snapshot(store) == expected
+        missing = np.setdiff1d(np.arange(1, positions[-1] + 1), where)
+        assert store.missing_keys(document).tolist() == missing.tolist()
+        assert store.counts() == (positions[-1], len(positions))
+        store.close()
 
 
 @given(st.data())
@@ -263,10 +277,12 @@ def first_version(path: Path, projections: dict[str, Projection]) -> dict[str, C
             db.table("generations").insert({**row, "states": 256, "explained": 0.9})
             positions = np.arange(1, 40 if state == "serving" else 20)
             codes = written[state] = projection.encode(states(len(positions), seed=number))
-            for block in key_blocks(positions, codes):
-                key = {"document": 1, "generation": number, "block": block.block}
-                blob = block.codes.tobytes()
-                db.table("keys").insert({**key, "present": block.present, "codes": blob})
+            for block in range(-(-(len(positions) + 1) // KEY_BLOCK)):
+                mine = positions[positions // KEY_BLOCK == block]
+                present = sum(1 << position % KEY_BLOCK for position in mine.tolist())
+                key = {"document": 1, "generation": number, "block": block}
+                blob = codes[mine - 1].tobytes()
+                db.table("keys").insert({**key, "present": present, "codes": blob})
             count = {"generation": number, "document": 1, "keys": len(positions)}
             db.table("coverage").insert(count)
     return written
