@@ -126,7 +126,7 @@ class EventApplier:
 
 
 class StreamView(Protocol):
-    """What the feed asks of the widget it draws on."""
+    """What the event stream needs of the widget it draws on."""
 
     def grown(self, answer: Answer, state: str) -> None:
         """Draw `answer`, which has grown; the model is at `state`, which may be empty."""
@@ -151,7 +151,7 @@ class EventStream:
     def __init__(
         self, screen: StreamView, session_statistics: SessionStatistics, wake: Callable[[], object]
     ) -> None:
-        """`wake` is called on the answering thread when `arrived` has to be."""
+        """`wake` is called on the model's thread when `arrived` has to be."""
         self.queue = EventQueue(wake)
         self._screen = screen
         self._applier = EventApplier(session_statistics, screen.redraw_panel)

@@ -18,29 +18,29 @@ from app.interface.chat.event_stream import (
 
 def test_events_arrive_in_order_and_only_the_first_wakes() -> None:
     wakes: list[int] = []
-    outbox = EventQueue(lambda: wakes.append(1))
+    queue = EventQueue(lambda: wakes.append(1))
     for done in range(3):
-        outbox.put(Prefilling(done, 3))
-    assert outbox.take() == [Prefilling(0, 3), Prefilling(1, 3), Prefilling(2, 3)]
-    assert outbox.take() == []
-    outbox.put(Prefilling(3, 3))
+        queue.put(Prefilling(done, 3))
+    assert queue.take() == [Prefilling(0, 3), Prefilling(1, 3), Prefilling(2, 3)]
+    assert queue.take() == []
+    queue.put(Prefilling(3, 3))
     assert len(wakes) == 2
 
 
 def test_nothing_is_lost_between_threads() -> None:
-    outbox = EventQueue(lambda: None)
+    queue = EventQueue(lambda: None)
     events = [Prefilling(done, 10_000) for done in range(10_000)]
 
     def put() -> None:
         for event in events:
-            outbox.put(event)
+            queue.put(event)
 
     thread = Thread(target=put)
     thread.start()
     taken: list[Event] = []
     while thread.is_alive():
-        taken += outbox.take()
-    assert taken + outbox.take() == events
+        taken += queue.take()
+    assert taken + queue.take() == events
 
 
 def test_the_first_batch_is_drawn_at_once() -> None:
@@ -51,7 +51,7 @@ def test_the_first_batch_is_drawn_at_once() -> None:
     ("cost", "pause"), [(0.0, MIN_PAUSE_S), (0.1 * MAX_CPU_SHARE, 0.1), (10.0, MAX_PAUSE_S)]
 )
 def test_a_dear_batch_makes_the_next_one_wait(cost: float, pause: float) -> None:
-    pacer = RedrawThrottle()
-    pacer.drew(clock=5.0, used=1.0)
-    assert pacer.wait(clock=5.0, used=1.0 + cost) == pytest.approx(pause)
-    assert pacer.wait(clock=5.0 + pause, used=1.0 + cost) == pytest.approx(0.0)
+    throttle = RedrawThrottle()
+    throttle.drew(clock=5.0, used=1.0)
+    assert throttle.wait(clock=5.0, used=1.0 + cost) == pytest.approx(pause)
+    assert throttle.wait(clock=5.0 + pause, used=1.0 + cost) == pytest.approx(0.0)
