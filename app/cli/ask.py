@@ -1,6 +1,6 @@
 """`specchat ask`: one question, one answer, on standard output.
 
-The same turn as in the interface, kept in the same history. Loads neither Textual nor torch.
+The same turn as in the interface, stored in the same history. Loads neither Textual nor torch.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def test_reasoning_unfolded(stage: Make, snap_compare: Compare) -> None:
 
 
 def test_stopped(stage: Make, snap_compare: Compare) -> None:
-    made = stage(replace(SCRIPT, holds=True))
+    made = stage(replace(SCRIPT, holds=True, wait=0.02))
 
     async def act(pilot: Pilot[None]) -> None:
         await ready(pilot, made)
