@@ -15,15 +15,18 @@ from types import FrameType
 
 import click
 
+from app.cli.output import MAX_LINE_CHARACTERS
 from app.cli.stores import open_history
 from app.config import Options
-from app.conversation.turn import Dropped, Event, Finished, Wrote, attach, decoded
+from app.conversation.documents import citation
+from app.conversation.turn import Dropped, Event, Finished, Retrieved, Wrote, attach, decoded
 from app.engine.engine import Engine
 from app.indexing.indexer import catch_up
+from app.indexing.passage_index import FoundPassage
 from app.locations import locate
 from app.runtime.model_thread import ModelThread
 from app.runtime.session import open_for_one_answer
-from app.sanitise import clean
+from app.sanitise import clean, one_line
 from datastores.chats.history import History
 from datastores.errors import InputError, StoreError
 
@@ -41,6 +44,13 @@ INTERRUPTED = 130
     help="Attach a text file; may be given again.",
 )
 @click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with the last chat.")
+@click.option(
+    "--docs",
+    type=click.Choice(["once", "off"]),
+    default="once",
+    show_default=True,
+    help="Answer from passages of your imported texts, found once for the question; or not.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with text and figures.")
 @click.pass_context
 def ask(
@@ -48,6 +58,7 @@ def ask(
     question: str | None,
     files: tuple[Path, ...],
     go_on: bool,
+    docs: str,
     as_json: bool,
 ) -> None:
     """Ask one question and print the answer.
@@ -58,14 +69,18 @@ def ask(
     text = attach(read_question(question), files)
     locations = locate(options.data_dir)
     with open_history(locations) as history:
-        model_thread = ModelThread(lambda _: open_for_one_answer(options, locations, history))
+        model_thread = ModelThread(
+            lambda _: open_for_one_answer(
+                options, locations, history, from_documents=docs == "once"
+            )
+        )
         engine = load(model_thread)
         chat, parent = place(history, go_on)
         reported = _report_errors(engine, ())
         with stopping(model_thread):
-            answer, end = converse(model_thread, chat, parent, text, show=not as_json)
+            answer, end, passages = converse(model_thread, chat, parent, text, show=not as_json)
         if as_json:
-            click.echo(json.dumps(report(engine, answer, end)))
+            click.echo(json.dumps(report(engine, answer, end, passages)))
         reported = _report_errors(engine, reported)
         with _warning(reported):
             model_thread.close()
@@ -149,14 +164,17 @@ def stopping(model_thread: ModelThread) -> Iterator[None]:
 
 def converse(
     model_thread: ModelThread, chat: int, parent: int | None, text: str, *, show: bool
-) -> tuple[str, Finished]:
-    """Ask, print the answer as it comes if `show`, and return it with its figures."""
+) -> tuple[str, Finished, Sequence[FoundPassage]]:
+    """Ask, print the answer as it comes if `show`, and return it with its figures and sources."""
     texts: list[str] = []
+    passages: Sequence[FoundPassage] = ()
     end: Finished | None = None
 
     def take(event: Event) -> None:
-        nonlocal end
-        if isinstance(event, Dropped):
+        nonlocal end, passages
+        if isinstance(event, Retrieved):
+            passages = event.passages
+        elif isinstance(event, Dropped):
             click.echo(f"the oldest {event.messages} messages no longer fit", err=True)
         elif isinstance(event, Wrote):
             texts.append("".join(piece.text for piece in event.pieces))
@@ -168,15 +186,21 @@ def converse(
     model_thread.ask(lambda assistant: assistant.answer(chat, parent, text), take).result()
     if show:
         click.echo()
+        for number, passage in enumerate(passages, 1):
+            place = f"[{number}] {passage.path}:{passage.chunk.first_line}"
+            click.echo(one_line(place, MAX_LINE_CHARACTERS), err=True)
     assert end is not None, "a turn ends with Finished"
-    return "".join(texts), end
+    return "".join(texts), end, passages
 
 
-def report(engine: Engine, text: str, end: Finished) -> dict[str, object]:
+def report(
+    engine: Engine, text: str, end: Finished, passages: Sequence[FoundPassage]
+) -> dict[str, object]:
     """The object `ask --json` prints."""
     statistics = end.statistics
     return {
         "text": text,
+        "citations": [citation(passage) for passage in passages],
         "finish_reason": end.finish,
         "model": engine.name,
         "seed": end.seed,

@@ -53,6 +53,8 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool) -> None:
     status = StatusLine()
     try:
         report = _imported(paths, locations, status, as_json)
+        with open_library(locations) as library, closing(open_passages(locations)) as passages:
+            _update_passages(library, passages, status)
         tokens = _projected(options, locations, status)
     except KeyboardInterrupt:
         status.clear()
@@ -238,7 +240,7 @@ def find(options: Options, words: tuple[str, ...], source: str, limit: int, as_j
     locations = locate(options.data_dir)
     with open_library(locations) as library, closing(open_passages(locations)) as passages:
         chosen = named(source, library).path if source else ""
-        _update_passages(library, passages)
+        _update_passages(library, passages, StatusLine())
         found = find_passages(library, passages, " ".join(words), limit, chosen)
     if as_json:
         click.echo(json.dumps({"passages": [_passage_json(one) for one in found]}))
@@ -249,8 +251,7 @@ def find(options: Options, words: tuple[str, ...], source: str, limit: int, as_j
         click.echo("No match.", err=True)
 
 
-def _update_passages(library: Library, passages: PassageStore) -> None:
-    status = StatusLine()
+def _update_passages(library: Library, passages: PassageStore, status: StatusLine) -> None:
     for left in update(library, passages):
         status.show(f"indexing {amount(left, 'text')}")
     status.clear()

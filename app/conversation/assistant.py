@@ -14,12 +14,14 @@ from secrets import randbits
 from threading import Event as Flag
 from typing import Any
 
+from app.conversation.documents import Documents, citation, with_notes
 from app.conversation.generation import FINISH_INTERRUPTED, generate
 from app.conversation.privacy import ChatIsolation
 from app.conversation.statistics import SOURCES_KEY, Provenance, Statistics
 from app.conversation.titles import first_title, title
-from app.conversation.turn import Event, Finished, Wrote
+from app.conversation.turn import Event, Finished, Retrieved, Wrote
 from app.engine.engine import Engine
+from app.indexing.passage_index import FoundPassage
 from app.sampling_settings import NEW_SEED, with_overrides
 from datastores.chats import records
 from datastores.chats.answer_writer import AnswerWriter
@@ -28,13 +30,20 @@ from datastores.errors import InputError
 from engines.chat_template.prompt_builder import Message
 from engines.sampler import Sampling
 
+CITATIONS_KEY = "citations"
+"""Of the passages an answer was given from, among its stored figures."""
+
 
 class Assistant:
     """Answers in the chats of one history with one loaded model, one turn at a time."""
 
-    def __init__(self, engine: Engine, history: History) -> None:
+    def __init__(
+        self, engine: Engine, history: History, documents: Documents | None = None
+    ) -> None:
+        """Answer from `documents` too, where they are given and a question concerns them."""
         self.engine = engine
         self.history = history
+        self._documents = documents
         self._isolation = ChatIsolation(engine, history.name)
         self._stop = Flag()
 
@@ -91,12 +100,22 @@ class Assistant:
         messages = self._messages(settings.system, self.history.path(message))
         answer = self._add_answer(chat, message)
         engine = self._isolation.engine(settings, (message.content for message in messages))
+        passages = self._passages(messages[-1].content)
+        if self._documents is not None:
+            yield Retrieved(passages)
+        answering = engine
+        if passages:
+            # The dense index would keep the passages' tokens under this chat's name.
+            answering = replace(engine, observers=[])
+            messages = with_notes(messages, passages)
         statistics, provenance = Statistics(), Provenance()
         writer = AnswerWriter(
-            self.history, answer, lambda: stored_figures(statistics, sampling.seed, provenance)
+            self.history,
+            answer,
+            lambda: stored_figures(statistics, sampling.seed, provenance, passages),
         )
         finish = FINISH_INTERRUPTED
-        events = generate(engine, messages, sampling, engine.max_tokens, statistics, self._stop)
+        events = generate(answering, messages, sampling, engine.max_tokens, statistics, self._stop)
         try:
             with closing(events):
                 for event in events:
@@ -130,6 +149,15 @@ class Assistant:
         )
         return answer.id
 
+    def _passages(self, question: str) -> tuple[FoundPassage, ...]:
+        """What goes before `question` of the imported texts."""
+        if self._documents is None:
+            return ()
+        engine = self.engine
+        return self._documents.relevant(
+            question, engine.max_passages, engine.vocabulary, engine.target.context_length
+        )
+
     def _update_title(self, chat: int, message: int, answer: str) -> None:
         """Title a chat by its first exchange, unless the user renamed it."""
         question = self.history.message(message)
@@ -157,6 +185,12 @@ class Assistant:
         return messages
 
 
-def stored_figures(statistics: Statistics, seed: int, provenance: Provenance) -> dict[str, object]:
-    """The statistics of an answer as they are stored with it."""
-    return {**asdict(statistics), "seed": seed, SOURCES_KEY: provenance.runs()}
+def stored_figures(
+    statistics: Statistics,
+    seed: int,
+    provenance: Provenance,
+    passages: Sequence[FoundPassage] = (),
+) -> dict[str, object]:
+    """The statistics of an answer as they are stored with it, with what it was answered from."""
+    figures = {**asdict(statistics), "seed": seed, SOURCES_KEY: provenance.runs()}
+    return {**figures, CITATIONS_KEY: [citation(one) for one in passages]} if passages else figures

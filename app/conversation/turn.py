@@ -1,7 +1,7 @@
 """One conversation turn as data: a question with its attached files, and the events that answer it.
 
-Events come in order: `Dropped`, `Prefilling`, `Wrote`, `Finished`. Their text is raw model output
-and hostile until `app.sanitise` has cleaned it, which is up to whoever displays it.
+Events come in order: `Retrieved`, `Dropped`, `Prefilling`, `Wrote`, `Finished`. Their text is raw
+model output and hostile until `app.sanitise` has cleaned it, which is up to whoever displays it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.conversation.statistics import Piece, Statistics
+from app.indexing.passage_index import FoundPassage
 from datastores.errors import InputError
 from engines.budget.protocol import BudgetStatus
 from engines.step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """Passages of imported texts go before the question; none if none is relevant."""
+
+    passages: tuple[FoundPassage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ class Finished:
     seed: int
 
 
-Event = Dropped | Prefilling | Wrote | Finished
+Event = Retrieved | Dropped | Prefilling | Wrote | Finished
 
 
 MAX_ATTACHMENT_BYTES = 4_000_000

@@ -16,7 +16,13 @@ from app.config import DRAFTERS, Config, CrestConfig, Options, load_config
 from app.engine.learned_state import LearnedState
 from app.engine.stores import HEAVY, HasError, Stores, make_drafters, make_observers, open_stores
 from app.locations import Locations, locate
-from app.models.discovery import EMBEDDED, EMBEDDED_TEMPERATURE, embedded, resolve_model
+from app.models.discovery import (
+    EMBEDDED,
+    EMBEDDED_PASSAGES,
+    EMBEDDED_TEMPERATURE,
+    embedded,
+    resolve_model,
+)
 from app.models.memory import require_memory
 from app.sampling_settings import NEW_SEED
 from datastores.errors import SpecchatError
@@ -36,6 +42,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MAX_PASSAGES = 4
+"""Of imported texts, put before a question."""
+
 
 @dataclass(slots=True)
 class Engine:
@@ -48,6 +57,7 @@ class Engine:
         sampling: the user's defaults.
         seeded: whether the user fixed the seed.
         max_tokens: of one answer.
+        max_passages: of imported texts, put before one question.
         default_temperature: whether the temperature is our default, not the user's choice.
         crest_bytes: disk space CREST may take.
         stores: what the drafters draft from.
@@ -72,6 +82,7 @@ class Engine:
     max_tokens: int
     learned: LearnedState
     default_temperature: bool = False
+    max_passages: int = MAX_PASSAGES
     crest_bytes: int = CrestConfig().max_bytes
     stores: Stores = field(default_factory=Stores)
     busy: Lock = field(default_factory=Lock)
@@ -162,6 +173,7 @@ def load(
         calibration=calibration,
         sampling=sampling,
         default_temperature=unchosen,
+        max_passages=EMBEDDED_PASSAGES if path == embedded() else MAX_PASSAGES,
         crest_bytes=config.crest.max_bytes,
         seeded=options.seed is not None or config.sampling.seed != NEW_SEED,
         max_tokens=options.max_tokens or config.max_tokens,

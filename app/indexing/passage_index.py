@@ -75,6 +75,22 @@ def update(library: Library, passages: PassageStore) -> Generator[int]:
         )
 
 
+def update_passages(locations: Locations) -> None:
+    """Bring the passages of the person's library up to date, if anything was ever imported.
+
+    Raises:
+        StoreError: a store cannot be read or written.
+    """
+    if not locations.library.exists():
+        return
+    with (
+        closing(Library.open(locations.library)) as library,
+        closing(open_passages(locations)) as passages,
+    ):
+        for _ in update(library, passages):
+            pass
+
+
 def open_passages(locations: Locations) -> PassageStore:
     """The passages of the person's library.
 
@@ -86,17 +102,27 @@ def open_passages(locations: Locations) -> PassageStore:
 
 
 def find(
-    library: Library, passages: PassageStore, query: str, limit: int, source: str = ""
+    library: Library,
+    passages: PassageStore,
+    query: str,
+    limit: int,
+    source: str = "",
+    *,
+    relevant_only: bool = False,
 ) -> list[FoundPassage]:
     """The best `limit` passages for `query`, at most `MAX_PER_DOCUMENT` of one document.
 
     Args:
         source: only passages imported from this path; empty for all.
+        relevant_only: leave out passages that share a word with the query by coincidence.
 
     Raises:
         StoreError: a store cannot be read.
     """
-    (ranked,) = Bm25Retriever(passages).search([query], limit * OVERFETCH if not source else -1)
+    retriever = Bm25Retriever(passages)
+    (ranked,) = retriever.search([query], limit * OVERFETCH if not source else -1)
+    if relevant_only:
+        ranked = [one for one in ranked if retriever.is_relevant(query, one.passage.id)]
     return list(_selected(library, ranked, limit, source))
 
 

@@ -18,6 +18,7 @@ from threading import Event, Thread
 from app.child_process import LOWEST_PRIORITY, emit, run_child
 from app.indexing.corpus_index import CorpusIndex, open_index
 from app.indexing.indexer import EXIT_YIELDED
+from app.indexing.passage_index import update_passages
 from app.locations import Locations
 from engines.llama.vocabulary import load_vocabulary
 
@@ -36,6 +37,7 @@ def bring_up_to_date(arguments: Sequence[str]) -> None:
     vocabulary = load_vocabulary(Path(model))
     with open_index(locations, vocabulary, int(budget)) as index, _exit_when_preempted(index):
         if index.lock.acquire():
+            update_passages(locations)
             for progress in index.run(settle=True):
                 emit(asdict(progress))
 

@@ -60,13 +60,30 @@ def open_model(
     return Model(engine.name, hint, assistant, close, engine, engine.path, work)
 
 
-def open_for_one_answer(options: Options, locations: Locations, history: History) -> Model:
-    """Load the chosen model alone, without drafters that need large libraries."""
+def open_for_one_answer(
+    options: Options, locations: Locations, history: History, *, from_documents: bool
+) -> Model:
+    """Load the chosen model alone, without drafters that need large libraries.
+
+    Args:
+        from_documents: answer from imported texts, if there are any.
+    """
     from app.conversation.assistant import Assistant
+    from app.conversation.documents import Documents
     from app.engine.engine import load
 
     engine = load(options, locations, light=True)
-    return Model(engine.name, "", Assistant(engine, history), engine.close, engine, engine.path)
+    documents = (
+        Documents.open(locations) if from_documents and locations.passages.exists() else None
+    )
+    assistant = Assistant(engine, history, documents)
+
+    def close() -> None:
+        if documents is not None:
+            documents.close()
+        engine.close()
+
+    return Model(engine.name, "", assistant, close, engine, engine.path)
 
 
 def _idle_work(

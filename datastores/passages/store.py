@@ -6,6 +6,7 @@ index, and that what was removed leaves no byte. Refuses to know sources, titles
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,10 +95,10 @@ class PassageStore:
             if not db.conn.execute("INSERT OR IGNORE INTO texts VALUES (?)", (key,)).rowcount:
                 return
             db.conn.executemany(
-                "INSERT INTO chunks (text, part, first_line, last_line, heading, content, digest)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     (
+                        _identity(key, number),
                         key,
                         part,
                         chunk.first_line,
@@ -106,7 +107,7 @@ class PassageStore:
                         chunk.content,
                         chunk.digest,
                     )
-                    for part, chunk in chunks
+                    for number, (part, chunk) in enumerate(chunks)
                 ),
             )
 
@@ -130,6 +131,12 @@ class PassageStore:
         rows = self.store.rows(f"SELECT * FROM chunks WHERE id IN ({marks})", ids)
         found = {row["id"]: passage_of(row) for row in rows}
         return [found[number] for number in ids if number in found]
+
+
+def _identity(key: bytes, number: int) -> int:
+    """The id of chunk `number` of a text: made of content, so that ties never depend on history."""
+    digest = hashlib.sha256(number.to_bytes(4, "little") + key).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
 
 
 def passage_of(row: Mapping[str, Any]) -> Passage:

@@ -17,7 +17,7 @@ from datastores.chats.history import History
 FIELDS = {
     "text", "finish_reason", "model", "seed", "prompt_tokens", "tokens", "target_calls", "drafted",
     "accepted", "tokens_per_call", "acceptance_rate", "seconds", "tokens_per_second",
-    "first_token_seconds", "overhead_seconds", "by_drafter",
+    "first_token_seconds", "overhead_seconds", "by_drafter", "citations",
 }  # fmt: skip
 HEAVY = ("textual", "torch", "transformers", "faiss")
 SHORT = ("--max-tokens", "24", "--temperature", "0")
@@ -150,3 +150,25 @@ def test_ask_loads_nothing_heavy(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout.decode().splitlines()[-1] == "[] 0"
+
+
+def test_imported_texts_answer_and_are_cited(tmp_path: Path) -> None:
+    page = "# frobnicate\n\n> Turn knobs.\n\n- Turn the blue knob:\n\n`frobnicate --blue`\n"
+    (tmp_path / "frobnicate.md").write_text(page)
+    data = tmp_path / "data"
+    specchat(data, "import", str(tmp_path / "frobnicate.md"))
+    question = "How do I turn the blue knob with frobnicate?"
+    report = json.loads(specchat(data, "ask", "--json", question).stdout)
+    assert report["citations"] == [
+        {
+            "source": str(tmp_path / "frobnicate.md"),
+            "file": "frobnicate.md",
+            "first_line": 1,
+            "last_line": 7,
+        }
+    ]
+    assert "frobnicate --blue" in str(report["text"])
+    assert ask_json(data, question, "--docs", "off")["citations"] == []
+    assert ask_json(data, "Which planet is the largest?")["citations"] == []
+    printed = specchat(data, "ask", question, *SHORT)
+    assert printed.stderr.decode().splitlines() == [f"[1] {tmp_path / 'frobnicate.md'}:1"]

@@ -167,7 +167,15 @@ def test_forget_leaves_no_byte_in_any_file(
 
 def test_import_forget_import_is_import(specchat: Specchat, folder: Path, data: Path) -> None:
     def rows() -> dict[str, object]:
-        return {file.name: rows_of(file) for file in data.rglob("*.db")}
+        # How a word index is divided into segments depends on the order of writes.
+        return {
+            file.name: {
+                table: content
+                for table, content in rows_of(file).items()
+                if not table.startswith("chunks_index")
+            }
+            for file in data.rglob("*.db")
+        }
 
     kept = folder.parent / "kept.md"
     kept.write_text("Penguins keep umbrellas, and penguins keep them dry.")

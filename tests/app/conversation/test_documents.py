@@ -1,0 +1,121 @@
+"""Answers from imported texts: what goes before a question, what is cited, and what stays out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.conversation.assistant import CITATIONS_KEY, Assistant
+from app.conversation.documents import HEADER, Documents, with_notes
+from app.conversation.turn import Retrieved
+from app.engine.engine import Engine
+from app.indexing.passage_index import FoundPassage, update
+from app.locations import Locations
+from assets.recipe.turns import notes_message
+from datastores.chats.history import History
+from datastores.library.documents import NOTES, Document, Part, StoreDocument
+from datastores.library.library import Library
+from datastores.passages.chunks import Chunk
+from engines.chat_template.prompt_builder import Message
+from tests.app.scripted import Recorder, ScriptedVocabulary, render, scripted_engine
+
+WALRUS = "The walrus keeps seventeen brass telescopes in the attic."
+ABOUT_IT = "How many telescopes does the walrus keep?"
+
+
+def put(library: Library, name: str, text: str) -> None:
+    document = Document(name, (Part(NOTES, text),))
+    library.write([StoreDocument("/notes", name, 0, document)])
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Iterator[Documents]:
+    locations = Locations(data=tmp_path, cache=tmp_path / "cache", config=tmp_path)
+    with closing(Documents.open(locations)) as opened:
+        put(opened._library, "walrus.md", WALRUS)
+        put(opened._library, "giraffe.md", "A giraffe sells umbrellas.")
+        list(update(opened._library, opened._passages))
+        yield opened
+
+
+def seen_by(engine: Engine) -> list[list[Message]]:
+    """The messages of every prompt that `engine` renders from now on."""
+    prompts: list[list[Message]] = []
+
+    def rendered(messages: Sequence[Message]) -> list[int]:
+        prompts.append(list(messages))
+        return render(messages)
+
+    engine.render = rendered
+    return prompts
+
+
+def test_relevant_passages_precede_the_question_and_are_cited(
+    tmp_path: Path, history: History, documents: Documents
+) -> None:
+    engine = scripted_engine(tmp_path)
+    prompts = seen_by(engine)
+    assistant = Assistant(engine, history, documents)
+    chat = history.create_chat()
+    first, *_ = assistant.answer(chat.id, None, ABOUT_IT)
+    assert isinstance(first, Retrieved)
+    assert [passage.file for passage in first.passages] == ["walrus.md"]
+    notes, question = prompts[0]
+    assert (notes.role, notes.content) == ("system", f"{HEADER}\n\n{WALRUS}")
+    assert question.content == ABOUT_IT
+    stored, answer = history.thread(chat.id)
+    assert stored.content == ABOUT_IT
+    assert answer.statistics[CITATIONS_KEY] == [
+        {"source": "/notes", "file": "walrus.md", "first_line": 1, "last_line": 1}
+    ]
+
+
+def test_a_question_that_no_text_covers_is_answered_without(
+    tmp_path: Path, history: History, documents: Documents
+) -> None:
+    engine = scripted_engine(tmp_path)
+    prompts = seen_by(engine)
+    chat = history.create_chat()
+    first, *_ = Assistant(engine, history, documents).answer(chat.id, None, "sing sea shanties")
+    assert first == Retrieved(())
+    assert [message.role for message in prompts[0]] == ["user"]
+    assert CITATIONS_KEY not in history.thread(chat.id)[-1].statistics
+
+
+def test_without_documents_nothing_is_retrieved(tmp_path: Path, history: History) -> None:
+    chat = history.create_chat()
+    events = list(Assistant(scripted_engine(tmp_path), history).answer(chat.id, None, ABOUT_IT))
+    assert not any(isinstance(event, Retrieved) for event in events)
+
+
+def test_observers_do_not_see_what_would_outlive_a_forgotten_text(
+    tmp_path: Path, history: History, documents: Documents
+) -> None:
+    recorder = Recorder()
+    engine = scripted_engine(tmp_path)
+    engine.observers.append(recorder)
+    assistant = Assistant(engine, history, documents)
+    chat = history.create_chat()
+    list(assistant.answer(chat.id, None, ABOUT_IT))
+    assert recorder.steps == []
+    list(assistant.answer(chat.id, history.chat(chat.id).active, "sing sea shanties"))
+    assert recorder.steps
+
+
+def test_passages_take_their_share_of_the_context_at_most(documents: Documents) -> None:
+    vocabulary = ScriptedVocabulary()
+    assert len(documents.relevant(ABOUT_IT, 4, vocabulary, 4 * len(WALRUS))) == 1
+    assert documents.relevant(ABOUT_IT, 4, vocabulary, 4 * len(WALRUS) - 4) == ()
+
+
+def test_the_form_is_the_one_the_embedded_model_was_trained_on() -> None:
+    texts = ["one\n", "two"]
+    passages = [FoundPassage("/a", "a", "a", 0, Chunk("", 1, 1, text), 1.0) for text in texts]
+    earlier, question = Message("user", "before"), Message("user", "now")
+    before, notes, last = with_notes([earlier, question], passages)
+    assert (before, last) == (earlier, question)
+    assert notes == Message("system", notes_message(texts))
+    assert with_notes([question], []) == [question]
