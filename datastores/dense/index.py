@@ -131,12 +131,12 @@ class DenseIndex:
         self._refresh()
 
     def add_document(self, source: str, tokens: Sequence[int]) -> None:
-        """A text to be encoded; it joins the backlog."""
+        """As `add_documents`, of one text."""
         self.add_documents(source, [tokens])
 
-    def add_documents(self, source: str, texts: Sequence[Sequence[int]], first: int = 1) -> None:
-        """Texts to be encoded from position `first` on, recorded all or none."""
-        documents = self._store.add_documents(source, texts, first)
+    def add_documents(self, source: str, texts: Sequence[Sequence[int]]) -> None:
+        """Texts to be encoded, recorded all or none; they join the backlog."""
+        documents = self._store.add_documents(source, texts)
         for document, tokens in zip(documents, texts, strict=True):
             self._memory.add_tokens(DocumentTokens(document, 0, tokens))
 

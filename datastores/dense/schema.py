@@ -8,6 +8,11 @@ from datastores.storage.erasure import request_erasure
 
 
 def _documents_and_keys(db: Database) -> None:
+    _documents(db)
+    _keys(db)
+
+
+def _documents(db: Database) -> None:
     # Blocks are sized so that a leaf page of 4 KiB holds them whole and without much slack: four
     # blocks of 15 keys of 64 bytes. Rows are found by their row id, which only grows: pages fill
     # up in order and stay full.
@@ -31,6 +36,13 @@ def _documents_and_keys(db: Database) -> None:
             tokens BLOB NOT NULL,
             UNIQUE (document, block)
         );
+        """
+    )
+
+
+def _keys(db: Database) -> None:
+    db.executescript(
+        """
         CREATE TABLE generations (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
             state TEXT NOT NULL CHECK (state IN ('serving', 'building')) UNIQUE,
