@@ -25,7 +25,7 @@ from engines.sampler import Sampling, draw_gap
 from engines.step import Step
 from engines.target import Target
 
-WIDTHS = (1, 2, 4, 8, 16)
+WIDTHS = (1, 2, 4, 6, 8, 16)
 ROUNDS = 9
 
 

@@ -32,6 +32,7 @@ from engines.budget.policies import AdaptiveBudget, FixedBudget
 from engines.budget.protocol import Budget
 from engines.chat_template.prompt_builder import Message
 from engines.drafters.protocol import Drafter
+from engines.llama.enlarge import AS_IT_IS, Enlargement, enlarge
 from engines.sampler import Sampling
 from engines.step import StepObserver
 from engines.target import Target, Vocabulary
@@ -134,14 +135,14 @@ def load(
     options: Options,
     locations: Locations | None = None,
     *,
-    deepen: int = 0,
+    larger: Enlargement = AS_IT_IS,
     light: bool = False,
     rows: int = 0,
 ) -> Engine:
     """Load the chosen model and assemble its engine.
 
     Args:
-        deepen: layers to add that change no token but cost what layers cost.
+        larger: load an enlarged copy: the same tokens at a larger model's costs.
         light: leave out drafters that need large libraries, unless the user named them.
         rows: of the largest draft tree, if that is more than usual.
 
@@ -152,8 +153,8 @@ def load(
     locations = locations or locate(options.data_dir)
     config = load_config(locations.settings)
     path = model_path(options, config, locations)
-    if deepen:
-        path = deepened_copy(path, deepen, locations.cache)
+    if larger:
+        path = enlarged_copy(path, larger, locations.cache)
     model = _load_model(path, options, config, locations.cache / "models.json", rows)
     costs, calibration = CostModel(), AcceptanceModel()
     learned = LearnedState(locations.costs, f"{model.target.fingerprint}/{model.build}")
@@ -241,16 +242,14 @@ def model_path(options: Options, config: Config, locations: Locations) -> Path:
     return resolve_model(options.model or config.model, locations)
 
 
-def deepened_copy(path: Path, layers: int, cache: Path) -> Path:
-    """A copy of `path` with function-preserving layers added, cached."""
-    from engines.llama.gguf import deepen
-
+def enlarged_copy(path: Path, larger: Enlargement, cache: Path) -> Path:
+    """An enlarged copy of `path`, cached."""
     changed = path.stat()
-    name = f"{path.stem}-{changed.st_size}-{changed.st_mtime_ns}-deepened-{layers}.gguf"
+    size = f"{larger.wider}x{larger.deeper}"
+    name = f"{path.stem}-{changed.st_size}-{changed.st_mtime_ns}-enlarged-{size}.gguf"
     copy = cache / name
     if not copy.exists():
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        deepen(path, layers, copy)
+        enlarge(path, larger, copy)
     return copy
 
 

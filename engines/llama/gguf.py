@@ -1,4 +1,4 @@
-"""GGUF files as files: what a header says, read within bounds, and copies with more layers.
+"""GGUF files as files: what a header says, read within bounds.
 
 Imports nothing of llama.cpp. Reading takes the header only, a few megabytes at most (the
 tokenizer's word list is in it). A header may be hostile: no count in it is trusted with memory or
@@ -8,14 +8,12 @@ Structure".
 
 from __future__ import annotations
 
-import os
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from datastores.errors import ModelError
 
@@ -257,103 +255,3 @@ def _tensors(header: _HeaderReader, count: int) -> Iterator[tuple[int, int]]:
         weights = prod(header.integer(_U64) for _ in range(dimensions))
         yield header.integer(_U32), weights
         header.skip(_U64.size)
-
-
-_BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
-_OUTPUTS = ("attn_output.", "ffn_down.")
-"""What a block adds to the residual stream goes through these. In every ggml type, zero bytes are
-zero weights: their scales are zero."""
-ADDED_LAYERS = "specchat.added_layers"
-
-
-@dataclass(frozen=True, slots=True)
-class _Tensor:
-    name: str
-    data: Any
-    kind: Any
-
-
-def deepen(source: Path, layers: int, destination: Path) -> None:
-    """Write a copy of `source` that has `layers` more layers and generates the same tokens.
-
-    It has the costs of a larger model, for benchmarks; figures taken on one must say so. Each added
-    layer is a copy of the last one with zero output projections (attention, feed-forward): it does
-    all its work and adds nothing to the residual stream. Plain transformers only. `destination`
-    is written whole or not at all.
-
-    Raises:
-        ModelError: `source` cannot be read, or has no layers that can be copied this way.
-        ValueError: `layers` is negative.
-    """
-    if layers < 0:
-        raise ValueError(f"{layers} layers cannot be added")
-    from gguf import GGUFReader, GGUFWriter
-
-    try:
-        reader = GGUFReader(source)
-    except (OSError, ValueError, IndexError) as error:
-        raise ModelError(f"{source} cannot be deepened: {error}") from error
-    blocks = _count_blocks(source, reader)
-    architecture = reader.fields["general.architecture"].contents()
-    destination.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = destination.with_suffix(f".{os.getpid()}.partial")
-    writer = GGUFWriter(partial, architecture)
-    try:
-        _copy_metadata(reader, writer, f"{architecture}.block_count", blocks + layers)
-        writer.add_uint32(ADDED_LAYERS, layers)
-        _write(writer, [*_original(reader), *_added(reader, blocks, layers)])
-        os.replace(partial, destination)
-    finally:
-        writer.close()
-        partial.unlink(missing_ok=True)
-
-
-def _count_blocks(source: Path, reader: Any) -> int:
-    """Blocks of a file whose last block can be copied."""
-    found = [match for tensor in reader.tensors if (match := _BLOCK.fullmatch(tensor.name))]
-    last = max((int(match[1]) for match in found), default=-1)
-    parts = [match[2] for match in found if int(match[1]) == last]
-    missing = [name for name in _OUTPUTS if not any(part.startswith(name) for part in parts)]
-    if missing:
-        raise ModelError(f"{source} cannot be deepened: its blocks have no {missing[0]}weight")
-    return last + 1
-
-
-def _copy_metadata(reader: Any, writer: Any, block_count: str, blocks: int) -> None:
-    from gguf import GGUFValueType
-
-    for field in reader.fields.values():
-        if field.name.startswith("GGUF.") or field.name == "general.architecture":
-            continue
-        kind = field.types[0]
-        inner = field.types[-1] if kind == GGUFValueType.ARRAY else None
-        value = blocks if field.name == block_count else field.contents()
-        writer.add_key_value(field.name, value, kind, sub_type=inner)
-
-
-def _original(reader: Any) -> Iterator[_Tensor]:
-    return (_Tensor(tensor.name, tensor.data, tensor.tensor_type) for tensor in reader.tensors)
-
-
-def _added(reader: Any, blocks: int, layers: int) -> Iterator[_Tensor]:
-    """Copies of the last block, their output projections zero."""
-    import numpy as np
-
-    prefix = f"blk.{blocks - 1}."
-    last = [tensor for tensor in reader.tensors if tensor.name.startswith(prefix)]
-    for block in range(blocks, blocks + layers):
-        for tensor in last:
-            part = tensor.name.removeprefix(prefix)
-            data = np.zeros_like(tensor.data) if part.startswith(_OUTPUTS) else tensor.data
-            yield _Tensor(f"blk.{block}.{part}", data, tensor.tensor_type)
-
-
-def _write(writer: Any, tensors: list[_Tensor]) -> None:
-    for tensor in tensors:
-        data = tensor.data
-        writer.add_tensor_info(tensor.name, data.shape, data.dtype, data.nbytes, tensor.kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    for tensor in tensors:
-        writer.write_tensor_data(tensor.data)

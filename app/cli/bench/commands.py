@@ -49,7 +49,8 @@ class DraftShapeParam(click.ParamType[DraftShape]):
 
 
 def workload_options(default: str) -> Callable[[Command], Command]:
-    """--workload, --drafters (the sets in `default` unless given), --limit, --deepen, --json."""
+    """--workload, --drafters (the sets in `default` unless given), --limit, --wider, --deeper,
+    --json."""
     options = (
         click.option(
             "--workload",
@@ -67,11 +68,18 @@ def workload_options(default: str) -> Callable[[Command], Command]:
             "--limit", type=click.IntRange(min=1), help="Only the first N chats.", metavar="N"
         ),
         click.option(
-            "--deepen",
+            "--wider",
+            type=click.IntRange(min=1),
+            default=1,
+            metavar="K",
+            help="Make the model K times as wide: the same tokens at a larger model's costs.",
+        ),
+        click.option(
+            "--deeper",
             type=click.IntRange(min=0),
             default=0,
             metavar="N",
-            help="Add N layers that change no token but cost as much: a larger model's costs.",
+            help="Add N layers to the model: the same tokens at a larger model's costs.",
         ),
         click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line."),
     )

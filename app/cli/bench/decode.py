@@ -24,6 +24,7 @@ from app.cli.global_options import DrafterNames
 from app.config import Options
 from app.engine.engine import Engine, load, with_drafters
 from app.machine import machine
+from engines.llama.enlarge import Enlargement
 
 COLUMNS = {
     "drafters": "",
@@ -83,7 +84,8 @@ def decode(
     workload: Path,
     sets: tuple[str, ...],
     limit: int | None,
-    deepen: int,
+    wider: int,
+    deeper: int,
     as_json: bool,
     history: tuple[Path, ...],
     ways: tuple[str, ...],
@@ -102,7 +104,8 @@ def decode(
     chats = read_workload(workload)[:limit]
     named = _named(sets)
     rows = widest(options.draft_tokens, shapes)
-    engine = load(replace(options, drafters=()), deepen=deepen, rows=rows)
+    larger = Enlargement(wider, deeper)
+    engine = load(replace(options, drafters=()), larger=larger, rows=rows)
     with engine.busy:
         costs = verify_ms(engine.target)
     plain = DecodeRow(PLAIN, with_drafters(engine, (), 0))
@@ -113,7 +116,7 @@ def decode(
         compared += _rows(bench, named, pasts, shapes)
         _answer(compared, chats)
     summaries = [summarise(row, plain, engine.sampling) for row in compared if row.chats]
-    click.echo(_report(engine, deepen, costs, summaries, as_json))
+    click.echo(_report(engine, larger, costs, summaries, as_json))
 
 
 def _named(sets: tuple[str, ...]) -> Sets:
@@ -160,12 +163,12 @@ def _answer(rows: Sequence[DecodeRow], chats: Sequence[Workload]) -> None:
 
 def _report(
     engine: Engine,
-    deepen: int,
+    larger: Enlargement,
     costs: dict[str, float],
     summaries: list[dict[str, object]],
     as_json: bool,
 ) -> str:
-    model = engine.name + (f" + {deepen} added layers" if deepen else "")
+    model = f"{engine.name}{larger}"
     if as_json:
         head = {"model": model, "fingerprint": engine.target.fingerprint, "machine": machine()}
         return json.dumps({**head, "verify_ms": costs, "rows": summaries})

@@ -19,6 +19,7 @@ from app.cli.bench.commands import workload_options
 from app.cli.global_options import DrafterNames
 from app.config import Options
 from app.engine.engine import Engine, load, with_drafters
+from engines.llama.enlarge import Enlargement
 
 COLUMNS = {
     "chats": "d",
@@ -45,7 +46,8 @@ def growth(
     workload: Path,
     sets: tuple[str, ...],
     limit: int | None,
-    deepen: int,
+    wider: int,
+    deeper: int,
     as_json: bool,
     plot: TextIO | None,
 ) -> None:
@@ -58,15 +60,16 @@ def growth(
     kind = DrafterNames()
     named = {name: kind.convert(name, None, None) for name in sets or ("all",)}
     rows_at_most = widest(options.draft_tokens)
-    engine = load(replace(options, drafters=()), deepen=deepen, rows=rows_at_most)
+    larger = Enlargement(wider, deeper)
+    engine = load(replace(options, drafters=()), larger=larger, rows=rows_at_most)
     rows = [_row(engine, name, named[name], options.draft_tokens, chats) for name in named]
     if plot:
         plot.write(growth_svg(rows))
     if as_json:
-        click.echo(json.dumps({"model": engine.name, "deepened": deepen, "rows": rows}))
+        size = {"wider": wider, "deeper": deeper}
+        click.echo(json.dumps({"model": engine.name, **size, "rows": rows}))
     else:
-        added = f", {deepen} layers added" if deepen else ""
-        click.echo("\n\n".join(_text(row, added) for row in rows if row["windows"]))
+        click.echo("\n\n".join(_text(row, str(larger)) for row in rows if row["windows"]))
 
 
 def _row(

@@ -76,7 +76,10 @@ def test_a_shape_is_two_numbers(shape: str, capsys: pytest.CaptureFixture[str]) 
 
 def test_growth_gives_windows_and_a_picture(bench: Call, workload: str, tmp_path: Path) -> None:
     picture = tmp_path / "growth.svg"
-    report = bench("growth", "--workload", workload, "--plot", str(picture), "--drafters", "crest")
+    larger = ("--wider", "2", "--deeper", "1")
+    drawn = ("--plot", str(picture), "--drafters", "crest")
+    report = bench("growth", "--workload", workload, *larger, *drawn)
+    assert (report["wider"], report["deeper"]) == (2, 1)
     assert [row["drafters"] for row in report["rows"]] == ["crest"]
     (window,) = report["rows"][0]["windows"]
     assert set(window) == {

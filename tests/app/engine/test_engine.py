@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from app.config import Options
-from app.engine.engine import load
+from app.engine.engine import enlarged_copy, load
 from app.locations import locate
-from app.models.discovery import EMBEDDED
+from app.models.discovery import EMBEDDED, embedded
+from engines.llama.enlarge import Enlargement
 from tests.app.scripted import scripted_engine
 
 
@@ -50,3 +51,13 @@ def test_slices_hold_the_models_lock_and_release_it_between(tmp_path: Path) -> N
     seen = [(inside, engine.busy.locked()) for inside in engine.exclusively(slices())]
     assert seen == [(True, False)] * 3
     assert not engine.busy.locked()
+
+
+def test_an_enlarged_copy_is_made_once_for_each_size(tmp_path: Path) -> None:
+    cache, deeper = tmp_path / "cache", Enlargement(deeper=1)
+    first = enlarged_copy(embedded(), deeper, cache)
+    made = first.stat().st_ino
+    assert enlarged_copy(embedded(), deeper, cache) == first
+    assert first.stat().st_ino == made
+    assert enlarged_copy(embedded(), Enlargement(2), cache) != first
+    assert len(list(cache.iterdir())) == 2

@@ -1,4 +1,4 @@
-"""Headers are read as the reference reads them, none does harm; deepened copies keep the logits."""
+"""Headers are read as the reference reads them, and none does harm."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from pathlib import Path
 
 import gguf
 import hypothesis.strategies as st
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from datastores.errors import ModelError
-from engines.draft_tree import chain
 from engines.llama import gguf as reader
-from engines.llama.gguf import HEADER, deepen, read_metadata
-from engines.llama.model import LlamaModel, load
+from engines.llama.gguf import HEADER, read_metadata
 from tests.app.models.gguf_files import CONTEXT, HEADS, LAYERS, WIDTH, write_gguf
-from tests.engines.conftest import EMBEDDED, THREADS
+from tests.engines.conftest import EMBEDDED
 
 
 def _assert_refused(path: Path, content: bytes, complaint: str) -> None:
@@ -112,30 +109,3 @@ def test_a_changed_header_is_read_or_refused(tmp_path: Path, place: int, patch: 
     path.write_bytes(content)
     with suppress(ModelError):
         read_metadata(path)
-
-
-PROMPT = [1, *range(300, 330)]
-
-
-def test_a_deepened_model_gives_the_same_logits(model: LlamaModel, tmp_path: Path) -> None:
-    path = tmp_path / "new" / "deep.gguf"
-    deepen(EMBEDDED, 3, path)
-    deep = load(path, threads=THREADS, gpu_layers=0, context_length=1024)
-    assert deep.layers == model.layers + 3
-    rows = []
-    for target in (model.target, deep.target):
-        target.rewind(0)
-        list(target.prefill(PROMPT))
-        rows.append(target.verify(chain(5, [6, 7], 1)).logits.copy())
-    assert np.array_equal(rows[0], rows[1])
-    assert deep.target.fingerprint != model.target.fingerprint
-    assert deep.vocabulary.fingerprint == model.vocabulary.fingerprint
-    assert [entry.name for entry in path.parent.iterdir()] == ["deep.gguf"]
-
-
-def test_what_is_not_a_model_is_not_deepened(tmp_path: Path) -> None:
-    source = tmp_path / "notes.gguf"
-    source.write_bytes(b"GGUF but not really" * 10)
-    with pytest.raises(ModelError, match=r"notes\.gguf cannot be deepened"):
-        deepen(source, 1, tmp_path / "deep.gguf")
-    assert list(tmp_path.iterdir()) == [source]

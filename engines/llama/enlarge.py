@@ -1,0 +1,235 @@
+"""Larger copies of a model that generate the same tokens: wider, deeper, or both.
+
+Such a copy has the costs of a larger model, for benchmarks; figures taken on one must say so.
+
+Wider by k: every matrix is padded with zeros to k times its rows and columns, the heads and the
+feed-forward layer included, so the added dimensions of the residual stream, the added heads and the
+added neurons are all zero. RMSNorm (Zhang and Sennrich 2019, eq. 4) divides by √(Σx²/d + ε); over a
+vector padded to k·d elements it divides by √(Σx²/(k·d) + ε'), which with ε' = ε/k is 1/√k of
+that. So its weights are scaled by 1/√k, and the original dimensions come out as they were. Exact in
+real arithmetic; where √k is a power of two (k = 4, 16), these scales round nothing.
+
+Deeper by n: each added layer is a copy of the last one with zero output projections (attention,
+feed-forward): it does all its work and adds nothing to the residual stream.
+
+Plain transformers only. Imports nothing of llama.cpp.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod, sqrt
+from pathlib import Path
+from typing import Any
+
+from datastores.errors import ModelError
+
+ARCHITECTURE = "llama"
+"""The one that can be widened: RMSNorm over the whole width only, no further uses of ε, no scale
+that depends on the width."""
+WIDENED_SIZES = (
+    "embedding_length",
+    "feed_forward_length",
+    "attention.head_count",
+    "attention.head_count_kv",
+)
+EPSILON = "attention.layer_norm_rms_epsilon"
+WIDER, DEEPER = "specchat.wider", "specchat.added_layers"
+
+_BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
+_OUTPUTS = ("attn_output.", "ffn_down.")
+"""What a block adds to the residual stream goes through these. In every ggml type, zero bytes are
+zero weights: their scales are zero."""
+_INNER = re.compile(r"(blk\.\d+\.)?(attn_(q|k|v|output)|ffn_(gate|up|down))\.(weight|bias)")
+"""Parts between dimensions that all grow: every axis is padded."""
+_VOCABULARY = ("token_embd.weight", "output.weight")
+"""[vocabulary, width]: only the last axis is padded."""
+_NORM = re.compile(r"(blk\.\d+\.)?(attn_norm|ffn_norm|output_norm)\.weight")
+_UNCHANGED = ("rope_freqs.weight",)
+"""One value for each pair of dimensions of a head; heads keep their size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enlargement:
+    """How a copy is larger.
+
+    Attributes:
+        wider: factor of the width, the heads and the feed-forward layer; 1 for as wide.
+        deeper: layers added.
+    """
+
+    wider: int = 1
+    deeper: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises ValueError: a model would shrink."""
+        if self.wider < 1 or self.deeper < 0:
+            raise ValueError(f"{self.wider} times as wide, {self.deeper} layers added: not larger")
+
+    def __bool__(self) -> bool:
+        """Whether anything changes."""
+        return self.wider > 1 or self.deeper > 0
+
+    def __str__(self) -> str:
+        """For display after a model's name, such as ", 4 times as wide, 8 layers added"."""
+        parts = [f", {self.wider} times as wide"] if self.wider > 1 else []
+        return "".join(parts + ([f", {self.deeper} layers added"] if self.deeper else []))
+
+
+AS_IT_IS = Enlargement()
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """A tensor to be written; `data` makes it, so that only one at a time is in memory."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: Any
+    dtype: Any
+    data: Callable[[], Any]
+
+
+def enlarge(source: Path, larger: Enlargement, destination: Path) -> None:
+    """Write a copy of `source` that is larger by `larger` and generates the same tokens.
+
+    `destination` is written whole or not at all.
+
+    Raises:
+        ModelError: `source` cannot be read, or is of a kind that cannot be enlarged this way.
+    """
+    from gguf import GGUFReader, GGUFWriter
+
+    try:
+        reader = GGUFReader(source)
+        architecture = reader.fields["general.architecture"].contents()
+    except (OSError, ValueError, IndexError, KeyError) as error:
+        raise ModelError(f"{source} cannot be enlarged: {error}") from error
+    _check(source, reader, architecture, larger)
+    destination.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = destination.with_suffix(f".{os.getpid()}.partial")
+    writer = GGUFWriter(partial, architecture)
+    try:
+        _copy_metadata(reader, writer, architecture, larger)
+        writer.add_uint32(WIDER, larger.wider)
+        writer.add_uint32(DEEPER, larger.deeper)
+        _write(writer, list(_tensors(reader, larger)))
+        os.replace(partial, destination)
+    finally:
+        writer.close()
+        partial.unlink(missing_ok=True)
+
+
+def _check(source: Path, reader: Any, architecture: str, larger: Enlargement) -> None:
+    """Refuse what has no part that an enlargement of this kind goes by."""
+    names = [tensor.name for tensor in reader.tensors]
+    last = f"blk.{_count_blocks(reader) - 1}."
+    for output in _OUTPUTS:
+        if not any(name.startswith(last + output) for name in names):
+            raise ModelError(f"{source} cannot be enlarged: its blocks have no {output}weight")
+    if larger.wider == 1:
+        return
+    if architecture != ARCHITECTURE:
+        raise ModelError(
+            f"{source} cannot be widened: its architecture is {architecture}, not {ARCHITECTURE}"
+        )
+    for tensor in reader.tensors:
+        if not _can_be_widened(tensor):
+            raise ModelError(f"{source} cannot be widened: it has a tensor {tensor.name}")
+
+
+def _can_be_widened(tensor: Any) -> bool:
+    name = tensor.name
+    if _NORM.fullmatch(name):
+        return bool(tensor.data.dtype == "float32")  # it is scaled, not only padded
+    return name in _VOCABULARY or name in _UNCHANGED or bool(_INNER.fullmatch(name))
+
+
+def _count_blocks(reader: Any) -> int:
+    found = (_BLOCK.fullmatch(tensor.name) for tensor in reader.tensors)
+    return max((int(match[1]) for match in found if match), default=-1) + 1
+
+
+def _copy_metadata(reader: Any, writer: Any, architecture: str, larger: Enlargement) -> None:
+    """All entries but the file's own, sizes and ε as the larger model has them."""
+    from gguf import GGUFValueType
+
+    sizes = {f"{architecture}.{name}" for name in WIDENED_SIZES}
+    for field in reader.fields.values():
+        if field.name.startswith("GGUF.") or field.name in ("general.architecture", WIDER, DEEPER):
+            continue
+        kind = field.types[0]
+        inner = field.types[-1] if kind == GGUFValueType.ARRAY else None
+        value = field.contents()
+        if field.name == f"{architecture}.block_count":
+            value += larger.deeper
+        elif field.name in sizes:
+            value = [larger.wider * one for one in value] if inner else larger.wider * value
+        elif field.name == f"{architecture}.{EPSILON}":
+            value /= larger.wider
+        writer.add_key_value(field.name, value, kind, sub_type=inner)
+
+
+def _tensors(reader: Any, larger: Enlargement) -> Iterator[_Tensor]:
+    """The source's tensors and those of the added layers, as wide as the copy is."""
+    blocks = _count_blocks(reader)
+    last = f"blk.{blocks - 1}."
+    for tensor in reader.tensors:
+        yield _widened(tensor, tensor.name, larger.wider)
+    for block in range(blocks, blocks + larger.deeper):
+        for tensor in reader.tensors:
+            if tensor.name.startswith(last):
+                part = tensor.name.removeprefix(last)
+                added = _widened(tensor, f"blk.{block}.{part}", larger.wider)
+                yield _zero(added) if part.startswith(_OUTPUTS) else added
+
+
+def _zero(tensor: _Tensor) -> _Tensor:
+    import numpy as np
+
+    shape, dtype = tensor.shape, tensor.dtype
+    return _Tensor(tensor.name, shape, tensor.kind, dtype, lambda: np.zeros(shape, dtype))
+
+
+def _widened(tensor: Any, name: str, wider: int) -> _Tensor:
+    """A tensor of the source under a new name, padded with zeros.
+
+    The last axis of `data` is a row: weights, or the bytes of their blocks, of which a longer row
+    has as many more.
+    """
+    import numpy as np
+
+    data = tensor.data
+    shape = _widened_shape(tensor.name, data.shape, wider)
+    if shape == data.shape:
+        return _Tensor(name, shape, tensor.tensor_type, data.dtype, lambda: data)
+    scale = 1.0 / sqrt(wider) if _NORM.fullmatch(tensor.name) else 1.0
+
+    def padded() -> Any:
+        larger = np.zeros(shape, data.dtype)
+        larger[tuple(map(slice, data.shape))] = data if scale == 1.0 else data * scale
+        return larger
+
+    return _Tensor(name, shape, tensor.tensor_type, data.dtype, padded)
+
+
+def _widened_shape(name: str, shape: tuple[int, ...], wider: int) -> tuple[int, ...]:
+    if name in _UNCHANGED:
+        return shape
+    if name in _VOCABULARY:
+        return (*shape[:-1], wider * shape[-1])
+    return tuple(wider * size for size in shape)
+
+
+def _write(writer: Any, tensors: list[_Tensor]) -> None:
+    for tensor in tensors:
+        size = prod(tensor.shape) * tensor.dtype.itemsize
+        writer.add_tensor_info(tensor.name, tensor.shape, tensor.dtype, size, tensor.kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for tensor in tensors:
+        writer.write_tensor_data(tensor.data())

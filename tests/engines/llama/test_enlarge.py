@@ -1,0 +1,163 @@
+"""Enlarged copies, wider, deeper or both, keep the logits and the tokens of their source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from datastores.errors import ModelError
+from engines.draft_tree import chain, root_only
+from engines.llama.enlarge import Enlargement, enlarge
+from engines.llama.gguf import read_metadata
+from engines.llama.model import LlamaModel, load
+from engines.target import Floats, Target
+from tests.engines.conftest import EMBEDDED, THREADS
+
+PROMPT = [1, *range(300, 330)]
+ANSWER_TOKENS = 48
+EXACT, ROUNDED = 1e-4, 0.05
+"""Largest differences of logits up to 20: where √wider is a power of two nothing is rounded anew;
+elsewhere activations, rounded to 16 bits for matrices of 16-bit floats, fall to either side."""
+
+Entry = tuple[str, Any, Any]
+"""A tensor's name, data and type."""
+
+
+def _open(path: Path) -> LlamaModel:
+    return load(path, threads=THREADS, gpu_layers=0, context_length=1024)
+
+
+def _logits(target: Target) -> Floats:
+    """Of a chain of three after the prompt."""
+    target.rewind(0)
+    list(target.prefill(PROMPT))
+    return target.verify(chain(5, [6, 7], 1)).logits.copy()
+
+
+def _greedy(target: Target) -> Iterator[int]:
+    target.rewind(0)
+    list(target.prefill(PROMPT))
+    token = int(target.last_row.logits[0].argmax())
+    for _ in range(ANSWER_TOKENS):
+        yield token
+        logits = target.verify(root_only(token)).logits[0]
+        target.commit([0])
+        token = int(logits.argmax())
+
+
+def _assert_same(source: LlamaModel, larger: LlamaModel, tolerance: float) -> None:
+    assert np.abs(_logits(source.target) - _logits(larger.target)).max() < tolerance
+    assert list(_greedy(source.target)) == list(_greedy(larger.target))
+
+
+@pytest.mark.parametrize(("wider", "deeper"), [(2, 0), (4, 0), (3, 0), (1, 3), (4, 2)])
+def test_an_enlarged_model_gives_the_same_tokens(
+    model: LlamaModel, tmp_path: Path, wider: int, deeper: int
+) -> None:
+    path = tmp_path / "new" / "large.gguf"
+    enlarge(EMBEDDED, Enlargement(wider, deeper), path)
+    large, header, original = _open(path), read_metadata(path), read_metadata(EMBEDDED)
+    assert large.layers == model.layers + deeper
+    for name in ("embedding_length", "feed_forward_length", "attention.head_count"):
+        assert header.number(name) == wider * original.number(name)
+    assert header.parameters > wider**2 * original.parameters * 0.7
+    _assert_same(model, large, EXACT if wider in (1, 4) else ROUNDED)
+    assert large.target.fingerprint != model.target.fingerprint
+    assert large.vocabulary.fingerprint == model.vocabulary.fingerprint
+    assert [entry.name for entry in path.parent.iterdir()] == ["large.gguf"]
+
+
+def test_a_deeper_model_gives_bitwise_the_same_logits(model: LlamaModel, tmp_path: Path) -> None:
+    enlarge(EMBEDDED, Enlargement(deeper=2), tmp_path / "deep.gguf")
+    deep = _open(tmp_path / "deep.gguf")
+    assert np.array_equal(_logits(model.target), _logits(deep.target))
+
+
+def _variant(path: Path) -> Path:
+    """The embedded model in Q8_0 with half the key-value heads, biases and an output matrix."""
+    reader = gguf.GGUFReader(EMBEDDED)
+    entries = [one for tensor in reader.tensors for one in _changed(tensor)]
+    _write(path, reader, entries, {"llama.attention.head_count_kv": 2})
+    return path
+
+
+def _changed(tensor: Any) -> Iterator[Entry]:
+    kind, data = gguf.GGMLQuantizationType.Q8_0, tensor.data
+    if data.ndim == 1:
+        yield tensor.name, data, tensor.tensor_type
+        return
+    if any(name in tensor.name for name in ("attn_k", "attn_v")):
+        data = data[: len(data) // 2]
+    quantised = gguf.quants.quantize(np.asarray(data, np.float32), kind)
+    yield tensor.name, quantised, kind
+    if tensor.name == "token_embd.weight":
+        yield "output.weight", quantised, kind
+    if "attn_q" in tensor.name:
+        bias = np.random.default_rng(5).normal(size=len(data)).astype(np.float32)
+        yield tensor.name.replace("weight", "bias"), bias, gguf.GGMLQuantizationType.F32
+
+
+def _write(path: Path, reader: Any, entries: list[Entry], changes: dict[str, Any]) -> None:
+    writer = gguf.GGUFWriter(path, changes.pop("general.architecture", "llama"))
+    for field in reader.fields.values():
+        if field.name.startswith("GGUF.") or field.name == "general.architecture":
+            continue
+        inner = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+        value = changes.get(field.name, field.contents())
+        writer.add_key_value(field.name, value, field.types[0], sub_type=inner)
+    for name, data, kind in entries:
+        writer.add_tensor(name, data, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_blocks_of_quantised_weights_grouped_heads_and_biases_are_padded(tmp_path: Path) -> None:
+    source = _variant(tmp_path / "variant.gguf")
+    enlarge(source, Enlargement(2, 1), tmp_path / "large.gguf")
+    _assert_same(_open(source), _open(tmp_path / "large.gguf"), ROUNDED)
+
+
+def test_what_is_not_a_model_is_not_enlarged(tmp_path: Path) -> None:
+    source = tmp_path / "notes.gguf"
+    source.write_bytes(b"GGUF but not really" * 10)
+    with pytest.raises(ModelError, match=r"notes\.gguf cannot be enlarged"):
+        enlarge(source, Enlargement(2), tmp_path / "large.gguf")
+    assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.parametrize(
+    ("names", "changes", "complaint"),
+    [
+        (["blk.0.attn_q.weight"], {}, "its blocks have no attn_output.weight"),
+        (["blk.0.attn_q_norm.weight"], {}, "it has a tensor blk.0.attn_q_norm.weight"),
+        ([], {"general.architecture": "gemma"}, "its architecture is gemma, not llama"),
+    ],
+)
+def test_what_would_give_other_tokens_is_refused(
+    tmp_path: Path, names: list[str], changes: dict[str, Any], complaint: str
+) -> None:
+    outputs = [] if "attn_output" in complaint else ["attn_output", "ffn_down"]
+    names = [*names, *(f"blk.0.{name}.weight" for name in outputs)]
+    kind, data = gguf.GGMLQuantizationType.F32, np.zeros((2, 2), np.float32)
+    source = tmp_path / "other.gguf"
+    entries: list[Entry] = [(name, data, kind) for name in names]
+    _write(source, gguf.GGUFReader(EMBEDDED), entries, changes)
+    with pytest.raises(ModelError, match=complaint):
+        enlarge(source, Enlargement(wider=2), tmp_path / "large.gguf")
+    assert list(tmp_path.iterdir()) == [source]
+
+
+def test_nothing_shrinks() -> None:
+    for wider, deeper in ((0, 0), (1, -1)):
+        with pytest.raises(ValueError, match="not larger"):
+            Enlargement(wider, deeper)
+    assert not Enlargement()
+    assert str(Enlargement(4, 8)) == ", 4 times as wide, 8 layers added"
+    assert str(Enlargement(deeper=1)) == ", 1 layers added"
