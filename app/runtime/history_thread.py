@@ -16,9 +16,6 @@ from datastores.chats.history import History
 
 T = TypeVar("T")
 
-LOCK_TIMEOUT_S = 60.0
-"""How long a change waits for another connection. Erasing takes a second for each 10 to 60 MB."""
-
 
 class HistoryThread:
     """One change at a time; the connection is opened for the first one."""
@@ -48,5 +45,4 @@ class HistoryThread:
     def _run(self, change: Callable[[History], T]) -> T:
         if self._connection is None:
             self._connection = self._history.new_connection()
-            self._connection.store.set_lock_timeout(LOCK_TIMEOUT_S)
         return change(self._connection)

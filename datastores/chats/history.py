@@ -30,7 +30,7 @@ from datastores.chats.records import (
     message_from_row,
 )
 from datastores.errors import InputError
-from datastores.storage.erasure import erase_in_steps, request_erasure
+from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.files import is_running, process_id
 from datastores.storage.sqlite import Store
 from datastores.tokens import pack
@@ -321,12 +321,13 @@ class History(HistoryReader):
     def erase(self) -> bool:
         """Leave no byte of what was deleted, if anything was; returns whether there was work.
 
-        Takes seconds for each 100 MB, in which others go on writing: not for a screen's thread.
+        Takes seconds for each 100 MB, in which other connections read, but wait to write (up to
+        `BUSY_TIMEOUT_S`): not for a screen's thread.
 
         Raises:
             StoreError: another process keeps an older state; the request stays noted.
         """
-        return erase_in_steps(self.store, WORD_INDEXES)
+        return erase_requested(self.store, WORD_INDEXES)
 
     def mark_interrupted(self) -> int:
         """Finish the answers whose process has ended; returns how many there were."""

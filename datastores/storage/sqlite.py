@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from weakref import WeakSet
 
 from filelock import FileLock
@@ -34,8 +34,11 @@ from datastores.storage.integrity import (
 Migration = Callable[[Database], None]
 Parameters = Sequence[object] | Mapping[str, object]
 
-BUSY_TIMEOUT_S = 10.0
-"""How long a statement waits for another connection's transaction; ours last milliseconds."""
+BUSY_TIMEOUT_S = 60.0
+"""How long a statement waits for another connection's transaction. Ours last milliseconds, but for
+erasing: writers waited up to 14 s for 100 MB, on two overloaded cores."""
+OPEN_TIMEOUT_S = 10.0
+"""How long opening waits for another process that checks or migrates the file."""
 BUSY_POLL_S = 0.002
 """Between two attempts to begin a transaction."""
 
@@ -96,28 +99,11 @@ class Store:
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor]
 
-    def set_lock_timeout(self, seconds: float) -> None:
-        """Wait this long for other connections' transactions, in place of `BUSY_TIMEOUT_S`."""
-        with self._lock, translate_errors(self.path):
-            self.db.conn.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
-
     def vacuum(self) -> None:
         """Rewrite the whole file without free pages and gaps; nobody can write meanwhile."""
         with self._lock, translate_errors(self.path):
             self._require_in_place()
             self.db.conn.execute("VACUUM")
-
-    def raw_file(self) -> BinaryIO:
-        """The bytes of the file, beside SQLite.
-
-        It stays open until this process closes its last connection to the file: closing any
-        descriptor of a file drops all POSIX locks that the process holds on it, SQLite's included.
-        """
-        with _open_files_lock:
-            self._require_in_place()
-            if self._file.raw is None:
-                self._file.raw = self.path.open("r+b", buffering=0)
-            return self._file.raw
 
     def close(self) -> None:
         """Close the connection; the last one to close folds the write-ahead log into the file."""
@@ -159,13 +145,11 @@ class _OpenFile:
     Attributes:
         version: the number of migrations it is opened with.
         stores: the open connections; one that was dropped without `close` leaves by itself.
-        raw: what `Store.raw_file` opened.
     """
 
     def __init__(self, version: int) -> None:
         self.version = version
         self.stores: WeakSet[Store] = WeakSet()
-        self.raw: BinaryIO | None = None
 
 
 _Identity = tuple[int, int] | None
@@ -187,8 +171,6 @@ def _unregister(store: Store, file: _OpenFile) -> None:
         if not file.stores:
             for identity in [key for key, known in _open_files.items() if known is file]:
                 del _open_files[identity]
-            if file.raw is not None:
-                file.raw.close()
 
 
 def _connected_again(path: Path, version: int) -> Database | None:
@@ -221,7 +203,7 @@ def _connected_again(path: Path, version: int) -> Database | None:
 @contextmanager
 def open_lock(path: Path) -> Iterator[None]:
     """Hold the file's opening lock, so that two processes never migrate or quarantine at once."""
-    lock = FileLock(f"{path}.lock", timeout=BUSY_TIMEOUT_S)
+    lock = FileLock(f"{path}.lock", timeout=OPEN_TIMEOUT_S)
     try:
         lock.acquire()
     except OSError as error:

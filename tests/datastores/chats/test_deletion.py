@@ -81,67 +81,6 @@ def test_rows_that_moved_between_pages_are_gone_too(
     assert holding(tmp_path, *WORDS) == []
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_no_copy_is_left_where_the_file_is_not_rewritten(
-    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    """Erased in place, while another connection holds pages with copies in its cache."""
-    monkeypatch.setattr(erasure, "VACUUM_BYTES", 0)
-    monkeypatch.setattr(erasure, "BLOCK_BYTES", 1 << 16)
-    rng = random.Random(seed)
-    history.store.db.conn.execute("PRAGMA synchronous = OFF")
-    chats = [history.create_chat(f"title {number}").id for number in range(200)]
-    gone, kept = chats[::3], [chat for number, chat in enumerate(chats) if number % 3]
-    with closing(history.new_connection()) as other_window:
-        for _ in range(10):
-            with history.store.writing() as db:
-                for _ in range(200):
-                    chat, times = rng.choice(chats), rng.choice([0, 1, 5, 20, 100])
-                    text = (SENTENCE if chat in gone else "nothing of note ") * times
-                    column = rng.choice(["title", "system"])
-                    db.conn.execute(f"UPDATE chats SET {column} = ? WHERE id = ?", (text, chat))
-            other_window.chats()
-        for chat in gone:
-            history.delete_chat(chat)
-        assert history.erase()
-        assert holding(tmp_path, *WORDS) == []
-        for chat in kept:
-            other_window.rename(chat, "nothing of note " * rng.choice([0, 5, 100]))
-        assert holding(tmp_path, *WORDS) == []
-    for index in ("chats_text", "messages_text"):
-        with history.store.writing() as db:
-            db.conn.execute(f"INSERT INTO {index} ({index}) VALUES ('integrity-check')")
-    assert history.store.rows("PRAGMA integrity_check") == [{"integrity_check": "ok"}]
-
-
-def test_others_write_between_the_steps_of_an_erasure(
-    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(erasure, "MERGED_PAGES", 1)
-    monkeypatch.setattr(erasure, "BLOCK_BYTES", 1 << 16)
-    chats = [history.create_chat(f"title {number}").id for number in range(4)]
-    for number, chat in enumerate(chats):
-        for turn in range(5):
-            text = SENTENCE if chat == chats[0] else f"page {number}"
-            numbers = " ".join(str(1000 * turn + 10000 * number + word) for word in range(1000))
-            history.add_message(chat, None, USER, f"{text} {numbers}")
-    history.delete_chat(chats[0])
-    with closing(history.new_connection()) as other_window:
-        other_window.store.rows("PRAGMA busy_timeout = 0")
-        made: list[int] = []
-        monkeypatch.setattr(
-            erasure,
-            "sleep",
-            lambda _: made.append(other_window.create_chat("meanwhile").id),
-        )
-        assert history.erase()
-        monkeypatch.undo()
-        assert len(made) > 3
-        assert {chat.id for chat in other_window.chats()} == {*chats[1:], *made}
-    assert holding(tmp_path, *WORDS) == []
-    assert {hit.chat for hit in search(history, "meanwhile", 100)} <= set(made)
-
-
 def test_a_deleted_preset_leaves_nothing(history: History, tmp_path: Path) -> None:
     presets = Presets(history)
     presets.save(SENTENCE, SENTENCE, {"note": SENTENCE})
@@ -192,15 +131,15 @@ def test_what_another_window_deletes_meanwhile_is_erased_later(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chats = [history.create_chat(f"title {number}").id for number in range(2)]
-    overwrite = erasure.overwrite_unallocated
+    erase = erasure.erase
 
     def slow(store: Store) -> None:
-        overwrite(store)
+        erase(store)
         with closing(history.new_connection()) as other:
             other.delete_chat(chats[1])
 
     history.delete_chat(chats[0])
-    monkeypatch.setattr(erasure, "overwrite_unallocated", slow)
+    monkeypatch.setattr(erasure, "erase", slow)
     assert history.erase()
     monkeypatch.undo()
     assert history.erase(), "the other window's request"

@@ -158,7 +158,7 @@ async def test_settings_and_presets_are_stored_afterwards(stage: Make, history: 
 async def test_a_lock_that_is_not_released_is_reported_once_and_gives_the_question_back(
     stage: Make, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.runtime.history_thread.LOCK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("datastores.storage.sqlite.BUSY_TIMEOUT_S", 0.05)
     made = stage()
     async with made.app.run_test() as pilot:
         await ready(pilot, made)
