@@ -15,9 +15,9 @@ from threading import Event as Flag
 from time import perf_counter
 
 from app.bench.workloads import Workload
+from app.conversation.events import Wrote
 from app.conversation.generation import generate
 from app.conversation.statistics import Statistics
-from app.conversation.turn import Wrote
 from app.engine.engine import Engine
 from engines.chat_template.prompt_builder import Message
 from engines.draft_tree import chain

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from app.bench.baselines.recorded_replay import Recorded
+from app.bench.recorded_replay import Recorded
 from datastores.crest.counting import TokenDocument
 from datastores.errors import InputError
 

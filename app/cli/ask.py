@@ -19,13 +19,13 @@ from app.cli.output import MAX_LINE_CHARACTERS
 from app.cli.stores import open_history
 from app.config import Options
 from app.conversation.documents import citation
-from app.conversation.turn import Dropped, Event, Finished, Retrieved, Wrote, attach, decoded
+from app.conversation.events import Dropped, Event, Finished, Retrieved, Wrote, attach, decoded
 from app.engine.engine import Engine
 from app.indexing.indexer import catch_up
 from app.indexing.passage_index import FoundPassage
 from app.locations import locate
 from app.runtime.model_thread import ModelThread
-from app.runtime.session import open_for_one_answer
+from app.runtime.open_model import open_for_one_answer
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
 from datastores.errors import InputError, StoreError

@@ -15,11 +15,11 @@ from threading import Event as Flag
 from typing import Any
 
 from app.conversation.documents import Documents, citation, with_notes
+from app.conversation.events import Event, Finished, Retrieved, Wrote
 from app.conversation.generation import FINISH_INTERRUPTED, generate
 from app.conversation.privacy import ChatIsolation
 from app.conversation.statistics import SOURCES_KEY, Provenance, Statistics
 from app.conversation.titles import first_title, title
-from app.conversation.turn import Event, Finished, Retrieved, Wrote
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
 from app.sampling_settings import NEW_SEED, with_overrides

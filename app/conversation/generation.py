@@ -13,8 +13,8 @@ from contextlib import closing
 from threading import Event as Flag
 from time import perf_counter
 
+from app.conversation.events import Dropped, Event, Finished, Prefilling, Wrote
 from app.conversation.statistics import Piece, Statistics
-from app.conversation.turn import Dropped, Event, Finished, Prefilling, Wrote
 from app.engine.engine import Engine
 from datastores.errors import ContextOverflowError
 from engines.chat_template.prompt_builder import Message

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from app.conversation.events import Event, Finished, Wrote
 from app.conversation.statistics import Statistics
-from app.conversation.turn import Event, Finished, Wrote
 from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import SOURCE_NAMES, credited
 from engines.step import Step

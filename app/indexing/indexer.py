@@ -2,7 +2,7 @@
 
 Owns one thread, which polls about once a second, and the process it starts for longer work. A
 finished answer is indexed at once, in milliseconds; an import, a deleted source or a tokenizer that
-is new here is left to `app.indexing.worker`. Refuses to know what there is to do and how it is done
+is new here is left to `app.indexing.process`. Refuses to know what there is to do and how it is done
 (`app.indexing.corpus_index`).
 """
 
@@ -160,7 +160,7 @@ def catch_up(
 def worker_command(locations: Locations, model: Path, budget_bytes: int) -> tuple[str, ...]:
     """The worker's module and arguments."""
     folders = (locations.data, locations.cache, locations.config)
-    return ("app.indexing.worker", *map(str, (model, *folders, budget_bytes)))
+    return ("app.indexing.process", *map(str, (model, *folders, budget_bytes)))
 
 
 def _index_messages(index: CorpusIndex, message: int) -> tuple[int, bool]:

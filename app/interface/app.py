@@ -26,7 +26,7 @@ from app.interface.screen import ChatScreen
 from app.interface.themes import DARK, THEMES, theme_variables
 from app.locations import Locations, locate
 from app.runtime.model_thread import OpenModel
-from app.runtime.session import open_model
+from app.runtime.open_model import open_model
 from app.sanitise import one_line
 from datastores.chats.history import History
 from datastores.errors import InputError, SpecchatError

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from app.conversation.turn import Event
+from app.conversation.events import Event
 from app.runtime.idle import IdleQueue
 from datastores.errors import ModelError, SpecchatError
 

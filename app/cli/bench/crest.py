@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from app.bench.baselines.recorded_replay import Recorded
 from app.bench.crest import Case, CrestRow, cases, report, rows, run
+from app.bench.recorded_replay import Recorded
 from app.bench.recordings import (
     Encoder,
     documents,

@@ -13,8 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.conversation.events import attach
 from app.conversation.export import STEM_LENGTH, as_json, as_markdown, free_path, write_whole
-from app.conversation.turn import attach
 from app.indexing.corpus_index import damage_message
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import NEW_CHAT

@@ -13,9 +13,9 @@ from threading import Lock
 from time import monotonic, perf_counter, thread_time
 from typing import Protocol
 
+from app.conversation.events import Dropped, Event, Finished, Prefilling, Wrote
 from app.conversation.session_statistics import SessionStatistics
 from app.conversation.statistics import Piece
-from app.conversation.turn import Dropped, Event, Finished, Prefilling, Wrote
 from app.interface.panel import phrases
 from app.interface.transcript.answer import GROWING, Answer
 from datastores.chats.records import INTERRUPTED

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from app.conversation.events import Event
 from app.conversation.statistics import SOURCES_KEY
-from app.conversation.turn import Event
 from app.interface.commands.keymap import Keymap
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Greeting, Question

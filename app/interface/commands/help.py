@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from app.interface.commands.keymap import keymap_of
-from app.interface.sources import MODEL_LABEL, SOURCES
+from app.interface.draft_sources import MODEL_LABEL, SOURCES
 from app.interface.themes import component_color
 
 KEY_COLUMNS, TITLE_COLUMNS = 20, 31

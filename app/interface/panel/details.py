@@ -8,9 +8,9 @@ from rich.style import Style
 from rich.text import Text
 
 from app.conversation.session_statistics import DraftCounts, SessionStatistics
+from app.interface.draft_sources import LABELS_BY_NAME
 from app.interface.panel import phrases
 from app.interface.panel.drawing import PanelStyles
-from app.interface.sources import LABELS_BY_NAME
 
 HEADINGS = ("words", "kept", "would")
 """The columns: share of the words, share of its drafts accepted, counterfactual acceptance."""

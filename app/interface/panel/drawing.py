@@ -12,8 +12,8 @@ from rich.style import Style
 from rich.text import Text
 
 from app.conversation.session_statistics import SessionStatistics
+from app.interface.draft_sources import LABELS_BY_NAME, MODEL_LABEL, SourceLabel
 from app.interface.panel import phrases
-from app.interface.sources import LABELS_BY_NAME, MODEL_LABEL, SourceLabel
 from engines.budget.protocol import BudgetStatus
 
 NO_VALUE = "·"

@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from app.conversation.statistics import Piece, attributed_pieces
-from app.interface.sources import SOURCES
+from app.interface.draft_sources import SOURCES
 from app.interface.transcript.markdown import MarkdownStream
 from app.interface.transcript.rows import Layout, Row, rows_of
 from app.interface.transcript.styles import Line, Styles

@@ -18,7 +18,7 @@ from rich.syntax import ANSISyntaxTheme
 from rich.theme import Theme
 from textual.color import Color
 
-from app.interface.sources import SOURCES, SourceLabel
+from app.interface.draft_sources import SOURCES, SourceLabel
 
 Line = list[Segment]
 """One line of the screen, without its line break."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.bench.baselines.recorded_replay import ReplayCounts
+from app.bench.recorded_replay import ReplayCounts
 from app.bench.replay import (
     ALL,
     BUDGETS,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.conversation.assistant import Assistant
+from app.conversation.events import Dropped, Event, Finished, Prefilling, Wrote
 from app.conversation.statistics import SOURCES_KEY, Piece, attributed_pieces
 from app.conversation.titles import title
-from app.conversation.turn import Dropped, Event, Finished, Prefilling, Wrote
 from datastores.chats.history import History
 from datastores.errors import ContextOverflowError, InputError
 from engines.sampler import Sampling

@@ -10,7 +10,7 @@ import pytest
 
 from app.conversation.assistant import CITATIONS_KEY, Assistant
 from app.conversation.documents import HEADER, Documents, with_notes
-from app.conversation.turn import Retrieved
+from app.conversation.events import Retrieved
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage, update
 from app.locations import Locations

@@ -9,9 +9,9 @@ from threading import Event as Flag
 import pytest
 
 from app.conversation.assistant import Assistant
+from app.conversation.events import Event, Finished, Wrote
 from app.conversation.generation import FINISH_INTERRUPTED, generate
 from app.conversation.statistics import Statistics
-from app.conversation.turn import Event, Finished, Wrote
 from app.engine.engine import Engine
 from datastores.chats.history import History
 from engines.chat_template.prompt_builder import Message

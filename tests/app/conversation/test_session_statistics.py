@@ -7,9 +7,9 @@ from threading import Event as Flag
 
 import pytest
 
+from app.conversation.events import Finished, Wrote
 from app.conversation.session_statistics import TREND_BUCKETS, TREND_SECONDS, SessionStatistics
 from app.conversation.statistics import Statistics
-from app.conversation.turn import Finished, Wrote
 from engines.draft_tree import CHATS, PROMPT
 from tests.app.interface.scripted import BUDGET_STATUS, Script, events_of, wrote
 

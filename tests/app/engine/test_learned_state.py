@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.conversation.turn import attach
+from app.conversation.events import attach
 from app.engine.learned_state import LearnedState
 from datastores.errors import InputError, StoreError
 from engines.budget.acceptance_model import AcceptanceModel

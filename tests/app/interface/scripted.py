@@ -13,8 +13,8 @@ from threading import Event as Flag
 
 import numpy as np
 
+from app.conversation.events import Dropped, Event, Finished, Prefilling, Wrote
 from app.conversation.statistics import SOURCES_KEY, Piece, Provenance, Statistics
-from app.conversation.turn import Dropped, Event, Finished, Prefilling, Wrote
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
 from datastores.errors import SpecchatError

@@ -14,12 +14,12 @@ from time import sleep
 import pytest
 
 from app.config import Options
-from app.conversation.turn import Event, Finished
+from app.conversation.events import Event, Finished
 from app.indexing.corpus_index import TOKENS_FILE
 from app.locations import Locations
 from app.models.discovery import embedded
 from app.runtime.model_thread import Model, ModelThread
-from app.runtime.session import open_model
+from app.runtime.open_model import open_model
 from datastores.chats.history import History
 from datastores.chats.records import StoredMessage
 from datastores.errors import ModelError, StoreError

@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from app.conversation.turn import Event, Prefilling
+from app.conversation.events import Event, Prefilling
 from app.interface.chat.event_stream import (
     MAX_CPU_SHARE,
     MAX_PAUSE_S,

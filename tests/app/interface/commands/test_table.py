@@ -11,8 +11,8 @@ from textual.widgets import OptionList, Static
 from app.interface.commands.help import Help
 from app.interface.commands.keymap import UNBOUND
 from app.interface.commands.table import COMMANDS, RUN, Command
+from app.interface.draft_sources import SOURCES
 from app.interface.screen import ChatScreen
-from app.interface.sources import SOURCES
 from tests.app.interface.conftest import Stage, ask, until
 
 Make = Callable[..., Stage]

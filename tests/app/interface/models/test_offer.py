@@ -10,7 +10,7 @@ import pytest
 from app.interface.models.switch import first_launch_hint, hint_about
 from app.locations import ModelFolders, locate
 from app.models.selection import choose
-from app.runtime.session import EMBEDDED
+from app.runtime.open_model import EMBEDDED
 from datastores.errors import StoreError
 from tests.app.interface.conftest import Compare, Stage, ask, loaded, shown, until
 from tests.app.models.gguf_files import write_gguf

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from rich.style import Style
 
 from app.conversation.session_statistics import SessionStatistics, Throughput
+from app.interface.draft_sources import LABELS_BY_NAME, MODEL_LABEL, SOURCES
 from app.interface.panel import phrases
 from app.interface.panel.drawing import NO_VALUE, PanelStyles, allocate_columns, bar, sparkline
 from app.interface.panel.layout import column, footer
-from app.interface.sources import LABELS_BY_NAME, MODEL_LABEL, SOURCES
 from app.runtime.idle_encoding import EncodingProgress
 from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import SOURCE_NAMES

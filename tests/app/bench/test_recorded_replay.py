@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.bench.baselines.recorded_replay import CombinedDrafter, Recorded, replay
+from app.bench.recorded_replay import CombinedDrafter, Recorded, replay
 from engines.draft_tree import CHATS, DraftTree, root_only
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.token_recycling import TokenRecycling
