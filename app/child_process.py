@@ -2,8 +2,8 @@
 
 Owns both ends. The parent starts a child and reads its messages: on a thread (`ChildProcess`), in
 an event loop (`AsyncChildProcess`), or not at all (`start_detached`). The child runs under
-`run_child`, which sets its limits, reports its errors by name, and keeps what libraries print out
-of its output. Refuses to know what children do: each is a module whose docstring says so.
+`run_child`, which sets its limits, reports its errors by name, and keeps library output off its
+standard output. Refuses to know what children do: each is a module whose docstring says so.
 
 A message is one line of JSON on standard output. A request, to a child that takes them, is a line
 `[message, length]` and that many bytes on standard input. A child may be killed at any time; it

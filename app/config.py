@@ -2,7 +2,7 @@
 
 Owns the settings' names, meanings and defaults, and how one is written without touching the rest of
 the file. Refuses a file it does not fully understand: a misspelt setting must not be silently
-ignored. What can be measured or derived is no setting.
+ignored. Anything that can be measured or derived is not a setting.
 """
 
 from __future__ import annotations

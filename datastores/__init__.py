@@ -1,1 +1,1 @@
-"""What is kept on disk. Knows files, rows and arrays; not models, chats on a screen or commands."""
+"""What is kept on disk, and, as the lowest package, every error. Knows no models and no screens."""

@@ -1,6 +1,6 @@
 """Every error that specchat raises on purpose: one root, few leaves.
 
-A message is one line for the person that names the offending value and the way out. The command
+A message is one line for the person, with the offending value and how to fix it. The command
 line and the interface print it; nothing below them swallows it. Defined in the lowest package, so
 that all three can raise it.
 """

@@ -1,9 +1,10 @@
-"""Encoding of texts by the idle target: states for texts that it has not written itself.
+"""Computes the hidden states of texts that the target has not generated, while it is idle.
 
 Imported texts and the prompts of chats. The work is cut into passes of about `PASS_S` seconds;
-between two of them the generator yields, and its caller lets the person go first. Nor is the index
-waited for any longer than that. The states of a pass are handed over before the next one starts, so
-the generator can be abandoned at any yield: a later call finds in the index itself what is missing.
+between two of them the generator yields, so that its caller can serve a question first. It never
+waits for the index any longer than that. The states of a pass are handed over before the next one
+starts, so the generator can be abandoned at any yield: a later call finds in the index itself what
+is missing.
 
 Owns the order of evaluation. Refuses to know idleness and where texts come from.
 """

@@ -1,1 +1,1 @@
-"""Benchmarks: every claim of speed as a ratio measured in one run, with medians of paired runs."""
+"""Benchmarks. Every claim of speed is a ratio measured within one run, a median of paired runs."""

@@ -1,13 +1,13 @@
 """`specchat bench dense`: what the keys of dense drafting cost, and what the filter is worth.
 
-A workload is answered; the states of its last answers ask for neighbours among those of the others,
-in four ways: with the index's keys (`pca`: 64 components of 8 bits) or whole z-normed states
-(`full`), and with the filter by the next token, x_{t+1}, inside the search or after it, as in DReSD
-(section 3.5), on `FETCHED` neighbours.
+A workload is answered; the states of its last answers are searched for among those of the others,
+in four configurations: with the index's keys (`pca`: 64 components of 8 bits) or whole z-normed
+states (`full`), and with the filter by the next token, x_{t+1}, inside the search or after it, as
+in DReSD (section 3.5), on `FETCHED` neighbours.
 
 Which kind of index to search is settled and no longer measured. 50,000 synthetic clustered keys of
-64 dimensions, one busy core; recall is of the ten nearest with the right next token, among a
-hundred fetched where the kind cannot look for it:
+64 dimensions, one busy core; recall is of the ten nearest with the right next token. Kinds that
+cannot filter by the next token fetch a hundred candidates first:
 
     kind                                recall   ms a search   bytes a token
     one list for each next token, 8-bit   .967          .022              77

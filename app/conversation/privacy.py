@@ -1,8 +1,8 @@
 """Keeps private chats and chats with secrets out of everything that drafts, indexes or learns.
 
-A secret (a key, a password) belongs to the transcript alone. Stores made from the corpus leave such
-chats out by `datastores.corpus`; this does so for drafters and observers in memory and for the
-dense index, which records answers while they are generated.
+A secret (a key, a password) belongs to the transcript alone. `datastores.corpus` already
+excludes such chats from the stores built on it; this module excludes them from drafters and
+observers in memory, and from the dense index, which records answers while they are generated.
 """
 
 from __future__ import annotations

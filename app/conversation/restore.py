@@ -1,8 +1,8 @@
 """Restores exported chats into a history, from the JSON of `app.conversation.export`.
 
 The file may have been edited or made by others, so everything in it is validated; an invalid chat
-costs only itself. A chat that is already there is left alone, so restoring twice is harmless, and
-brings back what was deleted in between.
+is skipped and the others are restored. A chat that is already there is left alone, so restoring
+twice is harmless, and brings back what was deleted in between.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class LearnedState:
                     acceptance.restore(stored["calibration"])
         except _UNUSABLE:
             self.error = StoreError(
-                f"{self._path} is damaged: speeds and what drafts are worth are learnt anew"
+                f"{self._path} is damaged: speeds and acceptance rates are measured again"
             )
 
     def save(self, costs: CostModel, calibration: AcceptanceModel) -> None:
@@ -67,8 +67,8 @@ class LearnedState:
             write_atomic(self._path, [json.dumps(everything)])
         except OSError as error:
             raise StoreError(
-                f"{self._path} cannot be written ({error.strerror}): what was learnt about speeds"
-                " will be learnt again"
+                f"{self._path} cannot be written ({error.strerror}): measured speeds and acceptance"
+                " rates are lost when specchat ends"
             ) from error
 
 

@@ -106,7 +106,7 @@ def _open_crest(stores: Stores, path: Path, crest_bytes: int) -> None:
         with closing(CrestStore.open(path, crest_bytes)) as store:
             if store.store.quarantined is not None:
                 discard_quarantined(store.store)
-                message = f"{path} was damaged and is made anew from texts and chats"
+                message = f"{path} was damaged and is rebuilt from texts and chats"
                 stores.errors.append(StoreError(message))
         stores.crest = CrestReader(path)
 
@@ -122,7 +122,7 @@ def _open_dense(stores: Stores, locations: Locations, target: Target) -> None:
     store = DenseStore.open(path, target.fingerprint, target.width)
     if store.store.quarantined is not None:
         message = (
-            f"{path} was damaged and is made anew while the model is idle; what was left of it is"
+            f"{path} was damaged and is rebuilt while the model is idle; what was left of it is"
             f" {store.store.quarantined.name}, and may be deleted"
         )
         stores.errors.append(StoreError(message))

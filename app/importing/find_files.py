@@ -1,4 +1,4 @@
-"""Finds the files in what the person named.
+"""Finds the files under the paths that the person gave.
 
 Owns which files are read: `.gitignore` is respected as git reads it, symbolic links are not
 followed, and files that hold secrets by their names are skipped. The order is that of names, so

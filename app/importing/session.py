@@ -1,9 +1,9 @@
 """Imports into the user's own library: running one, recording it, listing what was imported.
 
 Owns one small JSON file next to the library that records when each source was imported, and whether
-completely. It is not in the library because rows there follow from texts alone, so that an import
-which was killed and resumed equals one that was not; a time does not. Without the file only the
-dates are lost. Refuses to know how events are shown.
+completely. It is not in the library because rows there depend on the texts alone, so that a resumed
+import gives the same rows as an uninterrupted one; a date would break that. Without the file only
+the dates are lost. Refuses to know how events are shown.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The corpus as one tokenizer's drafting stores: its texts as token ids, and the CREST of them.
 
-Text is the truth; the stores follow it by a difference of keys. Whatever was added or removed since
-the last run, in the library or in chats, by another process or before a kill, is part of that
-difference, and `run` works through it in slices. Owns what is done in which order, how texts are
-split for a tokenizer, and the ids of passages in CREST. Refuses to know threads, screens and when
-to run (`app.indexing.indexer`).
+The texts are the truth; the stores are updated by a difference of keys. Whatever was added or
+removed since the last run, in the library or in chats, by another process or before a kill, is part
+of that difference, and `run` works through it in slices. Owns what is done in which order, how
+texts are split for a tokenizer, and the ids of passages in CREST. Refuses to know threads, screens
+and when to run (`app.indexing.indexer`).
 """
 
 from __future__ import annotations

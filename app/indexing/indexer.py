@@ -2,8 +2,8 @@
 
 Owns one thread, which polls about once a second, and the process it starts for longer work. A
 finished answer is indexed at once, in milliseconds; an import, a deleted source or a tokenizer that
-is new here is left to `app.indexing.process`. Refuses to know what there is to do and how it is done
-(`app.indexing.corpus_index`).
+is new here is left to `app.indexing.process`. Refuses to know what there is to do and how it is
+done (`app.indexing.corpus_index`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The library as passages that answer queries: kept up to date, searched, and led back to files.
+"""The library as passages that answer queries: updated, searched, and mapped back to files.
 
-Text is the truth; the passages follow it by a difference of keys, so one changed file costs that
-file. Owns the order of ranked passages and how many of one document are shown. Refuses to know how
-passages are ranked (`datastores.passages`) and where they are shown.
+The texts are the truth; the passages are updated by a difference of keys, so one changed file costs
+that file. Owns the order of ranked passages and how many of one document are shown. Refuses to know
+how passages are ranked (`datastores.passages`) and where they are shown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The child process that brings one tokenizer's stores up to date: `python -m app.indexing.process`.
+"""The child process that updates one tokenizer's stores: `python -m app.indexing.process`.
 
 A process of its own, at the lowest priority: building CREST takes memory, and minutes if the
 library is large, and neither may slow the answer that is being written. It emits one message for

@@ -1,8 +1,8 @@
 """Erases chats and sources from every store: deleted chats, chats made private, forgotten sources.
 
-Owns the order of the steps. Stores may hold only what history and library still offer; each one
-erases by comparing, so an interrupted erasure is completed by the next. A kind of store takes part
-by its entry in `ERASERS`.
+Owns the order of the steps. A store may hold only what is still in the history or the library; each
+one erases whatever is not, so an interrupted erasure is completed by the next. A kind of store
+takes part by its entry in `ERASERS`.
 """
 
 from __future__ import annotations

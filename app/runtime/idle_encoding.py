@@ -1,10 +1,10 @@
-"""Idle encoding: the dense index gets the states of all that the model has not written itself.
+"""Idle encoding: fills the dense index with the states of texts that the model did not generate.
 
-Answers bring their states along; everything else is evaluated for them: what was asked, imported
-texts, and all chats once more for a model that did not write them. Owns what is encoded, in which
-order, and that the index holds nothing that library and history do not offer. Whoever else uses the
-model has its lock (`Engine.busy`) between any two passes. Refuses to know threads, screens and when
-the model is idle.
+Generated answers already have states; all other texts need forward passes of their own: questions,
+imported texts, and all chats once more for a model that did not write them. Owns what is encoded,
+in which order, and that the index holds nothing that library and history do not offer. Whoever else
+uses the model has its lock (`Engine.busy`) between any two passes. Refuses to know threads, screens
+and when the model is idle.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ change that g makes to the probability of the path:
 
 A longer n-gram that only repeats a shorter one has no utility, however common it is. A long string
 that occurred a few times mostly occurred within one topic and will not occur again: the cube was
-found by measurement, as was that document frequencies do no better than counts. P with g is
-interpolated as in the drafter. For 1-grams there is nothing without g.
+chosen by measurement, which also showed that document frequencies do no better than counts. P with
+g is interpolated as in the drafter. A 1-gram has no shorter n-gram, so P without it is 0.
 
 Measured in tokens per call on recorded answers of Llama-3.1-8B (40 prompts, 3 M tokens of history
 in 1 MB, CREST alone, budgets of 8 and 64): absolute discounting in place of `expected`, and full

@@ -1,9 +1,9 @@
 """The dense index of one model, in memory and on disk: what is added, encoded, found and forgotten.
 
 States get their keys once, when they come in: the keys are searchable at once and reach the disk
-with `flush`. Only before the projection exists, states are held as they are; none of them reaches
-the disk, so if the process ends earlier, they are encoded again from the tokens when the model is
-idle.
+with `flush`. Until the projection is fitted,
+states stay in memory and are never written to disk; if the process ends before that, they are
+encoded again from the tokens when the model is idle.
 
 The projection is fitted once, to the first `SAMPLE` states, and never again.
 

@@ -7,8 +7,8 @@ approximation is needed. Keys stay 8-bit; distances are whole numbers.
 
 Owns the lists, the token streams that continuations are read from, and the lock between the one
 thread that adds and the one that searches. While the lock is taken, or nothing has been loaded yet,
-a search returns None and the caller goes on without. Refuses to know files, how states become keys
-to be stored, and how neighbours become a draft.
+a search returns None and the caller continues without a dense draft. Refuses to know files, how
+states become keys to be stored, and how neighbours become a draft.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class DenseStore:
         """Open or create. `store.quarantined` is where a damaged predecessor was moved to.
 
         A projection that is damaged, another model's, or for states of another width is dropped
-        with its keys, which mean nothing without it. The tokens stay, and are encoded anew.
+        with its keys, which mean nothing without it. The tokens stay, and are encoded again.
         """
         opened = cls(Store(path, MIGRATIONS), fingerprint, width)
         try:
@@ -113,7 +113,7 @@ class DenseStore:
             return self._read_projection()
         except ValueError as error:
             raise StoreError(
-                f"{self.store.path}: the projection is damaged; the next start fits it anew"
+                f"{self.store.path}: the projection is damaged; the next start fits it again"
             ) from error
 
     def keep_projection(self, projection: Projection, states: int) -> None:

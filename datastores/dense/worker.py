@@ -1,9 +1,9 @@
 """The one thread that uses a dense index; everyone else hands it work and goes on.
 
-The decode thread pays for one list entry. It does not even wake the thread, which looks by itself
-every `POLL_S` seconds while answers are written: two threads that alternate at every step cost each
-other more time than the work takes. Loading at start-up, encoding, writing, fitting and the import
-of faiss happen here. A failing disk costs no draft: what could not be written is tried again.
+The decode thread only appends to a list. It does not even wake this thread, which polls every
+`POLL_S` seconds while answers are written: two threads that alternate at every step cost each other
+more time than the work takes. Loading at start-up, encoding, writing, fitting and the import of
+faiss happen here. A failing disk costs no draft: what could not be written is tried again.
 
 Owns the thread and when it writes. Refuses to know what is done (`datastores.dense.index`).
 """

@@ -1,4 +1,4 @@
-"""Calibration: from what drafters claim to what the target will accept, learned from hindsight.
+"""Calibration: drafters' claims to acceptance probabilities, learned from past outcomes.
 
 `AcceptanceModel` estimates q(row) = P(the row's token is drawn | its parent was emitted): an online
 logistic over the features of `engines.budget.selection`, learned in small batches, with forgetting.
@@ -6,8 +6,8 @@ The output does not depend on the drafts, so every proposal, verified or not, is
 text that came; only children of emitted tokens are labelled, since q is conditional on that.
 
 `PathCalibration` maps the product of q along a path to P that the text walks it. A product of
-estimates that are each right is not right itself: what makes a text leave its draft affects all
-rows at once, and the paths chosen are those that were overrated. So a second online logistic takes
+calibrated estimates is not calibrated itself: errors of the rows of one draft are correlated, and
+the paths chosen are those that were overestimated. So a second online logistic takes
 the product, the depth, and how reliable such expectations were lately.
 
 Both learn with `AdaGrad` (Duchi, Hazan, Singer 2011). All of it is plain Python: rows are scored at

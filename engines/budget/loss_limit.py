@@ -3,8 +3,8 @@
 `LossLimiter` counts in plain passes. Every emitted token adds a little; every verified draft adds
 what it saved and subtracts what its pass cost beyond a plain one. A draft whose possible loss
 exceeds the balance is not verified, however good its estimate. Where drafts win, the balance is
-full and does not matter; where they lose, they have lost `INITIAL_PASSES` passes and a share of
-`PASSES_PER_TOKEN` at most.
+full and does not matter; where they lose, the loss is at most `INITIAL_PASSES` passes plus
+`PASSES_PER_TOKEN` for each token.
 
 `DrafterBackoff` decides whether consulting one drafter is worth its time at this step.
 

@@ -1,4 +1,4 @@
-"""CREST: what followed the same words in past chats, notes, code, and in this chat (crest.txt).
+"""CREST: what followed the same words in past chats, notes, code, and in this chat.
 
 The store's n-grams and those of the context are ranked as one (`engines.drafters.ngram_ranking`),
 which is better than merging two drafts afterwards: a path may begin in one and continue in the

@@ -1,16 +1,17 @@
 """The dense drafter: what followed when the model was in a similar state (DReSD).
 
-Of all past states that led to the token just sampled, the nearest to the present one lend their
-continuations (Gritta et al. 2025, section 3.5, with the filter inside the search). Each weighs
+Of all past states that led to the token just sampled, the nearest to the current one are looked up,
+and their continuations drafted (Gritta et al. 2025, section 3.5, with the filter inside the
+search). Each weighs
 
     exp((similarity − 1) / TEMPERATURE + MATCH · (matching tokens − LOOK_BACK) + THIS_CHAT)
 
-so that 1 stands for a state that cannot be told from the present one, after the same words; the
+so that 1 means a state equal to the current one after the same words; the
 last term is for the chat that is being written.
 
 The continuations form a trie, every node of which gets an estimate of P(token | its parent was
 emitted): the weight of those that go through the node over the weight of those that reached its
-parent, as kNN-LM estimates a next token (Khandelwal et al. 2020, equation 2). Beside them stands
+parent, as kNN-LM estimates a next token (Khandelwal et al. 2020, equation 2). The total includes
 the weight of "none of these", which halves with every token of the path. The trie is grown
 best-first; how wide and how deep is decided by the budget.
 

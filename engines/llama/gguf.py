@@ -1,9 +1,9 @@
 """GGUF files as files: what a header says, read within bounds.
 
 Imports nothing of llama.cpp. Reading takes the header only, a few megabytes at most (the
-tokenizer's word list is in it). A header may be hostile: no count in it is trusted with memory or
-time, and nothing is read beyond `MAX_HEADER` bytes. Layout: ggml's docs/gguf.md, section "File
-Structure".
+tokenizer's word list is in it). A header may be hostile: counts in it never decide how much memory
+or time is spent, and nothing is read beyond `MAX_HEADER` bytes. Layout: ggml's docs/gguf.md,
+section "File Structure".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many threads llama.cpp should use: a default for this machine, then what passes show.
+"""How many threads llama.cpp should use: a default for this machine, adjusted by measured passes.
 
 Knows core counts and seconds; sets nothing.
 """

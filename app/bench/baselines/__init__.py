@@ -1,1 +1,1 @@
-"""What specchat is compared with: REST, published CREST, fixed draft shapes, replayed answers."""
+"""Baselines: REST, CREST as published, drafts of fixed shape."""

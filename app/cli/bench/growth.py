@@ -1,4 +1,4 @@
-"""`specchat bench growth`: the product's headline, measured."""
+"""`specchat bench growth`: options and output of the benchmark of growth."""
 
 from __future__ import annotations
 

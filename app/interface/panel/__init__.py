@@ -1,1 +1,1 @@
-"""The acceptance panel: what drafting brings, as a column or in the footer."""
+"""The acceptance panel: how much drafting gains, in a column or the footer."""

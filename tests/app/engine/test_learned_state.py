@@ -57,7 +57,7 @@ def test_a_damaged_file_means_a_word_and_learning_again(tmp_path: Path, content:
     learned.restore(costs, AcceptanceModel())
     assert costs.table(10) == CostModel().table(10)
     assert "\n" not in str(learned.error)
-    assert "learnt anew" in str(learned.error)
+    assert "measured again" in str(learned.error)
     learned.save(learned_costs(), AcceptanceModel())
     again = LearnedState(path, "one")
     again.restore(costs, AcceptanceModel())
@@ -116,7 +116,7 @@ def test_weights_that_were_never_learnt_are_not_taken_over(
     path.write_text(json.dumps(kept))
     learned, calibration = LearnedState(path, "one"), AcceptanceModel()
     learned.restore(CostModel(), calibration)
-    assert "learnt anew" in str(learned.error)
+    assert "measured again" in str(learned.error)
     assert calibration.state() == AcceptanceModel().state()
 
 
@@ -137,6 +137,6 @@ def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
     path.mkdir()
     learned = LearnedState(path, "one")
     learned.restore(CostModel(), AcceptanceModel())
-    assert "learnt anew" in str(learned.error)
+    assert "measured again" in str(learned.error)
     with pytest.raises(StoreError, match="cannot be written"):
         learned.save(CostModel(), AcceptanceModel())

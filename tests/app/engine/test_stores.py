@@ -1,4 +1,4 @@
-"""Opening what drafters draft from: what is damaged is made anew, what is another's is refused."""
+"""Opening what drafters draft from: what is damaged is rebuilt, what is another's is refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_damaged_index_is_set_aside_with_a_word_and_made_anew(
     path_of(locations).write_bytes(cut[:100] + b"\xff" * (len(cut) - 100))
     again = opened(locations)
     (told,) = again.errors
-    assert "made anew" in str(told)
+    assert "rebuilt" in str(told)
     assert "\n" not in str(told)
     assert again.dense is not None
     assert again.dense.ask(DenseIndex.status).positions == 0
@@ -101,7 +101,7 @@ def test_n_grams_that_cannot_be_read_are_made_anew(locations: Locations, content
     again = n_grams(locations)
     assert again.crest is not None
     assert again.crest.lookup([1, 2]) == []
-    assert [str(told).count("made anew") for told in again.errors] == [1] * bool(content)
+    assert [str(told).count("rebuilt") for told in again.errors] == [1] * bool(content)
     again.close()
     assert list(path.parent.glob("*corrupt*")) == []
     last = n_grams(locations)

@@ -1,4 +1,4 @@
-"""A dense index in which something else stands than was written: dropped, made anew or refused."""
+"""A damaged dense index is dropped, rebuilt or refused."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def test_keys_of_a_damaged_projection_are_dropped_and_the_tokens_stay(store: Den
 
 def test_a_projection_of_another_models_states_is_dropped_with_its_keys(store: DenseStore) -> None:
     store.keep_projection(fit(states(300, width=WIDTH + 1), 8), 300)
-    with pytest.raises(StoreError, match="the next start fits it anew"):
+    with pytest.raises(StoreError, match="the next start fits it again"):
         store.projection()
     document = store.create_document("chat")
     keys = DocumentKeys(document, np.arange(1, 9), fitted().encode(states(8)))
