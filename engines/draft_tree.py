@@ -30,6 +30,9 @@ STUDENT = 1 << 5
 RECYCLE = 1 << 6
 """Successors recycled from logits the target has already computed."""
 
+MODELS = STUDENT
+"""Sources that run a model: each token costs them a pass, and their drafts are short and sure."""
+
 SOURCE_NAMES: dict[int, str] = {
     PROMPT: "prompt",
     CHATS: "chats",

@@ -20,11 +20,18 @@ FINISH_CONTEXT = "context"
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One drafter's draft for a step, whether or not it was verified."""
+    """One drafter's draft for a step, whether or not it was verified.
+
+    Attributes:
+        seconds: it took.
+        after: tokens drafted by others between the step's root and this tree, whose root is the
+            last of them; empty for a draft from the step's root.
+    """
 
     drafter: str
     tree: DraftTree
     seconds: float
+    after: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,8 @@ class Context:
     Attributes:
         tokens: every token of the context, the root last. Read-only to all but the loop; nobody
             keeps a copy.
-        hidden: float32 [width], the state that produced the root.
+        hidden: float32 [width], the state that produced the root; [0] where the target has not
+            computed it, since the root is only drafted (`engines.budget.continuation`).
         temperature: of the sampler; a feature for calibration.
     """
 

@@ -5,8 +5,9 @@ The adaptive one adds rows in order of P, the probability that the text passes t
 λ is the long-run rate in tokens per second. (Maximising τ per second in each step by itself
 overspends where the context is poor.) Every n is evaluated, since V has plateaus. A drafter is
 consulted only if what it adds is worth its own time, cheapest first, and is probed again now and
-then: never switched off for good. `engines.budget.loss_limit` bounds what all this may lose before
-it wins.
+then: never switched off for good. Where a draft model has proposed, the others then continue its
+draft, if that pays likewise (`engines.budget.continuation`). `engines.budget.loss_limit` bounds
+what all this may lose before it wins.
 
 Owns λ and the drafters' backoffs. Costs come from `engines.budget.cost_model`, probabilities from
 `engines.budget.acceptance_model`.
@@ -20,14 +21,17 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.continuation import SecondRound
 from engines.budget.cost_model import WIDTHS, CostModel
 from engines.budget.loss_limit import DrafterBackoff, LossLimiter
 from engines.budget.protocol import BudgetStatus, Draft
 from engines.budget.selection import (
+    MergedDraft,
     affordable,
     by_probability,
     choose_count,
     consult,
+    graft,
     merge,
     prune,
     record_cost,
@@ -60,13 +64,18 @@ PAUSE_STEPS = 12
 
 @dataclass(slots=True)
 class Plan:
-    """A merged draft, its rows in order of P, and the budget's choice among them."""
+    """A merged draft, its rows in order of P, and the budget's choice among them.
+
+    Attributes:
+        value: τ − λ·V of the rows chosen, without what all choices have in common.
+    """
 
     tree: DraftTree
     order: list[int]
     paths: list[float]
     chosen: int
     loss: float
+    value: float
 
 
 class AdaptiveBudget:
@@ -76,6 +85,7 @@ class AdaptiveBudget:
         self._costs = costs
         self._calibration = calibration
         self._backoffs = defaultdict[str, DrafterBackoff](DrafterBackoff)
+        self._second_round = SecondRound()
         self._limiter = LossLimiter()
         self._reach = float(MAX_ROWS)
         self._tokens = 0.0
@@ -111,9 +121,17 @@ class AdaptiveBudget:
                 self._backoffs[proposal.drafter].record(0.0, proposal.seconds, rate)
             return root_only(context.root), tuple(proposals)
         started = perf_counter()
-        plan = self._plan(context, proposals, table, limit, seconds, target.chains_only)
+        merged = merge(context.root, proposals, context.temperature)
+        plan = self._plan(merged, table, limit, seconds, target.chains_only)
         self._record_utilities(plan, proposals, table, perf_counter() - started)
-        return prune(plan.tree, plan.order[: plan.chosen]), tuple(proposals)
+        rows, vocabulary = plan.order[: plan.chosen], target.vocabulary_size
+        added = self._second_round.propose(ready, context, merged, rows, limit, vocabulary)
+        if added:
+            plan = self._continue(merged, plan, added, table, limit, target.chains_only)
+        self._calibration.add_pending(merged, plan.paths)
+        self._reach = max(self._reach * REACH_DECAY, 2.0 * plan.chosen + 4.0)
+        plan.chosen = max(plan.chosen, self._probe_rows(table, len(plan.order)))
+        return prune(plan.tree, plan.order[: plan.chosen]), (*proposals, *added)
 
     def top_tokens_needed(self, drafters: Sequence[Drafter]) -> int:
         """As many as any drafter learns from that is not paused for long."""
@@ -172,24 +190,41 @@ class AdaptiveBudget:
 
     def _plan(
         self,
-        context: Context,
-        proposals: list[Proposal],
+        merged: MergedDraft,
         table: list[float],
         limit: int,
         seconds: float,
         chains_only: bool,
     ) -> Plan:
-        merged = merge(context.root, proposals, context.temperature)
         paths = self._calibration.estimate(merged)
-        self._calibration.add_pending(merged, paths)
         order = by_probability(merged.tree, paths, chains_only)[:limit]
         rate = self._rate(table[1])
         gains = [paths[row] for row in order]
         chosen, loss = choose_count(gains, table, rate, seconds)
         chosen = affordable(chosen, gains, table, self._limiter)
-        self._reach = max(self._reach * REACH_DECAY, 2.0 * chosen + 4.0)
-        chosen = max(chosen, self._probe_rows(table, len(order)))
-        return Plan(merged.tree, order, paths, chosen, loss)
+        value = sum(gains[:chosen]) - rate * table[chosen + 1]
+        return Plan(merged.tree, order, paths, chosen, loss, value)
+
+    def _continue(
+        self,
+        merged: MergedDraft,
+        plan: Plan,
+        added: Sequence[Proposal],
+        table: list[float],
+        limit: int,
+        chains_only: bool,
+    ) -> Plan:
+        """The plan with the second round's proposals, whose gain is recorded."""
+        started = perf_counter()
+        before, size = plan.value, len(merged.tree)
+        for proposal in added:
+            graft(merged, proposal)
+        if len(merged.tree) > size:
+            plan = self._plan(merged, table, limit, 0.0, chains_only)
+        rows = {row: plan.paths[row] for row in plan.order[: plan.chosen] if row >= size}
+        gain, rate = plan.value - before, self._rate(table[1])
+        self._second_round.record(added, merged, rows, gain, perf_counter() - started, rate)
+        return plan
 
     def _probe_rows(self, table: list[float], available: int) -> int:
         """Rows to verify only to learn their cost, within `PROBE_SHARE`; else 0."""
@@ -206,11 +241,12 @@ class AdaptiveBudget:
     def _record_utilities(
         self, plan: Plan, proposals: list[Proposal], table: list[float], planning: float
     ) -> None:
-        """Record what each drafter added; a row counts for the cheapest that proposed it."""
+        """Record what each drafter added in the first round; a row counts for the cheapest that
+        proposed it."""
         self._loss = plan.loss
         rate = self._rate(table[1])
+        price = rate * (table[plan.chosen + 1] - table[1]) / max(plan.chosen, 1)
         rows = plan.order[: plan.chosen]
-        price = rate * (table[len(rows) + 1] - table[1]) / max(len(rows), 1)
         utilities = [plan.paths[row] - price for row in rows]
         share = planning / len(proposals)
         seen = 0

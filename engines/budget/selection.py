@@ -56,6 +56,7 @@ class MergedDraft:
         evidence: of each row, the estimates of the drafters that proposed it.
         proposers: of each row, a bit set of the drafters, by first column, that proposed a child
             of it.
+        index: rows by their parent and token.
     """
 
     tree: DraftTree
@@ -63,6 +64,7 @@ class MergedDraft:
     depths: list[int]
     evidence: list[list[Evidence]]
     proposers: list[int]
+    index: dict[tuple[int, int], int]
 
     def features(self, row: int) -> list[tuple[int, float]]:
         """The columns of a row (not the root) that are not 0, and their values."""
@@ -101,18 +103,19 @@ class MergedDraft:
 
 def merge(root: int, proposals: Sequence[Proposal], temperature: float) -> MergedDraft:
     """One trie under `root` in which equal paths are one, with the estimates of each row."""
-    merged = MergedDraft(root_only(root), temperature, [0], [[]], [0])
-    index: dict[tuple[int, int], int] = {}
+    merged = MergedDraft(root_only(root), temperature, [0], [[]], [0], {})
     for proposal in proposals:
-        _graft(merged, index, proposal)
+        graft(merged, proposal)
     return merged
 
 
-def _graft(merged: MergedDraft, index: dict[tuple[int, int], int], proposal: Proposal) -> None:
-    """Add a proposal; `index` finds a row by its parent and token."""
+def graft(merged: MergedDraft, proposal: Proposal) -> None:
+    """Add a proposal; the rows that it continues are there already."""
     tree, evidence, proposers = merged.tree, merged.evidence, merged.proposers
-    draft, base = proposal.tree, BASE[proposal.drafter]
+    draft, base, index = proposal.tree, BASE[proposal.drafter], merged.index
     rows = [0] * len(draft)
+    for token in proposal.after:
+        rows[0] = index[rows[0], token]
     for old in range(1, len(draft)):
         parent, token = rows[draft.parents[old]], draft.tokens[old]
         row = index.get((parent, token), 0)
@@ -168,8 +171,14 @@ def affordable(
     return 0
 
 
-def consult(drafter: Drafter, context: Context, limit: int, vocabulary: int) -> Proposal:
-    """Consult one drafter, and time it.
+def consult(
+    drafter: Drafter,
+    context: Context,
+    limit: int,
+    vocabulary: int,
+    after: tuple[int, ...] = (),
+) -> Proposal:
+    """Consult one drafter, and time it; `context` ends with the drafted tokens `after`.
 
     A damaged store may return out-of-vocabulary ids, which would end the answer; such proposals
     are dropped.
@@ -178,7 +187,7 @@ def consult(drafter: Drafter, context: Context, limit: int, vocabulary: int) -> 
     tree = drafter.propose(context, limit)
     if max(tree.tokens) >= vocabulary or min(tree.tokens) < 0:
         tree = root_only(context.root)
-    return Proposal(drafter.name, tree, perf_counter() - started)
+    return Proposal(drafter.name, tree, perf_counter() - started, after)
 
 
 def by_probability(tree: DraftTree, paths: list[float], chains_only: bool) -> list[int]:

@@ -72,7 +72,10 @@ class DenseDrafter:
         """Nothing to do: every draft is searched for afresh."""
 
     def propose(self, context: Context, limit: int) -> DraftTree:
-        """The trie of the neighbours' continuations; the root alone until the index is ready."""
+        """The trie of the neighbours' continuations; the root alone until the index is ready, and
+        where the state is unknown."""
+        if not context.hidden.size:
+            return root_only(context.root)
         before = context.tokens[-1 - LOOK_BACK : -1]
         length = min(limit, self.longest)
         count = min(self.neighbours, MIN_NEIGHBOURS + int(NEIGHBOURS_PER_ROW * limit))

@@ -41,13 +41,13 @@ class PromptLookup:
     def propose(self, context: Context, limit: int) -> DraftTree:
         """One chain: the continuation of the longest, most recent match."""
         self._extend()
-        tree = root_only(context.root)
-        end, length = self._match()
+        tree, tokens = root_only(context.root), context.tokens
+        end, length = self._match(tokens)
         if not length:
             return tree
         confidence = 1.0 - 0.6 / length
-        period = len(self._tokens) - 1 - end
-        following = self._tokens[end + 1 : end + 1 + limit]
+        period = len(tokens) - 1 - end
+        following = tokens[end + 1 : end + 1 + limit]
         while len(following) < limit:
             # A match that overlaps the end is a loop: it continues with its own draft.
             following.append(following[-period])
@@ -78,9 +78,9 @@ class PromptLookup:
                 latest[bigram] = previous
         self._indexed = len(self._previous)
 
-    def _match(self) -> tuple[int, int]:
-        """Last position and length of the best match of the context's suffix; length 0: none."""
-        tokens = self._tokens
+    def _match(self, tokens: list[int]) -> tuple[int, int]:
+        """Last position and length of the best match of the suffix of `tokens`, the context with
+        or without drafted tokens behind it; length 0: none."""
         last = len(tokens) - 1
         if last < 1:
             return -1, 0

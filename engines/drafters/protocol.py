@@ -31,5 +31,8 @@ class Drafter(StepObserver, Protocol):
         `probabilities` are the drafter's own estimates of P(token | its parent was emitted); the
         calibration corrects them. The root alone means that it has no proposal. Must not block on
         disk or on a lock: a drafter that is not ready proposes nothing.
+
+        `context` may be a copy of the answer's with drafted tokens behind it
+        (`engines.budget.continuation`): these are to be continued, not learned.
         """
         ...
