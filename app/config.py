@@ -21,7 +21,7 @@ from datastores.errors import InputError, StoreError
 from datastores.storage.files import write_atomic
 from engines.sampler import Sampling
 
-DRAFTERS = ("prompt", "recycle", "crest", "dense")
+DRAFTERS = ("prompt", "recycle", "crest", "dense", "student")
 """Every drafter, by the name it has on the command line."""
 
 
@@ -73,6 +73,10 @@ class Config:
 
     model: str = ""
     """Model to open, by a name `specchat models` lists or a file; empty for the embedded one."""
+
+    student: str = ""
+    """Small model of the same vocabulary that drafts for the chosen one, by name or file; empty for
+    none. The embedded model brings its own."""
 
     context: int = 8192
     """The most tokens the model looks back on; less where the model itself allows less."""

@@ -85,7 +85,7 @@ def decode(
             anyway.
         observers: see every step, after the drafters and the budget.
     """
-    context = Context(list(target.tokens), target.last_row.hidden[0].copy(), temperature)
+    context = Context(list(target.tokens), target.last_row.hidden[0].copy(), temperature, draw)
     all_observers: list[StepObserver] = [*drafters, budget, *observers]
     step = _first_step(target, context, draw, stop, keep_top, budget.top_tokens_needed(drafters))
     for observer in all_observers:

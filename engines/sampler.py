@@ -91,6 +91,11 @@ class Sampling:
     seed: int = 0
 
 
+def greedy(row: Floats, position: int, context: Sequence[int]) -> int:
+    """Draw the likeliest token."""
+    return int(row.argmax())
+
+
 def make_sampler(sampling: Sampling) -> Draw:
     """The draw function for these settings."""
     if sampling.temperature <= 0:

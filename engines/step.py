@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engines.draft_tree import DraftTree
+from engines.sampler import Draw, greedy
 from engines.target import Floats
 
 FINISH_STOP = "stop"
@@ -106,11 +107,13 @@ class Context:
         hidden: float32 [width], the state that produced the root; [0] where the target has not
             computed it, since the root is only drafted (`engines.budget.continuation`).
         temperature: of the sampler; a feature for calibration.
+        draw: the sampler itself. A draft model that draws with it agrees more often.
     """
 
     tokens: list[int]
     hidden: Floats
     temperature: float
+    draw: Draw = greedy
 
     @property
     def root(self) -> int:

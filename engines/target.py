@@ -166,6 +166,10 @@ class Vocabulary(Protocol):
         """Token ids of `text`, without BOS; with `special`, control tokens in it are parsed."""
         ...
 
+    def text(self, token: int) -> str:
+        """How the tokenizer writes a token; not empty for control tokens."""
+        ...
+
     def piece(self, token: int) -> bytes:
         """The bytes of a token; empty for control tokens. May be a part of a character."""
         ...

@@ -1,8 +1,7 @@
 """The environment of a benchmark: real stores in a temporary folder, and drafters over them.
 
-Besides specchat's own drafters there are two to compare with: `rest`, the papers' suffix array, and
-`student`, a small draft model (plain speculative decoding). A person's own stores are never
-touched.
+Besides specchat's own drafters there is one to compare with: `rest`, the papers' suffix array. A
+person's own stores are never touched.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -24,6 +22,7 @@ from app.bench.baselines.rest import MAX_CONTINUATION, RestDrafter, RestStore, w
 from app.config import DRAFTERS
 from app.engine.engine import Engine, with_drafters
 from app.engine.stores import Stores, make_drafters, open_stores
+from app.engine.student import open_student
 from app.indexing.corpus_index import crest_path
 from app.locations import Locations
 from datastores.crest.counting import TokenDocument
@@ -31,11 +30,10 @@ from datastores.crest.store import CrestStore
 from datastores.errors import InputError
 from engines import draft_tree
 from engines.drafters.protocol import Drafter
-from engines.sampler import make_sampler
 from engines.target import Target
 
 REST, STUDENT = "rest", "student"
-KNOWN = (*DRAFTERS, REST, STUDENT)
+KNOWN = (*DRAFTERS, REST)
 """Names that `bench decode --drafters` accepts."""
 FROM_HISTORY = frozenset({"crest", "dense", REST})
 """Drafters that draft from the history."""
@@ -49,11 +47,11 @@ class Bench:
     def __init__(self, engine: Engine, draft_tokens: int | None, student: Path | None) -> None:
         """Args:
         draft_tokens: forced at each call; None lets the budget decide.
-        student: file of the draft model; None for the embedded one.
+        student: file of the draft model; None for the model's own.
         """
         self.engine = engine
         self._draft_tokens = draft_tokens
-        self._path = student or Path(str(files("assets") / "student-f16.gguf"))
+        self._path = student
 
     def equipped(
         self, names: Sequence[str], stores: BenchStores, shape: DraftShape | None = None
@@ -63,10 +61,15 @@ class Bench:
         They record nothing, or the next row would draft from this one's answers.
 
         Raises:
-            InputError: the draft model does not share the target's tokenizer, or there is no
-                history for `rest`, which drafts from nothing else.
+            InputError: the draft model does not share the target's tokenizer, there is none
+                although it was named, or there is no history for `rest`, which drafts from nothing
+                else.
             ModelError: the draft model cannot be loaded.
         """
+        if STUDENT in names and self.student is None and tuple(names) != DRAFTERS:
+            raise InputError(
+                f"{self.engine.name} has no draft model: leave out {STUDENT}, or give a --student"
+            )
         drafters = [one for name in names for one in self._made(name, stores, shape)]
         if shape is None:
             return replace(with_drafters(self.engine, (), self._draft_tokens), drafters=drafters)
@@ -75,24 +78,16 @@ class Bench:
         return replace(with_drafters(self.engine, (), length), drafters=shaped)
 
     @cached_property
-    def student(self) -> Target:
-        """The draft model, loaded on first use."""
-        from engines.llama.model import load
-
-        model = load(self._path, context_length=self.engine.target.context_length)
-        if model.vocabulary.fingerprint != self.engine.vocabulary.fingerprint:
-            raise InputError(
-                f"{self._path.name} cannot draft for {self.engine.name}: their tokenizers differ."
-                f" Leave out {STUDENT}, or give a --student that fits"
-            )
-        return model.target
+    def student(self) -> Student | None:
+        """The draft model, loaded on first use; None if there is none."""
+        if self._path is None:
+            return self.engine.stores.student
+        length = self.engine.target.context_length
+        return open_student(self._path, self.engine.vocabulary, length)
 
     def _made(self, name: str, stores: BenchStores, shape: DraftShape | None) -> list[Drafter]:
         if name == STUDENT:
-            from engines.drafters.student import StudentDrafter
-
-            draw = make_sampler(self.engine.sampling)
-            return [StudentDrafter(self.student, self.engine.vocabulary.stops, draw)]
+            return make_drafters([name], Stores(student=self.student))
         if name == REST:
             if stores.rest is None or not stores.documents:
                 raise InputError(f"{REST} drafts from a history alone: give one with --history")
@@ -112,6 +107,7 @@ def uses_history(names: Sequence[str]) -> bool:
 
 if TYPE_CHECKING:
     from datastores.dense.worker import DenseWorker
+    from engines.drafters.student import Student
 
 CREST_BYTES = 256 * 2**20
 """More than a benchmark fills."""
@@ -185,6 +181,7 @@ def bench_stores(engine: Engine, drafters: Sequence[str]) -> Iterator[BenchStore
         if "crest" in drafters:
             path = crest_path(places, engine.vocabulary.fingerprint)
             crest = opened.enter_context(closing(CrestStore.open(path, CREST_BYTES)))
+        stores.student = engine.stores.student
         yield BenchStores(root, stores, crest)
 
 

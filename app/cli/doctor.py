@@ -128,7 +128,8 @@ def _drafting(options: Options, engine: Engine) -> Finding:
         return Finding("drafting", OFF, "switched off with --drafters none")
     shape = "chains, for bitwise the same answers" if engine.target.chains_only else "trees"
     off = [name for name in DRAFTERS if name not in options.drafters]
-    text = f"{', '.join(options.drafters)}; {shape} of up to {engine.target.max_rows} rows"
+    drafting = ", ".join(drafter.name for drafter in engine.drafters)
+    text = f"{drafting}; {shape} of up to {engine.target.max_rows} rows"
     if off:
         return Finding("drafting", OFF, f"{text}; not chosen: {', '.join(off)}")
     return Finding("drafting", OK, text)

@@ -19,6 +19,7 @@ from app.bench.report import table
 from app.cli.main import LazyGroup
 from app.cli.output import MAX_LINE_CHARACTERS
 from app.config import Options, load_config
+from app.engine.student import choose_student
 from app.locations import Locations, locate, model_folders
 from app.models import description, download
 from app.models.description import FoundModel, describe
@@ -111,15 +112,32 @@ def _row(model: FoundModel, in_use: bool) -> dict[str, object]:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", required=False)
+@click.option(
+    "--student",
+    metavar="NAME",
+    help="A small model of the same vocabulary that drafts for it; empty for none.",
+)
 @click.pass_obj
-def use(options: Options, name: str) -> None:
+def use(options: Options, name: str | None, student: str | None) -> None:
     """Open the model NAME from now on; chats and imports stay.
 
     NAME is one that `specchat models` lists, or the path of a GGUF file. `embedded` is the model
-    that comes with specchat.
+    that comes with specchat, which brings its own student.
     """
+    if name is None and student is None:
+        raise click.UsageError("give a NAME or a --student")
     locations = locate(options.data_dir)
+    if name is not None:
+        _use_model(name, locations)
+    if student is not None:
+        choose_student(student, locations)
+        drafting = f"{student} drafts for it" if student else "no student drafts for it"
+        click.echo(one_line(f"{drafting} from now on", MAX_LINE_CHARACTERS))
+
+
+def _use_model(name: str, locations: Locations) -> None:
+    """Choose the model `name`, and print what to know about it."""
     model = choose(name, locations)
     click.echo(one_line(f"specchat opens {model.name} from now on", MAX_LINE_CHARACTERS))
     if model.name == EMBEDDED:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, TypeVar
 from app.config import DRAFTERS, Config, CrestConfig, Options, load_config
 from app.engine.learned_state import LearnedState
 from app.engine.stores import HEAVY, HasError, Stores, make_drafters, make_observers, open_stores
+from app.engine.student import MAX_LIGHT_BYTES, open_student, student_file
 from app.locations import Locations, locate
 from app.models.discovery import (
     EMBEDDED,
     EMBEDDED_PASSAGES,
     EMBEDDED_TEMPERATURE,
     embedded,
+    embedded_student,
     resolve_model,
 )
 from app.models.memory import require_memory
@@ -38,6 +40,7 @@ from engines.step import StepObserver
 from engines.target import Target, Vocabulary
 
 if TYPE_CHECKING:
+    from engines.drafters.student import Student
     from engines.llama.model import LlamaModel
 
 
@@ -152,15 +155,18 @@ def load(
     """
     locations = locations or locate(options.data_dir)
     config = load_config(locations.settings)
-    path = model_path(options, config, locations)
-    if larger:
-        path = enlarged_copy(path, larger, locations.cache)
+    chosen = model_path(options, config, locations)
+    path = enlarged_copy(chosen, larger, locations.cache) if larger else chosen
     model = _load_model(path, options, config, locations.cache / "models.json", rows)
     costs, calibration = CostModel(), AcceptanceModel()
     learned = LearnedState(locations.costs, f"{model.target.fingerprint}/{model.build}")
     learned.restore(costs, calibration)
     names = _without_heavy(options.drafters) if light else options.drafters
     stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
+    if "student" in names:
+        light = light and options.drafters == DRAFTERS
+        with stores.collecting_errors():
+            stores.student = _student(chosen, model, options, config, locations, light=light)
     sampling, unchosen = _sampling(options, config, path)
     return Engine(
         name=EMBEDDED if path == embedded() else model.name,
@@ -199,6 +205,35 @@ def _load_model(
         exact=options.exact,
         probe_cache=probes,
         rows=rows,
+    )
+
+
+def _student(
+    chosen: Path,
+    model: LlamaModel,
+    options: Options,
+    config: Config,
+    locations: Locations,
+    *,
+    light: bool,
+) -> Student | None:
+    """The draft model of `model`, opened from the file `chosen`; None if it has none.
+
+    With `light`, a large file is left out.
+
+    Raises:
+        ModelError, InputError: see `open_student`.
+    """
+    path = student_file(config.student, chosen, locations)
+    if path is None or (light and path.is_file() and path.stat().st_size > MAX_LIGHT_BYTES):
+        return None
+    return open_student(
+        path,
+        model.vocabulary,
+        model.target.context_length,
+        gpu_layers=options.gpu_layers,
+        threads=config.threads,
+        probe_cache=None if path == embedded_student() else locations.cache / "models.json",
     )
 
 

@@ -28,6 +28,7 @@ from engines.target import Target, Vocabulary
 if TYPE_CHECKING:
     from datastores.dense.index import DenseIndex
     from datastores.dense.worker import DenseWorker
+    from engines.drafters.student import Student
 
 
 @dataclass(slots=True)
@@ -37,19 +38,21 @@ class Stores:
     Attributes:
         crest: n-grams of texts and past chats, for the model's tokenizer.
         dense: hidden states of this model.
+        student: the draft model; no store, but opened and shared like one.
         errors: which stores were damaged and are rebuilt, or cannot be used.
     """
 
     crest: CrestReader | None = None
     dense: DenseWorker | None = None
+    student: Student | None = None
     errors: list[SpecchatError] = field(default_factory=list)
 
     @contextmanager
     def collecting_errors(self) -> Iterator[None]:
-        """Within this, append a store's error to `errors` instead of raising it."""
+        """Within this, append what cannot be opened to `errors` instead of raising it."""
         try:
             yield
-        except StoreError as error:
+        except SpecchatError as error:
             self.errors.append(error)
 
     def ask_dense(self, work: Callable[[DenseIndex], object]) -> None:
@@ -70,6 +73,7 @@ class Stores:
 
     def close(self) -> None:
         """Close them; the dense index writes what it has not written yet."""
+        self.student = None
         if self.crest is not None:
             self.crest.close()
         if self.dense is not None:
@@ -197,10 +201,19 @@ def _dense(stores: Stores) -> list[Drafter]:
     return [DenseDrafter(stores.dense.memory)]
 
 
+def _student(stores: Stores) -> list[Drafter]:
+    if stores.student is None:
+        return []
+    from engines.drafters.student import StudentDrafter
+
+    return [StudentDrafter(stores.student)]
+
+
 MAKERS: dict[str, Maker] = {
     "prompt": lambda _stores: [PromptLookup()],
     "recycle": lambda _stores: [TokenRecycling()],
     "crest": _crest,
     "dense": _dense,
+    "student": _student,
 }
 """How each drafter of the command line is made."""

@@ -277,6 +277,11 @@ def embedded() -> Path:
     return Path(str(files("assets") / EMBEDDED_FILE))
 
 
+def embedded_student() -> Path:
+    """The small model that drafts for the embedded one."""
+    return Path(str(files("assets") / EMBEDDED_STUDENT_FILE))
+
+
 def own_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
     """The embedded model, then those in `folder`."""
     yield ModelCandidate(EMBEDDED, SPECCHAT, (embedded(),))

@@ -19,5 +19,8 @@ class Characters:
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         return [ord(character) + self.offset for character in text]
 
+    def text(self, token: int) -> str:
+        return chr(token - self.offset)
+
     def piece(self, token: int) -> bytes:
         return chr(token - self.offset).encode()

@@ -31,6 +31,10 @@ class ScriptedVocabulary:
         """A token for each letter."""
         return [1 + ord(letter) % (VOCABULARY - 2) for letter in text]
 
+    def text(self, token: int) -> str:
+        """The letter of a token."""
+        return self.piece(token).decode("latin-1")
+
     def piece(self, token: int) -> bytes:
         """The letter of a token."""
         if token == STOP:

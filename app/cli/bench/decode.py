@@ -14,7 +14,7 @@ import click
 
 from app.bench.baselines.fixed_shape import DraftShape
 from app.bench.decode import PLAIN, DecodeRow, run, summarise, verify_ms
-from app.bench.environment import KNOWN, Bench, bench_stores, uses_history, widest
+from app.bench.environment import KNOWN, STUDENT, Bench, bench_stores, uses_history, widest
 from app.bench.prior_chats import GIVEN, WAYS, PriorChats
 from app.bench.recordings import read_chats
 from app.bench.report import table
@@ -76,7 +76,7 @@ Sets = Mapping[str, tuple[str, ...]]
     "--student",
     type=FILE,
     metavar="FILE",
-    help="File of the draft model. [default: the embedded one]",
+    help="File of the draft model. [default: the one in the settings]",
 )
 @click.pass_obj
 def decode(
@@ -98,14 +98,15 @@ def decode(
     decoding. Ctrl-C prints what is done.
 
     The stores are the benchmark's own and learn nothing on the way: empty, or filled from a
-    history, whose open questions are answered first. Beside specchat's drafters there are two to
-    compare with: rest, a suffix array of the history, and student, a small draft model.
+    history, whose open questions are answered first. Beside specchat's drafters there is one to
+    compare with: rest, a suffix array of the history.
     """
     chats = read_workload(workload)[:limit]
     named = _named(sets)
     rows = widest(options.draft_tokens, shapes)
+    own = student is None and any(STUDENT in names for names in named.values())
     larger = Enlargement(wider, deeper)
-    engine = load(replace(options, drafters=()), larger=larger, rows=rows)
+    engine = load(replace(options, drafters=(STUDENT,) * own), larger=larger, rows=rows)
     with engine.busy:
         costs = verify_ms(engine.target)
     plain = DecodeRow(PLAIN, with_drafters(engine, (), 0))

@@ -11,7 +11,7 @@ from typing import TextIO
 
 import click
 
-from app.bench.environment import bench_stores, widest
+from app.bench.environment import STUDENT, bench_stores, widest
 from app.bench.growth import Growth, grow, summarise
 from app.bench.report import Row, growth_svg, table
 from app.bench.workloads import Workload, read_workload
@@ -60,8 +60,9 @@ def growth(
     kind = DrafterNames()
     named = {name: kind.convert(name, None, None) for name in sets or ("all",)}
     rows_at_most = widest(options.draft_tokens)
+    own = any(STUDENT in names for names in named.values())
     larger = Enlargement(wider, deeper)
-    engine = load(replace(options, drafters=()), larger=larger, rows=rows_at_most)
+    engine = load(replace(options, drafters=(STUDENT,) * own), larger=larger, rows=rows_at_most)
     rows = [_row(engine, name, named[name], options.draft_tokens, chats) for name in named]
     if plot:
         plot.write(growth_svg(rows))

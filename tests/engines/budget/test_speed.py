@@ -6,10 +6,11 @@ itself, and cost next to nothing where it does not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
+from datastores.tokens import common_prefix
 from engines import decode
 from engines.budget import policies, selection
 from engines.budget.acceptance_model import AcceptanceModel
@@ -18,8 +19,10 @@ from engines.budget.policies import AdaptiveBudget, FixedBudget
 from engines.budget.protocol import Budget
 from engines.decode import StopCriteria
 from engines.draft_tree import STUDENT, DraftTree, chain
+from engines.drafters import student
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
+from engines.drafters.student import Student, StudentDrafter
 from engines.drafters.token_recycling import TokenRecycling
 from engines.sampler import Sampling, make_sampler
 from engines.step import Context, Step
@@ -91,10 +94,37 @@ class OverconfidentDrafter:
         """Nothing."""
 
 
+class TimedStudent(ScriptedTarget):
+    """A draft model whose passes take `cost` plain passes of the target; a prompt's tokens a tenth.
+
+    A wrong one prefers other tokens than the target, just as confidently.
+    """
+
+    def __init__(self, clock: Clock, cost: float, *, wrong: bool) -> None:
+        super().__init__(context_length=4000)
+        self._clock = clock
+        self._cost = cost
+        self._wrong = wrong
+
+    def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
+        """Prefill, and advance the clock."""
+        new = len(tokens) - common_prefix(self.tokens, tokens)
+        self._clock.now += 0.1 * PASS * self._cost * new
+        return super().prefill(tokens)
+
+    def verify(self, tree: DraftTree) -> ForwardOutput:
+        """Verify, and advance the clock."""
+        self._clock.now += PASS * self._cost
+        return super().verify(tree)
+
+    def _rows(self, suffixes: list[tuple[int, ...]]) -> ForwardOutput:
+        return super()._rows([(*suffix, 1) if self._wrong else suffix for suffix in suffixes])
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (decode, policies, selection):
+    for module in (decode, policies, selection, student):
         monkeypatch.setattr(module, "perf_counter", made)
     return made
 
@@ -106,10 +136,11 @@ def seconds(
     sampling: Sampling,
     steepness: float,
     length: int,
+    prompt: int,
 ) -> float:
-    """Virtual time of one answer of `length` tokens."""
+    """Virtual time of one answer of `length` tokens to a prompt of `prompt`."""
     target = TimedTarget(clock, steepness)
-    for _ in target.prefill([1, 2, 3]):
+    for _ in target.prefill([1 + number % 60 for number in range(prompt)]):
         pass
     started = clock.now
     draw = make_sampler(sampling)
@@ -126,13 +157,14 @@ def speedup(
     sampling: Sampling,
     steepness: float = 1.0,
     length: int = 1500,
+    prompt: int = 3,
 ) -> float:
     never, auto = (
         FixedBudget(0, CostModel(), AcceptanceModel()),
         AdaptiveBudget(CostModel(), AcceptanceModel()),
     )
-    plain = seconds(clock, [], never, sampling, steepness, length)
-    return plain / seconds(clock, drafters, auto, sampling, steepness, length)
+    plain = seconds(clock, [], never, sampling, steepness, length, prompt)
+    return plain / seconds(clock, drafters, auto, sampling, steepness, length, prompt)
 
 
 GREEDY = Sampling(temperature=0.0)
@@ -162,3 +194,29 @@ def test_a_first_short_answer_does_not_pay_for_learning(clock: Clock, steepness:
 
 def test_an_overconfident_drafter_does_not_spoil_the_others(clock: Clock) -> None:
     assert speedup(clock, [PromptLookup(), TokenRecycling(), OverconfidentDrafter()], GREEDY) > 1.8
+
+
+def small_model(clock: Clock, cost: float, *, wrong: bool) -> Drafter:
+    return StudentDrafter(Student(TimedStudent(clock, cost, wrong=wrong), frozenset({-1})))
+
+
+@pytest.mark.parametrize("steepness", [0.3, 2.0])
+@pytest.mark.parametrize("cost", [0.02, 0.5, 2.0])
+@pytest.mark.parametrize("sampling", [GREEDY, RANDOM])
+def test_a_useless_student_costs_next_to_nothing(
+    clock: Clock, sampling: Sampling, cost: float, steepness: float
+) -> None:
+    useless = small_model(clock, cost, wrong=True)
+    assert speedup(clock, [useless], sampling, steepness, prompt=1000) >= 0.97
+
+
+@pytest.mark.parametrize("steepness", [0.3, 1.0])
+def test_a_good_student_pays(clock: Clock, steepness: float) -> None:
+    good = small_model(clock, 0.05, wrong=False)
+    assert speedup(clock, [good], GREEDY, steepness, prompt=1000) > 1.5
+
+
+@pytest.mark.parametrize("cost", [0.5, 0.9, 2.0])
+def test_a_student_as_dear_as_the_target_is_left_alone(clock: Clock, cost: float) -> None:
+    good = small_model(clock, cost, wrong=False)
+    assert speedup(clock, [good], GREEDY, prompt=1000) >= 0.97
