@@ -46,6 +46,7 @@ PRIORS = {
     "recycle": (-1.3, 0.25, 0.7, -0.5),
     "crest": (0.25, 0.9, 0.2, -1.5),
     "dense": (0.4, 0.45, -0.3, -1.7),
+    "student": (0.4, 1.0, 0.0, -2.0),
 }
 """Weights of `PER_DRAFTER` before anything is learned: about what was learned from each of four
 workloads (greedy, sampled, and at temperature 1.5), so that a first chat need not pay for them."""

@@ -99,6 +99,20 @@ def test_an_unknown_name_fails_in_one_line(capsys: pytest.CaptureFixture[str]) -
     assert said.endswith("; near it: embedded\n")
 
 
+def test_a_student_is_chosen_with_a_model_or_alone(
+    locations: Locations, capsys: pytest.CaptureFixture[str]
+) -> None:
+    locations.models.mkdir(parents=True)
+    shutil.copy(embedded(), locations.models / "copy-F16.gguf")
+    said = _lines(capsys, "use", "copy-F16", "--student", "embedded")
+    assert said[1:] == ["embedded drafts for it from now on"]
+    assert run(["ask", "--json", "--max-tokens", "24", "how do I list files?"]) == 0
+    assert json.loads(capsys.readouterr().out)["by_drafter"]["student"] > 0
+    assert _lines(capsys, "use", "--student", "") == ["no student drafts for it from now on"]
+    assert run(["models", "use"]) == 2
+    assert "give a NAME or a --student" in capsys.readouterr().err
+
+
 def test_a_question_is_answered_by_the_chosen_model(
     locations: Locations, capsys: pytest.CaptureFixture[str]
 ) -> None:

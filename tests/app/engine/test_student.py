@@ -1,0 +1,118 @@
+"""Which draft model belongs to a model, and that one that does not fit costs a line, no answer."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from app.bench.decode import answer_question
+from app.config import Options, load_config
+from app.engine import engine as engine_module
+from app.engine.engine import Engine, load
+from app.engine.student import choose_student, open_student, student_file
+from app.locations import Locations
+from app.models.discovery import EMBEDDED, embedded, embedded_student
+from datastores.errors import InputError, ModelError
+from engines.chat_template.prompt_builder import Message
+from engines.drafters.student import StudentDrafter
+from tests.app.scripted import ScriptedVocabulary
+from tests.engines.tiny import TinyVocabulary, write_llama
+
+
+def names(engine: Engine) -> list[str]:
+    return [drafter.name for drafter in engine.drafters]
+
+
+def configured(locations: Locations, student: str, *, model: Path | None = None) -> None:
+    locations.settings.write_text(f"model = '{model or ''}'\nstudent = '{student}'\n")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The embedded model under another path: it brings no student."""
+    return Path(shutil.copy(embedded(), tmp_path / "copy.gguf"))
+
+
+def test_the_embedded_model_brings_its_own(locations: Locations) -> None:
+    engine = load(Options(drafters=("student",)), locations, light=True)
+    assert names(engine) == ["student"]
+    answer = answer_question(engine, [Message("user", "what is tar?")], engine.sampling)
+    assert answer.statistics.target_calls
+    assert engine.errors == []
+    engine.close()
+    assert engine.stores.student is None
+
+
+def test_other_models_have_the_one_in_the_settings(locations: Locations, copy: Path) -> None:
+    assert student_file("", copy, locations) is None
+    assert student_file(EMBEDDED, copy, locations) == embedded_student()
+    assert student_file(str(copy), embedded(), locations) == embedded_student()
+    for setting, expected in (("", []), (str(embedded_student()), ["student"])):
+        configured(locations, setting, model=copy)
+        engine = load(Options(drafters=("student",)), locations)
+        assert names(engine) == expected
+        assert engine.errors == []
+
+
+def test_a_deepened_embedded_model_keeps_its_student(locations: Locations) -> None:
+    assert names(load(Options(drafters=("student",)), locations, deepen=1)) == ["student"]
+
+
+def test_another_vocabulary_costs_one_line_that_names_the_token(
+    locations: Locations, tmp_path: Path, copy: Path
+) -> None:
+    other = write_llama(tmp_path / "other.gguf", TinyVocabulary())
+    configured(locations, str(other), model=copy)
+    engine = load(Options(drafters=("prompt", "student")), locations)
+    assert names(engine) == ["prompt"]
+    [error] = engine.errors
+    assert str(error).startswith("other.gguf cannot draft for this model: token ")
+    assert "specchat models use --student NAME" in str(error)
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"GGUF" + bytes(200)])
+def test_a_missing_or_damaged_file_costs_one_line(
+    locations: Locations, tmp_path: Path, copy: Path, content: bytes | None
+) -> None:
+    path = tmp_path / "small.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    configured(locations, str(path), model=copy)
+    engine = load(Options(drafters=("prompt", "student")), locations)
+    assert names(engine) == ["prompt"]
+    [error] = engine.errors
+    assert "small.gguf" in str(error)
+    assert "\n" not in str(error)
+
+
+def test_a_large_one_is_not_loaded_for_a_single_answer(
+    locations: Locations, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(locations, EMBEDDED, model=copy)
+    assert "student" in names(load(Options(), locations, light=True))
+    monkeypatch.setattr(engine_module, "MAX_LIGHT_BYTES", 1000)
+    assert "student" not in names(load(Options(), locations, light=True))
+    assert names(load(Options(drafters=("student",)), locations, light=True)) == ["student"]
+
+
+def test_a_student_whose_memory_cannot_step_back_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engines.llama.model.measure_max_rows", lambda *_: 1)
+    with pytest.raises(ModelError, match="cannot draft: its memory cannot step back"):
+        open_student(embedded_student(), ScriptedVocabulary(), 512)
+
+
+def test_a_choice_is_checked_before_it_is_stored(locations: Locations, tmp_path: Path) -> None:
+    other = write_llama(tmp_path / "other.gguf", TinyVocabulary())
+    with pytest.raises(InputError, match="cannot draft for this model: token "):
+        choose_student(str(other), locations)
+    with pytest.raises(ModelError, match="missing"):
+        choose_student("missing", locations)
+    assert load_config(locations.settings).student == ""
+    for chosen in (EMBEDDED, str(embedded_student()), ""):
+        choose_student(chosen, locations)
+        assert load_config(locations.settings).student == chosen
