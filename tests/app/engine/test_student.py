@@ -16,7 +16,6 @@ from app.locations import Locations
 from app.models.discovery import EMBEDDED, embedded, embedded_student
 from datastores.errors import InputError, ModelError
 from engines.chat_template.prompt_builder import Message
-from engines.drafters.student import StudentDrafter
 from tests.app.scripted import ScriptedVocabulary
 from tests.engines.tiny import TinyVocabulary, write_llama
 
