@@ -16,6 +16,7 @@ from app.locations import Locations
 from app.models.discovery import EMBEDDED, embedded, embedded_student
 from datastores.errors import InputError, ModelError
 from engines.chat_template.prompt_builder import Message
+from engines.llama.enlarge import Enlargement
 from tests.app.scripted import ScriptedVocabulary
 from tests.engines.tiny import TinyVocabulary, write_llama
 
@@ -55,8 +56,10 @@ def test_other_models_have_the_one_in_the_settings(locations: Locations, copy: P
         assert engine.errors == []
 
 
-def test_a_deepened_embedded_model_keeps_its_student(locations: Locations) -> None:
-    assert names(load(Options(drafters=("student",)), locations, deepen=1)) == ["student"]
+def test_an_enlarged_embedded_model_keeps_its_student(locations: Locations) -> None:
+    assert names(load(Options(drafters=("student",)), locations, larger=Enlargement(deeper=1))) == [
+        "student"
+    ]
 
 
 def test_another_vocabulary_costs_one_line_that_names_the_token(
