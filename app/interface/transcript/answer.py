@@ -18,6 +18,14 @@ from rich.text import Text
 from app.conversation.statistics import Piece, attributed_pieces
 from app.interface.draft_sources import SOURCES
 from app.interface.transcript.markdown import MarkdownStream
+from app.interface.transcript.plain_text import (
+    NO_TEXT,
+    TAB_SIZE,
+    PlainText,
+    TextCollector,
+    mark_of,
+    spans_of,
+)
 from app.interface.transcript.rows import Layout, Row, rows_of
 from app.interface.transcript.styles import Line, Styles
 from app.sanitise import clean
@@ -78,6 +86,12 @@ ENDINGS = {
 }
 """The line below an answer, by its `finish`."""
 
+REASONING_TEXT = 0
+"""The index of the reasoning among the texts, folded or not."""
+
+FIRST_TEXT = 1
+"""The index of the first text of the answer proper."""
+
 NOTHING_WRITTEN = "■ nothing was written"
 
 
@@ -92,6 +106,7 @@ class Answer:
         note: a line above the answer; empty for none.
         folded: whether the reasoning is folded.
         fold_row: the row that folds and unfolds the reasoning; None where there is none.
+        texts: what can be selected, once it is laid out: the reasoning comes first.
     """
 
     def __init__(
@@ -109,6 +124,7 @@ class Answer:
         self.note = ""
         self.folded = True
         self.fold_row: int | None = None
+        self.texts: list[PlainText] = [NO_TEXT]
         self._text = clean(text)
         self._pieces: list[Piece] = []
         self._stored = text, runs
@@ -150,14 +166,18 @@ class Answer:
 
     def _reasoning(self, parts: ReasoningSplit, layout: Layout, above: int) -> list[Row]:
         self.fold_row = None
+        self.texts = [NO_TEXT]
         if not parts.reasoning and not parts.thinking:
             return []
         self.fold_row = above
         rows = [_line(self._reasoning_title(parts), layout, "dim")]
         if not self.folded:
-            text = Text(parts.reasoning, style=layout.styles["quote"], overflow="fold", tab_size=4)
-            for line in layout.styles.lines(text, layout.width - 2):
-                rows.append(Row([Segment("▏ ", layout.styles["quote"]), *line]))
+            collector, quote = TextCollector(REASONING_TEXT), layout.styles["quote"]
+            text = collector.add(Text(parts.reasoning, style=quote, overflow="fold"))
+            inner = layout.styles.lines(text, layout.width - 2)
+            lines = [[Segment("▏ ", quote), *line] for line in inner]
+            self.texts = collector.texts
+            rows += rows_of(lines, spans_of(lines, self.texts))
         return [*rows, Row([])]
 
     def _reasoning_title(self, parts: ReasoningSplit) -> str:
@@ -180,9 +200,13 @@ class Answer:
     def _body(self, parts: ReasoningSplit, layout: Layout) -> list[Row]:
         if layout.highlight_sources and self._has_sources():
             skipped = len(self._text) - len(parts.answer) if parts.reasoning else 0
-            text = highlighted(self._pieces, skipped, layout.styles)
-            return rows_of(layout.styles.lines(text, layout.width))
-        return self._markdown(parts.answer, layout)
+            text, plain = highlighted(self._pieces, skipped, layout.styles)
+            lines = layout.styles.lines(text, layout.width)
+            self.texts.append(plain)
+            return rows_of(lines, spans_of(lines, [plain], FIRST_TEXT))
+        rows = self._markdown(parts.answer, layout)
+        self.texts += self._stream.texts if self._stream is not None else []
+        return rows
 
     def _has_sources(self) -> bool:
         """Whether the sources are known; a stored text is divided into pieces on demand."""
@@ -195,13 +219,13 @@ class Answer:
     def _markdown(self, text: str, layout: Layout) -> list[Row]:
         """The answer as Markdown; complete blocks keep their rows."""
         if self._stream is None or not text.startswith(self._streamed):
-            self._stream = MarkdownStream(layout.styles, layout.width)
+            self._stream = MarkdownStream(layout.styles, layout.width, FIRST_TEXT)
             self._streamed, self._rows = "", []
         stable = self._stream.stable_lines
         if text != self._streamed:
             self._stream.append_fragment(text[len(self._streamed) :])
             self._streamed = text
-            self._rows[stable:] = rows_of(self._stream.lines[stable:])
+            self._rows[stable:] = rows_of(self._stream.lines[stable:], self._stream.spans[stable:])
         return list(self._rows)
 
     def _ending(self, parts: ReasoningSplit) -> str:
@@ -215,24 +239,28 @@ def _line(text: str, layout: Layout, kind: str) -> Row:
     return Row(line)
 
 
-def highlighted(pieces: Sequence[Piece], skipped: int, styles: Styles) -> Text:
+def highlighted(pieces: Sequence[Piece], skipped: int, styles: Styles) -> tuple[Text, PlainText]:
     """The text of `pieces` after the first `skipped` characters, coloured by source.
+
+    With it the text without the letters, which is what is copied.
 
     Each run begins with the small letter of its source, so that nothing depends on seeing colours.
     The text is shown as the tokens it came in: this view does not lay out Markdown.
     """
-    text = Text(overflow="fold", tab_size=4)
+    text, mark, plain = Text(overflow="fold"), mark_of(FIRST_TEXT), ""
     for source, run in _runs(pieces, skipped):
+        run = run.expandtabs(TAB_SIZE)
+        plain += run
         known = SOURCES.get(source)
         if known is None:
-            text.append(run, styles["dim"])
+            text.append(run, styles["dim"] + mark)
             continue
         letter, words = styles.source_styles[source]
         word = run.lstrip()
-        text.append(run[: len(run) - len(word)])
+        text.append(run[: len(run) - len(word)], mark)
         text.append(known.small if word else "", letter)
-        text.append(word, words)
-    return text
+        text.append(word, words + mark)
+    return text, PlainText(plain, plain)
 
 
 def _runs(pieces: Sequence[Piece], skipped: int) -> Iterator[tuple[int, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from rich.segment import Segment
 from rich.text import Text
 
+from app.interface.transcript.plain_text import PlainText, TextCollector, spans_of
 from app.interface.transcript.rows import Layout, Row, rows_of
 from app.sanitise import clean
 
@@ -20,12 +21,14 @@ class Question:
     Attributes:
         message: id of the stored message; None until it is stored.
         version: which of its versions this is; empty where there is only one.
+        texts: what can be selected, once it is laid out.
     """
 
     def __init__(self, text: str, message: int | None = None) -> None:
         self.text = clean(text)
         self.message = message
         self.version = ""
+        self.texts: list[PlainText] = []
         self._laid_out_for: tuple[Layout, str] | None = None
         self._rows: list[Row] = []
 
@@ -36,11 +39,16 @@ class Question:
 
     def _lay_out(self, layout: Layout) -> list[Row]:
         styles = layout.styles
-        lines = styles.lines(Text(self.text, overflow="fold", tab_size=4), layout.width)
+        collector = TextCollector()
+        text = collector.add(Text(self.text, overflow="fold"))
+        lines, self.texts = styles.lines(text, layout.width), collector.texts
         if self.version:
             lines.append([Segment(self.version, styles["dim"])])
         bar = Segment(BAR, styles["question-bar"])
-        return [*(Row(line, bar, styles["question"]) for line in lines), Row([])]
+        rows = rows_of(lines, spans_of(lines, self.texts))
+        for row in rows:
+            row.bar, row.background = bar, styles["question"]
+        return [*rows, Row([])]
 
 
 class Greeting:
@@ -48,9 +56,13 @@ class Greeting:
 
     def __init__(self, lines: tuple[str, ...]) -> None:
         self.lines = tuple(clean(line) for line in lines)
+        self.texts: list[PlainText] = []
 
     def rows(self, layout: Layout) -> list[Row]:
         styles = layout.styles
         title, *rest = self.lines
         text = Text.assemble((title, styles["heading"]), ("\n" + "\n".join(rest), styles["dim"]))
-        return rows_of([[], *styles.lines(text, layout.width)])
+        collector = TextCollector()
+        lines = [[], *styles.lines(collector.add(text), layout.width)]
+        self.texts = collector.texts
+        return rows_of(lines, spans_of(lines, self.texts))

@@ -25,10 +25,12 @@ from rich import box, markdown
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.padding import Padding
 from rich.segment import Segment
+from rich.style import Style
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from app.interface.transcript.plain_text import PlainText, Span, TextCollector, spans_of
 from app.interface.transcript.styles import Line, Styles
 
 MIN_NESTED_COLUMNS = 8
@@ -40,9 +42,54 @@ class LiteralText:
     """Source text, shown verbatim."""
 
     source: str
+    texts: TextCollector
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(self.source.rstrip(), overflow="fold")
+        yield self.texts.add(Text(self.source.rstrip(), overflow="fold"))
+
+
+class Paragraph(markdown.Paragraph):
+    """A paragraph whose text can be selected."""
+
+    @classmethod
+    def create(cls, markdown: markdown.Markdown, token: Token) -> Paragraph:
+        paragraph = cls("left")
+        paragraph.owner = _owner(markdown)
+        return paragraph
+
+    owner: Elements
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.owner.texts.add(self.text)
+
+
+class ListItem(markdown.ListItem):
+    """An item whose marker is copied as Markdown writes it."""
+
+    @classmethod
+    def create(cls, markdown: markdown.Markdown, token: Token) -> ListItem:
+        item = cls()
+        item.owner = _owner(markdown)
+        return item
+
+    owner: Elements
+
+    def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self._marked(super().render_bullet(console, options), "- ")
+
+    def render_number(
+        self, console: Console, options: ConsoleOptions, number: int, last_number: int
+    ) -> RenderResult:
+        lines = super().render_number(console, options, number, last_number)
+        yield from self._marked(lines, f"{number}. ")
+
+    def _marked(self, lines: RenderResult, marker: str) -> RenderResult:
+        with self.owner.texts.item(marker) as style:
+            for index, part in enumerate(lines):
+                if index == 0 and isinstance(part, Segment):
+                    part = Segment(part.text, (part.style or Style.null()) + style)
+                yield part
 
 
 class Heading(markdown.Heading):
@@ -51,14 +98,14 @@ class Heading(markdown.Heading):
     @classmethod
     def create(cls, markdown: markdown.Markdown, token: Token) -> Heading:
         heading = cls(token.tag)
-        heading.styles = _styles_of(markdown)
+        heading.owner = _owner(markdown)
         return heading
 
-    styles: Styles
+    owner: Elements
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        self.text.stylize(self.styles["heading"])
-        yield self.text
+        self.text.stylize(self.owner.styles["heading"])
+        yield self.owner.texts.add(self.text)
 
 
 class Code(markdown.CodeBlock):
@@ -67,20 +114,20 @@ class Code(markdown.CodeBlock):
     @classmethod
     def create(cls, markdown: markdown.Markdown, token: Token) -> Code:
         code = cls(token.info.partition(" ")[0] or "text", "")
-        code.styles = _styles_of(markdown)
+        code.owner = _owner(markdown)
         return code
 
-    styles: Styles
+    owner: Elements
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        styles, source = self.owner.styles, str(self.text).rstrip()
+        # Without a tab size the tabs stay, and are copied as they were written.
         syntax = Syntax(
-            str(self.text).rstrip(),
-            self.lexer_name,
-            theme=self.styles.code_theme,
-            word_wrap=True,
-            tab_size=4,
+            source, self.lexer_name, theme=styles.code_theme, word_wrap=True, tab_size=0
         )
-        yield Padding(syntax, (0, 1), style=self.styles["code"])
+        code = syntax.highlight(source)
+        code.right_crop(len(code) - len(source))
+        yield Padding(self.owner.texts.add(code), (0, 1), style=styles["code"])
 
 
 class Quote(markdown.BlockQuote):
@@ -104,6 +151,14 @@ class HorizontalRule(markdown.HorizontalRule):
 class TableElement(markdown.TableElement):
     """A table with a rule only below its header."""
 
+    @classmethod
+    def create(cls, markdown: markdown.Markdown, token: Token) -> TableElement:
+        table = cls()
+        table.owner = _owner(markdown)
+        return table
+
+    owner: Elements
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         table = Table(
             box=box.SIMPLE_HEAD,
@@ -112,21 +167,38 @@ class TableElement(markdown.TableElement):
             border_style="markdown.table.border",
         )
         if self.header is not None and self.header.row is not None:
-            for cell in self.header.row.cells:
-                heading = cell.content.copy()
+            for cell, heading in zip(
+                self.header.row.cells, self._texts(self.header.row), strict=True
+            ):
                 heading.stylize("markdown.table.header")
                 table.add_column(heading, justify=cell.justify, overflow="fold")
         for row in self.body.rows if self.body is not None else ():
-            table.add_row(*(cell.content for cell in row.cells))
+            table.add_row(*self._texts(row))
         yield table
+
+    def _texts(self, row: markdown.TableRowElement) -> list[Text]:
+        """The texts of the cells, separated by tabs when they are copied."""
+        collector = self.owner.texts
+        texts = []
+        for index, cell in enumerate(row.cells):
+            collector.separate("\t" if index else "\n")
+            texts.append(collector.add(cell.content.copy()))
+        return texts
 
 
 class Elements(markdown.Markdown):
-    """Renders parsed tokens."""
+    """Renders parsed tokens.
+
+    Attributes:
+        styles: by kind of text.
+        texts: gets the texts as they are laid out.
+    """
 
     elements: ClassVar[dict[str, type[markdown.MarkdownElement]]] = {
         **markdown.Markdown.elements,
+        "paragraph_open": Paragraph,
         "heading_open": Heading,
+        "list_item_open": ListItem,
         "fence": Code,
         "code_block": Code,
         "blockquote_open": Quote,
@@ -134,9 +206,10 @@ class Elements(markdown.Markdown):
         "table_open": TableElement,
     }
 
-    def __init__(self, tokens: Sequence[Token], styles: Styles) -> None:
+    def __init__(self, tokens: Sequence[Token], styles: Styles, texts: TextCollector) -> None:
         # Not Rich's own initialiser, which creates a parser for every block.
         self.styles = styles
+        self.texts = texts
         self.parsed = list(tokens)
         self.style = "none"
         self.hyperlinks = False
@@ -146,9 +219,9 @@ class Elements(markdown.Markdown):
         self.inline_code_theme = ""
 
 
-def _styles_of(owner: markdown.Markdown) -> Styles:
+def _owner(owner: markdown.Markdown) -> Elements:
     assert isinstance(owner, Elements)
-    return owner.styles
+    return owner
 
 
 MAX_BLOCK_CHARS = 6_000
@@ -166,19 +239,31 @@ class Block:
     source: str
     continued: bool = False
 
+    @property
+    def before(self) -> str:
+        """What separates the block from the one it continues: paragraphs are cut at a space."""
+        return " " if self.tokens[0].type == "paragraph_open" else "\n"
+
 
 class MarkdownStream:
     """A growing Markdown text as lines. All blocks but the last are laid out once.
 
     Attributes:
         lines: the text so far.
+        spans: of each line.
+        texts: what the spans are of.
         stable_lines: how many of the lines can no longer change.
     """
 
-    def __init__(self, styles: Styles, width: int) -> None:
+    def __init__(self, styles: Styles, width: int, first_text: int = 0) -> None:
+        """`first_text`: the index of the first text."""
         self.lines: list[Line] = []
+        self.spans: list[tuple[Span, ...]] = []
+        self.texts: list[PlainText] = []
         self._styles = styles
         self._width = width
+        self._first_text = first_text
+        self._stable_texts = 0
         self.stable_lines = 0
         self._tail = ""
         self._tail_continues = False
@@ -186,12 +271,13 @@ class MarkdownStream:
     def append_fragment(self, fragment: str) -> None:
         """Append the next fragment, which may end anywhere."""
         self._tail += fragment
-        del self.lines[self.stable_lines :]
+        del self.lines[self.stable_lines :], self.spans[self.stable_lines :]
+        del self.texts[self._stable_texts :]
         blocks = parse(self._tail, continued=self._tail_continues)
         unstable = _unstable(blocks)
         for block in blocks[: len(blocks) - len(unstable)]:
             self._add(block)
-        self.stable_lines = len(self.lines)
+        self.stable_lines, self._stable_texts = len(self.lines), len(self.texts)
         for block in unstable:
             self._add(block)
         if unstable:
@@ -199,10 +285,16 @@ class MarkdownStream:
             self._tail_continues = unstable[0].continued
 
     def _add(self, block: Block) -> None:
-        lines = _trimmed(self._styles.lines(_renderable(block, self._styles), self._width))
+        first = self._first_text + len(self.texts)
+        texts = TextCollector(first, block.before if block.continued else "\n\n")
+        renderable = _renderable(block, self._styles, texts)
+        lines = _trimmed(self._styles.lines(renderable, self._width))
         if lines and self.lines and not block.continued:
             self.lines.append([])
+            self.spans.append(())
         self.lines.extend(lines)
+        self.spans.extend(spans_of(lines, texts.texts, first))
+        self.texts.extend(texts.texts)
 
 
 def parse(source: str, *, continued: bool = False) -> list[Block]:
@@ -254,10 +346,10 @@ def _cut(block: Block) -> tuple[str, str]:
     return block.source[: found.end()], prefix + block.source[found.end() :]
 
 
-def _renderable(block: Block, styles: Styles) -> Elements | LiteralText:
+def _renderable(block: Block, styles: Styles, texts: TextCollector) -> Elements | LiteralText:
     if any(token.level >= MAX_NESTING for token in block.tokens):
-        return LiteralText(block.source)
-    return Elements(block.tokens, styles)
+        return LiteralText(block.source, texts)
+    return Elements(block.tokens, styles, texts)
 
 
 def _trimmed(lines: list[Line]) -> list[Line]:

@@ -17,6 +17,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
+from app.interface.transcript.plain_text import PlainText, Span, without_marks
 from app.interface.transcript.styles import Line, Styles
 
 GUTTER = 2
@@ -53,26 +54,26 @@ class Layout:
 
 @dataclass(slots=True)
 class Row:
-    """One line: its content, the bar in its gutter, and its background."""
+    """One line: its content, the bar in its gutter, its background, and which text it shows."""
 
     content: Line
     bar: Segment | None = None
     background: Style | None = None
+    spans: tuple[Span, ...] = ()
     _strip: Strip | None = field(default=None, compare=False)
-    _y: int = field(default=-1, compare=False)
 
     @property
     def text(self) -> str:
         """The content as plain text."""
         return "".join(part.text for part in self.content).rstrip()
 
-    def strip(self, layout: Layout, base: Style, y: int) -> Strip:
-        """The row over the whole width, as line `y` of the transcript; cached."""
-        if self._strip is None or self._y != y:
-            content = self.text_strip(layout, base).apply_offsets(0, y)
+    def strip(self, layout: Layout, base: Style) -> Strip:
+        """The row over the whole width; cached."""
+        if self._strip is None:
+            # Offsets keep its segments apart from those of the margin, in pictures as well.
+            content = self.text_strip(layout, base).apply_offsets(0, 0)
             strip = Strip.join([self.edge(layout, base), content])
             self._strip = strip.adjust_cell_length(layout.available, base)
-            self._y = y
         return self._strip
 
     def text_strip(self, layout: Layout, base: Style) -> Strip:
@@ -94,13 +95,19 @@ class Row:
         )
 
 
-def rows_of(lines: Iterable[Line]) -> list[Row]:
-    """One plain row for each line."""
-    return [Row(line) for line in lines]
+def rows_of(lines: Iterable[Line], spans: Iterable[tuple[Span, ...]]) -> list[Row]:
+    """One plain row for each line, which shows `spans`."""
+    found = zip(lines, spans, strict=True)
+    return [Row(without_marks(line), spans=shown) for line, shown in found]
 
 
 class Entry(Protocol):
     """One part of the transcript: a question, an answer, the greeting."""
+
+    @property
+    def texts(self) -> Sequence[PlainText]:
+        """What can be selected, as it was last laid out; the spans of its rows refer to it."""
+        ...
 
     def rows(self, layout: Layout) -> list[Row]:
         """The entry laid out; rows that have not changed are the same objects as before."""
@@ -182,8 +189,12 @@ class RowWindow:
 
     def entry_at(self, row: int) -> tuple[Entry, int]:
         """The entry that `row` belongs to, and the row's index within it."""
-        index = bisect_right(self._starts, row) - 1
-        return self.entries[self.first + index], row - self._starts[index]
+        index = self.index_at(row)
+        return self.entries[index], row - self._starts[index - self.first]
+
+    def index_at(self, row: int) -> int:
+        """The index of the entry that `row` belongs to."""
+        return self.first + bisect_right(self._starts, row) - 1
 
     def first_row(self, entry: Entry) -> int | None:
         """The first row of `entry`; None where it is not laid out."""

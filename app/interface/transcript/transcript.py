@@ -14,10 +14,10 @@ import sys
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rich.cells import cell_len
+from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
@@ -26,7 +26,14 @@ from textual.widget import Widget
 
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Question
-from app.interface.transcript.rows import Entry, Layout, Row, RowWindow
+from app.interface.transcript.rows import GUTTER, Entry, Layout, Row, RowWindow
+from app.interface.transcript.selection import (
+    Extent,
+    highlight,
+    offset_at,
+    selected_text,
+    text_at,
+)
 from app.interface.transcript.styles import KINDS, make_styles
 
 SCREENS_AHEAD = 1
@@ -40,6 +47,8 @@ class LineView(ScrollView):
         super().__init__(id=id)
         self._window = RowWindow()
         self._layout: Layout | None = None
+        self._selection: Selection | None = None
+        self._extent: Extent | None = None
 
     @property
     def allow_select(self) -> bool:
@@ -49,9 +58,9 @@ class LineView(ScrollView):
         """The lines of `crop`, bypassing Textual's cache of styled borders."""
         base = self.rich_style
         top = self.scroll_offset.y
-        selection = self.text_selection
+        extent = self._extent_of(self.text_selection)
         strips = [
-            self._line(top + y, base, selection).crop_extend(crop.x, crop.right, base)
+            self._line(top + y, base, extent).crop_extend(crop.x, crop.right, base)
             for y in range(crop.y, crop.bottom)
         ]
         for line_filter in self.get_line_filters():
@@ -59,32 +68,78 @@ class LineView(ScrollView):
             strips = [strip.apply_filter(line_filter, background) for strip in strips]
         return strips
 
-    def _line(self, y: int, base: Style, selection: Selection | None) -> Strip:
+    def render_line(self, y: int) -> Strip:
+        """Visible line `y` as the screen looks for it under the mouse: places, cell by cell."""
+        cells = range(self.size.width)
+        places = (self._offset_at(y + self.scroll_offset.y, cell) for cell in cells)
+        return Strip(
+            [
+                Segment(" ", Style.from_meta({"offset": place}) if place is not None else None)
+                for place in places
+            ]
+        )
+
+    def _offset_at(self, row: int, cell: int) -> Offset | None:
+        """The place in the texts at `cell` of the whole width."""
+        left = self._layout.margin + GUTTER if self._layout else 0
+        return offset_at(self._window, row, cell - left)
+
+    def _line(self, y: int, base: Style, extent: Extent | None) -> Strip:
         if self._layout is None or y >= len(self._window.rows):
             return Strip.blank(self.size.width, base)
         row = self._window.rows[y]
-        if selection is None or (span := selection.get_span(y)) is None:
-            return row.strip(self._layout, base, y)
-        content = self._selected(row.text_strip(self._layout, base), *span)
-        return Strip.join([row.edge(self._layout, base), content.apply_offsets(0, y)])
-
-    def _selected(self, content: Strip, start: int, end: int) -> Strip:
-        """`content` with its characters from `start` to `end` (-1: to the end) highlighted."""
-        text = content.text.rstrip()
-        left = cell_len(text[:start])
-        right = cell_len(text if end < 0 else text[:end])
-        if left >= right:
-            return content
+        if extent is None or not row.spans:
+            return row.strip(self._layout, base)
         style = self.screen.get_component_rich_style("screen--selection")
-        before, selected, after = content.divide([left, right, content.cell_length])
-        return Strip.join([before, selected.apply_style(style), after])
+        content = row.text_strip(self._layout, base)
+        content = highlight(content, self._window, y, extent, style)
+        return Strip.join([row.edge(self._layout, base), content])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text, broken into lines as on the screen."""
-        return selection.extract("\n".join(row.text for row in self._window.rows)), "\n"
+        """The selected text as it was written, whatever the width of the screen."""
+        extent = self._extent_of(selection)
+        if extent is None or self._layout is None:
+            return None
+        return selected_text(self._window, self._layout, extent), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
+        self._extent_of(selection)
         self.refresh()
+
+    def _extent_of(self, selection: Selection | None) -> Extent | None:
+        """The places that `selection` begins and ends at.
+
+        An end outside of this widget is where the view ended when the mouse left it.
+        """
+        if selection != self._selection:
+            self._selection, self._extent = selection, self._visible_extent(selection)
+        return self._extent
+
+    def _visible_extent(self, selection: Selection | None) -> Extent | None:
+        top, bottom = self.scroll_offset.y, self.scroll_offset.y + self.size.height - 1
+        first, last = self._offset_at(top, 0), self._offset_at(bottom, self.size.width)
+        if selection is None or first is None or last is None:
+            return None
+        start = first if selection.start is None else selection.start
+        return start, Offset(last.x + 1, last.y) if selection.end is None else selection.end
+
+    def select_word(self, offset: Offset) -> None:
+        """Select the word at a place."""
+        start, end = text_at(self._window, offset.y).word_at(offset.x)
+        self._select(offset.y, start, end)
+
+    def select_paragraph(self, offset: Offset) -> None:
+        """Select the whole text at a place: a paragraph, a block of code, a cell."""
+        text = text_at(self._window, offset.y)
+        self._select(offset.y, text.marker, len(text.shown))
+
+    def _select(self, number: int, start: int, end: int) -> None:
+        self.screen.selections = {self: Selection(Offset(start, number), Offset(end, number))}
+
+    def unselect(self) -> None:
+        """Forget a selection in texts that are no longer shown."""
+        if self.is_attached and self.text_selection is not None:
+            self.screen.clear_selection()
 
     def current_layout(self, *, highlight_sources: bool) -> Layout:
         """The layout for the current theme and width."""
@@ -123,6 +178,7 @@ class EntryScroll(LineView):
 
     def show(self, entries: Sequence[Entry]) -> None:
         """Show other entries, scrolled to the end."""
+        self.unselect()
         self._window.show(entries, len(entries))
         self._following = True
         self._fill()
@@ -264,12 +320,20 @@ class Transcript(EntryScroll, can_focus=True):
         self.update_all()
 
     def on_click(self, event: events.Click) -> None:
+        if event.chain > 1:
+            event.prevent_default()  # Textual would select everything
+            place = self._offset_at(event.y + self.scroll_offset.y, event.x)
+            if place is not None:
+                select = self.select_word if event.chain == 2 else self.select_paragraph
+                select(place)
+            return
         entry, offset = self.entry_at(event.y + self.scroll_offset.y) or (None, 0)
         if isinstance(entry, Answer) and entry.fold_row == offset:
             entry.folded = not entry.folded
             self.update_entry(entry)
 
     def watch_sources_highlighted(self) -> None:
+        self.unselect()
         self._lay_out_if_changed()
 
     def on_resize(self) -> None:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.segment import Segment
 
+from app.interface.transcript.plain_text import PlainText
 from app.interface.transcript.rows import Layout, Row, RowWindow
 from tests.app.interface.transcript.test_markdown import plain_styles
 
@@ -17,6 +18,7 @@ class Lines:
 
     def __init__(self, name: int, rows: int) -> None:
         self.name = name
+        self.texts: list[PlainText] = []
         self.laid_out = [self._row(row) for row in range(rows)]
 
     def rows(self, layout: Layout) -> list[Row]:
