@@ -6,67 +6,95 @@ The same turn as in the interface, stored in the same history. Loads neither Tex
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 import click
 
 from app.cli.output import MAX_LINE_CHARACTERS
 from app.cli.stores import open_history
 from app.config import Options
+from app.conversation.assistant import Assistant
 from app.conversation.documents import citation
-from app.conversation.events import Dropped, Event, Finished, Retrieved, Wrote, attach, decoded
+from app.conversation.events import (
+    STANDARD_INPUT,
+    Dropped,
+    Event,
+    Finished,
+    Retrieved,
+    Wrote,
+    attach,
+    read_stream,
+)
 from app.engine.engine import Engine
 from app.indexing.indexer import catch_up
 from app.indexing.passage_index import FoundPassage
-from app.locations import locate
+from app.locations import Locations, locate
+from app.runtime.deletion import delete_chat
 from app.runtime.model_thread import ModelThread
 from app.runtime.open_model import open_for_one_answer
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
-from datastores.errors import InputError, StoreError
+from datastores.chats.records import ASSISTANT, INTERRUPTED, Chat
+from datastores.errors import InputError, SpecchatError, StoreError
 
-INTERRUPTED = 130
+EXIT_INTERRUPTED = 130
+
+Write = Callable[[str], object]
+"""Prints a fragment of an answer."""
 
 
 @click.command()
-@click.argument("question", required=False)
+@click.argument("words", nargs=-1, metavar="[QUESTION]…")
 @click.option(
     "-f",
     "--file",
     "files",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Attach a text file; may be given again.",
+    help="Attach a text file; repeatable.",
 )
-@click.option("-c", "--continue", "go_on", is_flag=True, help="Go on with the last chat.")
+@click.option("-c", "--continue", "continued", is_flag=True, help="Continue the last chat.")
+@click.option("-s", "--system", default="", metavar="TEXT", help="System prompt of the new chat.")
+@click.option("--no-save", "unsaved", is_flag=True, help="Leave no trace of this in the history.")
 @click.option(
     "--docs",
     type=click.Choice(["once", "off"]),
     default="once",
     show_default=True,
-    help="Answer from passages of your imported texts, found once for the question; or not.",
+    help="Search your imported texts once for the question and answer from them, or don't.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object with text and figures.")
+@click.option("--raw", is_flag=True, help="Print the text as it is, without formatting Markdown.")
+@click.option("--json", "as_json", is_flag=True, help="Print text and figures as one JSON object.")
 @click.pass_context
 def ask(
     context: click.Context,
-    question: str | None,
+    words: tuple[str, ...],
     files: tuple[Path, ...],
-    go_on: bool,
+    continued: bool,
+    system: str,
+    unsaved: bool,
     docs: str,
+    raw: bool,
     as_json: bool,
 ) -> None:
     """Ask one question and print the answer.
 
-    Without QUESTION, or with -, it is read from standard input.
+    QUESTION needs no quotes. Text piped in goes before it, like an attached file; without QUESTION,
+    or with -, the piped text is the question. Markdown is formatted on a terminal only.
     """
     options: Options = context.ensure_object(Options)
-    text = attach(read_question(question), files)
+    if system and continued:
+        raise InputError("--system is for a new chat: leave out --continue")
+    text = read_question(words, files)
     locations = locate(options.data_dir)
     with open_history(locations) as history:
         model_thread = ModelThread(
@@ -74,21 +102,28 @@ def ask(
                 options, locations, history, from_documents=docs == "once"
             )
         )
-        engine = load(model_thread)
-        chat, parent = place(history, go_on)
+        engine, assistant = load(model_thread)
         reported = _report_errors(engine, ())
-        with stopping(model_thread):
-            answer, end, passages = converse(model_thread, chat, parent, text, show=not as_json)
-        if as_json:
-            click.echo(json.dumps(report(engine, answer, end, passages)))
+        with stopping(model_thread), ExitStack() as place:
+            if unsaved:
+                parent = history.last_chat().active if continued else None
+                begin = partial(assistant.answer_unsaved, parent, text, system)
+            else:
+                chat = place.enter_context(_chat(history, locations, engine, continued, system))
+                begin = partial(assistant.answer, chat.id, chat.active, text)
+            write = None if as_json else place.enter_context(printing(formatted=not raw))
+            answer = converse(model_thread, begin, write)
+        _print_end(engine, answer, as_json)
         reported = _report_errors(engine, reported)
         with _warning(reported):
             model_thread.close()
-        before = history.path(history.chat(chat).active or 0)[-2].id - 1
-    with _warning(reported):
-        catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, before, _warn)
-    if end.finish == "interrupted":
-        context.exit(INTERRUPTED)
+        if not unsaved:
+            before = history.path(history.chat(chat.id).active or 0)[-2].id - 1
+    if not unsaved:
+        with _warning(reported):
+            catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, before, _warn)
+    if answer.end.finish == INTERRUPTED:
+        context.exit(EXIT_INTERRUPTED)
 
 
 def _report_errors(engine: Engine, reported: Sequence[str]) -> list[str]:
@@ -114,37 +149,58 @@ def _warn(error: object) -> None:
     click.echo(str(error), err=True)
 
 
-def read_question(question: str | None) -> str:
-    """The question: the argument, else standard input.
+def read_question(words: Sequence[str], files: Sequence[Path]) -> str:
+    """The message: `files`, then what is piped in, then the question in `words`.
+
+    Without words, or with `-`, what is piped in is the question.
 
     Raises:
         InputError: there is none, or no text.
     """
-    if question is None or question == "-":
-        if question is None and sys.stdin.isatty():
-            raise InputError('nothing asked: specchat ask "…", or pipe the question in')
-        question = decoded(sys.stdin.buffer.read(), "standard input")
+    question = " ".join(words)
+    stdin: TextIO | None = sys.stdin  # None if the shell closed it
+    piped = ""
+    if stdin is not None and (question == "-" or not stdin.isatty()):
+        piped = read_stream(stdin.buffer, STANDARD_INPUT)
+    elif not words:
+        raise InputError('nothing asked: specchat ask "…", or pipe the question in')
+    if question in ("", "-"):
+        question, piped = piped, ""
     if not question.strip():
         raise InputError("the question is empty")
-    return question
+    return attach(question, files, piped)
 
 
-def place(history: History, go_on: bool) -> tuple[int, int | None]:
-    """The chat and the message to go on from: the last chat's, or those of a new one."""
-    chat = history.last_chat() if go_on else history.create_chat()
-    return chat.id, chat.active
+@contextmanager
+def _chat(
+    history: History, locations: Locations, engine: Engine, continued: bool, system: str
+) -> Iterator[Chat]:
+    """The last chat, or a new one, which is deleted if it fails before it has an answer."""
+    if continued:
+        yield history.last_chat()
+        return
+    chat = history.create_chat(system=system)
+    try:
+        yield chat
+    except (SpecchatError, OSError):
+        if not any(one.role == ASSISTANT and one.content for one in history.thread(chat.id)):
+            with _warning(()):
+                delete_chat(history, locations, chat.id, engine)
+        raise
 
 
-def load(model_thread: ModelThread) -> Engine:
-    """Load the model and return its engine.
+def load(model_thread: ModelThread) -> tuple[Engine, Assistant]:
+    """Load the model and return its engine and its assistant.
 
     Raises:
         SpecchatError: it cannot be used.
     """
     model_thread.load().result()
-    assert model_thread.model is not None
-    assert model_thread.model.engine is not None
-    return model_thread.model.engine
+    model = model_thread.model
+    assert model is not None
+    assert model.engine is not None
+    assert isinstance(model.assistant, Assistant)
+    return model.engine, model.assistant
 
 
 @contextmanager
@@ -162,10 +218,37 @@ def stopping(model_thread: ModelThread) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def printing(*, formatted: bool) -> Iterator[Write]:
+    """Yields what prints the next fragment of the answer.
+
+    Args:
+        formatted: as Markdown, if standard output is a terminal that can redraw lines.
+    """
+    if formatted and sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown"):
+        # Imported here: a pipe needs neither Rich nor a parser.
+        from app.cli.markdown import MarkdownPrinter
+
+        with closing(MarkdownPrinter()) as printer:
+            yield printer.write
+    else:
+        yield lambda text: click.echo(clean(text), nl=False)
+        click.echo()
+
+
+@dataclass(slots=True)
+class PrintedAnswer:
+    """An answer with the passages it was given from and its figures."""
+
+    end: Finished
+    text: str = ""
+    passages: Sequence[FoundPassage] = ()
+
+
 def converse(
-    model_thread: ModelThread, chat: int, parent: int | None, text: str, *, show: bool
-) -> tuple[str, Finished, Sequence[FoundPassage]]:
-    """Ask, print the answer as it comes if `show`, and return it with its figures and sources."""
+    model_thread: ModelThread, begin: Callable[[], Generator[Event]], write: Write | None
+) -> PrintedAnswer:
+    """Ask, hand the answer to `write` as it comes, and return it."""
     texts: list[str] = []
     passages: Sequence[FoundPassage] = ()
     end: Finished | None = None
@@ -178,29 +261,32 @@ def converse(
             click.echo(f"the oldest {event.messages} messages no longer fit", err=True)
         elif isinstance(event, Wrote):
             texts.append("".join(piece.text for piece in event.pieces))
-            if show:
-                click.echo(clean(texts[-1]), nl=False)
+            if write is not None:
+                write(texts[-1])
         elif isinstance(event, Finished):
             end = event
 
-    model_thread.ask(lambda assistant: assistant.answer(chat, parent, text), take).result()
-    if show:
-        click.echo()
-        for number, passage in enumerate(passages, 1):
-            place = f"[{number}] {passage.path}:{passage.chunk.first_line}"
-            click.echo(one_line(place, MAX_LINE_CHARACTERS), err=True)
+    model_thread.ask(lambda _: begin(), take).result()
     assert end is not None, "a turn ends with Finished"
-    return "".join(texts), end, passages
+    return PrintedAnswer(end, "".join(texts), passages)
 
 
-def report(
-    engine: Engine, text: str, end: Finished, passages: Sequence[FoundPassage]
-) -> dict[str, object]:
+def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool) -> None:
+    """Print the JSON object, or where the passages are from."""
+    if as_json:
+        click.echo(json.dumps(report(engine, answer)))
+        return
+    for number, passage in enumerate(answer.passages, 1):
+        place = f"[{number}] {passage.path}:{passage.chunk.first_line}"
+        click.echo(one_line(place, MAX_LINE_CHARACTERS), err=True)
+
+
+def report(engine: Engine, answer: PrintedAnswer) -> dict[str, object]:
     """The object `ask --json` prints."""
-    statistics = end.statistics
+    end, statistics = answer.end, answer.end.statistics
     return {
-        "text": text,
-        "citations": [citation(passage) for passage in passages],
+        "text": answer.text,
+        "citations": [citation(passage) for passage in answer.passages],
         "finish_reason": end.finish,
         "model": engine.name,
         "seed": end.seed,

@@ -133,9 +133,14 @@ FORMS = {"json": as_json, "md": as_markdown}
     type=click.Choice(list(FORMS)),
     help="json holds everything and can be put back; md is to read. [default: by FILE, else md]",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write here.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE."
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @click.pass_obj
-def export(options: Options, number: int | None, form: str | None, output: Path | None) -> None:
+def export(
+    options: Options, number: int | None, form: str | None, output: Path | None, force: bool
+) -> None:
     """Write a chat, or all of them, as Markdown or JSON.
 
     CHAT is a number that `specchat chats` lists. Markdown has the thread as it is being read; JSON
@@ -153,7 +158,7 @@ def export(options: Options, number: int | None, form: str | None, output: Path 
             for piece in pieces:
                 click.echo(show(piece), nl=False, color=True)
         else:
-            write_whole(output, pieces)
+            write_whole(output, pieces, overwrite=force)
 
 
 @click.command()

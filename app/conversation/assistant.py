@@ -103,11 +103,9 @@ class Assistant:
         passages = self._passages(messages[-1].content)
         if self._documents is not None:
             yield Retrieved(passages)
-        answering = engine
-        if passages:
-            # The dense index would keep the passages' tokens under this chat's name.
-            answering = replace(engine, observers=[])
-            messages = with_notes(messages, passages)
+        # The dense index would keep the passages' tokens under this chat's name.
+        answering = replace(engine, observers=[]) if passages else engine
+        messages = with_notes(messages, passages)
         statistics, provenance = Statistics(), Provenance()
         writer = AnswerWriter(
             self.history,
@@ -131,6 +129,38 @@ class Assistant:
             content = self.history.message(answer).content
             self._isolation.answered(chat, engine, content)
         self._update_title(chat, message, content)
+
+    def answer_unsaved(self, parent: int | None, text: str, system: str = "") -> Generator[Event]:
+        """Answer `text` as if it followed the stored message `parent`; nothing is stored anywhere.
+
+        Args:
+            parent: None asks as in a new chat whose system prompt is `system`.
+
+        Raises:
+            InputError: the text is empty, or the chat's sampling settings are invalid.
+            ContextOverflowError: it does not fit into the context.
+        """
+        if not text.strip():
+            raise InputError("the message is empty: type a question")
+        self._stop.clear()
+        sampling, thread = self._sampling({}, again=False), self._messages(system, ())
+        if parent is not None:
+            path = self.history.path(parent)
+            settings = self.history.chat(path[-1].chat)
+            sampling = self._sampling(settings.sampling, again=False)
+            thread = self._messages(settings.system, path)
+        messages = [*thread, Message(records.USER, text)]
+        passages = self._passages(text)
+        if self._documents is not None:
+            yield Retrieved(passages)
+        yield from generate(
+            self._isolation.unsaved_engine(),
+            with_notes(messages, passages),
+            sampling,
+            self.engine.max_tokens,
+            Statistics(),
+            self._stop,
+        )
 
     def stop(self) -> None:
         """End the answer in progress, from any thread; what was generated is kept."""

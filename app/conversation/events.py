@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from app.conversation.statistics import Piece, Statistics
 from app.indexing.passage_index import FoundPassage
@@ -65,15 +66,19 @@ Event = Retrieved | Dropped | Prefilling | Wrote | Finished
 
 MAX_ATTACHMENT_BYTES = 4_000_000
 """No model's context holds more text than this."""
+STANDARD_INPUT = "standard input"
 
 
-def attach(text: str, files: Sequence[Path]) -> str:
-    """`text` with the contents of `files` before it, each under its name.
+def attach(text: str, files: Sequence[Path], piped: str = "") -> str:
+    """`text` with the contents of `files`, then `piped`, before it, each under a name.
 
     Raises:
         InputError: a file is missing, too large or no text.
     """
-    parts = [f"File {path.name}:\n\n{read_text(path).rstrip()}\n" for path in files]
+    named = [(path.name, read_text(path)) for path in files]
+    if piped.strip():
+        named.append((STANDARD_INPUT, piped))
+    parts = [f"File {name}:\n\n{content.rstrip()}\n" for name, content in named]
     return "\n".join([*parts, text])
 
 
@@ -85,22 +90,21 @@ def read_text(path: Path) -> str:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_ATTACHMENT_BYTES + 1)
+            return read_stream(file, str(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-    if len(content) > MAX_ATTACHMENT_BYTES:
-        raise InputError(
-            f"{path} is larger than {MAX_ATTACHMENT_BYTES // 1_000_000} MB: attach a part of it"
-        )
-    return decoded(content, str(path))
 
 
-def decoded(content: bytes, name: str) -> str:
-    """`content` as text.
+def read_stream(stream: BinaryIO, name: str) -> str:
+    """The UTF-8 text in `stream`, which `name` names.
 
     Raises:
-        InputError: what `name` names holds no UTF-8 text.
+        InputError: it is too large or no text.
     """
+    content = stream.read(MAX_ATTACHMENT_BYTES + 1)
+    if len(content) > MAX_ATTACHMENT_BYTES:
+        limit = MAX_ATTACHMENT_BYTES // 1_000_000
+        raise InputError(f"{name} is larger than {limit} MB: attach a part of it")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

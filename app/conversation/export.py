@@ -37,12 +37,14 @@ STEM_LENGTH = 60
 """Characters of a file name made of a title, without its ending."""
 
 
-def write_whole(path: Path, pieces: Iterable[str]) -> None:
+def write_whole(path: Path, pieces: Iterable[str], *, overwrite: bool = False) -> None:
     """Write a file atomically, readable by its owner alone.
 
     Raises:
-        InputError: it cannot be written.
+        InputError: it cannot be written, or it exists and `overwrite` is false.
     """
+    if not overwrite and (path.is_file() or path.is_symlink()):
+        raise InputError(f"{path} already exists: use --force to overwrite it")
     try:
         write_atomic(path, pieces)
     except OSError as error:

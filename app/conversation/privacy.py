@@ -45,11 +45,15 @@ class ChatIsolation:
         if self._engine.stores.dense is not None:
             self._engine.stores.dense.leave()
         if chat.id != self._chat:
-            names = [drafter.name for drafter in self._engine.drafters]
-            drafters = make_drafters(names, self._engine.stores)
+            self._isolated = self.unsaved_engine()
             self._chat = chat.id
-            self._isolated = replace(self._engine, drafters=drafters, observers=[])
         return self._isolated
+
+    def unsaved_engine(self) -> Engine:
+        """A new isolated engine, for an answer that is not stored."""
+        names = [drafter.name for drafter in self._engine.drafters]
+        drafters = make_drafters(names, self._engine.stores)
+        return replace(self._engine, drafters=drafters, observers=[])
 
     def answered(self, chat: int, engine: Engine, text: str) -> None:
         """Forget the chat if `engine` is the shared one and its answer `text` holds a secret.

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from datastores.chats.history import History
+from tests.datastores.chats.test_deletion import holding
 
 FIELDS = {
     "text", "finish_reason", "model", "seed", "prompt_tokens", "tokens", "target_calls", "drafted",
@@ -98,10 +99,76 @@ def test_bad_input_is_one_line_and_exit_code_1(
     assert failed.stdout == b""
 
 
-def test_what_cannot_be_asked_leaves_no_chat(tmp_path: Path) -> None:
-    specchat(tmp_path, "--model", "/nowhere/model.gguf", "ask", "x", code=1)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--model", "/nowhere/model.gguf", "ask", "x"),
+        ("ask", "walrus " * 5000),
+        ("ask", "x", "-c", "--system", "y"),
+    ],
+)
+def test_what_fails_leaves_no_chat(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    specchat(tmp_path, *arguments, code=1)
     with closing(History.open(tmp_path / "history.db")) as history:
         assert history.chats() == []
+    assert holding(tmp_path, "walrus") == []
+
+
+def test_words_need_no_quotes_and_piped_text_goes_before_them(tmp_path: Path) -> None:
+    specchat(tmp_path, "ask", "what", "does", "frob", "turn?", *SHORT, given=b"frob turns knobs\n")
+    with closing(History.open(tmp_path / "history.db")) as history:
+        chat = history.last_chat()
+        question = history.thread(chat.id)[0].content
+    assert question == "File standard input:\n\nfrob turns knobs\n\nwhat does frob turn?"
+    assert chat.title == "what does frob turn"
+
+
+def test_a_new_chat_has_the_system_prompt(tmp_path: Path) -> None:
+    specchat(tmp_path, "ask", "ls", "--system", "Answer in one word.", *SHORT)
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assert history.last_chat().system == "Answer in one word."
+
+
+def test_an_unsaved_answer_is_in_no_file(tmp_path: Path) -> None:
+    specchat(tmp_path, "ask", "What is tar?", *SHORT)
+    with closing(History.open(tmp_path / "history.db")) as history:
+        before = history.tree(history.last_chat().id)
+    for arguments in (("--no-save",), ("--no-save", "-c"), ("--no-save", "--system", "walrus")):
+        done = specchat(tmp_path, "ask", "walrus telescopes", *arguments, *SHORT, given=b"walrus")
+        assert done.stdout.strip()
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assert [history.tree(chat.id) for chat in history.chats()] == [before]
+    assert holding(tmp_path, "walrus", "telescopes") == []
+
+
+def test_an_unsaved_answer_continues_the_last_chat(tmp_path: Path) -> None:
+    specchat(tmp_path, "ask", "How do I use tar?", *SHORT)
+    question = ("And how do I list its files?", "-c")
+    unsaved = ask_json(tmp_path, *question, "--no-save", "--drafters", "none")
+    assert unsaved["text"] == ask_json(tmp_path, *question, "--drafters", "none")["text"]
+
+
+@pytest.mark.parametrize(("raw", "formatted"), [((), True), (("--raw",), False)])
+def test_markdown_is_formatted_on_a_terminal(
+    tmp_path: Path, raw: tuple[str, ...], formatted: bool
+) -> None:
+    question = "How do I list the files in a tar archive?"
+    plain = specchat(tmp_path, "ask", question, *SHORT).stdout.decode()
+    reader, terminal = os.openpty()
+    command = [sys.executable, "-m", "app", "--data-dir", str(tmp_path), "ask", question, *raw]
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    subprocess.run(
+        [*command, *SHORT], stdin=subprocess.DEVNULL, stdout=terminal, env=environment, check=True
+    )
+    os.close(terminal)
+    shown = b""
+    with suppress(OSError):  # Linux reports the closed end as an error.
+        while piece := os.read(reader, 4096):
+            shown += piece
+    os.close(reader)
+    assert "```" in plain
+    assert (b"```" not in shown) is formatted
+    assert (b"\x1b[" in shown) is formatted
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")

@@ -136,6 +136,20 @@ def test_one_chat_is_exported_to_read(
 
 
 @pytest.mark.usefixtures("folder")
+def test_an_export_overwrites_nothing_unless_forced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.md"
+    file.write_text("mine")
+    assert run(["export", "-o", str(file)]) == 1
+    refused = capsys.readouterr().err
+    assert refused == f"specchat: {file} already exists: use --force to overwrite it\n"
+    assert file.read_text() == "mine"
+    assert _said(capsys, "export", "--force", "-o", str(file)) == ""
+    assert "walrus" in file.read_text()
+
+
+@pytest.mark.usefixtures("folder")
 def test_what_cannot_be_written_or_read_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
