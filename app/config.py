@@ -24,6 +24,9 @@ from engines.sampler import Sampling
 DRAFTERS = ("prompt", "recycle", "crest", "dense", "student")
 """Every drafter, by the name it has on the command line."""
 
+KINDS = {str: "a string", int: "a whole number", float: "a number"}
+"""Types of settings, as errors name them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -63,7 +66,7 @@ class CrestConfig:
     """The n-gram store of texts and past chats."""
 
     max_bytes: int = 256 * 2**20
-    """The most disk it takes, for each tokenizer; the rarest n-grams go first."""
+    """Maximum size in bytes, per tokenizer; the rarest phrases are dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +75,34 @@ class Config:
     top."""
 
     model: str = ""
-    """Model to open, by a name `specchat models` lists or a file; empty for the embedded one."""
+    """Model to use: a name that `specchat models` lists, or a file; empty for the embedded one."""
 
     student: str = ""
     """Small model of the same vocabulary that drafts for the chosen one, by name or file; empty for
     none. The embedded model brings its own."""
 
     context: int = 8192
-    """The most tokens the model looks back on; less where the model itself allows less."""
+    """Context length in tokens (limited by the model)."""
 
     max_tokens: int = 2048
-    """The longest answer, in tokens."""
+    """Maximum answer length, in tokens."""
 
     threads: int = 0
-    """Threads for the model; 0 takes one for each physical core."""
+    """CPU threads; 0 = one per physical core."""
 
     theme: str = "specchat-dark"
-    """Colours of the interface: specchat-dark, specchat-light, or the name of a Textual theme."""
+    """Theme: specchat-dark, specchat-light, or any Textual theme."""
 
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Other keys for commands, by the names in the table of keys, such as quit = "ctrl+x". Several
-    are separated by commas; an empty text is for none."""
+    """Key bindings by command name, as in the table of keys, such as quit = "ctrl+l". Separate
+    several with commas; an empty string unbinds the key."""
 
     crest: CrestConfig = field(default_factory=CrestConfig)
-    """How much is kept of texts and past chats to draft from."""
+    """The index of common phrases in your chats and imports."""
 
     sampling: Sampling = field(default_factory=lambda: Sampling(seed=NEW_SEED))
-    """How the next token is drawn. Zero for temperature is greedy; a seed of -1 is a new one for
-    each answer."""
+    """Sampling settings. temperature = 0 always takes the likeliest word; seed = -1 is a new seed
+    for each answer."""
 
 
 def load_config(path: Path) -> Config:
@@ -116,7 +119,7 @@ def load_config(path: Path) -> Config:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; check its permissions") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not valid TOML: {error}; correct or remove it") from error
+        raise InputError(f"{path} is not valid TOML: {error}; fix or remove it") from error
     config = _merged(Config(), table, path, "")
     require_valid(config.sampling, f"{path}: sampling")
     return config
@@ -129,7 +132,7 @@ def _merged(defaults: Settings, table: Mapping[str, Any], path: Path, prefix: st
     for name, value in table.items():
         if name not in known:
             raise InputError(
-                f"{path}: unknown setting {prefix + name!r}; there are {', '.join(sorted(known))}"
+                f"{path}: unknown setting {prefix + name!r}; choose from {', '.join(sorted(known))}"
             )
         changed[name] = _value(known[name], value, path, prefix + name)
     return replace(defaults, **changed)
@@ -145,7 +148,7 @@ def _value(default: object, value: Any, path: Path, name: str) -> object:
         return float(value)
     if type(value) is not type(default):
         tables = is_dataclass(default) or isinstance(default, Mapping)
-        kind = "a table" if tables else f"of type {type(default).__name__}"
+        kind = "a table" if tables else KINDS[type(default)]
         raise InputError(f"{path}: {name} must be {kind}, not {value!r}")
     return value
 
@@ -159,7 +162,7 @@ def _texts(table: Mapping[str, Any], path: Path, prefix: str) -> Iterator[tuple[
         elif isinstance(value, str):
             yield name, value
         else:
-            raise InputError(f"{path}: {prefix}{name} must be a text, not {value!r}")
+            raise InputError(f"{path}: {prefix}{name} must be a string, not {value!r}")
 
 
 def write_setting(locations: Locations, name: str, value: str) -> None:

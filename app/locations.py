@@ -138,8 +138,7 @@ def make_folder(directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError as error:
         raise StoreError(
-            f"{directory} is no folder, nor a link to one: move it away, or choose another place"
-            " with --data-dir"
+            f"{directory} is not a folder: move it away, or choose another place with --data-dir"
         ) from error
     except OSError as error:
         raise _unusable(directory, error.strerror or str(error)) from error

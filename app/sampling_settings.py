@@ -44,7 +44,7 @@ def with_overrides(base: Sampling, chosen: Mapping[str, Any], where: str = "samp
     for name, value in chosen.items():
         if name not in kinds:
             known = ", ".join(sorted(kinds))
-            raise InputError(f"{where}: there is no setting {name!r}; there are {known}")
+            raise InputError(f"{where}: unknown setting {name!r}; choose from {known}")
         whole = type(value) is int
         if not whole and (kinds[name] is int or type(value) is not float):
             raise InputError(f"{where}: {name} must be a number, not {value!r}")

@@ -32,7 +32,7 @@ from datastores.errors import InputError
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def chats(options: Options, as_json: bool) -> None:
-    """List all chats by number, the one last written in first."""
+    """List all chats by number, most recent first."""
     with open_history(locate(options.data_dir)) as history:
         found = history.chats()
     if as_json:
@@ -50,14 +50,14 @@ def chats(options: Options, as_json: bool) -> None:
     default=20,
     show_default=True,
     metavar="N",
-    help="At most N places.",
+    help="Show at most N results.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def search(options: Options, words: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Find chats by words in titles and messages.
 
-    All words must occur, the last one at least by its beginning.
+    All words must match; the last may be a prefix.
     """
     with open_history(locate(options.data_dir)) as history:
         hits = find(history, " ".join(words), limit)
@@ -68,17 +68,17 @@ def search(options: Options, words: tuple[str, ...], limit: int, as_json: bool) 
         title = click.style(f"{hit.chat:>5}  {one_line(hit.title)}", bold=hit.message is None)
         click.echo(title if hit.message is None else f"{title}\n       {shown(hit.excerpt)}")
     if not hits:
-        click.echo("nothing found", err=True)
+        click.echo("No match.", err=True)
 
 
 @click.command()
 @click.argument("numbers", nargs=-1, required=True, type=int, metavar="CHAT…")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Skip the prompt.")
 @click.pass_obj
 def delete(options: Options, numbers: tuple[int, ...], yes: bool) -> None:
-    """Delete chats for good, by the numbers that `specchat chats` lists.
+    """Permanently delete chats, by the numbers that `specchat chats` lists.
 
-    They leave every store; afterwards no byte of them is in any file of specchat's.
+    They are removed from every store: no trace remains in specchat's files.
     """
     locations = locate(options.data_dir)
     # Stores that drafts come from are compared with the library as well.
@@ -90,7 +90,7 @@ def delete(options: Options, numbers: tuple[int, ...], yes: bool) -> None:
             delete_chat(history, locations, chat.id)
     click.echo(f"deleted {len(doomed)} {'chat' if len(doomed) == 1 else 'chats'}", err=True)
     for copy in quarantined_histories(locations):
-        click.echo(f"a damaged history may still hold what it held then: {copy}", err=True)
+        click.echo(f"deleted chats may remain in a damaged history that was kept: {copy}", err=True)
 
 
 def confirm(doomed: Sequence[Chat]) -> None:
@@ -100,10 +100,10 @@ def confirm(doomed: Sequence[Chat]) -> None:
         InputError: standard input is no terminal.
     """
     if not sys.stdin.isatty():
-        raise InputError("deleting cannot be undone: say --yes where nobody can be asked")
+        raise InputError("deleting cannot be undone: use --yes to skip the prompt")
     for chat in doomed:
         click.echo(line(chat))
-    click.confirm("Delete for good?", abort=True)
+    click.confirm("Delete permanently?", abort=True)
 
 
 def line(chat: Chat) -> str:
@@ -131,7 +131,7 @@ FORMS = {"json": as_json, "md": as_markdown}
     "--format",
     "form",
     type=click.Choice(list(FORMS)),
-    help="json holds everything and can be put back; md is to read. [default: by FILE, else md]",
+    help="json is complete and restorable; md is for reading. [default: by FILE, else md]",
 )
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE."
@@ -141,17 +141,17 @@ FORMS = {"json": as_json, "md": as_markdown}
 def export(
     options: Options, number: int | None, form: str | None, output: Path | None, force: bool
 ) -> None:
-    """Write a chat, or all of them, as Markdown or JSON.
+    """Export one chat or all of them, as Markdown or JSON.
 
-    CHAT is a number that `specchat chats` lists. Markdown has the thread as it is being read; JSON
-    has the whole tree, all versions, and `specchat restore` puts it back.
+    CHAT is a number that `specchat chats` lists. Markdown has the open thread; JSON has all
+    versions of every message, and `specchat restore` restores it.
     """
     if form is None:
         form = "json" if output is not None and output.suffix == ".json" else "md"
     with open_history(locate(options.data_dir)) as history:
         chosen = history.chats() if number is None else [history.chat(number)]
         if not chosen:
-            raise InputError("there are no chats to export yet")
+            raise InputError("no chats to export")
         pieces = FORMS[form](history, sorted(chosen, key=lambda chat: chat.id))
         if output is None:
             show = clean if sys.stdout.isatty() else str
@@ -165,15 +165,15 @@ def export(
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_context
 def restore(context: click.Context, file: Path) -> None:
-    """Put the chats of an exported JSON FILE back.
+    """Restore chats from an exported JSON FILE.
 
-    Those that are there already are left alone. To draft from other programs' chats, import them.
+    Existing chats are not changed. To use chats from other programs, import them.
     """
     options: Options = context.ensure_object(Options)
     with open_history(locate(options.data_dir)) as history:
         report = put_back(file, history)
-    click.echo(f"{report.restored} put back, {report.present} already there", err=True)
+    click.echo(f"{report.restored} restored, {report.present} already there", err=True)
     for flaw in report.flaws:
-        click.echo(f"left out: {one_line(flaw)}", err=True)
+        click.echo(f"skipped: {one_line(flaw)}", err=True)
     if report.flaws:
         context.exit(1)

@@ -31,9 +31,6 @@ OK, OFF, BAD = "ok", "off", "bad"
 LIBRARIES = ("llama-cpp-python", "textual", "torch", "transformers", "faiss-cpu", "sqlite-utils")
 """Libraries whose version helps to explain a failure."""
 
-SHOWN_WIDTHS = (1, 2, 4, 8, 16)
-"""Values of n for which V(n) is shown."""
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -87,11 +84,13 @@ def _history(locations: Locations) -> Finding:
     try:
         require_usable(path, len(MIGRATIONS))
     except DamagedError:
-        return Finding("history", BAD, f"{path} is damaged; the next start sets it aside")
+        return Finding(
+            "history", BAD, f"{path} is damaged; the next start moves it away and begins a new one"
+        )
     except SpecchatError as error:
         return Finding("history", BAD, str(error))
     if not path.exists():
-        return Finding("history", OK, "nothing yet")
+        return Finding("history", OK, "no chats")
     return Finding("history", OK, f"{path}, {path.stat().st_size / 1e6:.1f} MB")
 
 
@@ -116,37 +115,30 @@ def _model(options: Options, locations: Locations) -> Iterator[Finding]:
         return
     yield Finding("model", OK, f"{engine.name}, {engine.target.context_length} tokens of context")
     yield _drafting(options, engine)
-    yield _costs(engine)
+    yield _speed(engine)
 
 
 def _drafting(options: Options, engine: Engine) -> Finding:
     if engine.target.max_rows == 1:
-        return Finding(
-            "drafting", OFF, "this model's cache cannot be rewound, so nothing is drafted"
-        )
+        return Finding("drafting", OFF, "not possible with this model: its cache cannot be rewound")
     if not options.drafters:
         return Finding("drafting", OFF, "switched off with --drafters none")
-    shape = "chains, for bitwise the same answers" if engine.target.chains_only else "trees"
+    shape = "chains, for bit-identical answers" if engine.target.chains_only else "trees"
     off = [name for name in DRAFTERS if name not in options.drafters]
     drafting = ", ".join(drafter.name for drafter in engine.drafters)
     text = f"{drafting}; {shape} of up to {engine.target.max_rows} rows"
     if off:
-        return Finding("drafting", OFF, f"{text}; not chosen: {', '.join(off)}")
+        return Finding("drafting", OFF, f"{text}; off: {', '.join(off)}")
     return Finding("drafting", OK, text)
 
 
-def _costs(engine: Engine) -> Finding:
-    """V(n) at a short context; `~` marks estimates that are not measured yet."""
+def _speed(engine: Engine) -> Finding:
+    """The time of one forward pass without drafts, at a short context."""
     costs = engine.costs
     if not costs.state()["plain"]:
-        return Finding("costs", OK, "not measured yet; the first answer does it")
-    table, guessed = costs.table(0), costs.unmeasured()
-    shown = [
-        f"V({rows}) {'~' if rows in guessed else ''}{table[rows] * 1e3:.1f} ms"
-        for rows in SHOWN_WIDTHS
-        if rows <= engine.target.max_rows
-    ]
-    return Finding("costs", OK, ", ".join(shown))
+        return Finding("speed", OK, "not measured yet; the first answer measures it")
+    estimated = "about " if 1 in costs.unmeasured() else ""
+    return Finding("speed", OK, f"{estimated}{costs.table(0)[1] * 1e3:.3g} ms per step")
 
 
 MARKS = {"ok": "✓", "off": "–", "bad": "✗"}
@@ -158,7 +150,7 @@ MAX_TEXT_CHARACTERS = 2000
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def doctor(options: Options, as_json: bool) -> None:
-    """Say what works here, what is off, and why."""
+    """Check the installation and explain problems."""
 
     if as_json:
         click.echo(json.dumps({"findings": [asdict(finding) for finding in findings(options)]}))
@@ -172,7 +164,7 @@ def doctor(options: Options, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def locate(options: Options, as_json: bool) -> None:
-    """Print every path of specchat's own."""
+    """Print the paths specchat uses."""
     paths = {name: str(path) for name, path in find(options.data_dir).named().items()}
     if as_json:
         click.echo(json.dumps(paths))

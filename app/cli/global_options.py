@@ -38,7 +38,7 @@ class DrafterNames(click.ParamType[tuple[str, ...]]):
         names = tuple(dict.fromkeys(str(value).split(",")))
         for name in names:
             if name not in self._known:
-                self.fail(f"no drafter {name!r}; there are {', '.join(self._known)}", param, ctx)
+                self.fail(f"no drafter {name!r}; choose from {', '.join(self._known)}", param, ctx)
         return names
 
 
@@ -93,28 +93,38 @@ def global_options(hidden: bool = False) -> list[click.Parameter]:
     return [
         option(
             "--model",
-            "Model to open: a GGUF file, or a name that `specchat models` lists.",
+            "Model to use: a GGUF file, or a name that `specchat models` lists.",
             metavar="FILE|NAME",
         ),
         option(
             "--data-dir",
-            f"One directory for everything specchat keeps (also {DATA_DIR_VARIABLE}).",
+            f"Store everything in this directory (also {DATA_DIR_VARIABLE}).",
             type=click.Path(file_okay=False, path_type=Path),
         ),
         option(
-            "--drafters", f"Who drafts: {', '.join(DRAFTERS)}. [default: all]", type=DrafterNames()
+            "--drafters",
+            f"Drafters to use: {', '.join(DRAFTERS)}. [default: all]",
+            type=DrafterNames(),
         ),
         option(
             "--draft-tokens",
-            "Draft tokens for each call; auto measures what pays. [default: auto]",
+            "Draft tokens per step; auto picks what is fastest. [default: auto]",
             type=DraftLength(),
         ),
-        option("--seed", "Seed of the sampler.", type=click.IntRange(min=0), metavar="N"),
-        option("--temperature", "0 is greedy.", type=Temperature(), metavar="T"),
+        option("--seed", "Sampling seed.", type=click.IntRange(min=0), metavar="N"),
         option(
-            "--max-tokens", "Longest answer, in tokens.", type=click.IntRange(min=1), metavar="N"
+            "--temperature",
+            "Randomness; 0 = always the likeliest word.",
+            type=Temperature(),
+            metavar="T",
         ),
-        option("--exact", "Bit for bit what plain decoding gives, on the CPU.", is_flag=True),
+        option(
+            "--max-tokens",
+            "Maximum answer length, in tokens.",
+            type=click.IntRange(min=1),
+            metavar="N",
+        ),
+        option("--exact", "Bit-identical to answers without drafts; CPU only.", is_flag=True),
         option(
             "--gpu-layers",
             "Layers on the GPU. [default: as many as fit]",

@@ -82,8 +82,7 @@ MAX_ERROR_CHARACTERS = 2000
 def specchat(context: click.Context) -> None:
     """A terminal assistant on your own machine that gets faster the more it is used.
 
-    Without a command it opens the interface. The options below may stand before or after the name
-    of a command.
+    Without a command, the interface opens. Options may come before or after the command.
     """
     if context.invoked_subcommand is None:
         import_module("app.interface.app").run(context.ensure_object(Options))

@@ -52,10 +52,10 @@ COLUMNS = {
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_context
 def models(context: click.Context, as_json: bool) -> None:
-    """List the models on this machine, choose one, or fetch one.
+    """List, choose and download models.
 
-    Found are those of the Hugging Face cache, of LM Studio, of Ollama and of specchat itself. They
-    are used where they lie. A star marks the one in use.
+    Lists models from the Hugging Face cache, LM Studio, Ollama and specchat's own folder, used in
+    place. A star marks the current one.
     """
     if context.invoked_subcommand is not None:
         return
@@ -87,7 +87,7 @@ def remarks(found: Sequence[FoundModel], skipped: Sequence[SkippedModel]) -> lis
     """Why models that were found are not in the table."""
     return [
         *(f"not usable: {model.name} ({model.problem})" for model in found if model.problem),
-        *(f"not looked into: {entry.path} ({entry.reason})" for entry in skipped),
+        *(f"not readable: {entry.path} ({entry.reason})" for entry in skipped),
     ]
 
 
@@ -96,8 +96,8 @@ def _in_use(choice: str, locations: Locations) -> tuple[Path | None, list[str]]:
     try:
         path = resolve_model(choice, locations)
     except ModelError as error:
-        return None, [f"the chosen model is not here: {error}"]
-    return (path, []) if path.is_file() else (None, [f"the chosen model is not here: {path}"])
+        return None, [f"the chosen model is missing: {error}"]
+    return (path, []) if path.is_file() else (None, [f"the chosen model is missing: {path}"])
 
 
 def _row(model: FoundModel, in_use: bool) -> dict[str, object]:
@@ -120,10 +120,10 @@ def _row(model: FoundModel, in_use: bool) -> dict[str, object]:
 )
 @click.pass_obj
 def use(options: Options, name: str | None, student: str | None) -> None:
-    """Open the model NAME from now on; chats and imports stay.
+    """Switch to the model NAME; chats and imports stay.
 
-    NAME is one that `specchat models` lists, or the path of a GGUF file. `embedded` is the model
-    that comes with specchat, which brings its own student.
+    NAME is a name that `specchat models` lists, or the path of a GGUF file. `embedded` is the
+    built-in model, which has its own student.
     """
     if name is None and student is None:
         raise click.UsageError("give a NAME or a --student")
@@ -139,35 +139,35 @@ def use(options: Options, name: str | None, student: str | None) -> None:
 def _use_model(name: str, locations: Locations) -> None:
     """Choose the model `name`, and print what to know about it."""
     model = choose(name, locations)
-    click.echo(one_line(f"specchat opens {model.name} from now on", MAX_LINE_CHARACTERS))
+    click.echo(one_line(f"Switched to {model.name}", MAX_LINE_CHARACTERS))
     if model.name == EMBEDDED:
         click.echo(ABOUT_EMBEDDED)
     shortage = memory_shortage(
         model.path, load_config(locations.settings).context, available_memory()
     )
     if shortage:
-        click.echo(one_line(f"but not now: {shortage}", MAX_LINE_CHARACTERS), err=True)
+        click.echo(one_line(f"not enough memory now: {shortage}", MAX_LINE_CHARACTERS), err=True)
 
 
 @click.command()
 @click.argument("wanted", metavar="ORG/REPO[:QUANT]")
 @click.pass_obj
 def pull(options: Options, wanted: str) -> None:
-    """Fetch a model from Hugging Face, by default its Q4_K_M.
+    """Download a model from Hugging Face, by default its Q4_K_M.
 
-    It goes into the cache that other programs share (HF_HUB_CACHE, HF_HOME), is compared with its
-    checksum, and an interrupted download goes on where it stopped.
+    It is stored in the cache that other programs share (HF_HUB_CACHE, HF_HOME) and verified by its
+    checksum. An interrupted download resumes.
     """
     offer = look_up(wanted)
     try:
         path = _with_progress(offer, model_folders().hugging_face)
     except KeyboardInterrupt:
-        click.echo("\ninterrupted: the same command goes on from here", err=True)
+        click.echo("\ninterrupted: the same command resumes", err=True)
         raise
     name = _name_of(path, locate(options.data_dir))
     click.echo(one_line(f"{name} is at {path}", MAX_LINE_CHARACTERS))
     click.echo(
-        one_line(f"to open it from now on: specchat models use {name}", MAX_LINE_CHARACTERS),
+        one_line(f"to switch to it: specchat models use {name}", MAX_LINE_CHARACTERS),
         err=True,
     )
 

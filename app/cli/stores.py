@@ -26,7 +26,9 @@ def open_history(locations: Locations) -> Iterator[History]:
     locations.create()
     with closing(History.open(locations.history)) as history:
         if history.store.quarantined:
-            click.echo(f"a damaged history was set aside as {history.store.quarantined}", err=True)
+            click.echo(
+                f"the history was damaged and was moved to {history.store.quarantined}", err=True
+            )
         yield history
 
 
@@ -37,7 +39,9 @@ def open_library(locations: Locations) -> Iterator[Library]:
     with closing(Library.open(locations.library)) as library:
         if library.store.quarantined:
             aside = one_line(str(library.store.quarantined), MAX_LINE_CHARACTERS)
-            click.echo(f"a damaged library was set aside as {aside}: import again", err=True)
+            click.echo(
+                f"the imports were damaged and were moved to {aside}: import again", err=True
+            )
         yield library
 
 
@@ -67,5 +71,5 @@ def project(options: Options, locations: Locations, status: StatusLine) -> int |
 
 def _line(progress: IndexingProgress) -> str:
     if progress.building:
-        return "building what is drafted from"
-    return f"tokenising {progress.done:,} of {amount(progress.total, 'text')}"
+        return "building the index"
+    return f"indexing {progress.done:,} of {amount(progress.total, 'text')}"

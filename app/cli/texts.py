@@ -39,15 +39,17 @@ MAX_NAMES = 10
 
 @click.command("import")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH…")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, with all that was skipped.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object that lists every skipped file."
+)
 @click.pass_obj
 def import_(options: Options, paths: tuple[Path, ...], as_json: bool) -> None:
-    """Import texts of yours, so that answers are drafted from them.
+    """Import your files, to answer from them and to answer faster.
 
-    PATH is a file, a folder or an archive. What each file is, is found out: Markdown, plain text,
-    source code, HTML, PDF, notebooks, exports of ChatGPT, Claude and specchat, ShareGPT, JSONL with
-    messages, shell histories. Folders follow .gitignore, and secrets are taken out. Importing again
-    brings what is new. Ctrl-C stops, and the same command goes on from there.
+    PATH is a file, a folder or an archive. File types are detected: Markdown, plain text, source
+    code, HTML, PDF, notebooks, exports of ChatGPT, Claude and specchat, ShareGPT, JSONL with
+    messages, shell histories. Folders follow .gitignore, and secrets are removed. Re-importing adds
+    only what is new. Ctrl-C stops; the same command resumes.
     """
     locations = locate(options.data_dir)
     status = StatusLine()
@@ -58,12 +60,12 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool) -> None:
         tokens = _projected(options, locations, status)
     except KeyboardInterrupt:
         status.clear()
-        click.echo("stopped: what is imported stays; the same command goes on from there", err=True)
+        click.echo("stopped: keeps what was imported; the same command resumes", err=True)
         raise
     if as_json:
         click.echo(_report_json(report, tokens))
     elif tokens:
-        click.echo(f"{amount(tokens, 'token')} ready to be drafted from")
+        click.echo(f"indexed {amount(tokens, 'token')}")
 
 
 def _imported(
@@ -98,10 +100,10 @@ def _projected(options: Options, locations: Locations, status: StatusLine) -> in
     try:
         tokens = project(options, locations, status)
     except ModelError as error:
-        click.echo(f"not yet drafted from: {one_line(str(error), MAX_LINE_CHARACTERS)}", err=True)
+        click.echo(f"not indexed yet: {one_line(str(error), MAX_LINE_CHARACTERS)}", err=True)
         return None
     if tokens is None:
-        click.echo("another specchat makes it ready to be drafted from", err=True)
+        click.echo("another specchat process is indexing it", err=True)
     return tokens
 
 
@@ -113,13 +115,13 @@ def summary(report: ImportReport) -> Iterator[str]:
     if report.unchanged:
         yield f"unchanged {amount(report.unchanged, 'document')}"
     if report.redacted:
-        yield f"took out {amount(report.redacted, 'secret')}"
+        yield f"removed {amount(report.redacted, 'secret')}"
     few = MAX_NAMES if sys.stdout.isatty() else None
     for reason, names in report.skipped.items():
         yield f"skipped {len(names):,}: {reason}"
         yield from (f"    {one_line(name, MAX_LINE_CHARACTERS)}" for name in names[:few])
         if few is not None and len(names) > few:
-            yield f"    … {len(names) - few:,} more (all of them with --json)"
+            yield f"    … {len(names) - few:,} more (--json lists all)"
 
 
 def _line(event: Event) -> str:
@@ -146,7 +148,7 @@ def _report_json(report: ImportReport, tokens: int | None) -> str:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def sources(options: Options, as_json: bool) -> None:
-    """List what was imported, by the paths that `forget` takes."""
+    """List imports, by the paths that `forget` takes."""
     locations = locate(options.data_dir)
     with open_library(locations):
         found = list_sources(locations, {})
@@ -154,7 +156,7 @@ def sources(options: Options, as_json: bool) -> None:
         click.echo(json.dumps({"sources": [_source_json(one) for one in found]}))
         return
     if not found:
-        click.echo("nothing was imported yet: specchat import PATH…", err=True)
+        click.echo("No imports. Add some with: specchat import PATH…", err=True)
     for one in found:
         click.echo(line(one))
 
@@ -166,7 +168,7 @@ def line(one: ListedSource) -> str:
         amount(one.source.characters, "character"),
         "+".join(one.source.kinds),
         *([strftime("%d %b %Y", localtime(one.record.at))] if one.record else []),
-        *([] if one.whole else ["stopped half-way: import it again"]),
+        *([] if one.whole else ["incomplete: import it again"]),
     ]
     return f"{one_line(one.source.path, MAX_LINE_CHARACTERS)}  ({', '.join(figures)})"
 
@@ -180,20 +182,20 @@ def _source_json(one: ListedSource) -> dict[str, object]:
 @click.argument("source")
 @click.pass_obj
 def forget(options: Options, source: str) -> None:
-    """Forget an imported SOURCE, by the path it was imported from.
+    """Remove an imported SOURCE, by the path it was imported from.
 
-    Nothing of it remains in any file of specchat's. Texts that another source has too stay.
+    No trace remains in specchat's files, except texts that another source also has.
     """
     locations = locate(options.data_dir)
     gone = _forgotten(source, locations)
     click.echo(
-        f"forgot {one_line(gone.path, MAX_LINE_CHARACTERS)}: {amount(gone.documents, 'document')}"
+        f"removed {one_line(gone.path, MAX_LINE_CHARACTERS)}: {amount(gone.documents, 'document')}"
     )
     try:
         project(options, locations, StatusLine())
     except ModelError as error:
         click.echo(
-            f"the rest is not drafted from yet: {one_line(str(error), MAX_LINE_CHARACTERS)}",
+            f"the rest is not indexed yet: {one_line(str(error), MAX_LINE_CHARACTERS)}",
             err=True,
         )
 
@@ -216,12 +218,12 @@ def named(source: str, library: Library) -> Source:
     for known in library.sources():
         if known.path in names:
             return known
-    raise InputError(f"nothing was imported from {source}: `specchat sources` lists what was")
+    raise InputError(f"{source} is not imported: `specchat sources` lists imports")
 
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="WORDS…")
-@click.option("--source", default="", help="Only what was imported from this path.")
+@click.option("--source", default="", help="Search only this import.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),

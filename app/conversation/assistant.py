@@ -83,7 +83,7 @@ class Assistant:
         """
         answered = self.history.message(answer)
         if answered.role != records.ASSISTANT or answered.parent is None:
-            raise InputError("only an answer can be given again")
+            raise InputError("only an answer can be regenerated")
         return self.respond(answered.chat, answered.parent, again=True)
 
     def respond(self, chat: int, message: int, *, again: bool = False) -> Generator[Event]:

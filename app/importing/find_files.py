@@ -227,7 +227,7 @@ def _skip_reason(entry: os.DirEntry[str], rules: IgnoreRules, own: frozenset[Pat
         return _link_reason(Path(entry.path))
     folder = entry.is_dir(follow_symlinks=False)
     if folder and entry.name in VERSION_CONTROL:
-        return "version control's own folder"
+        return "version control folder"
     if folder and Path(entry.path) in own:
         return "specchat's own data"
     if is_ignored(rules, Path(entry.path), folder):

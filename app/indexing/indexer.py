@@ -123,9 +123,7 @@ class Indexer:
         """Why the worker failed. It is not started again before something changes."""
         if code in (0, EXIT_YIELDED) or self._closing.is_set():
             return None
-        return StoreError(
-            f"texts could not be made ready for drafting: {failure or f'exit code {code}'}"
-        )
+        return StoreError(f"indexing failed: {failure or f'exit code {code}'}")
 
     def _report(self, progress: IndexingProgress | None, error: SpecchatError | None) -> None:
         self.progress, self.error = progress, error

@@ -142,9 +142,9 @@ def _problem(metadata: Metadata, parameters: int) -> str:
     if not parameters:
         return _KINDS["vocab"]
     if metadata.number("pooling_type") or architecture.endswith("bert") or not _causal(metadata):
-        return "it makes embeddings and writes no text"
+        return "an embedding model, which writes no text"
     if metadata.text("tokenizer.ggml.model") in ("", "no_vocab", "none"):
-        return "it holds no tokenizer"
+        return "it has no tokenizer"
     return ""
 
 

@@ -133,9 +133,9 @@ def find_model(
             return fits[0]
         if fits:
             names = ", ".join(candidate.name for candidate in fits)
-            raise ModelError(f"{name!r} may be any of {names}: give the whole name")
+            raise ModelError(f"{name!r} matches {names}: give the full name")
     raise ModelError(
-        f"there is no model {name!r}, neither a file nor a name that `specchat models` lists"
+        f"no model {name!r}: `specchat models` lists the available ones"
         + _suggestion(name, [candidate.name for candidate in known])
     )
 
@@ -174,7 +174,7 @@ def _suggestion(name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, MAX_SUGGESTIONS, MIN_SIMILARITY)
     within = [other for other in known if name.casefold() in other.casefold()]
     near = list(dict.fromkeys([*within, *close]))[:MAX_SUGGESTIONS]
-    return f"; near it: {', '.join(near)}" if near else ""
+    return f"; similar: {', '.join(near)}" if near else ""
 
 
 def hugging_face_models(cache: Path) -> Iterator[ModelCandidate | SkippedModel]:

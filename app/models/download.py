@@ -95,7 +95,7 @@ def _disk_errors(cache: Path) -> Iterator[None]:
         if error.errno is None:  # huggingface_hub's errors are OSErrors too
             raise
         raise ModelError(
-            f"cannot write to {cache}: {error.strerror}; another place can be set as HF_HUB_CACHE"
+            f"cannot write to {cache}: {error.strerror}; set HF_HUB_CACHE to another folder"
         ) from error
 
 
@@ -114,7 +114,7 @@ def _download_blob(model: RemoteModel, file: RemoteFile, blobs: Path, locks: Pat
             yield from _complete(model, file, incomplete)
             os.replace(incomplete, blob)
     except Timeout:
-        raise ModelError(f"another process is fetching {file.path} now: wait for it") from None
+        raise ModelError(f"another process is downloading {file.path}: wait for it") from None
 
 
 def _complete(model: RemoteModel, file: RemoteFile, incomplete: Path) -> Iterator[int]:
@@ -124,8 +124,8 @@ def _complete(model: RemoteModel, file: RemoteFile, incomplete: Path) -> Iterato
         free = shutil.disk_usage(incomplete.parent).free
         if file.size - have > free:
             raise ModelError(
-                f"{file.path} takes {(file.size - have) / 1e9:.1f} GB more, and {free / 1e9:.1f} GB"
-                f" are free at {incomplete.parent}: make room, or set HF_HUB_CACHE to another disk"
+                f"{file.path} needs {(file.size - have) / 1e9:.1f} GB more; {free / 1e9:.1f} GB"
+                f" are free at {incomplete.parent}: free some, or set HF_HUB_CACHE to another disk"
             )
         digest = _digest_of(out)
         for piece, start in _receive(model, file, have):
@@ -137,7 +137,7 @@ def _complete(model: RemoteModel, file: RemoteFile, incomplete: Path) -> Iterato
             yield start + len(piece)
     if digest.hexdigest() != file.digest:
         incomplete.unlink()
-        raise ModelError(f"{file.path} arrived damaged, its checksum differs: pull it again")
+        raise ModelError(f"{file.path} has the wrong checksum: download it again")
 
 
 def _receive(model: RemoteModel, file: RemoteFile, have: int) -> Iterator[tuple[bytes, int]]:
@@ -156,8 +156,8 @@ def _receive(model: RemoteModel, file: RemoteFile, have: int) -> Iterator[tuple[
         failures = 0 if have > before else failures + 1
         if failures == MAX_FAILED_ATTEMPTS:
             raise ModelError(
-                f"the connection broke off after {have / 1e9:.2f} of {file.size / 1e9:.2f} GB"
-                f" ({reason}): pull it again to go on from there"
+                f"the connection was lost after {have / 1e9:.2f} of {file.size / 1e9:.2f} GB"
+                f" ({reason}): download it again to resume"
             )
         if have < file.size:
             time.sleep(RETRY_DELAY_S)

@@ -73,7 +73,7 @@ def look_up(wanted: str) -> RemoteModel:
     match = _WANTED.fullmatch(wanted)
     if match is None:
         raise InputError(
-            f"{wanted!r} names no model: give ORG/REPO or ORG/REPO:{DEFAULT_QUANTISATION}"
+            f"{wanted!r} is not a model name: use ORG/REPO or ORG/REPO:{DEFAULT_QUANTISATION}"
         )
     return _choose(_models(match["repository"]), match["repository"], match["tag"] or "")
 
@@ -93,7 +93,7 @@ def hub_errors(repository: str) -> Iterator[None]:
         yield
     except errors.GatedRepoError as error:
         raise ModelError(
-            f"{repository} is only for those who accept its terms: do so at {hub}/{repository},"
+            f"{repository} requires accepting its terms: do so at {hub}/{repository},"
             " then `hf auth login`"
         ) from error
     except errors.RepositoryNotFoundError as error:
@@ -102,18 +102,18 @@ def hub_errors(repository: str) -> Iterator[None]:
             " with `hf auth login`"
         ) from error
     except errors.OfflineModeIsEnabled as error:
-        raise ModelError("offline mode is on: unset HF_HUB_OFFLINE to fetch models") from error
+        raise ModelError("offline mode is on: unset HF_HUB_OFFLINE to download models") from error
     except (httpx2.RequestError, errors.LocalEntryNotFoundError) as error:
         raise ModelError(
             f"cannot reach {hub} ({error or type(error).__name__}): check the connection;"
-            " `specchat models` lists what is already here"
+            " `specchat models` lists downloaded models"
         ) from error
     except errors.HfHubHTTPError as error:
         status = error.response.status_code
         raise ModelError(f"{hub} refuses {repository} ({status}): try again later") from error
     except (json.JSONDecodeError, errors.FileMetadataError) as error:
         raise ModelError(
-            f"{hub} does not answer like Hugging Face's hub: check HF_ENDPOINT"
+            f"{hub} does not answer like the Hugging Face hub: check HF_ENDPOINT"
         ) from error
 
 

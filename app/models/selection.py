@@ -19,10 +19,7 @@ from app.models.gguf_files import GIVEN_BY_PATH, ModelCandidate, model_parts
 from app.models.memory import available_memory, freed_by_closing, memory_estimate, memory_shortage
 from datastores.errors import InputError, ModelError
 
-ABOUT_EMBEDDED = (
-    "The embedded model is a small helper for the command line: it explains and finds commands,"
-    " and knows little else."
-)
+ABOUT_EMBEDDED = "The built-in model is tiny and only knows shell commands."
 """What a person should know before asking it anything."""
 
 

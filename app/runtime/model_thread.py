@@ -176,7 +176,9 @@ class ModelThread:
             if previous is not None:
                 self._open(str(previous))
         except SpecchatError as error:
-            raise ModelError(f"{reason}; nor can the model before be opened: {error}") from error
+            raise ModelError(
+                f"{reason}; the previous model cannot be opened either: {error}"
+            ) from error
         raise ModelError(reason)
 
     def _close_model(self) -> None:
@@ -190,7 +192,7 @@ class ModelThread:
 
     def _run(self, begin: Begin, emit: Callable[[Event], object]) -> None:
         if self.model is None:
-            raise ModelError("there is no model to ask: choose one from the list of models")
+            raise ModelError("no model is loaded: choose one from the list of models")
         with closing(begin(self.model.assistant)) as events:
             for event in events:
                 emit(event)

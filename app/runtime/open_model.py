@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from app.runtime.idle_encoding import EncodingProgress
 
 EMBEDDED = (
-    "The model built in is a small helper for the command line and knows little else."
-    " Try: How do I extract a tar archive?"
+    "The built-in model is tiny and only knows shell commands. Try: How do I extract a tar archive?"
 )
 
 

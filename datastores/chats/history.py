@@ -125,7 +125,7 @@ class HistoryReader:
         order = "ORDER BY updated DESC, id DESC LIMIT 1"
         rows = self.store.rows(f"SELECT {CHAT_COLUMNS} FROM chats {order}")
         if not rows:
-            raise InputError("there is no chat to continue yet: ask without -c first")
+            raise InputError("no chat to continue: ask without -c")
         return chat_from_row(rows[0])
 
     def message(self, message: int) -> StoredMessage:
@@ -176,12 +176,12 @@ class HistoryReader:
 
 def no_chat(chat: int) -> InputError:
     """The error for a chat that does not exist (any more)."""
-    return InputError(f"there is no chat {chat}: it may have been deleted in another window")
+    return InputError(f"no chat {chat}: `specchat chats` lists them")
 
 
 def no_message(message: int) -> InputError:
     """The error for a message that does not exist (any more)."""
-    return InputError(f"there is no message {message}: its chat may have been deleted")
+    return InputError(f"no message {message}: its chat may have been deleted")
 
 
 class History(HistoryReader):

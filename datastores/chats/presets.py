@@ -49,7 +49,7 @@ class Presets:
         """
         found = self._presets("SELECT name, system, sampling FROM presets WHERE name = ?", name)
         if not found:
-            raise InputError(f"there is no preset {name!r}: save one under that name first")
+            raise InputError(f"no preset {name!r}: save one with that name first")
         return found[0]
 
     def save(self, name: str, system: str, sampling: Mapping[str, object]) -> Preset:
@@ -84,7 +84,7 @@ class Presets:
         """
         with self._store.writing() as db:
             if not db.conn.execute("DELETE FROM presets WHERE name = ?", (name,)).rowcount:
-                raise InputError(f"there is no preset {name!r}")
+                raise InputError(f"no preset {name!r}")
             request_erasure(db)
 
     def _presets(self, sql: str, *parameters: object) -> list[Preset]:

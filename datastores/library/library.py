@@ -139,7 +139,7 @@ class Library:
         """
         with self.store.writing() as db:
             if not db.conn.execute("DELETE FROM sources WHERE path = ?", (path,)).rowcount:
-                raise InputError(f"{path} was not imported: `specchat sources` lists what was")
+                raise InputError(f"{path} is not imported: `specchat sources` lists imports")
             request_erasure(db)
 
     def erase(self) -> bool:

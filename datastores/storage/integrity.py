@@ -163,7 +163,7 @@ def _require_link_target(path: Path) -> None:
     target = Path(os.path.realpath(path))
     if path.is_symlink() and not target.parent.is_dir():
         raise StoreError(
-            f"{path} is a link to {target}, and {target.parent} is not there: bring that back, or"
+            f"{path} is a link to {target}, and {target.parent} does not exist: restore it, or"
             " delete the link"
         )
 

@@ -78,7 +78,7 @@ def _first_bytes(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(HEADER.size)
     except FileNotFoundError:
-        raise ModelError(f"there is no model file {path}: check --model") from None
+        raise ModelError(f"no model file {path}: check --model") from None
     except IsADirectoryError:
         raise ModelError(f"{path} is a directory: give the GGUF file itself") from None
     except OSError as error:

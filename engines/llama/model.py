@@ -189,7 +189,7 @@ def open_fitting(path: Path, gpu_layers: int | None, make: Callable[[Weights], T
     if not lib.llama_supports_gpu_offload():
         if gpu_layers:
             raise ModelError(
-                "this build of llama.cpp uses no graphics card: leave --gpu-layers out, or see"
+                "this build of llama.cpp has no GPU support: remove --gpu-layers, or see"
                 " `specchat doctor` for the build that does"
             )
         return make(Weights(path))

@@ -36,15 +36,15 @@ def test_what_is_set_replaces_the_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("max_token = 5", "unknown setting 'max_token'; there are .*max_tokens"),
-        ("[sampling]\ntop = 3", r"unknown setting 'sampling\.top'; there are .*top_k"),
-        ("max_tokens = '5'", "max_tokens must be of type int, not '5'"),
-        ("max_tokens = true", "max_tokens must be of type int, not True"),
+        ("max_token = 5", "unknown setting 'max_token'; choose from .*max_tokens"),
+        ("[sampling]\ntop = 3", r"unknown setting 'sampling\.top'; choose from .*top_k"),
+        ("max_tokens = '5'", "max_tokens must be a whole number, not '5'"),
+        ("max_tokens = true", "max_tokens must be a whole number, not True"),
         ("sampling = 3", "sampling must be a table, not 3"),
-        ("[model]\nx = 1", "model must be of type str"),
+        ("[model]\nx = 1", "model must be a string"),
         ("[sampling]\ntemperature = -1", "sampling: temperature must be from 0 to 100, not -1.0"),
         ("[sampling]\ntop_p = nan", "top_p must be from 0 to 1, not nan"),
-        ("max_tokens =", "not valid TOML: .*; correct or remove it"),
+        ("max_tokens =", "not valid TOML: .*; fix or remove it"),
     ],
 )
 def test_what_is_not_understood_is_refused(tmp_path: Path, text: str, complaint: str) -> None:

@@ -59,5 +59,5 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"cannot use .*file/x: .*; choose another place with --d"):
         locate(tmp_path / "file" / "x").create()
-    with pytest.raises(StoreError, match=r"file is no folder, nor a link to one: move it away, or"):
+    with pytest.raises(StoreError, match=r"file is not a folder: move it away, or"):
         locate(tmp_path / "file").create()

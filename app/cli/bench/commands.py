@@ -23,7 +23,7 @@ from app.cli.main import LazyGroup
     },
 )
 def bench() -> None:
-    """Measure what drafting brings, as ratios within one run."""
+    """Measure the speed-up from drafting, as ratios within one run."""
 
 
 Command = Callable[..., Any]
@@ -44,7 +44,7 @@ class DraftShapeParam(click.ParamType[DraftShape]):
             return value
         drafts, _, length = str(value).partition("x")
         if not (drafts.isdecimal() and length.isdecimal() and int(drafts) and int(length)):
-            self.fail(f"{value!r} is no shape such as 3x20", param, ctx)
+            self.fail(f"{value!r} is not a shape such as 3x20", param, ctx)
         return DraftShape(int(drafts), int(length))
 
 
@@ -56,13 +56,13 @@ def workload_options(default: str) -> Callable[[Command], Command]:
             "--workload",
             required=True,
             type=click.Path(path_type=Path),
-            help="Chats, one JSON a line.",
+            help="Chats, one JSON object per line.",
         ),
         click.option(
             "--drafters",
             "sets",
             multiple=True,
-            help=f"A set of drafters; may be given again. [default: {default}]",
+            help=f"A set of drafters; repeatable. [default: {default}]",
         ),
         click.option(
             "--limit", type=click.IntRange(min=1), help="Only the first N chats.", metavar="N"
@@ -81,7 +81,9 @@ def workload_options(default: str) -> Callable[[Command], Command]:
             metavar="N",
             help="Add N layers to the model: the same tokens at a larger model's costs.",
         ),
-        click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line."),
+        click.option(
+            "--json", "as_json", is_flag=True, help="Print one JSON object on the last line."
+        ),
     )
 
     def decorate(command: Command) -> Command:

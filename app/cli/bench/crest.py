@@ -48,7 +48,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
     def _bytes(self, text: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
         number, shift = (text[:-1], UNITS[text[-1]]) if text[-1:] in UNITS else (text, 0)
         if not number.isdecimal() or int(number) << shift < MIN_BUDGET_BYTES:
-            self.fail(f"{text!r} is no size of {MIN_BUDGET_BYTES >> 10}K or more", param, ctx)
+            self.fail(f"{text!r} is not a size of {MIN_BUDGET_BYTES >> 10}K or more", param, ctx)
         return int(number) << shift
 
 
@@ -58,8 +58,12 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 )
 @click.option("--history", required=True, multiple=True, type=FILES, help="Chats to draft from.")
 @click.argument("more", nargs=-1, type=FILES, metavar="[HISTORY…]")
-@click.option("--sizes", type=Sizes(), default=DEFAULT_SIZES, help="Bytes of the stores.")
-@click.option("--tokenizer", type=FILES, help="Of the recorded model; else the chosen model's.")
+@click.option("--sizes", type=Sizes(), default=DEFAULT_SIZES, help="Sizes of the stores, in bytes.")
+@click.option(
+    "--tokenizer",
+    type=FILES,
+    help="Tokenizer of the recorded model. [default: the current model's]",
+)
 @click.option(
     "--from",
     "first",
@@ -71,7 +75,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N chats.", metavar="N")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: cores, at most 4]")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 @click.option("--plot", type=FILES, help="Write the curves to this SVG file.")
 @click.pass_obj
 def crest(
@@ -129,7 +133,7 @@ def _compared(
                 found += rows(case, counts, answers)
                 click.echo(f"replayed {case.method}, {case.selection}", err=True)
         except KeyboardInterrupt:
-            click.echo("interrupted: figures of what is done", err=True)
+            click.echo("interrupted: figures of what is finished", err=True)
     return found
 
 

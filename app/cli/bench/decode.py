@@ -55,28 +55,27 @@ Sets = Mapping[str, tuple[str, ...]]
     multiple=True,
     type=FILE,
     metavar="FILE",
-    help="Chats to draft from, one JSON a line; may be given again, to compare.",
+    help="Chats to draft from, one JSON object per line; repeatable, to compare.",
 )
 @click.option(
     "--answers",
     "ways",
     multiple=True,
     type=click.Choice(WAYS),
-    help="Answers in the history: the file's, or the model's own; may be given again."
-    " [default: given]",
+    help="Answers in the history: the file's, or the model's own; repeatable. [default: given]",
 )
 @click.option(
     "--shape",
     "shapes",
     multiple=True,
     type=DraftShapeParam(),
-    help="N drafts of M tokens at every call, likely or not; may be given again.",
+    help="N drafts of M tokens at every step, likely or not; repeatable.",
 )
 @click.option(
     "--student",
     type=FILE,
     metavar="FILE",
-    help="File of the draft model. [default: the one in the settings]",
+    help="Draft model file. [default: the one in the settings]",
 )
 @click.pass_obj
 def decode(
@@ -159,7 +158,7 @@ def _answer(rows: Sequence[DecodeRow], chats: Sequence[Workload]) -> None:
             for _ in run(rows, chats, rows[0].engine.sampling):
                 bar.update(1)
     except KeyboardInterrupt:
-        click.echo("interrupted: figures of the chats that are done", err=True)
+        click.echo("interrupted: figures of the finished chats", err=True)
 
 
 def _report(

@@ -27,10 +27,10 @@ COLUMNS = {
     "--workload",
     type=click.Path(path_type=Path),
     required=True,
-    help="Chats, one JSON a line, whose answers give the states.",
+    help="Chats, one JSON object per line, whose answers give the states.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N chats.", metavar="N")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 @click.pass_obj
 def dense(options: Options, workload: Path, limit: int | None, as_json: bool) -> None:
     """Compare keys for drafting from past states.

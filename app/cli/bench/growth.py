@@ -89,7 +89,7 @@ def _row(
                 for _ in grow(replayed, with_drafters(engine, (), 0), chats, engine.sampling):
                     bar.update(1)
         except KeyboardInterrupt:
-            click.echo("interrupted: figures of the chats that are done", err=True)
+            click.echo("interrupted: figures of the finished chats", err=True)
     return summarise(replayed)
 
 

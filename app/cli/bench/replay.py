@@ -25,7 +25,7 @@ from engines.fingerprint import fingerprint
 
 MIN_SPEEDUP = 1.05
 """Below this, drafting is reported as no faster."""
-ESTIMATED = " (a guess: what passes cost here is not measured yet; the first answer does it)"
+ESTIMATED = " (a guess: this model's speed is not measured yet; the first answer measures it)"
 
 
 @click.command()
@@ -38,10 +38,10 @@ ESTIMATED = " (a guess: what passes cost here is not measured yet; the first ans
     metavar="N",
     help="Replay the last N chats; those before them are history.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 @click.pass_obj
 def replay(options: Options, files: tuple[Path, ...], limit: int, as_json: bool) -> None:
-    """Estimate what drafting would bring, from your own chats.
+    """Estimate the speed-up from drafting, from your own chats.
 
     Chats of specchat's history or of FILEs (exports of specchat, ChatGPT, Claude and others) are
     replayed in order, without running the model, with every drafter that sees only tokens; each
@@ -55,7 +55,7 @@ def replay(options: Options, files: tuple[Path, ...], limit: int, as_json: bool)
     costs = costs_of(locations.costs, fingerprint(model))
     drafters, tokens = _replay(conversations, limit, model, config.context, costs)
     if not sum(tokens):
-        raise InputError("there are no answers to replay")
+        raise InputError("no answers to replay")
     if as_json:
         click.echo(json.dumps(_report(drafters, tokens, costs, model)))
     else:
@@ -68,7 +68,7 @@ def _conversations(files: Sequence[Path], locations: Locations) -> list[PastConv
     with open_history(locations) as history:
         found = list(from_history(history))
     if not found:
-        raise InputError("there are no chats yet: give the export of another program's chats")
+        raise InputError("no chats yet: give a file of chats exported from another program")
     return found
 
 
@@ -91,7 +91,7 @@ def _replay(
                 for conversation in bar:
                     tokens.append(run.run(conversation))
         except KeyboardInterrupt:
-            click.echo("interrupted: figures of the chats that are done", err=True)
+            click.echo("interrupted: figures of the finished chats", err=True)
     return run.drafters, tokens
 
 
@@ -107,13 +107,13 @@ def _line(drafters: dict[str, Replayed], costs: CostModel) -> str:
         if name != ALL
     )
     gain = (
-        f"about {speedup:.1f}× as fast as plain"
+        f"about {speedup:.1f}× as fast as without drafts"
         if speedup >= MIN_SPEEDUP
-        else "no faster than plain"
+        else "no speed-up"
     )
     return (
         f"{gain} in your last {len(together.chats)} chats:"
-        f" {counts.tokens_per_call:.2f} tokens a call ({alone} by themselves)"
+        f" {counts.tokens_per_call:.2f} tokens per step (each alone: {alone})"
         f"{'' if _is_measured(costs) else ESTIMATED}"
     )
 

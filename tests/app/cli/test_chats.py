@@ -57,7 +57,7 @@ def test_words_find_a_chat(capsys: pytest.CaptureFixture[str]) -> None:
     [hit] = json.loads(_said(capsys, "search", "walrus", "--json"))["hits"]
     assert (hit["chat"], hit["message"], hit["excerpt"]["spans"]) == (1, 2, [[4, 10]])
     assert run(["search", "nothing"]) == 0
-    assert capsys.readouterr().err == "nothing found\n"
+    assert capsys.readouterr().err == "No match.\n"
 
 
 def test_a_deleted_chat_is_in_no_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +74,9 @@ def test_a_damaged_library_is_told_of_where_a_chat_is_deleted(
     (folder / "library.db").write_bytes(b"no database" * 1000)
     assert run(["delete", "1", "--yes"]) == 0
     aside, done = capsys.readouterr().err.splitlines()
-    assert aside.startswith(f"a damaged library was set aside as {folder / 'library.db.corrupt-'}")
+    assert aside.startswith(
+        f"the imports were damaged and were moved to {folder / 'library.db.corrupt-'}"
+    )
     assert aside.endswith(": import again")
     assert done == "deleted 1 chat"
 
@@ -82,7 +84,7 @@ def test_a_damaged_library_is_told_of_where_a_chat_is_deleted(
 @pytest.mark.usefixtures("folder")
 def test_nothing_is_deleted_unasked_or_in_part(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["delete", "1"]) == 1
-    assert "say --yes" in capsys.readouterr().err
+    assert "use --yes" in capsys.readouterr().err
     assert run(["delete", "1", "99", "--yes"]) == 1
     assert "no chat 99" in capsys.readouterr().err
     assert _said(capsys, "chats").count("\n") == 2
@@ -120,7 +122,7 @@ def test_an_export_comes_back(
     assert _said(capsys, "export", "--format", "json") == file.read_text()
     assert run(["delete", "1", "--yes"]) == 0
     assert run(["restore", str(file)]) == 0
-    assert capsys.readouterr().err.splitlines()[-1] == "1 put back, 1 already there"
+    assert capsys.readouterr().err.splitlines()[-1] == "1 restored, 1 already there"
     assert "walrus" in _said(capsys, "search", "walrus")
 
 
@@ -162,7 +164,7 @@ def test_what_cannot_be_written_or_read_is_named(
     broken = tmp_path / "broken.json"
     broken.write_text('{"specchat": 1, "chats": [{}]}')
     assert run(["restore", str(broken)]) == 1
-    assert "left out: chat 1: " in capsys.readouterr().err
+    assert "skipped: chat 1: " in capsys.readouterr().err
 
 
 def test_without_chats_there_is_nothing_to_export(

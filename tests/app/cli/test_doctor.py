@@ -33,17 +33,14 @@ def _report(options: Options) -> dict[str, Finding]:
 def test_all_is_well_in_a_fresh_place(tmp_path: Path) -> None:
     report = _report(Options(data_dir=tmp_path / "new"))
     assert {finding.state for finding in report.values()} == {OK}
-    assert report["history"].text == "nothing yet"
-    assert "not measured yet" in report["costs"].text
+    assert report["history"].text == "no chats"
+    assert "not measured yet" in report["speed"].text
 
 
-def test_costs_are_marked_while_they_are_guessed(tmp_path: Path, engine: Engine) -> None:
+def test_the_speed_is_the_time_of_a_step(tmp_path: Path, engine: Engine) -> None:
     for _ in range(3):
         engine.costs.observe(1, 100, 0.010)
-        engine.costs.observe(4, 100, 0.020)
-    text = _report(Options(data_dir=tmp_path))["costs"].text
-    assert text.startswith("V(1) 10.0 ms, V(2) ~")
-    assert "V(4) 20.0 ms, V(8) ~" in text
+    assert _report(Options(data_dir=tmp_path))["speed"].text == "10 ms per step"
 
 
 @pytest.mark.usefixtures("engine")
@@ -52,7 +49,7 @@ def test_what_is_switched_off_is_said(tmp_path: Path) -> None:
     assert (none.state, none.text) == (OFF, "switched off with --drafters none")
     one = _report(Options(data_dir=tmp_path, drafters=("prompt",)))["drafting"]
     assert one.state == OFF
-    assert one.text.endswith("not chosen: recycle, crest, dense, student")
+    assert one.text.endswith("off: recycle, crest, dense, student")
 
 
 def test_every_failing_part_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +62,7 @@ def test_every_failing_part_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     report = _report(Options(data_dir=tmp_path))
     bad = {topic: finding.text for topic, finding in report.items() if finding.state == BAD}
     assert set(bad) == {"history", "settings", "model"}
-    assert "is damaged; the next start sets it aside" in bad["history"]
+    assert "is damaged; the next start moves it away and begins a new one" in bad["history"]
     assert "unknown setting 'nonsense'" in bad["settings"]
     assert bad["model"] == "x.gguf is not a GGUF file"
     assert (tmp_path / "history.db").read_bytes() == b"not a database"
@@ -83,7 +80,7 @@ def test_it_is_printed_for_people_and_for_scripts(
     assert run(["doctor", "--json", "--data-dir", place]) == 0
     topics = [finding["topic"] for finding in json.loads(capsys.readouterr().out)["findings"]]
     assert topics[0] == "specchat"
-    assert topics[-1] == "costs"
+    assert topics[-1] == "speed"
 
 
 @pytest.mark.usefixtures("engine")

@@ -47,11 +47,11 @@ def test_import_tells_what_it_did(
     said = capsys.readouterr()
     lines = said.out.splitlines()
     assert lines[0].startswith("imported 2 documents, ")
-    assert "took out 1 secret" in lines
+    assert "removed 1 secret" in lines
     assert "skipped 1: binary" in lines
     assert "    bad.bin" in lines
     assert "skipped 1: empty" in lines
-    assert lines[-1].endswith("tokens ready to be drafted from")
+    assert lines[-1].startswith("indexed ")
     assert said.err == ""
 
 
@@ -104,7 +104,7 @@ def test_a_model_that_is_missing_does_not_stop_the_import(
     assert specchat("import", folder, "--model", folder / "no.gguf") == DONE
     said = capsys.readouterr()
     assert said.out.startswith("imported 2 documents")
-    assert said.err.startswith("not yet drafted from: ")
+    assert said.err.startswith("not indexed yet: ")
 
 
 def test_ctrl_c_says_how_to_go_on(
@@ -118,7 +118,7 @@ def test_ctrl_c_says_how_to_go_on(
 
     monkeypatch.setattr("app.cli.texts.project", interrupted)
     assert specchat("import", folder) == INTERRUPTED
-    assert "the same command goes on from there" in capsys.readouterr().err
+    assert "the same command resumes" in capsys.readouterr().err
 
 
 def test_sources_lists_what_was_imported(
@@ -145,7 +145,7 @@ def test_sources_name_what_was_stopped(
     record_imports(data / "imported.json", [str(folder)], whole=False)
     capsys.readouterr()
     specchat("sources")
-    assert "stopped half-way: import it again" in capsys.readouterr().out
+    assert "incomplete: import it again" in capsys.readouterr().out
 
 
 def test_forget_leaves_no_byte_in_any_file(
@@ -155,7 +155,7 @@ def test_forget_leaves_no_byte_in_any_file(
     kept.write_text("Penguins keep umbrellas.")
     specchat("import", folder, kept)
     assert specchat("forget", folder) == DONE
-    assert f"forgot {folder}: 2 documents" in capsys.readouterr().out
+    assert f"removed {folder}: 2 documents" in capsys.readouterr().out
     for file in data.rglob("*"):
         if file.is_file():
             content = file.read_bytes()
@@ -224,7 +224,7 @@ def test_forgetting_a_source_whose_folder_is_gone(
     (folder / "a.md").unlink()
     assert specchat("forget", folder / "a.md") == DONE
     assert specchat("forget", "nowhere") == FAILED
-    assert "nothing was imported from nowhere" in capsys.readouterr().err
+    assert "nowhere is not imported" in capsys.readouterr().err
 
 
 def test_passages_are_found_without_a_model(
@@ -246,7 +246,7 @@ def test_nothing_found_and_a_source_that_is_not_there_say_so(
     assert specchat("find", "giraffe") == DONE
     assert capsys.readouterr().err == "No match.\n"
     assert specchat("find", "walrus", "--source", folder) == FAILED
-    assert "nothing was imported from" in capsys.readouterr().err
+    assert "is not imported" in capsys.readouterr().err
 
 
 def test_a_forgotten_source_is_not_found(

@@ -67,7 +67,7 @@ def test_rules_above_the_folder_count_within_the_repository(folder: Path) -> Non
     _fill(folder, "repo/.git/info/exclude")
     (folder / "repo" / ".git" / "info" / "exclude").write_text("*.bak\n")
     assert _walked(folder / "repo" / "sub")[0] == ["b.md"]
-    assert _walked(folder / "repo")[1][".git"] == "version control's own folder"
+    assert _walked(folder / "repo")[1][".git"] == "version control folder"
 
 
 PATTERNS = st.sampled_from(

@@ -127,7 +127,7 @@ def test_a_failed_worker_is_reported(
     failing.start()
     _wait_until(lambda: any(reported))
     failing.close()
-    assert "texts could not be made ready for drafting: " in str(reported[0])
+    assert "indexing failed: " in str(reported[0])
     assert "no.gguf" in str(reported[0])
     assert "\n" not in str(reported[0])
 

@@ -20,6 +20,12 @@ MEGABYTES = f"{embedded().stat().st_size / 1e6:.0f}"
 
 
 @pytest.fixture(autouse=True)
+def no_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is piped in."""
+    monkeypatch.setattr("sys.stdin", None)
+
+
+@pytest.fixture(autouse=True)
 def data(locations: Locations, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command here is about the test's own data directory."""
     monkeypatch.setenv("SPECCHAT_DATA_DIR", str(locations.data))
@@ -38,10 +44,10 @@ def test_models_are_listed_and_the_one_in_use_is_marked(
     assert title.split() == ["name", "size", "parameters", "quantisation", "context", "place"]
     assert first.split() == ["*", "embedded", MEGABYTES, "MB", "7", "M", "F16", "2,048", "specchat"]
     assert second.split()[0] == "org/tuned:Q8_0"
-    assert _lines(capsys, "use", "org/tuned") == ["specchat opens org/tuned:Q8_0 from now on"]
+    assert _lines(capsys, "use", "org/tuned") == ["Switched to org/tuned:Q8_0"]
     assert _lines(capsys)[2].startswith("* org/tuned:Q8_0")
     back = _lines(capsys, "use", "embedded")
-    assert "small helper for the command line" in back[1]
+    assert "only knows shell commands" in back[1]
     assert _lines(capsys)[1].startswith("* embedded")
 
 
@@ -55,7 +61,7 @@ def test_a_file_somewhere_else_is_listed_while_it_is_in_use(
     assert run(["models"]) == 0
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 2
-    assert printed.err == f"the chosen model is not here: {path}\n"
+    assert printed.err == f"the chosen model is missing: {path}\n"
 
 
 def test_unusable_models_are_listed_with_the_reason(
@@ -88,15 +94,15 @@ def test_one_that_does_not_fit_now_is_chosen_with_a_warning(
     monkeypatch.setattr("app.cli.models.available_memory", lambda: 1000)
     write_gguf(locations.models / "a.gguf")
     assert run(["models", "use", "a"]) == 0
-    assert "but not now: " in (said := capsys.readouterr().err)
+    assert "not enough memory now: " in (said := capsys.readouterr().err)
     assert "close other programs, or choose a smaller model" in said
 
 
 def test_an_unknown_name_fails_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["models", "use", "embeded"]) == 1
     said = capsys.readouterr().err
-    assert said.startswith("specchat: there is no model 'embeded'")
-    assert said.endswith("; near it: embedded\n")
+    assert said.startswith("specchat: no model 'embeded'")
+    assert said.endswith("; similar: embedded\n")
 
 
 def test_a_student_is_chosen_with_a_model_or_alone(

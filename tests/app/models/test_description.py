@@ -50,8 +50,8 @@ def test_parts_are_added_up(tmp_path: Path) -> None:
         ("it makes embeddings", {"architecture": "nomic-bert"}),
         ("it makes embeddings", {"pooling_type": 3}),
         ("it makes embeddings", {"attention__causal": False}),
-        ("it holds no tokenizer", {"tokenizer": ""}),
-        ("it holds no tokenizer", {"tokenizer": "no_vocab"}),
+        ("it has no tokenizer", {"tokenizer": ""}),
+        ("it has no tokenizer", {"tokenizer": "no_vocab"}),
     ],
 )
 def test_what_writes_no_text_is_marked(

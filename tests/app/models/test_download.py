@@ -198,17 +198,17 @@ def test_a_file_without_a_checksum_is_not_offered(
 
 @pytest.mark.parametrize("wanted", ["", "model", "a/b/c", "../x", "org/repo:", "org/re po", "-/x"])
 def test_what_names_no_model_is_refused_here(wanted: str) -> None:
-    with pytest.raises(InputError, match="names no model: give ORG/REPO or ORG/REPO:Q4_K_M"):
+    with pytest.raises(InputError, match="is not a model name: use ORG/REPO or ORG/REPO:Q4_K_M"):
         look_up(wanted)
 
 
 @pytest.mark.parametrize(
     ("status", "code", "complaint"),
     [
-        (403, "GatedRepo", "is only for those who accept its terms: do so at"),
+        (403, "GatedRepo", "requires accepting its terms: do so at"),
         (401, "RepoNotFound", "has no repository org/locked, or it is private"),
         (503, "", r"refuses org/locked \(503\): try again later"),
-        (200, "", "does not answer like Hugging Face's hub: check HF_ENDPOINT"),
+        (200, "", "does not answer like the Hugging Face hub: check HF_ENDPOINT"),
     ],
 )
 def test_refusals_are_worded(hub: Hub, status: int, code: str, complaint: str) -> None:
@@ -256,7 +256,7 @@ def test_a_pull_that_was_stopped_at_40_percent_resumes(
     _, said = stopped.communicate(timeout=120)
     if blow is signal.SIGINT:
         assert stopped.returncode == 130
-        assert "interrupted: the same command goes on from here" in said
+        assert "interrupted: the same command resumes" in said
         assert "Traceback" not in said
     assert begun.read_bytes() == CONTENT[:FORTY_PERCENT]
 

@@ -63,7 +63,7 @@ async def test_a_damaged_file_is_reported_in_one_line_and_downloaded_anew(
     hub.spoil = True
     fetch = ModelDownload(WANTED)
     await whole(fetch, others)
-    assert fetch.failure == "model-Q4_K_M.gguf arrived damaged, its checksum differs: pull it again"
+    assert fetch.failure == "model-Q4_K_M.gguf has the wrong checksum: download it again"
     assert (fetch.path, fetch.running) == (None, False)
     hub.spoil = False
     await whole(fetch, others)
@@ -74,7 +74,7 @@ async def test_a_damaged_file_is_reported_in_one_line_and_downloaded_anew(
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize(
     ("wanted", "reason"),
-    [("org/nowhere", "has no repository org/nowhere"), ("nonsense", "names no model")],
+    [("org/nowhere", "has no repository org/nowhere"), ("nonsense", "is not a model name")],
 )
 async def test_what_the_hub_does_not_have_is_reported(
     others: ModelFolders, wanted: str, reason: str

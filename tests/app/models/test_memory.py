@@ -94,7 +94,7 @@ def test_the_engine_asks_before_it_loads(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_damage_is_named_as_such(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="there is no model file"):
+    with pytest.raises(ModelError, match="no model file"):
         require_memory(tmp_path / "a.gguf", 512)
     (tmp_path / "a.gguf").write_bytes(b"x" * 100)
     with pytest.raises(ModelError, match="is not a GGUF file"):

@@ -118,7 +118,7 @@ def test_what_cannot_be_used_is_not_chosen(locations: Locations, model: str) -> 
     write_gguf(locations.models / "projector.gguf", kind="mmproj")
     with pytest.raises(InputError, match="projector cannot be used: an image projector"):
         choose("projector", locations)
-    with pytest.raises(ModelError, match=f"no model 'tune'.*near it: {model}"):
+    with pytest.raises(ModelError, match=f"no model 'tune'.*similar: {model}"):
         choose("tune", locations)
     assert not locations.settings.exists()
 

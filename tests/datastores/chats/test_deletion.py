@@ -95,7 +95,7 @@ def test_what_is_deleted_cannot_be_found_or_deleted_again(history: History) -> N
     message = history.add_message(chat, None, USER, "text")
     history.delete_chat(chat)
     assert history.chats() == []
-    with pytest.raises(InputError, match=f"there is no chat {chat}"):
+    with pytest.raises(InputError, match=f"no chat {chat}"):
         history.delete_chat(chat)
     with pytest.raises(InputError, match=f"there is no message {message.id}"):
         history.message(message.id)

@@ -152,9 +152,9 @@ def test_what_does_not_exist_is_named(history: History) -> None:
     with pytest.raises(InputError, match="no chat to continue yet"):
         history.last_chat()
     chat = history.create_chat().id
-    with pytest.raises(InputError, match="there is no chat 99"):
+    with pytest.raises(InputError, match="no chat 99"):
         history.rename(99, "x")
-    with pytest.raises(InputError, match="there is no chat 99"):
+    with pytest.raises(InputError, match="no chat 99"):
         history.add_message(99, None, USER, "x")
     with pytest.raises(InputError, match="there is no message 99"):
         history.add_message(chat, 99, USER, "x")

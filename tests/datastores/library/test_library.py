@@ -107,7 +107,7 @@ def test_import_forget_import_is_import(tmp_path: Path) -> None:
 
 
 def test_forgetting_what_was_not_imported_is_refused(library: Library) -> None:
-    with pytest.raises(InputError, match="was not imported"):
+    with pytest.raises(InputError, match="is not imported"):
         library.forget("/nowhere")
 
 

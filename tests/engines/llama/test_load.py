@@ -69,7 +69,7 @@ def test_damaged_and_hostile_files_are_refused(tmp_path: Path, case: str) -> Non
 
 
 def test_missing_file_and_directory(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="there is no model file"):
+    with pytest.raises(ModelError, match="no model file"):
         load(tmp_path / "none.gguf")
     with pytest.raises(ModelError, match="is a directory"):
         load(tmp_path)

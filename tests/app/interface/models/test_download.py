@@ -81,7 +81,7 @@ async def test_a_failure_is_shown_in_its_row_and_enter_retries(stage: Make, hub:
         await pilot.press("enter")
         await until(pilot, lambda: lines(made)[0] == f"{WANTED} failed at 100%")
         row = picker(made).query_one(OptionList).get_option_at_index(0).prompt
-        assert "arrived damaged, its checksum differs: pull it again" in str(row)
+        assert "has the wrong checksum: download it again" in str(row)
         hub.spoil = False
         await pilot.press("enter")
         await until(pilot, lambda: lines(made)[0] == "embedded open")

@@ -28,7 +28,7 @@ def two(others: ModelFolders) -> None:
 
 
 def test_the_hint_describes_the_embedded_model() -> None:
-    assert "small helper for the command line" in EMBEDDED
+    assert "only knows shell commands" in EMBEDDED
 
 
 @pytest.mark.usefixtures("two")

@@ -248,7 +248,7 @@ def test_a_pull_that_failed(
     shelf(*LISTED)
     made = stage()
     download_task(made).fetch = download(
-        failure="the connection broke off after 1.20 of 2.90 GB (timed out): pull it again to go on"
+        failure="the connection was lost after 1.20 of 2.90 GB (timed out): pull it again to go on"
         " from there"
     )
     assert snap_compare(made.app, terminal_size=size, run_before=opened(made))
