@@ -97,9 +97,9 @@ def test_what_is_deleted_cannot_be_found_or_deleted_again(history: History) -> N
     assert history.chats() == []
     with pytest.raises(InputError, match=f"no chat {chat}"):
         history.delete_chat(chat)
-    with pytest.raises(InputError, match=f"there is no message {message.id}"):
+    with pytest.raises(InputError, match=f"no message {message.id}"):
         history.message(message.id)
-    with pytest.raises(InputError, match=f"there is no message {message.id}"):
+    with pytest.raises(InputError, match=f"no message {message.id}"):
         history.extend_message(message.id, "late", [], {})
     assert history.create_chat().id > chat, "an id is never used twice"
 

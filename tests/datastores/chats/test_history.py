@@ -156,11 +156,11 @@ def test_what_does_not_exist_is_named(history: History) -> None:
         history.rename(99, "x")
     with pytest.raises(InputError, match="no chat 99"):
         history.add_message(99, None, USER, "x")
-    with pytest.raises(InputError, match="there is no message 99"):
+    with pytest.raises(InputError, match="no message 99"):
         history.add_message(chat, 99, USER, "x")
-    with pytest.raises(InputError, match="there is no message 99"):
+    with pytest.raises(InputError, match="no message 99"):
         history.extend_message(99, "x", [], {})
-    with pytest.raises(InputError, match="there is no message 99"):
+    with pytest.raises(InputError, match="no message 99"):
         history.leaf_below(99)
     with pytest.raises(StoreError, match="CHECK constraint failed: role"):
         history.add_message(chat, None, "tool", "x")
