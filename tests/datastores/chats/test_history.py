@@ -149,7 +149,7 @@ def test_a_chat_keeps_what_is_set(history: History) -> None:
 
 
 def test_what_does_not_exist_is_named(history: History) -> None:
-    with pytest.raises(InputError, match="no chat to continue yet"):
+    with pytest.raises(InputError, match="no chat to continue"):
         history.last_chat()
     chat = history.create_chat().id
     with pytest.raises(InputError, match="no chat 99"):
