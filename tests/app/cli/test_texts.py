@@ -214,7 +214,9 @@ def test_a_damaged_history_is_told_of(
     capsys.readouterr()
     assert specchat(command, folder) == DONE
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"a damaged history was set aside as {data / 'history.db.corrupt-'}")
+    assert line.startswith(
+        f"the history was damaged and was moved to {data / 'history.db.corrupt-'}"
+    )
 
 
 def test_forgetting_a_source_whose_folder_is_gone(

@@ -87,7 +87,7 @@ def test_one_that_stays_broken_is_reported_and_resumed_later(
     hub: Hub, others: ModelFolders
 ) -> None:
     hub.breaks = [FORTY_PERCENT] * (1 + download.MAX_FAILED_ATTEMPTS)
-    with pytest.raises(ModelError, match=r"broke off after 0\.00 of 0\.01 GB .*pull it again"):
+    with pytest.raises(ModelError, match=r"was lost after 0\.00 of 0\.01 GB .*download it again"):
         _pull(others.hugging_face)
     assert partial_of(others.hugging_face).read_bytes() == CONTENT[:FORTY_PERCENT]
     assert _pull(others.hugging_face)[0].read_bytes() == CONTENT
@@ -102,7 +102,7 @@ def test_a_hub_without_ranges_is_read_from_the_start(hub: Hub, others: ModelFold
 
 def test_a_damaged_file_is_not_kept(hub: Hub, others: ModelFolders) -> None:
     hub.spoil = True
-    with pytest.raises(ModelError, match=r"model-Q4_K_M\.gguf arrived damaged"):
+    with pytest.raises(ModelError, match=r"model-Q4_K_M\.gguf has the wrong checksum"):
         _pull(others.hugging_face)
     assert not list(partial_of(others.hugging_face).parent.iterdir())
     hub.spoil = False
@@ -115,7 +115,7 @@ def test_a_wrong_beginning_is_found_out(others: ModelFolders, size: int) -> None
     begun = partial_of(others.hugging_face)
     begun.parent.mkdir(parents=True)
     begun.write_bytes(b"x" * size)
-    with pytest.raises(ModelError, match="arrived damaged"):
+    with pytest.raises(ModelError, match="has the wrong checksum"):
         _pull(others.hugging_face)
     assert _pull(others.hugging_face)[0].read_bytes() == CONTENT
 
@@ -125,7 +125,7 @@ def test_another_download_of_it_is_not_disturbed(hub: Hub, others: ModelFolders)
     locks.mkdir(parents=True)
     with (
         FileLock(locks / f"{DIGEST}.lock"),
-        pytest.raises(ModelError, match="another process is fetching"),
+        pytest.raises(ModelError, match="another process is downloading"),
     ):
         _pull(others.hugging_face)
     assert not hub.fetches()
@@ -138,7 +138,7 @@ def test_a_full_disk_is_reported_before(
         free: int
 
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(1000))
-    with pytest.raises(ModelError, match=r"takes 0\.0 GB more, and 0\.0 GB are free"):
+    with pytest.raises(ModelError, match=r"needs 0\.0 GB more; 0\.0 GB are free"):
         _pull(others.hugging_face)
     assert not hub.fetches()
 
