@@ -71,7 +71,7 @@ def test_shapes_and_histories_are_compared_in_one_run(bench: Call, workload: str
 @pytest.mark.parametrize("shape", ["3", "0x4", "3x", "ax2"])
 def test_a_shape_is_two_numbers(shape: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "decode", "--workload", "w", "--shape", shape]) == 2
-    assert "is no shape such as 3x20" in capsys.readouterr().err
+    assert "is not a shape such as 3x20" in capsys.readouterr().err
 
 
 def test_growth_gives_windows_and_a_picture(bench: Call, workload: str, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ async def test_if_neither_model_opens_both_reasons_are_shown_and_f5_works(
         await choose(pilot, made, "other")
         await until(pilot, lambda: notices(made))
         assert notices(made) == [
-            "other.gguf is damaged: download it again; nor can the model before be opened:"
+            "other.gguf is damaged: download it again; the previous model cannot be opened either:"
             " the embedded one is gone: install specchat again"
         ]
         assert made.conversation.topbar.state == "no model"
