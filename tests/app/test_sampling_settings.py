@@ -26,7 +26,7 @@ def test_chosen_settings_stand_in_place_of_the_base_s() -> None:
 @pytest.mark.parametrize(
     ("chosen", "complaint"),
     [
-        ({"warmth": 1}, "no setting 'warmth'"),
+        ({"warmth": 1}, "unknown setting 'warmth'"),
         ({"temperature": "hot"}, "temperature must be a number, not 'hot'"),
         ({"top_k": 2.5}, "top_k must be a number, not 2.5"),
         ({"top_k": True}, "top_k must be a number, not True"),

@@ -162,7 +162,7 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path, name: str) -> None
 def test_sizes_that_are_none_are_refused(sizes: str) -> None:
     result = run("--replay", "a", "--history", "b", "--sizes", sizes)
     assert result.exit_code == 2
-    assert "is no size" in result.output
+    assert "is not a size" in result.output
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (1.2, 2.6), (3.0, 3.0), (0.0, 64.0)])

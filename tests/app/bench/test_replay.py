@@ -186,7 +186,7 @@ def test_a_person_reads_one_line(told: list[str], capsys: pytest.CaptureFixture[
     line = capsys.readouterr().out
     assert line.count("\n") == 1
     assert "in your last 4 chats: " in line
-    assert "a guess: what passes cost here is not measured" in line
+    assert "a guess: this model's speed is not measured yet" in line
 
 
 def test_a_script_reads_one_object(
@@ -238,4 +238,4 @@ def test_without_chats_there_is_nothing_to_replay(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["--data-dir", str(tmp_path / "new"), "bench", "replay"]) == 1
-    assert "there are no chats yet" in capsys.readouterr().err
+    assert "no chats yet" in capsys.readouterr().err

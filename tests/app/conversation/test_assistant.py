@@ -168,7 +168,7 @@ def test_a_chat_s_own_settings_count_and_senseless_ones_are_named(
     seeds = {finished(list(assistant.answer(chat, None, "hello"))).seed for _ in range(3)}
     assert len(seeds) == 3
     history.set_sampling(chat, {"warmth": 2})
-    with pytest.raises(InputError, match="no setting 'warmth'"):
+    with pytest.raises(InputError, match="unknown setting 'warmth'"):
         list(assistant.answer(chat, None, "hello"))
 
 

@@ -203,7 +203,7 @@ def test_a_directory_in_its_place_is_named(tmp_path: Path) -> None:
     ("goal", "said"),
     [
         ("a.db", r"a\.db is a link that leads back to itself: delete the link"),
-        ("gone/b.db", r"a\.db is a link to .*b\.db, and .*gone is not there: bring that back, or"),
+        ("gone/b.db", r"a\.db is a link to .*b\.db, and .*gone does not exist: restore it, or"),
     ],
 )
 def test_a_link_that_leads_nowhere_is_named(tmp_path: Path, goal: str, said: str) -> None:

@@ -105,7 +105,7 @@ def test_names_with_dots_are_written_with_and_without_quotes(tmp_path: Path) -> 
     path.write_text('[keys]\nchat.find = "ctrl+l"\n"chat.new" = "f12"\nquit = "ctrl+x"\n')
     assert load_config(path).keys == {"chat.find": "ctrl+l", "chat.new": "f12", "quit": "ctrl+x"}
     path.write_text("[keys]\nchat.find = 3\n")
-    with pytest.raises(InputError, match=r"keys\.chat.find must be a text, not 3"):
+    with pytest.raises(InputError, match=r"keys\.chat.find must be a string, not 3"):
         load_config(path)
 
 
