@@ -98,11 +98,12 @@ class Assistant:
         settings = self.history.chat(chat)
         sampling = self._sampling(settings.sampling, again)
         messages = self._messages(settings.system, self.history.path(message))
-        answer = self._add_answer(chat, message)
-        engine = self._isolation.engine(settings, (message.content for message in messages))
+        # Before the answer is stored: if retrieval fails, no empty answer is left behind.
         passages = self._passages(messages[-1].content)
         if self._documents is not None:
             yield Retrieved(passages)
+        answer = self._add_answer(chat, message)
+        engine = self._isolation.engine(settings, (message.content for message in messages))
         # The dense index would keep the passages' tokens under this chat's name.
         answering = replace(engine, observers=[]) if passages else engine
         messages = with_notes(messages, passages)

@@ -8,7 +8,7 @@ how passages are ranked (`datastores.passages`) and where they are shown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,13 +121,14 @@ def find(
     """
     retriever = Bm25Retriever(passages)
     (ranked,) = retriever.search([query], limit * OVERFETCH if not source else -1)
-    if relevant_only:
-        ranked = [one for one in ranked if retriever.is_relevant(query, one.passage.id)]
-    return list(_selected(library, ranked, limit, source))
+    candidates = (
+        one for one in ranked if not relevant_only or retriever.is_relevant(query, one.passage.id)
+    )
+    return list(_selected(library, candidates, limit, source))
 
 
 def _selected(
-    library: Library, ranked: list[ScoredPassage], limit: int, source: str
+    library: Library, ranked: Iterable[ScoredPassage], limit: int, source: str
 ) -> Iterator[FoundPassage]:
     counts: Counter[bytes] = Counter()
     for scored in ranked:
