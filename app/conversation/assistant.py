@@ -16,7 +16,7 @@ from typing import Any
 
 from app.conversation.documents import Documents, citation, with_notes
 from app.conversation.events import Event, Finished, Retrieved, Wrote
-from app.conversation.generation import FINISH_INTERRUPTED, generate
+from app.conversation.generation import FINISH_INTERRUPTED, generate, require_fit
 from app.conversation.privacy import ChatIsolation
 from app.conversation.statistics import SOURCES_KEY, Provenance, Statistics
 from app.conversation.titles import first_title, title
@@ -52,10 +52,12 @@ class Assistant:
 
         Raises:
             InputError: the text is empty.
-            ContextOverflowError: it does not fit into the context; it stays stored.
+            ContextOverflowError: it does not fit into the context; nothing is stored.
         """
         if not text.strip():
             raise InputError("the message is empty: type a question")
+        system = _system(self.history.chat(chat).system)
+        require_fit(self.engine, [*system, Message(records.USER, text)])
         message = self.history.add_message(chat, parent, records.USER, text)
         if not self.history.chat(chat).title:
             self.history.rename(chat, first_title(text))
@@ -80,16 +82,21 @@ class Assistant:
 
         Raises:
             InputError: it is not an answer.
+            ContextOverflowError: its question does not fit into this model's context.
         """
         answered = self.history.message(answer)
         if answered.role != records.ASSISTANT or answered.parent is None:
             raise InputError("only an answer can be regenerated")
+        system = _system(self.history.chat(answered.chat).system)
+        question = self.history.message(answered.parent).content
+        require_fit(self.engine, [*system, Message(records.USER, question)])
         return self.respond(answered.chat, answered.parent, again=True)
 
     def respond(self, chat: int, message: int, *, again: bool = False) -> Generator[Event]:
         """Answer the stored `message`, for the first time or once more (`again`).
 
-        However this ends, what was generated is stored.
+        However this ends, what was generated is stored; an error before the first word leaves no
+        answer behind.
 
         Raises:
             InputError: the chat's sampling settings are invalid.
@@ -125,10 +132,15 @@ class Assistant:
                     elif isinstance(event, Finished):
                         finish = event.finish
                     yield event
+        except Exception:
+            finish = records.FAILED
+            raise
         finally:
             writer.close(finish)
             content = self.history.message(answer).content
             self._isolation.answered(chat, engine, content)
+            if finish == records.FAILED and not content:
+                self.history.discard_answer(answer, settings.active)
         self._update_title(chat, message, content)
 
     def answer_unsaved(self, parent: int | None, text: str, system: str = "") -> Generator[Event]:
@@ -209,11 +221,16 @@ class Assistant:
     def _messages(self, system: str, thread: Sequence[records.StoredMessage]) -> list[Message]:
         """The thread as model input, with stored token ids if they are of the same tokenizer."""
         tokenizer = self.engine.vocabulary.fingerprint
-        messages = [Message(records.SYSTEM, system)] if system else []
+        messages = _system(system)
         for message in thread:
             tokens = message.tokens if message.tokenizer == tokenizer else ()
             messages.append(Message(message.role, message.content, tokens))
         return messages
+
+
+def _system(prompt: str) -> list[Message]:
+    """The system prompt as a message; none where it is empty."""
+    return [Message(records.SYSTEM, prompt)] if prompt else []
 
 
 def stored_figures(

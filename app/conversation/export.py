@@ -29,7 +29,15 @@ from pathlib import Path
 from typing import Any
 
 from datastores.chats.history import HistoryReader
-from datastores.chats.records import INTERRUPTED, STREAMING, USER, Chat, StoredMessage
+from datastores.chats.records import (
+    ASSISTANT,
+    FAILED,
+    INTERRUPTED,
+    STREAMING,
+    USER,
+    Chat,
+    StoredMessage,
+)
 from datastores.errors import InputError
 from datastores.storage.files import write_atomic
 
@@ -79,8 +87,16 @@ def as_json(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
 
 
 def chat_record(chat: Chat, messages: Sequence[StoredMessage]) -> dict[str, Any]:
-    """One chat as in the JSON. An answer still being generated counts as interrupted."""
+    """One chat as in the JSON. An answer still being generated counts as interrupted.
+
+    Answers without a word are left out, unless something follows them.
+    """
+    parents = {message.id: message.parent for message in messages}
+    messages = _without_empty_answers(messages)
     ids = {message.id: number for number, message in enumerate(messages, start=1)}
+    active = chat.active
+    while active is not None and active not in ids:
+        active = parents[active]
     return {
         "title": chat.title,
         "pinned": chat.pinned,
@@ -89,9 +105,26 @@ def chat_record(chat: Chat, messages: Sequence[StoredMessage]) -> dict[str, Any]
         "sampling": dict(chat.sampling),
         "created": chat.created,
         "updated": chat.updated,
-        "active": None if chat.active is None else ids[chat.active],
+        "active": None if active is None else ids[active],
         "messages": [_message_record(message, ids) for message in messages],
     }
+
+
+def is_empty_answer(message: StoredMessage) -> bool:
+    """Whether it is an answer that was stopped, or failed, before its first word."""
+    ended_early = message.finish in (STREAMING, INTERRUPTED, FAILED)
+    return message.role == ASSISTANT and not message.content and ended_early
+
+
+def _without_empty_answers(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
+    """A tree without the empty answers that nothing follows."""
+    kept: list[StoredMessage] = []
+    followed: set[int | None] = set()
+    for message in reversed(messages):
+        if message.id in followed or not is_empty_answer(message):
+            kept.append(message)
+            followed.add(message.parent)
+    return kept[::-1]
 
 
 def _message_record(message: StoredMessage, ids: Mapping[int, int]) -> dict[str, Any]:
@@ -117,6 +150,8 @@ def as_markdown(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
         if chat.system:
             yield f"## System prompt\n\n{_with_closed_fence(chat.system)}\n\n"
         for message in history.thread(chat.id):
+            if is_empty_answer(message):
+                continue
             yield f"## {_heading(message, versions.get(message.id, ()))}\n\n"
             yield f"{_with_closed_fence(message.content)}\n\n"
 
@@ -128,6 +163,8 @@ def _heading(message: StoredMessage, versions: Sequence[int]) -> str:
         notes.append(f"version {versions.index(message.id) + 1} of {len(versions)}")
     if message.finish in (STREAMING, INTERRUPTED):
         notes.append("interrupted")
+    elif message.finish == FAILED:
+        notes.append("failed")
     speaker = "You" if message.role == USER else message.role.capitalize()
     return f"{speaker} ({', '.join(notes)})" if notes else speaker
 

@@ -105,11 +105,33 @@ def fit(engine: Engine, messages: Sequence[Message], limit: int) -> tuple[list[i
             del kept[0]
         tokens = engine.render([*system, *kept])
     if len(tokens) > context - 1:
-        raise ContextOverflowError(
-            f"the message has {len(tokens)} tokens but the model's context holds {context}:"
-            " shorten it, or raise `context` in the configuration"
-        )
+        raise _overflow(engine, len(tokens))
     return tokens, len(messages) - len(system) - len(kept)
+
+
+def require_fit(engine: Engine, messages: Sequence[Message]) -> None:
+    """Check that `messages`, of which none can be dropped, leave space for an answer.
+
+    Raises:
+        ContextOverflowError: by how many tokens they do not, and what would help.
+    """
+    length = len(engine.render(messages))
+    if length > engine.target.context_length - 1:
+        raise _overflow(engine, length)
+
+
+def _overflow(engine: Engine, length: int) -> ContextOverflowError:
+    """The error for a prompt of `length` tokens; `context` is not worth raising beyond training."""
+    context, trained = engine.target.context_length, engine.trained_context
+    if trained > context:
+        way_out = f", or raise `context` in the settings (this model allows {trained:,})"
+    else:
+        way_out = ", or choose a model with a longer context (this one allows no more)"
+    excess = length - context + 1
+    return ContextOverflowError(
+        f"the message is {excess:,} token{'s' * (excess > 1)} too long: it takes {length:,}, and"
+        f" {context - 1:,} fit; shorten it{way_out if trained else ''}"
+    )
 
 
 class TextStream:

@@ -63,6 +63,7 @@ class Engine:
         max_tokens: of one answer.
         max_passages: of imported texts, put before one question.
         default_temperature: whether the temperature is our default, not the user's choice.
+        trained_context: most tokens of context that the model allows; 0 if unknown.
         crest_bytes: disk space CREST may take.
         stores: what the drafters draft from.
         busy: the one lock on `target`, whose KV cache serves one caller at a time: `generate` holds
@@ -87,6 +88,7 @@ class Engine:
     learned: LearnedState
     default_temperature: bool = False
     max_passages: int = MAX_PASSAGES
+    trained_context: int = 0
     crest_bytes: int = CrestConfig().max_bytes
     stores: Stores = field(default_factory=Stores)
     busy: Lock = field(default_factory=Lock)
@@ -181,6 +183,7 @@ def load(
         sampling=sampling,
         default_temperature=unchosen,
         max_passages=EMBEDDED_PASSAGES if path == embedded() else MAX_PASSAGES,
+        trained_context=model.trained_context,
         crest_bytes=config.crest.max_bytes,
         seeded=options.seed is not None or config.sampling.seed != NEW_SEED,
         max_tokens=options.max_tokens or config.max_tokens,

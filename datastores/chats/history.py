@@ -311,6 +311,15 @@ class History(HistoryReader):
             if not cursor.rowcount:
                 raise no_message(message)
 
+    def discard_answer(self, message: int, active: int | None) -> None:
+        """Delete an answer of which no word was written; `active` becomes the active leaf."""
+        answer = self.message(message)
+        if answer.content:
+            raise InputError(f"message {message} has text: it is kept")
+        with self.store.writing() as db:
+            db.table("chats").update(answer.chat, {"active": active})
+            db.table("messages").delete(message)
+
     def delete_chat(self, chat: int) -> None:
         """Delete a chat with all its messages. `erase` must follow."""
         with self.store.writing() as db:

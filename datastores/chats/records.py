@@ -24,6 +24,8 @@ WHOLE = "stop"
 """`finish` of an answer that ended by itself, and of every message that is not an answer."""
 INTERRUPTED = "interrupted"
 """`finish` of an answer that the person stopped, or whose process died."""
+FAILED = "failed"
+"""`finish` of an answer that an error ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class StoredMessage:
         content: the text as it came (untrusted: sanitised where it is shown).
         tokens: the exact token ids in the context; empty if none were stored.
         model, tokenizer: fingerprints of what made `tokens`; empty without tokens.
-        finish: stop, length, context, interrupted, or empty while it is being generated.
+        finish: stop, length, context, interrupted, failed, or empty while it is being generated.
         statistics: figures of the answer, by name; empty for other messages.
         created: seconds since the epoch, UTC.
     """

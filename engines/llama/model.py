@@ -63,6 +63,7 @@ class LlamaModel:
         name: the model's own name, else the file's.
         build: llama.cpp's version and settings: the key under which measured costs are stored.
         layers: transformer blocks.
+        trained_context: tokens of context that the model was trained for.
         threads: on the CPU.
         gpu_layers: layers on a graphics card.
         restrictions: what does not work with this model and why, a sentence each, for the user.
@@ -74,6 +75,7 @@ class LlamaModel:
     vocabulary: LlamaVocabulary
     template: ChatTemplate
     layers: int
+    trained_context: int
     threads: int
     gpu_layers: int
     restrictions: tuple[str, ...]
@@ -128,6 +130,7 @@ def load(
         vocabulary=vocabulary,
         template=template,
         layers=weights.layers,
+        trained_context=weights.trained_length,
         threads=threads,
         gpu_layers=weights.gpu_layers,
         restrictions=_restrictions(target, template),

@@ -54,7 +54,7 @@ from app.runtime.model_thread import ModelThread, OpenModel
 from app.sampling_settings import ChatTuning
 from app.sanitise import one_line
 from datastores.chats.history import History
-from datastores.chats.records import Chat
+from datastores.chats.records import FAILED, INTERRUPTED, Chat
 from datastores.errors import SpecchatError
 
 
@@ -312,14 +312,19 @@ class Conversation(ChatView):
             await asyncio.wrap_future(answered)
         except SpecchatError as error:
             self.show_error(error)
+            await self._end(turn, FAILED)
+            return
         except asyncio.CancelledError:
             if not answered.cancelled():
                 raise  # the screen is closing; otherwise the turn was stopped before it began
         await self._end(turn)
 
-    async def _end(self, turn: Turn) -> None:
-        """Show what is stored of a turn, and give back a question that has no answer."""
-        self._stream.end()
+    async def _end(self, turn: Turn, finish: str = INTERRUPTED) -> None:
+        """Show what is stored of a turn, and give back a question that has no answer.
+
+        `finish` is how an unfinished answer ended.
+        """
+        self._stream.end(finish)
         self.prompt.border_subtitle = ""
         self.topbar.state = "" if self.model_thread.model else self.topbar.state
         try:

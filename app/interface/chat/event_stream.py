@@ -174,14 +174,14 @@ class EventStream:
         else:
             self._draw(self._answer)
 
-    def end(self) -> None:
-        """Draw the rest; an unfinished answer was interrupted."""
+    def end(self, finish: str = INTERRUPTED) -> None:
+        """Draw the rest; `finish` is how an unfinished answer ended."""
         if self._answer is None:
             return
         answer, self._answer = self._answer, None
         self._draw(answer)
         if answer.finish == GROWING:
-            self._applier.end(answer, INTERRUPTED)
+            self._applier.end(answer, finish)
             self._screen.grown(answer, "")
 
     def _wait_is_over(self) -> None:

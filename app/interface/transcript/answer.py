@@ -81,6 +81,7 @@ ENDINGS = {
     GROWING: "",
     "stop": "",
     "interrupted": "■ stopped",
+    "failed": "■ failed",
     "length": "■ cut off at the longest answer allowed (--max-tokens)",
     "context": "■ cut off: the context is full",
 }

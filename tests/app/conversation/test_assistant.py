@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from app.conversation.events import Dropped, Event, Finished, Prefilling, Wrote
 from app.conversation.statistics import SOURCES_KEY, Piece, attributed_pieces
 from app.conversation.titles import title
 from datastores.chats.history import History
-from datastores.errors import ContextOverflowError, InputError
+from datastores.errors import ContextOverflowError, InputError, ModelError
+from engines.chat_template.prompt_builder import Message
 from engines.sampler import Sampling
 from tests.app.scripted import Recorder, scripted_engine
 
@@ -186,15 +188,82 @@ def test_a_full_context_drops_the_oldest_turns_visibly(tmp_path: Path, history: 
     assert len(history.thread(chat.id)) == 16
 
 
-def test_a_message_longer_than_the_context_is_refused_and_kept(
+@pytest.mark.parametrize(
+    ("trained", "way_out"),
+    [
+        (0, "shorten it$"),
+        (100, r"choose a model with a longer context \(this one allows no more\)$"),
+        (2048, r"raise `context` in the settings \(this model allows 2,048\)$"),
+    ],
+)
+def test_a_message_that_does_not_fit_is_refused_with_what_helps_and_not_stored(
+    tmp_path: Path, history: History, trained: int, way_out: str
+) -> None:
+    engine = scripted_engine(tmp_path, context_length=100)
+    engine.trained_context = trained
+    assistant = Assistant(engine, history)
+    chat = history.create_chat(system="Be brief.")
+    length = len(engine.render([Message("system", "Be brief."), Message("user", "x" * 300)]))
+    too_long = f"{length - 99} tokens too long: it takes {length}, and 99 fit; .*{way_out}"
+    with pytest.raises(ContextOverflowError, match=too_long):
+        list(assistant.answer(chat.id, None, "x" * 300))
+    assert history.tree(chat.id) == []
+    assert not history.chat(chat.id).title
+    list(assistant.answer(chat.id, None, "x"))
+    before = history.tree(chat.id)
+    with pytest.raises(ContextOverflowError, match=too_long):
+        list(assistant.edit(before[0].id, "x" * 300))
+    with pytest.raises(ContextOverflowError, match="too long"):
+        list(assistant.answer_unsaved(None, "x" * 300))
+    assert history.tree(chat.id) == before
+
+
+def test_the_longest_message_that_fits_is_answered(tmp_path: Path, history: History) -> None:
+    assistant = Assistant(scripted_engine(tmp_path, context_length=100), history)
+    chat = history.create_chat().id
+    with pytest.raises(ContextOverflowError, match="is 1 token too long: it takes 100, and 99 fit"):
+        list(assistant.answer(chat, None, "x" * 98))
+    assert finished(list(assistant.answer(chat, None, "x" * 97))).finish == "context"
+
+
+def test_an_answer_that_another_model_has_no_room_for_stays_as_it_is(
     tmp_path: Path, history: History
 ) -> None:
-    assistant = Assistant(scripted_engine(tmp_path, context_length=100), history)
-    chat = history.create_chat()
-    with pytest.raises(ContextOverflowError, match="context holds 100"):
-        list(assistant.answer(chat.id, None, "x" * 300))
-    assert history.thread(chat.id)[0].content == "x" * 300
-    assert len(history.thread(chat.id)) <= 2
+    chat = history.create_chat().id
+    list(Assistant(scripted_engine(tmp_path), history).answer(chat, None, "x" * 200))
+    before = history.tree(chat)
+    smaller = Assistant(scripted_engine(tmp_path, context_length=100), history)
+    with pytest.raises(ContextOverflowError, match="too long"):
+        list(smaller.regenerate(before[-1].id))
+    assert history.tree(chat) == before
+
+
+def test_what_failed_is_called_failed_and_leaves_no_empty_answer(
+    tmp_path: Path, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = scripted_engine(tmp_path)
+    assistant = Assistant(engine, history)
+    chat = history.create_chat().id
+    list(assistant.answer(chat, None, "one"))
+    before = history.thread(chat)
+
+    def broken(tokens: Sequence[int]) -> Iterator[int]:
+        raise ModelError("the graphics card is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.target, "prefill", broken)
+        with pytest.raises(ModelError):
+            list(assistant.regenerate(before[-1].id))
+        assert history.thread(chat) == history.tree(chat) == before
+        with pytest.raises(ModelError):
+            list(assistant.answer(chat, before[-1].id, "two"))
+    assert [message.content for message in history.thread(chat)[2:]] == ["two"]
+    failing = assistant.respond(chat, history.thread(chat)[-1].id)
+    while not isinstance(next(failing), Wrote):
+        pass
+    with pytest.raises(ModelError):
+        failing.throw(ModelError("the graphics card is gone"))
+    assert history.thread(chat)[-1].finish == "failed"
 
 
 def test_an_empty_message_is_refused(tmp_path: Path, history: History) -> None:

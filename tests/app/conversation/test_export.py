@@ -36,7 +36,7 @@ _MESSAGE = st.fixed_dictionaries(
         "content": _TEXT,
         "tokens": st.lists(st.integers(0, 2**32 - 1), max_size=4),
         "model": _TEXT,
-        "finish": st.sampled_from(["stop", "length", "interrupted"]),
+        "finish": st.sampled_from(["stop", "length", "interrupted", "failed"]),
         "statistics": st.dictionaries(_TEXT, _JSON, max_size=2),
     }
 )
@@ -100,6 +100,18 @@ def _restored(history: History, content: str, folder: Path) -> tuple[int, int, l
     return report.restored, report.present, report.flaws
 
 
+def _told(chat: dict[str, Any]) -> int:
+    """How many messages of a chat are exported: all but empty answers that nothing follows."""
+    followed, told = set(), 0
+    for place in range(len(chat["messages"]), 0, -1):
+        said = chat["messages"][place - 1]
+        early = said["role"] == ASSISTANT and said["finish"] in ("interrupted", "failed")
+        if place in followed or said["content"] or not early:
+            followed.add(said["parent"] % place)
+            told += 1
+    return told
+
+
 @given(st.lists(_CHAT, min_size=1, max_size=4))
 @settings(max_examples=30)
 def test_what_was_exported_comes_back_equal(chats: list[dict[str, Any]]) -> None:
@@ -108,6 +120,7 @@ def test_what_was_exported_comes_back_equal(chats: list[dict[str, Any]]) -> None
         with _opened(folder / "a.db") as history:
             _make(history, chats)
             content = _exported(history)
+            assert content.count('"parent"') == sum(map(_told, chats))
         with _opened(folder / "b.db") as other:
             assert _restored(other, content, folder) == (len(chats), 0, [])
             assert _exported(other) == content
@@ -236,6 +249,22 @@ def test_markdown_is_the_thread_as_it_is_read(history: History) -> None:
         "```",
         "",
     ]
+
+
+def test_no_export_has_an_answer_without_a_word(history: History) -> None:
+    chat = history.create_chat("title").id
+    question = history.add_message(chat, None, USER, "question")
+    history.add_message(chat, question.id, ASSISTANT, "", finish="interrupted")
+    [record] = json.loads(_exported(history))["chats"]
+    assert [message["content"] for message in record["messages"]] == ["question"]
+    assert record["active"] == 1
+    assert "Assistant" not in "".join(as_markdown(history, history.chats()))
+
+
+def test_markdown_says_of_an_answer_that_it_failed(history: History) -> None:
+    chat = history.create_chat("title").id
+    history.add_message(chat, None, ASSISTANT, "half", finish="failed")
+    assert "## Assistant (failed)\n\nhalf" in "".join(as_markdown(history, history.chats()))
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,17 @@ def test_a_chat_keeps_what_is_set(history: History) -> None:
     assert kept.sampling == {"temperature": 0.0}
 
 
+def test_only_an_answer_without_a_word_is_discarded(history: History) -> None:
+    chat = history.create_chat().id
+    question = history.add_message(chat, None, USER, "question")
+    answer = history.add_message(chat, question.id, ASSISTANT, "", finish="")
+    history.discard_answer(answer.id, question.id)
+    assert history.thread(chat) == history.tree(chat) == [question]
+    kept = history.add_message(chat, question.id, ASSISTANT, "word")
+    with pytest.raises(InputError, match="has text"):
+        history.discard_answer(kept.id, question.id)
+
+
 def test_what_does_not_exist_is_named(history: History) -> None:
     with pytest.raises(InputError, match="no chat to continue"):
         history.last_chat()

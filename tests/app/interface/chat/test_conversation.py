@@ -156,6 +156,8 @@ async def test_a_full_disk_keeps_the_answer_on_the_screen(stage: Make) -> None:
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "question")
         assert "an answer of some words" in shown(made)
+        assert "■ failed" in shown(made)
+        assert "stopped" not in shown(made)
         assert notices(made) == ["history.db: the disk is full; free some space"]
 
 
