@@ -71,6 +71,11 @@ class Locations:
         return self.cache / "states"
 
     @property
+    def replay(self) -> Path:
+        """Replay buffers, one for each model that a draft model learns from."""
+        return self.data / "replay"
+
+    @property
     def work_lock(self) -> Path:
         """Held by the one process that does idle work or indexing."""
         return self.data / "work.lock"

@@ -28,6 +28,7 @@ from app.locations import Locations
 from datastores.chats.history import History
 from datastores.dense.store import retain
 from datastores.library.library import Library
+from datastores.replay_buffer import store as replay
 
 Eraser = Callable[[Locations, History], object]
 """Erases from every file of one kind of store what the history does not offer (any more).
@@ -127,16 +128,26 @@ def _erase_ngrams(locations: Locations, _history: History) -> None:
 
 
 def _erase_states(locations: Locations, history: History) -> None:
-    offered = {chat_source(history.name, chat.id) for chat in history.chats() if not chat.private}
+    offered = _offered_chats(history)
     with closing(Library.open(locations.library)) as library:
         offered |= {text_source(digest) for digest in library.digests()}
     for path in sorted(locations.states.glob("*.db")):
         retain(path, (CHAT_PREFIX, TEXT_PREFIX), offered)
 
 
+def _erase_records(locations: Locations, history: History) -> None:
+    offered = _offered_chats(history)
+    for path in sorted(locations.replay.glob("*.db")):
+        replay.retain(path, CHAT_PREFIX, offered)
+
+
+def _offered_chats(history: History) -> set[str]:
+    return {chat_source(history.name, chat.id) for chat in history.chats() if not chat.private}
+
+
 def _erase_passages(locations: Locations, _history: History) -> None:
     forget_passages(locations)
 
 
-ERASERS: list[Eraser] = [_erase_ngrams, _erase_states, _erase_passages]
+ERASERS: list[Eraser] = [_erase_ngrams, _erase_states, _erase_records, _erase_passages]
 """One for each kind of store that is derived from texts, or from a model's work on them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,8 +25,10 @@ from datastores.dense.worker import DenseWorker
 from datastores.errors import InputError, StoreError
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
+from datastores.replay_buffer.store import ReplayBuffer
 from tests.app.characters import BUDGET, SENTENCE, Characters
 from tests.app.scripted import drafted, scripted_engine
+from tests.datastores.replay_buffer.records import record
 
 Act = Callable[[History, Locations, int], None]
 
@@ -48,7 +51,19 @@ def _chats(history: History, locations: Locations) -> tuple[int, int]:
             for chat, text in ((gone, SENTENCE), (kept, "abc" * 20)):
                 document = dense.create_document(chat_source(history.name, chat))
                 dense.write([DocumentTokens(document, 0, VOCABULARIES[0].encode(text))])
+    locations.replay.mkdir()
+    for model in ("three", "four"):
+        with closing(_buffer(locations, model)) as buffer:
+            for chat, text in ((gone, SENTENCE), (kept, "abc" * 20)):
+                tokens = np.array(VOCABULARIES[0].encode(text), np.int32)
+                answer = replace(record(rows=0), tokens=tokens, prompt_length=1)
+                buffer.add(chat_source(history.name, chat), answer)
     return gone, kept
+
+
+def _buffer(locations: Locations, model: str) -> ReplayBuffer:
+    path = locations.replay / f"{model}.db"
+    return ReplayBuffer.open(path, model, VOCABULARIES[0].size)
 
 
 def _traces() -> list[bytes]:
@@ -74,7 +89,7 @@ def _holding(folder: Path, *, besides: str = "") -> set[str]:
 def test_a_deleted_chat_leaves_every_file(history: History, locations: Locations) -> None:
     gone, kept = _chats(history, locations)
     held = {name.removesuffix("-wal") for name in _holding(locations.data)}
-    assert {"history.db", "tokens.db", "one.db", "two.db"} <= held
+    assert {"history.db", "tokens.db", "one.db", "two.db", "three.db", "four.db"} <= held
     delete_chat(history, locations, gone)
     assert _holding(locations.data) == set()
     assert [chat.id for chat in history.chats()] == [kept]
@@ -82,6 +97,10 @@ def test_a_deleted_chat_leaves_every_file(history: History, locations: Locations
     for model in ("one", "two"):
         with closing(DenseStore.open(locations.states / f"{model}.db", model, 4)) as dense:
             assert len(list(dense.token_streams())) == 1
+    for model in ("three", "four"):
+        with closing(_buffer(locations, model)) as buffer:
+            assert len(list(buffer.records())) == 1
+            assert buffer.removed_since(buffer.last_id, 0)
 
 
 def test_a_chat_made_private_stays_in_the_history_alone(

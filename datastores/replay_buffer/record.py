@@ -1,0 +1,202 @@
+"""A record of the replay buffer: one whole answer and what the target thought of some positions.
+
+Owns its fields, its bytes, and the check that every record passes before it is stored and again
+when it is read: what a model is trained on must be what a target can have said. Refuses to know
+files, and which positions are worth keeping.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int32]
+Halves = NDArray[np.float16]
+
+TOP = 64
+"""Likeliest tokens kept at a position; fewer if the vocabulary is smaller."""
+MIN_LOGPROB = -50.0
+"""Log-probabilities are stored as this at the least: a trainer cannot use minus infinity."""
+MAX_MASS_ERROR = 0.02
+"""How far the probabilities of a position may miss 1: float16 rounds one by half a per cent."""
+MAX_CONTEXT = 2**22
+"""Longest record, in tokens: no model has a larger context."""
+KEY_BYTES = 16
+"""Length of the digest of a question."""
+
+_HEADER = struct.Struct(f"<Iqd{KEY_BYTES}s{KEY_BYTES}sIIII")
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplayRecord:
+    """One answer, n tokens with its prompt, of which m positions have probabilities.
+
+    Attributes:
+        id: in its buffer; later answers have larger ones. 0 before it is stored.
+        chat: its number in the history; 0 for none.
+        created: seconds since the epoch.
+        question: digest of what was asked, in hexadecimal: equal for equal questions.
+        topic: digest of the first question of the thread; equal to `question` in a new one. Holding
+            out whole topics holds out every later turn whose context repeats them.
+        tokens: int32 [n], the prompt and the answer.
+        prompt_length: tokens of the prompt; the answer is what follows.
+        positions: int32 [m], ascending indexes into `tokens`: token positions[i] was drawn from
+            distribution i, whose context is tokens[:positions[i]].
+        top_tokens: int32 [m, 64], the target's likeliest tokens, best first.
+        top_logprobs: float16 [m, 64], their natural log-probabilities at temperature 1.
+        rest_logprob: float16 [m], log of the mass of all other tokens.
+    """
+
+    id: int
+    chat: int
+    created: float
+    question: str
+    topic: str
+    tokens: Integers
+    prompt_length: int
+    positions: Integers
+    top_tokens: Integers
+    top_logprobs: Halves
+    rest_logprob: Halves
+
+
+def question_key(text: str) -> str:
+    """The key of a question; case, punctuation and spacing make no difference."""
+    words = "".join(letter if letter.isalnum() else " " for letter in text.casefold()).split()
+    # A text without letters or digits is its own key.
+    content = " ".join(words) or text.strip()
+    return hashlib.blake2b(content.encode("utf-8", "replace"), digest_size=KEY_BYTES).hexdigest()
+
+
+def require_valid(record: ReplayRecord, vocabulary: int) -> None:
+    """Check that a target with `vocabulary` tokens can have given `record`.
+
+    Raises:
+        ValueError: it cannot; the message says why.
+    """
+    _require_answer(record, vocabulary)
+    _require_distributions(record, vocabulary)
+
+
+def pack(record: ReplayRecord) -> bytes:
+    """The bytes of all but the id."""
+    header = _HEADER.pack(
+        _FORMAT,
+        record.chat,
+        record.created,
+        bytes.fromhex(record.question),
+        bytes.fromhex(record.topic),
+        len(record.tokens),
+        record.prompt_length,
+        *record.top_tokens.shape,
+    )
+    columns = (record.tokens, record.positions, record.top_tokens)
+    halves = (record.top_logprobs, record.rest_logprob)
+    return b"".join(
+        [
+            header,
+            *(column.astype("<i4").tobytes() for column in columns),
+            *(column.astype("<f2").tobytes() for column in halves),
+        ]
+    )
+
+
+def unpack(number: int, packed: bytes) -> ReplayRecord:
+    """The record that `pack` was given, with `number` for its id; not checked beyond its length.
+
+    Raises:
+        ValueError: these are not the bytes of a record.
+    """
+    if len(packed) < _HEADER.size:
+        raise ValueError("it is cut short")
+    form, chat, created, question, topic, length, prompt, rows, kept = _HEADER.unpack_from(packed)
+    if form != _FORMAT:
+        raise ValueError(f"its format is {form}, not {_FORMAT}")
+    integers = 4 * (length + rows + rows * kept)
+    if len(packed) != _HEADER.size + integers + 2 * (rows * kept + rows):
+        raise ValueError("its length is not that of its parts")
+    words = np.frombuffer(packed, "<i4", integers // 4, _HEADER.size).astype(np.int32)
+    halves = np.frombuffer(packed, "<f2", -1, _HEADER.size + integers).astype(np.float16)
+    return ReplayRecord(
+        id=number,
+        chat=chat,
+        created=created,
+        question=question.hex(),
+        topic=topic.hex(),
+        tokens=words[:length],
+        prompt_length=prompt,
+        positions=words[length : length + rows],
+        top_tokens=words[length + rows :].reshape(rows, kept),
+        top_logprobs=halves[: rows * kept].reshape(rows, kept),
+        rest_logprob=halves[rows * kept :],
+    )
+
+
+def top_of(logits: NDArray[np.float32]) -> tuple[Integers, Halves, Halves]:
+    """What a record keeps of rows of logits [m, vocabulary], vocabulary ≥ 2.
+
+    Returns:
+        top_tokens [m, k], top_logprobs [m, k] and rest_logprob [m], with k at most `TOP`.
+    """
+    kept = min(TOP, logits.shape[1])
+    found = np.argpartition(-logits, kept - 1, axis=1)[:, :kept]
+    values = np.take_along_axis(logits, found, 1)
+    order = np.argsort(-values, axis=1, kind="stable")
+    found, values = np.take_along_axis(found, order, 1), np.take_along_axis(values, order, 1)
+    # Sums in float64: the rest may be a millionth of the whole.
+    weights = np.exp(logits.astype(np.float64) - values[:, :1])
+    total = weights.sum(1)
+    np.put_along_axis(weights, found, 0.0, 1)
+    with np.errstate(divide="ignore"):
+        rest = np.log(weights.sum(1)) - np.log(total)
+    top = values.astype(np.float64) - values[:, :1] - np.log(total)[:, None]
+    return found.astype(np.int32), _halves(top), _halves(rest)
+
+
+def _halves(logprobs: NDArray[np.float64]) -> Halves:
+    return np.clip(logprobs, MIN_LOGPROB, 0.0).astype(np.float16)
+
+
+def _require_answer(record: ReplayRecord, vocabulary: int) -> None:
+    length = len(record.tokens)
+    if not 0 < record.prompt_length < length <= MAX_CONTEXT:
+        raise ValueError(f"{record.prompt_length} of {length} tokens cannot be its prompt")
+    if not 0.0 <= record.created < np.inf:
+        raise ValueError(f"it was created at {record.created}")
+    _require_tokens(record.tokens, vocabulary)
+    positions = record.positions
+    if len(positions) and not (record.prompt_length <= positions[0] <= positions[-1] < length):
+        raise ValueError(f"position {positions[-1]} is not in its answer")
+    if (np.diff(positions) <= 0).any():
+        raise ValueError("its positions do not ascend")
+
+
+def _require_distributions(record: ReplayRecord, vocabulary: int) -> None:
+    shape = (len(record.positions), min(TOP, vocabulary))
+    if not (record.top_tokens.shape == record.top_logprobs.shape == shape):
+        raise ValueError(f"it keeps {record.top_tokens.shape} tokens, not {shape}")
+    if record.rest_logprob.shape != shape[:1]:
+        raise ValueError("it has no rest for each position")
+    _require_tokens(record.top_tokens, vocabulary)
+    sorted_tokens = np.sort(record.top_tokens, axis=1)
+    if (np.diff(sorted_tokens, axis=1) == 0).any():
+        raise ValueError("a token is twice among the likeliest of a position")
+    logprobs = np.concatenate([record.top_logprobs, record.rest_logprob[:, None]], axis=1)
+    # `not all`: a NaN compares with nothing.
+    if not ((logprobs >= MIN_LOGPROB) & (logprobs <= 0.0)).all():
+        raise ValueError("a log-probability is not a number from -50 to 0")
+    mass = np.exp(logprobs.astype(np.float64)).sum(1)
+    wrong = np.flatnonzero(np.abs(mass - 1.0) > MAX_MASS_ERROR)
+    if len(wrong):
+        raise ValueError(f"its probabilities at one position sum to {mass[wrong[0]]:.3g}")
+
+
+def _require_tokens(tokens: Integers, vocabulary: int) -> None:
+    wrong = tokens[(tokens < 0) | (tokens >= vocabulary)]
+    if len(wrong):
+        raise ValueError(f"token {wrong[0]} is not in the vocabulary of {vocabulary}")

@@ -1,0 +1,284 @@
+"""The replay buffer on disk: the latest answers of one target, for its draft model to learn from.
+
+One file for each target: probabilities of one model are no lesson in another. It is bounded; the
+oldest records make room. What is forgotten leaves no byte. Which sources were ever recorded is
+remembered beyond their records, so that a draft model can be asked whether something that it may
+have learned from was removed since (`ReplayBuffer.removed_since`).
+
+Owns the rows and all SQL on them. Several processes may use one file; each statement is short and
+leaves no lock behind, so that a reader that is paused keeps nobody waiting. Refuses to know chats,
+models and training.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+from secrets import token_hex
+
+from sqlite_utils import Database
+
+from datastores.errors import StoreError
+from datastores.replay_buffer.record import ReplayRecord, pack, require_valid, unpack
+from datastores.storage.erasure import erase_requested, request_erasure
+from datastores.storage.integrity import verify_checksum, with_checksum
+from datastores.storage.sqlite import Store
+
+MAX_BYTES = 64 * 2**20
+"""Size of all records: about 1,500 answers of 300 tokens, at 100 positions each."""
+
+
+def _records(db: Database) -> None:
+    db.executescript(
+        """
+        CREATE TABLE buffer (
+            identity TEXT NOT NULL,
+            fingerprint TEXT NOT NULL,
+            vocabulary INTEGER NOT NULL
+        );
+        CREATE TABLE sources (
+            source TEXT PRIMARY KEY,
+            first INTEGER NOT NULL
+        ) WITHOUT ROWID;
+        CREATE TABLE records (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            source TEXT NOT NULL REFERENCES sources(source) ON DELETE CASCADE,
+            size INTEGER NOT NULL,
+            packed BLOB NOT NULL
+        );
+        CREATE INDEX records_by_source ON records(source);
+        CREATE TABLE removals (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            first INTEGER NOT NULL
+        );
+        CREATE TABLE erasures (wanted INTEGER PRIMARY KEY AUTOINCREMENT);
+        """
+    )
+
+
+MIGRATIONS = (_records,)
+"""Version n of a replay buffer is what the first n of these make."""
+
+
+class ReplayBuffer:
+    """The records of one target.
+
+    Every method raises StoreError where the file cannot be read or written.
+
+    Attributes:
+        fingerprint: of the target.
+        vocabulary: number of its tokens.
+        identity: of this file; another one that replaces it has another.
+        damaged: what `records` left out, by id.
+    """
+
+    def __init__(
+        self, store: Store, fingerprint: str, vocabulary: int, max_bytes: int = MAX_BYTES
+    ) -> None:
+        """Take `store` for the target of `fingerprint`.
+
+        Raises:
+            StoreError: it belongs to another target.
+        """
+        self.store = store
+        self.fingerprint = fingerprint
+        self.vocabulary = vocabulary
+        self.damaged: dict[int, StoreError] = {}
+        self._max_bytes = max_bytes
+        self.identity = self._claim()
+
+    @classmethod
+    def open(
+        cls, path: Path, fingerprint: str, vocabulary: int, max_bytes: int = MAX_BYTES
+    ) -> ReplayBuffer:
+        """Open or create; its folder exists.
+
+        A damaged file is deleted and another one begun: what was in it would have to be erased with
+        chats that are deleted later. `store.quarantined` is not None then.
+        """
+        opened = cls(_open_store(path), fingerprint, vocabulary, max_bytes)
+        if opened.store.quarantined is not None:
+            _delete_quarantined(path)
+        erase_requested(opened.store)
+        return opened
+
+    def close(self) -> None:
+        self.store.close()
+
+    @property
+    def size(self) -> int:
+        """Records held."""
+        return int(self.store.rows("SELECT count(*) AS n FROM records")[0]["n"])
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of all records."""
+        return int(self.store.rows("SELECT total(size) AS n FROM records")[0]["n"])
+
+    @property
+    def last_id(self) -> int:
+        """Id of the latest record ever added; 0 before the first."""
+        return _last_id(self.store, "records")
+
+    @property
+    def last_removal(self) -> int:
+        """How often something was removed; a version of a draft model notes it with its data."""
+        return _last_id(self.store, "removals")
+
+    def removed_since(self, last_record: int, last_removal: int) -> bool:
+        """Whether a source that had records up to `last_record` was removed after `last_removal`.
+
+        Then a model that learned from them, however long ago, may still know it.
+        """
+        sql = "SELECT 1 FROM removals WHERE id > ? AND first <= ? LIMIT 1"
+        return bool(self.store.rows(sql, (last_removal, last_record)))
+
+    def add(self, source: str, record: ReplayRecord) -> int:
+        """Store `record` under `source`; the oldest ones make room. Returns its id.
+
+        Raises:
+            ValueError: no target can have given it.
+        """
+        require_valid(record, self.vocabulary)
+        packed = with_checksum(self._owner(source), pack(record))
+        with self.store.writing() as db:
+            row = (source, len(packed), packed)
+            # The source first: a record refers to it, and it keeps the id of its first record.
+            sql = "INSERT OR IGNORE INTO sources (source, first) VALUES (?, ?)"
+            db.conn.execute(sql, (source, _next_id(db)))
+            sql = "INSERT INTO records (source, size, packed) VALUES (?, ?, ?)"
+            number = db.conn.execute(sql, row).lastrowid
+            self._make_room(db)
+        assert number is not None
+        return number
+
+    def records(self, after_id: int = 0) -> Iterator[ReplayRecord]:
+        """Every sound record with a larger id than `after_id`, oldest first.
+
+        Damaged or poisoned ones are left out, and named in `damaged`.
+        """
+        sql = (
+            "SELECT id, source, CAST(packed AS BLOB) AS packed FROM records WHERE id > ?"
+            " ORDER BY id LIMIT 1"
+        )
+        # A statement for each: an open cursor would hold a lock for as long as the caller takes.
+        while rows := self.store.rows(sql, (after_id,)):
+            (row,) = rows
+            after_id = row["id"]
+            try:
+                yield self._unpack(after_id, row["source"], row["packed"])
+            except ValueError as error:
+                self.damaged[after_id] = StoreError(
+                    f"{self.store.path}: record {after_id} is damaged and was left out: {error}"
+                )
+
+    def drop_damaged(self) -> None:
+        """Delete what `records` left out."""
+        with self.store.writing() as db:
+            numbers = [(number,) for number in self.damaged]
+            db.conn.executemany("DELETE FROM records WHERE id = ?", numbers)
+        self.damaged.clear()
+
+    def forget(self, source: str) -> None:
+        """Leave no byte of what `source` left.
+
+        Raises:
+            StoreError: another process keeps an older state; calling this again finishes the work.
+        """
+        with self.store.writing() as db:
+            _remove(db, [source])
+        erase_requested(self.store)
+
+    def _unpack(self, number: int, source: str, packed: bytes) -> ReplayRecord:
+        record = unpack(number, verify_checksum(self._owner(source), packed))
+        require_valid(record, self.vocabulary)
+        return replace(record, id=number)
+
+    def _owner(self, source: str) -> str:
+        """What a checksum binds a record to."""
+        return f"{self.fingerprint}/{source}"
+
+    def _make_room(self, db: Database) -> None:
+        """Delete the oldest records beyond `max_bytes`; never the latest."""
+        db.conn.execute(
+            "DELETE FROM records WHERE id < (SELECT max(id) FROM records) AND id IN"
+            " (SELECT id FROM (SELECT id, sum(size) OVER (ORDER BY id DESC) AS total FROM records)"
+            "  WHERE total > ?)",
+            (self._max_bytes,),
+        )
+
+    def _claim(self) -> str:
+        """Mark a new file as this target's; returns its identity."""
+        with self.store.writing() as db:
+            table = db.table("buffer")
+            if not table.count:
+                row = {"fingerprint": self.fingerprint, "vocabulary": self.vocabulary}
+                table.insert({"identity": token_hex(8), **row})
+            (found,) = table.rows
+        if (found["fingerprint"], found["vocabulary"]) != (self.fingerprint, self.vocabulary):
+            self.store.close()
+            raise StoreError(
+                f"{self.store.path} is the replay buffer of another model; move it away"
+            )
+        return str(found["identity"])
+
+
+def retain(path: Path, prefix: str, wanted: Collection[str]) -> None:
+    """Leave no byte of sources that begin with `prefix` and are not `wanted`.
+
+    For a buffer of any target. A damaged one that was set aside is deleted: it may hold them.
+
+    Raises:
+        StoreError: the buffer cannot be written, or another process keeps an older state of it;
+            calling this again finishes the work.
+    """
+    with closing(_open_store(path)) as store:
+        with store.writing() as db:
+            sources = {row["source"] for row in db.query("SELECT source FROM sources")}
+            gone = [one for one in sources if one.startswith(prefix) and one not in wanted]
+            _remove(db, gone)
+        erase_requested(store)
+    _delete_quarantined(path)
+
+
+def _remove(db: Database, sources: Collection[str]) -> None:
+    """Delete `sources` with their records, and note from which record on; erasure must follow."""
+    for source in sources:
+        found = db.conn.execute("SELECT first FROM sources WHERE source = ?", (source,)).fetchone()
+        if found is not None:
+            db.conn.execute("INSERT INTO removals (first) VALUES (?)", found)
+            db.conn.execute("DELETE FROM sources WHERE source = ?", (source,))
+            request_erasure(db)
+
+
+def _open_store(path: Path) -> Store:
+    """Open the file; it and what SQLite puts beside it are readable by their owner only."""
+    with suppress(OSError):  # SQLite says better why there can be no file
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    store = Store(path, MIGRATIONS)
+    if store.quarantined is not None:
+        for part in path.parent.glob(f"{path.name}*"):
+            part.chmod(0o600)
+    return store
+
+
+def _delete_quarantined(path: Path) -> None:
+    for part in path.parent.glob(f"{path.name}.corrupt-*"):
+        part.unlink()
+
+
+def _next_id(db: Database) -> int:
+    """The id that the next record will get."""
+    return int(
+        db.conn.execute(
+            "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'records'"
+        ).fetchone()[0]
+    )
+
+
+def _last_id(store: Store, table: str) -> int:
+    sql = "SELECT coalesce(max(seq), 0) AS last FROM sqlite_sequence WHERE name = ?"
+    return int(store.rows(sql, (table,))[0]["last"])
