@@ -18,6 +18,7 @@ from torch import Tensor
 from assets.recipe.settings import Shape
 from assets.recipe.tokens import CHAT_TEMPLATE, END_OF_TEXT, IM_END, SPECIALS
 from assets.recipe.training import load_weights
+from engines.distillation.weights import interleave
 
 _BLOCK = {
     "input_layernorm": "attn_norm",
@@ -95,10 +96,3 @@ def _add_tensor(writer: gguf.GGUFWriter, key: str, weight: Tensor, shape: Shape)
             weight = interleave(weight, shape.heads)
     kind = torch.float16 if weight.ndim == 2 else torch.float32
     writer.add_tensor(f"{name}.weight", np.ascontiguousarray(weight.to(kind).numpy()))
-
-
-def interleave(weight: Tensor, heads: int) -> Tensor:
-    """Reorder the rows of a q or k matrix (heads * 64, width) from halves to adjacent pairs."""
-    rows, columns = weight.shape
-    halves = weight.reshape(heads, 2, rows // heads // 2, columns)
-    return halves.swapaxes(1, 2).reshape(rows, columns)

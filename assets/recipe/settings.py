@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engines.distillation.model import LlamaShape
+
+HEAD_SIZE = 64
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -30,7 +34,23 @@ class Shape:
     @property
     def heads(self) -> int:
         """Attention heads."""
-        return self.width // 64
+        return self.width // HEAD_SIZE
+
+    @property
+    def llama(self) -> LlamaShape:
+        """The sizes as the model takes them."""
+        return LlamaShape(
+            layers=self.layers,
+            width=self.width,
+            hidden=self.hidden,
+            vocabulary=self.vocabulary,
+            heads=self.heads,
+            kv_heads=self.heads,
+            head_size=HEAD_SIZE,
+            context=self.context,
+            rope_base=self.rope_base,
+            epsilon=self.epsilon,
+        )
 
 
 @dataclass(frozen=True)

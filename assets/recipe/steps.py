@@ -23,7 +23,7 @@ from assets.recipe.training import (
     TrainingRun,
     load_teacher,
     make_distillation_loss,
-    next_token_loss,
+    make_next_token_loss,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -61,7 +61,8 @@ def step_train(recipe: Recipe) -> None:
     """Train the target on the encoded chats, resuming from its checkpoint."""
     run = TrainingRun(recipe.setting.target, recipe.work / "target")
     schedule: Schedule = recipe.setting.target_schedule
-    run.train(Corpus.load(recipe.data), schedule, next_token_loss, recipe.seed)
+    loss = make_next_token_loss(recipe.setting.target)
+    run.train(Corpus.load(recipe.data), schedule, loss, recipe.seed)
 
 
 def step_distil(recipe: Recipe) -> None:

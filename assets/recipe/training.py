@@ -20,10 +20,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from assets.recipe.batches import Batch, Corpus
-from assets.recipe.model import Llama
 from assets.recipe.optimiser import Optimiser
 from assets.recipe.settings import Schedule, Shape
 from datastores.errors import InputError
+from engines.distillation.model import Llama
 
 _LOG = logging.getLogger(__name__)
 _SAVE_SECONDS = 240.0
@@ -52,18 +52,22 @@ def pick_device() -> tuple[torch.device, torch.dtype]:
     return torch.device("cpu"), torch.bfloat16 if native else torch.float32
 
 
-def next_token_loss(model: Llama, batch: Batch) -> Tensor:
+def make_next_token_loss(shape: Shape) -> Loss:
     """Weighted cross entropy of the next token, plus the guidance loss of the guided heads.
 
     Computed only where the weight is not zero.
     """
-    rows, targets, weights = select(batch)
-    shape = model.shape
-    wanted = {shape.chooser: batch.chosen} | dict.fromkeys(shape.copiers, batch.copied)
-    hidden, missed = model.forward_guided(batch.ids, wanted if (batch.chosen >= 0).any() else {})
-    logits = model.logits(hidden.flatten(0, 1)[rows])
-    losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
-    return (losses * weights).sum() + GUIDANCE_WEIGHT * missed
+
+    def loss(model: Llama, batch: Batch) -> Tensor:
+        rows, targets, weights = select(batch)
+        wanted = {shape.chooser: batch.chosen} | dict.fromkeys(shape.copiers, batch.copied)
+        guided = wanted if (batch.chosen >= 0).any() else {}
+        hidden, missed = model.forward_guided(batch.ids, guided)
+        logits = model.logits(hidden.flatten(0, 1)[rows])
+        losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+        return (losses * weights).sum() + GUIDANCE_WEIGHT * missed
+
+    return loss
 
 
 def select(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
@@ -102,7 +106,7 @@ class TrainingRun:
         self.folder = folder
         self.device, self.dtype = pick_device()
         torch.manual_seed(0)
-        self.model = Llama(shape)
+        self.model = Llama(shape.llama)
         self.optimiser = Optimiser(self.model.to(self.device))
         self.model.to(self.dtype)
         self.progress = Progress()
@@ -236,7 +240,7 @@ class ProgressMeter:
 def load_teacher(folder: Path, shape: Shape) -> Llama:
     """The target in ``folder``, frozen, on the training device and in its dtype."""
     device, dtype = pick_device()
-    teacher = Llama(shape)
+    teacher = Llama(shape.llama)
     teacher.load_state_dict(load_weights(folder))
     teacher.requires_grad_(False)
     return teacher.to(device=device, dtype=dtype)

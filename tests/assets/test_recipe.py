@@ -10,11 +10,11 @@ import torch
 from click.testing import CliRunner
 
 from assets.recipe.__main__ import main
-from assets.recipe.model import Llama
 from assets.recipe.settings import TINY
 from assets.recipe.steps import STUDENT_FILE, TARGET_FILE
 from assets.recipe.tokens import CHAT_TEMPLATE, load_tokenizer
 from assets.recipe.training import load_weights
+from engines.distillation.model import Llama
 
 TEXT = "<|im_start|>user\nextract `a.tar.gz` {{path/to/file1}}, please<|im_end|>\n"
 
@@ -31,7 +31,7 @@ def work(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _trained(work: Path, role: str) -> Llama:
-    model = Llama(TINY.target if role == "target" else TINY.student)
+    model = Llama((TINY.target if role == "target" else TINY.student).llama)
     model.load_state_dict(load_weights(work / role))
     return model
 

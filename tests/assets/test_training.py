@@ -10,8 +10,6 @@ import torch
 from tokenizers import Tokenizer
 
 from assets.recipe.batches import Corpus
-from assets.recipe.export import interleave
-from assets.recipe.model import Llama
 from assets.recipe.optimiser import MAX_HEAD_NORM, clip_heads, orthogonalise
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_chat, make_pool
@@ -22,14 +20,18 @@ from assets.recipe.training import (
     Progress,
     TrainingRun,
     make_distillation_loss,
-    next_token_loss,
+    make_next_token_loss,
     rate_factor,
 )
 from assets.recipe.turns import Turn
 from assets.recipe.wording import Style
+from engines.distillation.model import Llama
 
 SHAPE = Shape(layers=1, width=64, hidden=64, vocabulary=400)
+SHAPE_OF_TWO = replace(SHAPE, layers=2, copiers=(1,))
 SCHEDULE = Schedule(tokens=8_000, step_tokens=1000, warm_steps=2)
+
+NEXT_TOKEN = make_next_token_loss(SHAPE)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +123,7 @@ def test_a_head_is_clipped_to_the_maximum_norm() -> None:
 
 def test_the_guidance_loss_is_zero_where_a_head_can_only_attend_to_its_target() -> None:
     torch.manual_seed(0)
-    model, ids = Llama(SHAPE), torch.arange(6).unsqueeze(0)
+    model, ids = Llama(SHAPE.llama), torch.arange(6).unsqueeze(0)
     nowhere, first = torch.full((1, 6), -1), torch.full((1, 6), -1)
     first[0, 0] = 0
     last = nowhere.clone()
@@ -133,12 +135,13 @@ def test_the_guidance_loss_is_zero_where_a_head_can_only_attend_to_its_target() 
 
 
 def test_the_loss_includes_the_guidance_loss(corpus: Corpus) -> None:
-    model = Llama(replace(SHAPE, layers=2, copiers=(1,)))
+    model = Llama(SHAPE_OF_TWO.llama)
     batch = next(batch for batch in corpus.batches(seed=9) if (batch.copied >= 0).any())
+    loss = make_next_token_loss(SHAPE_OF_TWO)
     nowhere = torch.full_like(batch.copied, -1)
-    free = next_token_loss(model, replace(batch, copied=nowhere, chosen=nowhere))
+    free = loss(model, replace(batch, copied=nowhere, chosen=nowhere))
     missed = model.forward_guided(batch.ids, {0: batch.chosen, 1: batch.copied})[1]
-    guided = next_token_loss(model, batch)
+    guided = loss(model, batch)
     assert missed.item() > 1
     assert guided.item() == pytest.approx((free + GUIDANCE_WEIGHT * missed).item(), rel=1e-4)
 
@@ -159,9 +162,9 @@ def test_the_rate_warms_up_holds_and_ends_at_zero() -> None:
 def test_training_lowers_the_loss(corpus: Corpus, tmp_path: Path) -> None:
     run = TrainingRun(SHAPE, tmp_path)
     batch = next(corpus.batches(seed=9))
-    before = next_token_loss(run.model, batch).item()
-    run.train(corpus, replace(SCHEDULE, tokens=24_000), next_token_loss, seed=1)
-    assert next_token_loss(run.model, batch).item() < 0.9 * before
+    before = NEXT_TOKEN(run.model, batch).item()
+    run.train(corpus, replace(SCHEDULE, tokens=24_000), NEXT_TOKEN, seed=1)
+    assert NEXT_TOKEN(run.model, batch).item() < 0.9 * before
 
 
 def test_a_resumed_run_ends_where_an_unbroken_one_does(corpus: Corpus, tmp_path: Path) -> None:
@@ -170,12 +173,12 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(corpus: Corpus, tmp_path:
     broken = TrainingRun(SHAPE, tmp_path / "broken")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("assets.recipe.training.rate_factor", lambda *_: 1.0)
-        broken.train(corpus, half, next_token_loss, seed=1)
+        broken.train(corpus, half, NEXT_TOKEN, seed=1)
         resumed = TrainingRun(SHAPE, tmp_path / "broken")
         assert resumed.progress == broken.progress
-        resumed.train(corpus, whole, next_token_loss, seed=1)
+        resumed.train(corpus, whole, NEXT_TOKEN, seed=1)
         unbroken = TrainingRun(SHAPE, tmp_path / "unbroken")
-        unbroken.train(corpus, whole, next_token_loss, seed=1)
+        unbroken.train(corpus, whole, NEXT_TOKEN, seed=1)
     assert resumed.progress == unbroken.progress
     for name, weight in unbroken.optimiser.state.items():
         torch.testing.assert_close(resumed.optimiser.state[name], weight, rtol=1e-3, atol=1e-4)
@@ -183,12 +186,7 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(corpus: Corpus, tmp_path:
 
 def test_a_student_equal_to_its_teacher_has_nothing_to_learn(corpus: Corpus) -> None:
     torch.manual_seed(0)
-    teacher = Llama(SHAPE)
+    teacher = Llama(SHAPE.llama)
     loss = make_distillation_loss(teacher)(teacher, next(corpus.batches(seed=2)))
     gradients = torch.autograd.grad(loss, list(teacher.parameters()))
     assert max(float(each.abs().max()) for each in gradients) < 1e-3
-
-
-def test_interleaving_pairs_the_two_halves_of_a_head() -> None:
-    rows = torch.arange(8.0).reshape(8, 1)
-    assert interleave(rows, heads=2).flatten().tolist() == [0, 2, 1, 3, 4, 6, 5, 7]

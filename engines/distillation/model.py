@@ -1,26 +1,55 @@
 """A Llama model as plain torch, for training.
 
 Owns the forward pass. Weights keep the names and the layout of transformers' ``LlamaForCausalLM``
-(rotary halves side by side), which `export` relies on. Knows nothing of chats.
+(rotary halves side by side), which `weights` and the recipe's export rely on. Knows nothing of
+chats and files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from assets.recipe.settings import Shape
-
 INITIAL_SPREAD = 0.02
 
 
-def rotary(shape: Shape, length: int) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of the rotary embedding, each (length, 64)."""
-    size = shape.width // shape.heads
+@dataclass(frozen=True)
+class LlamaShape:
+    """The sizes of a Llama model.
+
+    Attributes:
+        width: of the residual stream. hidden: of the feed-forward layer.
+        heads, kv_heads: query heads, and the key and value heads that they share.
+        head_size: elements of one head.
+        context: tokens that the rotary table covers.
+        tied: whether input and output embeddings are one matrix.
+    """
+
+    layers: int
+    width: int
+    hidden: int
+    vocabulary: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    context: int
+    rope_base: float = 10000.0
+    epsilon: float = 1e-5
+    tied: bool = True
+
+
+def rotary(shape: LlamaShape, length: int, factors: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the rotary embedding, each (length, head_size).
+
+    ``factors`` (head_size / 2,) divide the frequencies, as Llama 3.1 does for long contexts.
+    """
+    size = shape.head_size
     rates = shape.rope_base ** (-torch.arange(0, size, 2, dtype=torch.float32) / size)
+    rates = rates if factors is None else rates / factors
     angles = torch.outer(torch.arange(length, dtype=torch.float32), rates)
     angles = torch.cat((angles, angles), dim=-1)
     return angles.cos(), angles.sin()
@@ -34,7 +63,7 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def _guidance_loss(q: Tensor, k: Tensor, wanted: Tensor) -> Tensor:
     """The sum of -log of a head's attention to ``wanted`` (batch, length), where not negative.
 
-    q and k are (batch, length, 64). A supervised head learns where to attend sooner than an
+    q and k are (batch, length, head_size). A supervised head learns where to attend sooner than an
     unsupervised one: Garg et al., "Jointly Learning to Align and Translate with Transformer Models"
     (2019), section 4.2.
     """
@@ -48,14 +77,16 @@ def _guidance_loss(q: Tensor, k: Tensor, wanted: Tensor) -> Tensor:
 class Layer(nn.Module):
     """One block: attention, then SwiGLU, each after an RMS norm."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: LlamaShape) -> None:
         super().__init__()
         self.shape = shape
         width, hidden = shape.width, shape.hidden
+        inner, shared = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
         self.input_layernorm = nn.Parameter(torch.ones(width))
         self.post_attention_layernorm = nn.Parameter(torch.ones(width))
-        self.q_proj, self.k_proj, self.v_proj = (_matrix(width, width) for _ in range(3))
-        self.o_proj = _matrix(width, width)
+        self.q_proj = _matrix(inner, width)
+        self.k_proj, self.v_proj = (_matrix(shared, width) for _ in range(2))
+        self.o_proj = _matrix(width, inner)
         self.gate_proj, self.up_proj = (_matrix(hidden, width) for _ in range(2))
         self.down_proj = _matrix(width, hidden)
 
@@ -66,15 +97,17 @@ class Layer(nn.Module):
 
         Also returns the guidance loss of the first head for ``wanted`` (`_guidance_loss`).
         """
-        batch, length, width = x.shape
+        batch, length, _ = x.shape
+        shape = self.shape
         normed = self._norm(x, self.input_layernorm)
         joint = F.linear(normed, torch.cat((self.q_proj, self.k_proj, self.v_proj)))
-        heads = joint.view(batch, length, 3, self.shape.heads, -1).permute(2, 0, 3, 1, 4)
-        q, k, v = heads.unbind()
+        heads = joint.view(batch, length, -1, shape.head_size).transpose(1, 2)
+        q, k, v = heads.split((shape.heads, shape.kv_heads, shape.kv_heads), dim=1)
         q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
         missed = x.new_zeros(()) if wanted is None else _guidance_loss(q[:, 0], k[:, 0], wanted)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + F.linear(mixed.transpose(1, 2).reshape(batch, length, width), self.o_proj)
+        shared = shape.kv_heads != shape.heads
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=shared)
+        x = x + F.linear(mixed.transpose(1, 2).reshape(batch, length, -1), self.o_proj)
         normed = self._norm(x, self.post_attention_layernorm)
         gate, up = F.linear(normed, torch.cat((self.gate_proj, self.up_proj))).chunk(2, dim=-1)
         return x + F.linear(F.silu(gate) * up, self.down_proj), missed
@@ -88,18 +121,21 @@ def _matrix(rows: int, columns: int) -> nn.Parameter:
 
 
 class Llama(nn.Module):
-    """The model; input and output embeddings are one matrix."""
+    """The model; input and output embeddings are one matrix where the shape says so."""
 
     cos: Tensor
     sin: Tensor
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: LlamaShape, rope_factors: Tensor | None = None) -> None:
         super().__init__()
         self.shape = shape
         self.embed_tokens = _matrix(shape.vocabulary, shape.width)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.norm = nn.Parameter(torch.ones(shape.width))
-        cos, sin = rotary(shape, shape.context)
+        self.lm_head: nn.Parameter | None = (
+            None if shape.tied else _matrix(shape.vocabulary, shape.width)
+        )
+        cos, sin = rotary(shape, shape.context, rope_factors)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 
@@ -123,4 +159,5 @@ class Llama(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states (..., width) to float32 logits (..., vocabulary)."""
-        return F.linear(hidden, self.embed_tokens).float()
+        output = self.embed_tokens if self.lm_head is None else self.lm_head
+        return F.linear(hidden, output).float()

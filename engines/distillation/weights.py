@@ -1,0 +1,239 @@
+"""The student's GGUF file: read into torch, and written with other weights.
+
+Owns the names and the layout of a Llama's tensors: llama.cpp rotates adjacent pairs of a head where
+training rotates halves, so the rows of q and k are rearranged. A file is written as a copy of
+another one whose weights are replaced, each in its own type: metadata, vocabulary and offsets stay
+byte for byte what they were. Knows nothing of llama.cpp itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datastores.errors import ModelError, StoreError
+from engines.distillation.model import Llama, LlamaShape
+
+ARCHITECTURE = "llama"
+MAX_CONTEXT = 8192
+"""Tokens of the longest text that is learned from."""
+
+_BLOCK = {
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "q_proj",
+    "attn_k": "k_proj",
+    "attn_v": "v_proj",
+    "attn_output": "o_proj",
+    "ffn_gate": "gate_proj",
+    "ffn_up": "up_proj",
+    "ffn_down": "down_proj",
+}
+_WHOLE = {
+    "token_embd.weight": "embed_tokens",
+    "output_norm.weight": "norm",
+    "output.weight": "lm_head",
+}
+_ROPE_FACTORS = "rope_freqs.weight"
+_BLOCK_NAME = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
+
+
+@dataclass(frozen=True)
+class StudentFile:
+    """The content of a GGUF file.
+
+    Attributes:
+        weights: float32, by the names of `Llama`'s parameters.
+        rope_factors: float32 (head_size / 2,), where the file has them.
+    """
+
+    shape: LlamaShape
+    weights: Mapping[str, Tensor]
+    rope_factors: Tensor | None
+
+    def model(self) -> Llama:
+        """A model with these weights."""
+        model = Llama(self.shape, self.rope_factors)
+        model.load_state_dict(dict(self.weights))
+        return model
+
+
+def read_student(path: Path) -> StudentFile:
+    """Read a Llama's GGUF file.
+
+    Raises:
+        ModelError: it cannot be read, is no Llama, or has weights of a type or kind that cannot be
+            trained.
+    """
+    reader = _open(path)
+    shape = _shape(path, reader)
+    weights: dict[str, Tensor] = {}
+    factors: Tensor | None = None
+    for tensor in reader.tensors:
+        values = torch.from_numpy(_values(path, tensor))
+        if tensor.name == _ROPE_FACTORS:
+            factors = values
+            continue
+        name = parameter_name(path, tensor.name)
+        if name.endswith(("q_proj", "k_proj")):
+            values = deinterleave(values, values.shape[0] // shape.head_size)
+        weights[name] = values
+    expected = dict(Llama(shape).state_dict())
+    if {name: each.shape for name, each in weights.items()} != {
+        name: each.shape for name, each in expected.items()
+    }:
+        raise ModelError(f"{path} cannot be trained: its tensors are not those of a Llama")
+    return StudentFile(shape, weights, factors)
+
+
+def write_student(source: Path, weights: Mapping[str, Tensor], destination: Path) -> None:
+    """Write a copy of `source` with other `weights` (as in `StudentFile`) to `destination`.
+
+    The file is on the disk, whole, when this returns; an error leaves none.
+
+    Raises:
+        ModelError: `source` cannot be read or is not a Llama of these sizes.
+        StoreError: `destination` cannot be written.
+    """
+    reader = _open(source)
+    shape = _shape(source, reader)
+    try:
+        with destination.open("wb") as file:
+            for part in _parts(source, reader, shape, weights):
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        destination.unlink(missing_ok=True)
+        raise StoreError(f"cannot write {destination}: {error.strerror}") from error
+
+
+def parameter_name(path: Path, tensor: str) -> str:
+    """The name of `Llama`'s parameter for a tensor of the file at `path`.
+
+    Raises:
+        ModelError: a Llama has no such tensor.
+    """
+    if tensor in _WHOLE:
+        return _WHOLE[tensor]
+    match = _BLOCK_NAME.fullmatch(tensor)
+    if match is None or match[2] not in _BLOCK:
+        raise ModelError(f"{path} cannot be trained: it has a tensor {tensor}")
+    return f"layers.{match[1]}.{_BLOCK[match[2]]}"
+
+
+def interleave(weight: Tensor, heads: int) -> Tensor:
+    """Reorder the rows of a q or k matrix (heads * size, width) from halves to adjacent pairs."""
+    rows, columns = weight.shape
+    halves = weight.reshape(heads, 2, rows // heads // 2, columns)
+    return halves.swapaxes(1, 2).reshape(rows, columns)
+
+
+def deinterleave(weight: Tensor, heads: int) -> Tensor:
+    """The inverse of `interleave`."""
+    rows, columns = weight.shape
+    pairs = weight.reshape(heads, rows // heads // 2, 2, columns)
+    return pairs.swapaxes(1, 2).reshape(rows, columns)
+
+
+def _open(path: Path) -> Any:
+    from gguf import GGUFReader
+
+    try:
+        return GGUFReader(path)
+    except (OSError, ValueError, IndexError, KeyError) as error:
+        raise ModelError(f"{path} cannot be read as a GGUF file: {error}") from error
+
+
+def _shape(path: Path, reader: Any) -> LlamaShape:
+    def value(key: str, default: Any = None) -> Any:
+        field = reader.fields.get(key)
+        found = default if field is None else field.contents()
+        if found is None:
+            raise ModelError(f"{path} cannot be trained: it does not say its {key}")
+        return found
+
+    architecture = value("general.architecture")
+    if architecture != ARCHITECTURE:
+        raise ModelError(
+            f"{path} cannot be trained: its architecture is {architecture}, not {ARCHITECTURE}"
+        )
+    scaling = value("llama.rope.scaling.type", "none")
+    if scaling != "none":
+        raise ModelError(f"{path} cannot be trained: its positions are scaled ({scaling})")
+    heads, width = value("llama.attention.head_count"), value("llama.embedding_length")
+    head_size = value("llama.rope.dimension_count", width // heads)
+    if value("llama.attention.key_length", head_size) != head_size:
+        raise ModelError(f"{path} cannot be trained: its heads are rotated only in part")
+    names = {tensor.name: tensor for tensor in reader.tensors}
+    if "token_embd.weight" not in names:
+        raise ModelError(f"{path} cannot be trained: it has no tensor token_embd.weight")
+    return LlamaShape(
+        layers=value("llama.block_count"),
+        width=width,
+        hidden=value("llama.feed_forward_length"),
+        vocabulary=int(names["token_embd.weight"].shape[1]),
+        heads=heads,
+        kv_heads=value("llama.attention.head_count_kv", heads),
+        head_size=head_size,
+        context=min(value("llama.context_length"), MAX_CONTEXT),
+        rope_base=value("llama.rope.freq_base", 10000.0),
+        epsilon=value("llama.attention.layer_norm_rms_epsilon"),
+        tied="output.weight" not in names,
+    )
+
+
+def _values(path: Path, tensor: Any) -> Any:
+    """A tensor's weights as a new float32 array."""
+    from gguf.quants import dequantize
+
+    try:
+        return np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+    except NotImplementedError as error:
+        raise ModelError(
+            f"{path} cannot be trained: weights of type {tensor.tensor_type.name} cannot be read;"
+            " choose a student in F16 or Q8_0"
+        ) from error
+
+
+def _parts(
+    path: Path, reader: Any, shape: LlamaShape, weights: Mapping[str, Tensor]
+) -> Iterator[bytes]:
+    """The new file, piece by piece: the source's bytes, with the weights in their places."""
+    position = 0
+    for tensor in sorted(reader.tensors, key=lambda each: each.data_offset):
+        yield reader.data[position : tensor.data_offset].tobytes()
+        position = tensor.data_offset + tensor.n_bytes
+        if tensor.name == _ROPE_FACTORS:
+            yield tensor.data.tobytes()
+            continue
+        name = parameter_name(path, tensor.name)
+        values = weights[name].detach().float()
+        if name.endswith(("q_proj", "k_proj")):
+            values = interleave(values, values.shape[0] // shape.head_size)
+        yield _encoded(path, tensor, values)
+    yield reader.data[position:].tobytes()
+
+
+def _encoded(path: Path, tensor: Any, values: Tensor) -> bytes:
+    """Weights in the tensor's own type."""
+    from gguf.quants import quantize
+
+    try:
+        raw: bytes = quantize(values.contiguous().numpy(), tensor.tensor_type).tobytes()
+    except NotImplementedError as error:
+        raise ModelError(
+            f"{path} cannot be trained: weights of type {tensor.tensor_type.name} cannot be"
+            " written; choose a student in F16 or Q8_0"
+        ) from error
+    if len(raw) != tensor.n_bytes:
+        raise ModelError(f"{path} has other sizes than the trained student: {tensor.name}")
+    return raw
