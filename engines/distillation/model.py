@@ -102,7 +102,8 @@ class Layer(nn.Module):
         normed = self._norm(x, self.input_layernorm)
         joint = F.linear(normed, torch.cat((self.q_proj, self.k_proj, self.v_proj)))
         heads = joint.view(batch, length, -1, shape.head_size).transpose(1, 2)
-        q, k, v = heads.split((shape.heads, shape.kv_heads, shape.kv_heads), dim=1)
+        first, last = shape.heads, shape.heads + shape.kv_heads
+        q, k, v = heads[:, :first], heads[:, first:last], heads[:, last:]
         q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
         missed = x.new_zeros(()) if wanted is None else _guidance_loss(q[:, 0], k[:, 0], wanted)
         shared = shape.kv_heads != shape.heads
