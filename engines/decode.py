@@ -71,6 +71,7 @@ def decode(
     stop: StopCriteria,
     *,
     temperature: float = 0.0,
+    answered: int = 0,
     keep_top: int = 0,
     observers: Sequence[StepObserver] = (),
 ) -> Generator[Step]:
@@ -80,12 +81,15 @@ def decode(
     yield: the KV cache then holds all emitted tokens but the last, and all steps were observed.
 
     Args:
+        answered: number of cached tokens, the last ones, that belong to the answer already.
         keep_top: number of likeliest tokens kept for every emitted position, for observers that
             need them. For drafters that learn from them, those of the last position are kept
             anyway.
         observers: see every step, after the drafters and the budget.
     """
-    context = Context(list(target.tokens), target.last_row.hidden[0].copy(), temperature, draw)
+    tokens = list(target.tokens)
+    hidden = target.last_row.hidden[0].copy()
+    context = Context(tokens, hidden, temperature, draw, len(tokens) - answered)
     all_observers: list[StepObserver] = [*drafters, budget, *observers]
     step = _first_step(target, context, draw, stop, keep_top, budget.top_tokens_needed(drafters))
     for observer in all_observers:
@@ -139,7 +143,8 @@ def walk_tree(
     walk = AcceptedPath([], [], [])
     row = 0
     while True:
-        token = draw(rows.logits[row], len(context.tokens), context.tokens)
+        offset = len(context.tokens) - context.answer_start
+        token = draw(rows.logits[row], offset, context.tokens)
         child = children[row].get(token, 0)
         walk.path.append(row)
         walk.tokens.append(token)

@@ -1,10 +1,11 @@
-"""Sampling the next token: a pure function of (logits, settings, seed, position).
+"""Sampling the next token: a pure function of (logits, settings, seed, offset in the answer).
 
 Every emitted token is drawn from the target's own distribution exactly once, so speculative
 decoding has the target's distribution at any temperature. The draw perturbs the scaled logits with
-Gumbel noise keyed by hash(seed, position, token) and takes the largest sum (the Gumbel-max trick).
+Gumbel noise keyed by hash(seed, offset, token) and takes the largest sum (the Gumbel-max trick).
 Nothing has to be rewound, regenerating with the same seed gives the same answer, and a draft model
-that shares the noise agrees more often at T > 0.
+that shares the noise agrees more often at T > 0. The offset counts the answer's own tokens, so the
+noise stays what it was when a longer document is put before the prompt.
 
 Owns the draw, and reading the largest entries of a row without sorting or copying the vocabulary.
 Knows one row of logits at a time; not trees, drafters or the target.
@@ -58,9 +59,9 @@ def leaders(row: Floats, count: int, within: float) -> tuple[Indices, Floats]:
 
 
 Draw = Callable[[Floats, int, Sequence[int]], int]
-"""(row of logits [V], position, context so far) → token."""
+"""(row of logits [V], offset in the answer, context so far) → token."""
 Score = Callable[[Floats, int], tuple[Indices, NDArray[np.float64]]]
-"""(row of logits, position) → the tokens that may be drawn, and their scores; the largest wins."""
+"""(row of logits, offset) → the tokens that may be drawn, and their scores; the largest wins."""
 
 INITIAL_CANDIDATES = 128
 """Tokens that are sorted first if top-k does not limit them."""
@@ -91,7 +92,7 @@ class Sampling:
     seed: int = 0
 
 
-def greedy(row: Floats, position: int, context: Sequence[int]) -> int:
+def greedy(row: Floats, offset: int, context: Sequence[int]) -> int:
     """Draw the likeliest token."""
     return int(row.argmax())
 
@@ -99,19 +100,19 @@ def greedy(row: Floats, position: int, context: Sequence[int]) -> int:
 def make_sampler(sampling: Sampling) -> Draw:
     """The draw function for these settings."""
     if sampling.temperature <= 0:
-        return lambda row, position, context: int(penalise(row, context, sampling).argmax())
+        return lambda row, offset, context: int(penalise(row, context, sampling).argmax())
     scores = make_scores(sampling)
 
-    def draw(row: Floats, position: int, context: Sequence[int]) -> int:
-        tokens, values = scores(penalise(row, context, sampling), position)
+    def draw(row: Floats, offset: int, context: Sequence[int]) -> int:
+        tokens, values = scores(penalise(row, context, sampling), offset)
         return int(tokens[values.argmax()])
 
     return draw
 
 
-def draw_gap(sampling: Sampling, row: Floats, position: int, context: Sequence[int]) -> float:
-    """The difference between the two largest scores of the draw at `position`."""
-    _, values = make_scores(sampling)(penalise(row, context, sampling), position)
+def draw_gap(sampling: Sampling, row: Floats, offset: int, context: Sequence[int]) -> float:
+    """The difference between the two largest scores of the draw at `offset` in the answer."""
+    _, values = make_scores(sampling)(penalise(row, context, sampling), offset)
     runner_up, winner = np.partition(values, -2)[-2:] if len(values) > 1 else (-np.inf, values[0])
     return float(winner - runner_up)
 
@@ -119,13 +120,13 @@ def draw_gap(sampling: Sampling, row: Floats, position: int, context: Sequence[i
 def make_scores(sampling: Sampling) -> Score:
     """The scores of a draw: logits at temperature 0, else perturbed scaled logits."""
     if sampling.temperature <= 0:
-        return lambda row, position: (np.arange(row.shape[0]), row.astype(np.float64))
+        return lambda row, offset: (np.arange(row.shape[0]), row.astype(np.float64))
 
-    def perturbed(row: Floats, position: int) -> tuple[Indices, NDArray[np.float64]]:
+    def perturbed(row: Floats, offset: int) -> tuple[Indices, NDArray[np.float64]]:
         tokens = candidates(row, sampling)
         values = row[tokens].astype(np.float64) / sampling.temperature
         if len(tokens) > 1:  # a single one is drawn whatever the noise
-            values += noise(sampling.seed, position, tokens)
+            values += noise(sampling.seed, offset, tokens)
         return tokens, values
 
     return perturbed
@@ -143,12 +144,12 @@ def penalise(row: Floats, context: Sequence[int], sampling: Sampling) -> Floats:
     return row
 
 
-def noise(seed: int, position: int, tokens: Indices) -> NDArray[np.float64]:
-    """Standard Gumbel noise for each of `tokens`, keyed by (seed, position, token).
+def noise(seed: int, offset: int, tokens: Indices) -> NDArray[np.float64]:
+    """Standard Gumbel noise for each of `tokens`, keyed by (seed, offset, token).
 
-    Two rounds of the splitmix64 finaliser over one key for each (seed, position).
+    Two rounds of the splitmix64 finaliser over one key for each (seed, offset).
     """
-    key = _mix(_mix(seed & MASK) ^ (position * GOLDEN & MASK))
+    key = _mix(_mix(seed & MASK) ^ (offset * GOLDEN & MASK))
     words = tokens.astype(np.uint64)
     words += np.uint64(key)
     words *= np.uint64(GOLDEN)

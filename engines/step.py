@@ -108,12 +108,15 @@ class Context:
             computed it, since the root is only drafted (`engines.budget.continuation`).
         temperature: of the sampler; a feature for calibration.
         draw: the sampler itself. A draft model that draws with it agrees more often.
+        answer_start: index in `tokens` of the answer's first token: the draw's noise is keyed by
+            the offset from it.
     """
 
     tokens: list[int]
     hidden: Floats
     temperature: float
     draw: Draw = greedy
+    answer_start: int = 0
 
     @property
     def root(self) -> int:

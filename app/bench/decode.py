@@ -209,7 +209,7 @@ def fork_gap(engine: Engine, sampling: Sampling, answer: TimedAnswer, plain: Tim
     with engine.busy:
         for _ in engine.target.prefill(context):
             pass
-        return draw_gap(sampling, engine.target.last_row.logits[0], len(context), context)
+        return draw_gap(sampling, engine.target.last_row.logits[0], same, context)
 
 
 def _calls(answers: Sequence[TimedAnswer]) -> int:

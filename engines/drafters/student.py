@@ -234,7 +234,7 @@ class StudentDrafter:
         """
         row = self._model.verify(chain(new[0], new[1:], STUDENT)).logits[len(new) - 1]
         found = _likeliest(row)
-        drawn = context.draw(row, len(tokens), tokens)
+        drawn = context.draw(row, len(tokens) - context.answer_start, tokens)
         self._model.commit(range(len(new)))
         first = found[0][1]
         if drawn == found[0][0]:

@@ -126,6 +126,32 @@ def test_the_adaptive_budget_is_lossless_too() -> None:
     assert tokens(drafted) == tokens(plain)
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_what_goes_before_the_prompt_does_not_shift_the_noise(temperature: float) -> None:
+    # The scripted model sees the last token alone, so only the noise could change the answer.
+    sampling = Sampling(temperature, seed=3)
+    short = run([1, 2, 3], [], fixed(0), sampling)
+    long = run([*range(40), 1, 2, 3], every_drafter(), fixed(9), sampling)
+    assert tokens(long) == tokens(short)
+
+
+@given(
+    cuts=st.lists(st.integers(1, 12), min_size=1, max_size=12),
+    temperature=st.sampled_from([0.0, 0.8, 1.5]),
+)
+@settings(max_examples=30)
+def test_an_answer_in_strides_is_the_answer_in_one(cuts: list[int], temperature: float) -> None:
+    sampling = Sampling(temperature, seed=8)
+    draw, target = make_sampler(sampling), ScriptedTarget()
+    answer: list[int] = []
+    for cut in cuts:
+        list(target.prefill([7] * len(answer) + [1, 2, 3, *answer]))
+        stop = StopCriteria(NEVER, cut)
+        steps = decode(target, every_drafter(), fixed(6), draw, stop, answered=len(answer))
+        answer += tokens(list(steps))
+    assert answer == tokens(run([1, 2, 3], [], fixed(0), sampling, StopCriteria(NEVER, sum(cuts))))
+
+
 def test_the_cache_holds_everything_but_the_last_token() -> None:
     target = ScriptedTarget()
     steps = run([1, 2, 3], every_drafter(), fixed(6), Sampling(0.0), target=target)

@@ -63,21 +63,21 @@ def test_draws_follow_the_distribution() -> None:
     logits = row()
     draw = make_sampler(OPEN)
     count = 40_000
-    drawn = np.bincount([draw(logits, position, ()) for position in range(count)], minlength=12)
+    drawn = np.bincount([draw(logits, offset, ()) for offset in range(count)], minlength=12)
     expected = np.exp(logits - logits.max())
     expected /= expected.sum()
     deviation = np.abs(drawn - count * expected) / np.sqrt(count * expected * (1 - expected))
     assert deviation.max() < 4.5
 
 
-def test_the_draw_depends_on_nothing_but_seed_position_and_logits() -> None:
+def test_the_draw_depends_on_nothing_but_seed_offset_and_logits() -> None:
     logits = row(4096)
     first = make_sampler(Sampling(0.8, seed=3))
     again = make_sampler(Sampling(0.8, seed=3))
     other = make_sampler(Sampling(0.8, seed=4, top_k=0, top_p=1, min_p=0))
-    one = [first(logits, position, ()) for position in range(200)]
-    assert [again(logits, position, ()) for position in reversed(range(200))][::-1] == one
-    assert [other(logits, position, ()) for position in range(200)] != one
+    one = [first(logits, offset, ()) for offset in range(200)]
+    assert [again(logits, offset, ()) for offset in reversed(range(200))][::-1] == one
+    assert [other(logits, offset, ()) for offset in range(200)] != one
 
 
 def test_noise_is_standard_gumbel_and_independent_of_the_set() -> None:

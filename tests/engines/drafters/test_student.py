@@ -331,4 +331,4 @@ def _require_near_tie(
         return
     context = [*prompt, *one[:fork]]
     list(model.target.prefill(context))
-    assert draw_gap(sampling, model.target.last_row.logits[0], len(context), context) < 0.05
+    assert draw_gap(sampling, model.target.last_row.logits[0], fork, context) < 0.05
