@@ -24,7 +24,7 @@ from app.sanitise import one_line
 from datastores.chats.records import MIGRATIONS
 from datastores.errors import SpecchatError
 from datastores.storage.integrity import DamagedError, require_usable
-from engines.llama.devices import find_gpus
+from engines.llama.devices import find_gpus, install_line, unused_gpu
 
 OK, OFF, BAD = "ok", "off", "bad"
 
@@ -103,6 +103,10 @@ def _settings(locations: Locations) -> Finding:
 
 
 def _gpu() -> Finding:
+    unused = unused_gpu()
+    if unused:
+        text = f"{unused} is not used: llama.cpp was built for the CPU alone; to use it:"
+        return Finding("gpu", OFF, f"{text} {install_line(unused)}")
     gpus = find_gpus()
     return Finding("gpu", OK, ", ".join(gpus) or "none found; the model runs on the CPU")
 

@@ -36,6 +36,7 @@ from engines.chat_template.prompt_builder import Message
 from engines.drafters.protocol import Drafter
 from engines.llama.enlarge import AS_IT_IS, Enlargement, enlarge
 from engines.sampler import Sampling
+from engines.state_encoding import PASS_S
 from engines.step import StepObserver
 from engines.target import Target, Vocabulary
 
@@ -106,14 +107,21 @@ class Engine:
         """States in the dense index that can be drafted from; None if there is no index."""
         return len(self.stores.dense.memory) if self.stores.dense is not None else None
 
-    def exclusively(self, slices: Iterator[T]) -> Generator[T]:
-        """Yield from `slices`, holding the lock while each one is computed, but not between."""
+    def exclusively(self, slices: Iterator[T]) -> Generator[T | None]:
+        """Yield from `slices`, holding the lock while each one is computed, but not between.
+
+        Yields None, at most every `PASS_S` seconds, while somebody else holds the lock.
+        """
         while True:
-            with self.busy:
-                try:
-                    done = next(slices)
-                except StopIteration:
-                    return
+            if not self.busy.acquire(timeout=PASS_S):
+                yield None
+                continue
+            try:
+                done = next(slices)
+            except StopIteration:
+                return
+            finally:
+                self.busy.release()
             yield done
 
     def save_learned(self) -> None:

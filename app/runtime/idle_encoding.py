@@ -29,7 +29,7 @@ from datastores.library.library import Library
 from datastores.redaction import redact
 from datastores.token_cache import TokenCache
 from engines.chat_template.prompt_builder import Message
-from engines.state_encoding import PASS_S, BacklogProgress, encode_backlog
+from engines.state_encoding import PASS_S, encode_backlog
 
 BATCH_TOKENS = 2**15
 """Tokens of imported texts added to the index at a time; they are encoded before the next batch."""
@@ -102,7 +102,7 @@ def _encode(
     noticed, imports = total - done >= MIN_NOTICED_TOKENS, bool(new)
     while True:
         encoded = done
-        for progress in _with_the_model(engine, encode_backlog(engine.target, worker)):
+        for progress in engine.exclusively(encode_backlog(engine.target, worker)):
             if progress is not None:
                 encoded = done + progress.positions
             yield EncodingProgress(min(encoded, total), total, imports, noticed)
@@ -116,23 +116,6 @@ def _encode(
             _add, locations=locations, tokenizer=engine.vocabulary.fingerprint, texts=batch
         )
         yield from _wait(worker.request(add))
-
-
-def _with_the_model(
-    engine: Engine, passes: Generator[BacklogProgress]
-) -> Generator[BacklogProgress | None]:
-    """Each of `passes` while holding the model's lock; None while somebody else holds it."""
-    while True:
-        if not engine.busy.acquire(timeout=PASS_S):
-            yield None
-            continue
-        try:
-            progress = next(passes, None)
-        finally:
-            engine.busy.release()
-        if progress is None:
-            return
-        yield progress
 
 
 def _batch(new: Sequence[_NewText]) -> Iterator[_NewText]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 EMBEDDED = (
     "The built-in model is tiny and only knows shell commands. Try: How do I extract a tar archive?"
 )
+UNUSED_GPU = "Your {gpu} is not being used: `specchat doctor` shows how to change that."
 
 
 def open_model(
@@ -54,8 +55,9 @@ def open_model(
         engine.close()
         history.close()
 
-    hint = EMBEDDED if engine.path == embedded() else ""
+    hints = (EMBEDDED if engine.path == embedded() else "", _unused_gpu())
     assistant = Assistant(engine, history)
+    hint = " ".join(filter(None, hints))
     return Model(engine.name, hint, assistant, close, engine, engine.path, work)
 
 
@@ -83,6 +85,13 @@ def open_for_one_answer(
         engine.close()
 
     return Model(engine.name, "", assistant, close, engine, engine.path)
+
+
+def _unused_gpu() -> str:
+    from engines.llama.devices import unused_gpu
+
+    gpu = unused_gpu()
+    return UNUSED_GPU.format(gpu=gpu) if gpu else ""
 
 
 def _idle_work(

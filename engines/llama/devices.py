@@ -10,7 +10,7 @@ import ctypes
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -28,40 +28,18 @@ _GPU = 1
 """ggml's type of a device with memory of its own (GGML_BACKEND_DEVICE_TYPE_GPU)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
-    """The installed llama.cpp.
-
-    Attributes:
-        package: version of llama-cpp-python.
-        llama_cpp: version of llama.cpp itself.
-        uses_gpu: whether it can put layers on a graphics card.
-        features: instruction sets and backends, as llama.cpp lists them.
-    """
-
-    package: str
-    llama_cpp: str
-    uses_gpu: bool
-    features: str
-
-
-def build() -> Build:
-    """Ask the installed llama.cpp about itself."""
-    import llama_cpp
+def unused_gpu() -> str:
+    """The first graphics card that this build of llama.cpp cannot use; empty if there is none."""
     from llama_cpp import llama_cpp as lib
 
-    return Build(
-        package=llama_cpp.__version__,
-        llama_cpp=lib.llama_version().decode(),
-        uses_gpu=bool(lib.llama_supports_gpu_offload()),
-        features=lib.llama_print_system_info().decode().strip(),
-    )
+    gpus = find_gpus()
+    return gpus[0] if gpus and not lib.llama_supports_gpu_offload() else ""
 
 
-def install_line(gpu: str, version: str) -> str:
+def install_line(gpu: str) -> str:
     """The command that installs llama.cpp with the backend for `gpu`, one of `find_gpus`."""
     flag = next((flag for vendor, flag in FLAGS.items() if vendor in gpu), DEFAULT_FLAG)
-    return INSTALL.format(flag=flag, version=version)
+    return INSTALL.format(flag=flag, version=version("llama-cpp-python"))
 
 
 def find_gpus() -> list[str]:

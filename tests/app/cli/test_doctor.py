@@ -22,6 +22,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """What doctor finds instead of loading a model."""
     scripted = scripted_engine(tmp_path)
     monkeypatch.setattr(app.cli.doctor, "load", lambda *_: scripted)
+    monkeypatch.setattr(app.cli.doctor, "unused_gpu", lambda: "")
     return scripted
 
 
@@ -50,6 +51,17 @@ def test_what_is_switched_off_is_said(tmp_path: Path) -> None:
     one = _report(Options(data_dir=tmp_path, drafters=("prompt",)))["drafting"]
     assert one.state == OFF
     assert one.text.endswith("off: recycle, crest, dense, student")
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_card_that_is_not_used_comes_with_the_command_that_changes_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.cli.doctor, "unused_gpu", lambda: "NVIDIA L4")
+    finding = _report(Options(data_dir=tmp_path))["gpu"]
+    assert finding.state == OFF
+    assert finding.text.startswith("NVIDIA L4 is not used")
+    assert 'CMAKE_ARGS="-DGGML_CUDA=on" pip install' in finding.text
 
 
 def test_every_failing_part_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,14 @@ def test_slices_hold_the_models_lock_and_release_it_between(tmp_path: Path) -> N
     assert not engine.busy.locked()
 
 
+def test_who_waits_for_the_models_lock_is_not_blocked(tmp_path: Path) -> None:
+    engine = scripted_engine(tmp_path)
+    slices = engine.exclusively(iter("ab"))
+    with engine.busy:
+        assert next(slices) is None
+    assert list(slices) == ["a", "b"]
+
+
 def test_an_enlarged_copy_is_made_once_for_each_size(tmp_path: Path) -> None:
     cache, deeper = tmp_path / "cache", Enlargement(deeper=1)
     first = enlarged_copy(embedded(), deeper, cache)

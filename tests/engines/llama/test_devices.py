@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from llama_cpp import llama_cpp as lib
 
 from engines.llama import devices, threads
 from engines.llama.forward import MAX_CHUNK, MIN_CHUNK, PrefillChunkSize
@@ -52,18 +54,21 @@ def test_other_vendors_by_the_kernels_list(bare: Path) -> None:
     ],
 )
 def test_install_line_names_the_backend(gpu: str, flag: str) -> None:
-    line = devices.install_line(gpu, "0.3.36")
+    line = devices.install_line(gpu)
     assert f'CMAKE_ARGS="-D{flag}=on"' in line
     assert "--force-reinstall" in line
     assert "--no-binary llama-cpp-python" in line
-    assert line.endswith("llama-cpp-python==0.3.36")
+    assert line.endswith(f"llama-cpp-python=={version('llama-cpp-python')}")
 
 
-def test_build_of_this_installation() -> None:
-    build = devices.build()
-    assert build.package
-    assert build.llama_cpp
-    assert "CPU" in build.features
+@pytest.mark.parametrize(("offload", "unused"), [(False, "NVIDIA L4"), (True, "")])
+def test_a_card_is_unused_if_the_build_runs_on_the_cpu_alone(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, offload: bool, unused: str
+) -> None:
+    monkeypatch.setattr(lib, "llama_supports_gpu_offload", lambda: offload)
+    assert devices.unused_gpu() == ""
+    monkeypatch.setattr(devices, "_output", lambda *command: "NVIDIA L4")
+    assert devices.unused_gpu() == unused
 
 
 def test_threads_are_cores_within_the_quota(
