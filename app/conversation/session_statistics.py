@@ -84,6 +84,7 @@ class SessionStatistics:
         answer: the statistics of the current answer, or else of the last one.
         throughput: of `answer`; session: the throughput of all answers.
         drafts: draft tokens of the answer, by source name.
+        longest_drafted: draft tokens of the answer on the longest path of each verified tree.
         draft_seconds: time spent in drafters and budget for the answer.
         budget_status: as of the last step; None before the first.
         dense_states: states in the dense index; None if there is no index.
@@ -95,6 +96,7 @@ class SessionStatistics:
     throughput: Throughput = field(default_factory=Throughput)
     session: Throughput = field(default_factory=Throughput)
     drafts: dict[str, DraftCounts] = field(default_factory=dict)
+    longest_drafted: int = 0
     draft_seconds: float = 0.0
     budget_status: BudgetStatus | None = None
     dense_states: int | None = None
@@ -134,6 +136,15 @@ class SessionStatistics:
         return {name: counts[name] / total for name in SOURCE_NAMES.values() if counts.get(name)}
 
     @property
+    def acceptance_rate(self) -> float:
+        """Accepted tokens per token of the longest draft; 0 if none was verified.
+
+        A tree's side branches exclude each other: counting them would make a tree that is accepted
+        to its last leaf look rejected.
+        """
+        return self.answer.accepted / self.longest_drafted if self.longest_drafted else 0.0
+
+    @property
     def saved_seconds(self) -> float:
         """Time that drafting saved in this session; negative if it cost time."""
         return self.session.plain_seconds - self.session.seconds
@@ -159,7 +170,7 @@ class SessionStatistics:
         self.writing = True
         self.answers += 1
         self.answer, self.throughput, self.drafts = Statistics(), Throughput(), {}
-        self.draft_seconds = 0.0
+        self.longest_drafted, self.draft_seconds = 0, 0.0
         self._recent = Throughput()
         self._steps.clear()
 
@@ -184,6 +195,7 @@ class SessionStatistics:
 
     def _count_drafts(self, step: Step) -> None:
         """Count the verified rows by the source they would be credited to."""
+        self.longest_drafted += max(step.tree.depths())
         for row in range(1, len(step.tree)):
             self._drafts_of(step.tree.sources[row]).verified += 1
         for sources in filter(None, step.sources):

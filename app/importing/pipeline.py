@@ -114,7 +114,10 @@ def import_paths(
         yield from _import_files(found, make_readers(extractor), library, report)
     yield ImportFinished(report)
     if not report.documents and not report.unchanged:
-        raise InputError(f"nothing was imported: {_reasons(report)}")
+        missing = [path for path in paths if not path.exists()]
+        if missing:
+            raise InputError(f"Nothing imported: {missing[0]} does not exist")
+        raise InputError(f"Nothing imported: {_reasons(report)}")
 
 
 def _find(paths: Sequence[Path], own: frozenset[Path]) -> Iterator[FoundFile | SkippedFile]:

@@ -46,7 +46,7 @@ async def import_in_child(
         code = await child.code()
     if code:
         raise StoreError(
-            f"the import broke off (exit code {code}): what is in stays, and the same path goes on"
+            f"the import failed (exit code {code}); import the same path again to resume"
         )
 
 

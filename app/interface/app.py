@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events, work
 from textual.app import App
 from textual.binding import BindingType
+from textual.notifications import SeverityLevel
 from textual.theme import Theme
 
 from app.config import Options, load_config, write_setting
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from app.runtime.idle_encoding import EncodingProgress
 
 INTERFACE_DIR = Path(__file__).parent
-THEME_HINT = "{palette} and “Change the colours” offer those there are"
+THEME_HINT = "Press {palette} and choose “Change theme” to see them."
 
 
 class Specchat(App[None], inherit_bindings=False):
@@ -92,7 +93,7 @@ class Specchat(App[None], inherit_bindings=False):
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
         if self._wanted_theme not in self.available_themes:
             wanted = one_line(self._wanted_theme, 40)
-            message = f"there is no theme “{wanted}”; {self.keymap.fill(THEME_HINT)}"
+            message = f"No theme is called “{wanted}”. {self.keymap.fill(THEME_HINT)}"
             self.notify(message, severity="error", markup=False, timeout=15)
 
     def _theme_chosen(self, theme: Theme) -> None:
@@ -100,6 +101,19 @@ class Specchat(App[None], inherit_bindings=False):
             self._keep_theme(theme.name)
         except SpecchatError as error:
             self.chat_screen.conversation.show_error(error)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """Show a notification, unless the same one is on the screen."""
+        if all(shown.message != message for shown in self._notifications):
+            super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     def get_default_screen(self) -> ChatScreen:
         return self.chat_screen
@@ -148,7 +162,7 @@ def run(options: Options) -> None:
             terminal; nothing was shown yet.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise InputError("the interface needs a terminal: `specchat ask` answers without one")
+        raise InputError("the interface needs a terminal; use `specchat ask` without one")
     _tune_garbage_collector()
     locations = locate(options.data_dir)
     locations.create()

@@ -45,7 +45,7 @@ SOURCES: dict[int, SourceLabel] = {
     PROMPT: SourceLabel(
         SOURCE_NAMES[PROMPT],
         "this chat",
-        "words that stood in this chat before",
+        "words from earlier in this chat",
         "T",
         "ᵀ",
         "▒",
@@ -55,7 +55,7 @@ SOURCES: dict[int, SourceLabel] = {
     CHATS: SourceLabel(
         SOURCE_NAMES[CHATS],
         "past chats",
-        "words the model wrote for you in other chats",
+        "words the model wrote in your other chats",
         "P",
         "ᴾ",
         "▓",
@@ -84,8 +84,8 @@ SOURCES: dict[int, SourceLabel] = {
     ),
     DENSE: SourceLabel(
         SOURCE_NAMES[DENSE],
-        "similar moments",
-        "what the model wrote when it was in a similar state before",
+        "similar contexts",
+        "what the model wrote when its state was similar",
         "S",
         "ˢ",
         "▚",
@@ -95,7 +95,7 @@ SOURCES: dict[int, SourceLabel] = {
     STUDENT: SourceLabel(
         SOURCE_NAMES[STUDENT],
         "small model",
-        "words a small model, trained on this one's answers, guessed",
+        "words guessed by a small model trained on this one's answers",
         "M",
         "ᴹ",
         "▞",
@@ -104,8 +104,8 @@ SOURCES: dict[int, SourceLabel] = {
     ),
     RECYCLE: SourceLabel(
         SOURCE_NAMES[RECYCLE],
-        "habits",
-        "words this model often puts next, as seen in its earlier calculations",
+        "common phrases",
+        "words this model often writes next",
         "H",
         "ᴴ",
         "▄",
@@ -116,7 +116,14 @@ SOURCES: dict[int, SourceLabel] = {
 """Every source by its bit, in the order in which credit is given."""
 
 MODEL_LABEL = SourceLabel(
-    MODEL, "the model alone", "words nobody drafted", "·", "", "·", "#7d8590", "#6a737d"
+    MODEL,
+    "the model itself",
+    "words the model wrote without a draft",
+    "·",
+    "",
+    "·",
+    "#7d8590",
+    "#6a737d",
 )
 """The rest: words the model had to write by itself."""
 

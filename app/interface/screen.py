@@ -12,6 +12,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
+from textual.theme import Theme
 
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.chat_actions import ChatActions, TextActions
@@ -65,7 +66,9 @@ class ChatScreen(Screen[None]):
         self.model_switch = ModelSwitch(self.conversation, self._session_statistics, locations)
         self.copy_actions = CopyActions(self.conversation)
         self.import_task = ImportTask(self.conversation, locations)
-        self.deletion_task = DeletionTask(self.conversation, locations)
+        self.deletion_task = DeletionTask(
+            self.conversation, locations, self.import_task.source_removed
+        )
         self.text_actions = TextActions(self.conversation, self.import_task, self.deletion_task)
         self._listed: bool | None = None
 
@@ -79,13 +82,24 @@ class ChatScreen(Screen[None]):
         return self.query_one(ChatList)
 
     def on_mount(self) -> None:
+        self.app.theme_changed_signal.subscribe(self, self._theme_changed)
         self._list_chats()
         damaged = self._history.store.quarantined
         if damaged is not None:
-            self.conversation.show_error(f"the history was damaged: what was left is in {damaged}")
+            self.conversation.show_error(f"The history was damaged. The old file is in {damaged}.")
         # After the first frame, which the imports of loading would delay.
         self.call_after_refresh(lambda: self.run_worker(self.model_switch.load()))
         self.call_after_refresh(self.chat_actions.retry_pending_erasure)
+
+    def _theme_changed(self, theme: Theme) -> None:
+        """Draw everything in the new colours.
+
+        Textual announces a change of style to a widget before it has updated the widget's component
+        classes, so what was drawn and cached then has the colours of the previous theme.
+        """
+        for widget in self.query():
+            widget.notify_style_update()
+            widget.refresh()
 
     async def on_unmount(self) -> None:
         await self.model_switch.shutdown()

@@ -270,7 +270,7 @@ class ModelDownload:
                     yield
                 code = await child.code()
             if self.path is None:
-                self.failure = f"fetching {self.wanted} broke off (exit code {code}): try again"
+                self.failure = f"download of {self.wanted} failed (exit code {code}); try again"
         except SpecchatError as error:
             self.failure = str(error)
         finally:

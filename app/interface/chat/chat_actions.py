@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 ExportFormat = Callable[[History, Sequence[Chat]], Iterator[str]]
 
-EMPTY_CHAT = "this chat is still empty: ask something first"
-BUSY = "an answer is still being written: {answer.stop} stops it; then try again"
+EMPTY_CHAT = "This chat is empty. Ask something first."
+BUSY = "Still answering. {answer.stop} stops it."
 
 
 class TextActions:
@@ -54,7 +54,9 @@ class TextActions:
 
     def attach_file(self) -> None:
         """Ask for a file and insert its text before the text of the prompt."""
-        self._conversation.app.push_screen(InputDialog("File to attach"), self._attach)
+        self._conversation.app.push_screen(
+            InputDialog("Attach a file", action="Attach"), self._attach
+        )
 
     def open_import(self, line: str | None = None) -> None:
         """Open the import screen with `line` in its box; None: what was imported last."""
@@ -136,7 +138,7 @@ class ChatActions:
                     lambda history: history.rename(chat.id, title.strip())
                 )
 
-        self._conversation.app.push_screen(InputDialog("Rename the chat", chat.title), keep)
+        self._conversation.app.push_screen(InputDialog("Rename chat", chat.title), keep)
 
     def _toggle_pin(self, chat: Chat) -> None:
         self._conversation.change_history(
@@ -164,15 +166,15 @@ class ChatActions:
         except SpecchatError as error:
             self._conversation.show_error(error)
         else:
-            self._conversation.notify(f"exported to {path}", markup=False, timeout=10)
+            self._conversation.notify(f"Exported to {path}", markup=False, timeout=10)
 
     def _delete(self, chat: Chat) -> None:
         def confirmed(sure: bool | None) -> None:
             if sure and self._is_free():
                 self._conversation.run_worker(self._delete_everywhere(chat))
 
-        question = f"Delete “{display_title(chat, 60)}” for good?"
-        self._conversation.app.push_screen(Confirm(question), confirmed)
+        question = f"Delete “{display_title(chat, 60)}” permanently?"
+        self._conversation.app.push_screen(Confirm(question, "Delete"), confirmed)
 
     async def _make_private(self, chat: Chat) -> None:
         def work(engine: Engine | None) -> None:
@@ -182,7 +184,7 @@ class ChatActions:
                 make_private(history, self._locations, chat.id, engine)
 
         await self._run_between_answers(
-            work, f"“{display_title(chat, 40)}” is private: never drafted from again"
+            work, f"“{display_title(chat, 40)}” is now private and is not used for drafts"
         )
 
     async def _delete_everywhere(self, chat: Chat) -> None:
@@ -194,7 +196,7 @@ class ChatActions:
 
         if self._conversation.chat == chat.id:
             self._conversation.open(None)
-        await self._run_between_answers(work, f"“{display_title(chat, 40)}” is deleted")
+        await self._run_between_answers(work, f"Deleted “{display_title(chat, 40)}”")
 
     async def _run_between_answers(self, work: Callable[[Engine | None], None], done: str) -> None:
         """Run `work` on the model's thread, and notify the person with `done`."""

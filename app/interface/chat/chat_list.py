@@ -38,14 +38,12 @@ class ChatList(ScrollView, can_focus=True):
     }
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "Open this chat", id="chats.choose"),
+        Binding("enter", "choose", "Open chat", id="chats.choose"),
         Binding("up", "move(-1)", "Up", id="chats.up"),
         Binding("down", "move(1)", "Down", id="chats.down"),
         Binding("r", "act('rename')", "Rename", id="chats.rename"),
-        Binding("p", "act('pin')", f"Pin ({PINNED}), or no longer", id="chats.pin"),
-        Binding(
-            "v", "act('private')", f"Make private ({PRIVATE}), or no longer", id="chats.private"
-        ),
+        Binding("p", "act('pin')", f"Pin or unpin ({PINNED})", id="chats.pin"),
+        Binding("v", "act('private')", f"Make private or not ({PRIVATE})", id="chats.private"),
         Binding("delete", "act('delete')", "Delete", id="chats.delete"),
         Binding("escape", "leave", "Back to the prompt", id="chats.leave"),
     ]

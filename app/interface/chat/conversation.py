@@ -36,7 +36,7 @@ from app.interface.chat.thread import (
     up_to,
     update_entries,
 )
-from app.interface.chat.topbar import NEW_CHAT, NEW_PRIVATE_CHAT, TopBar
+from app.interface.chat.topbar import NEW_CHAT, TopBar
 from app.interface.commands.keymap import keymap_of
 from app.interface.messages import (
     ChatsChanged,
@@ -150,10 +150,11 @@ class ChatView(Vertical):
             self.prompt.insert(typed)
 
     def show_title(self, stored: Chat | None) -> None:
-        """Show title and settings in the top bar; None: those of an unstored chat."""
+        """Show title, settings and privacy in the top bar; None: those of an unstored chat."""
         tuning = ChatTuning(stored.system, stored.sampling) if stored else self.tuning
-        empty = NEW_PRIVATE_CHAT if self.private else NEW_CHAT
-        self.topbar.chat, self.topbar.tuned = stored.title if stored else empty, tuning.summary()
+        self.topbar.chat = stored.title if stored else NEW_CHAT
+        self.topbar.tuned = tuning.summary()
+        self.topbar.private = stored.private if stored else self.private
 
     def change_history(self, change: Callable[[History], object]) -> None:
         """Make a change of the history as soon as its lock is free; an error is shown."""
@@ -194,9 +195,9 @@ class ChatView(Vertical):
             self.transcript.action_page_down()
 
 
-BUSY = "an answer is still being written: {answer.stop} stops it; then send again"
-WAITING_FOR_MODEL = "waiting for the model to be loaded…"
-STOP_HINT = "{answer.stop} stops"
+BUSY = "Still answering. {answer.stop} stops it."
+WAITING_FOR_MODEL = "loading the model…"
+STOP_HINT = "{answer.stop} Stop"
 
 
 class Conversation(ChatView):
@@ -220,6 +221,13 @@ class Conversation(ChatView):
         else:
             self._unsent.leave_edit(self.prompt)
             self.prompt.focus()
+
+    def clear_prompt(self) -> None:
+        """Cancel an edit, or else empty the prompt."""
+        if self._unsent.edited is not None:
+            self._unsent.leave_edit(self.prompt)
+        else:
+            self.prompt.clear()
 
     def regenerate(self) -> None:
         """Answer the last question of the thread once more."""
@@ -259,9 +267,7 @@ class Conversation(ChatView):
         self._begin(turn)
 
     def _begin(self, turn: Turn) -> None:
-        turn.answer.status = (
-            "" if self.model_thread.model else "waiting for the model to be loaded…"
-        )
+        turn.answer.status = "" if self.model_thread.model else WAITING_FOR_MODEL
         self.turn = turn
         self._stream.begin(turn.answer)
         self.prompt.border_subtitle = keymap_of(self).fill(STOP_HINT)

@@ -1,5 +1,7 @@
 """Copying an answer, its code or the selection, and the clipboards it can go to.
 
+The key that copies the selection also stops, clears and quits, as terminals expect of Ctrl+C.
+
 Owns which clipboard is used: the system's own, tmux's, or the terminal's by OSC 52. Over SSH,
 programs that serve this machine's screen are of no use; tmux passes escape sequences to the
 terminal only if they are wrapped (tmux(1), allow-passthrough).
@@ -10,11 +12,16 @@ from __future__ import annotations
 import subprocess
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from time import monotonic
 
 from markdown_it import MarkdownIt
 
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
+
+QUIT_WINDOW_S = 2.0
+"""How soon the key has to be pressed again to quit."""
+QUIT_HINT = "Press {copy} again to quit."
 
 COPY_TIMEOUT_S = 2.0
 """How long a clipboard program may take."""
@@ -77,26 +84,44 @@ class CopyActions:
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
+        self._quits_until = float("-inf")
 
-    def copy_selection(self) -> None:
-        """Copy the selection; without one, name the key that quits, which was probably meant."""
-        selected = self._conversation.screen.get_selected_text()
-        if selected:
+    def interrupt(self) -> None:
+        """Stop the answer, else copy the selection, else clear the prompt, else quit if repeated.
+
+        The first three leave nothing to quit by mistake: only two presses in a row with nothing
+        else to do quit.
+        """
+        conversation = self._conversation
+        quits, self._quits_until = monotonic() < self._quits_until, float("-inf")
+        if conversation.turn is not None:
+            conversation.stop()
+        elif selected := self._selected_text():
             self._copy(selected, "")
+        elif conversation.prompt.text:
+            conversation.clear_prompt()
+        elif quits:
+            conversation.app.exit()
         else:
-            hint = keymap_of(self._conversation).fill("nothing is selected to copy; {quit} quits")
-            self._conversation.notify(hint, markup=False, timeout=4)
+            self._quits_until = monotonic() + QUIT_WINDOW_S
+            hint = keymap_of(conversation).fill(QUIT_HINT)
+            conversation.notify(hint, markup=False, timeout=QUIT_WINDOW_S)
+
+    def _selected_text(self) -> str:
+        """What is selected in the prompt or on the screen; empty without a selection."""
+        conversation = self._conversation
+        return conversation.prompt.selected_text or conversation.screen.get_selected_text() or ""
 
     def copy_answer(self) -> None:
         """Copy the last answer as it was written."""
-        self._copy(self._conversation.transcript.last_answer, "there is no answer to copy")
+        self._copy(self._conversation.transcript.last_answer, "No answer to copy.")
 
     def copy_code(self) -> None:
         """Copy the last block of code of the last answer."""
         code = last_code_block(self._conversation.transcript.last_answer)
-        self._copy(code, "the answer holds no code to copy")
+        self._copy(code, "The answer has no code block.")
 
     def _copy(self, text: str, missing: str) -> None:
         if text:
             self._conversation.app.copy_to_clipboard(text)
-        self._conversation.notify("copied" if text else missing, markup=False, timeout=2)
+        self._conversation.notify("Copied." if text else missing, markup=False, timeout=2)

@@ -94,14 +94,17 @@ class EventApplier:
         """Apply a batch to `answer`."""
         now = monotonic()
         pieces: list[Piece] = []
+        seconds: list[float] = []
         for event in events:
             self._session_statistics.observe(event, now)
             if isinstance(event, Wrote):
                 pieces.extend(event.pieces)
+                each = event.step.timings.total / max(1, len(event.pieces))
+                seconds.extend(each for _ in event.pieces)
             else:
                 self._note(event, answer)
         if pieces:
-            answer.append_fragment(pieces)
+            answer.append_fragment(pieces, seconds)
             self.state = "thinking…" if answer.parts.thinking else "writing"
         if finished := next((event for event in events if isinstance(event, Finished)), None):
             self.end(answer, finished.finish)
@@ -118,7 +121,9 @@ class EventApplier:
 
     def _note(self, event: Event, answer: Answer) -> None:
         if isinstance(event, Dropped):
-            answer.note = f"the model no longer sees the first {event.messages} messages"
+            answer.note = (
+                f"Context full: the model no longer sees the first {event.messages} messages"
+            )
         elif isinstance(event, Prefilling) and event.total >= MIN_PREFILL_TOKENS:
             share = phrases.percent(event.done / event.total)
             self.state = f"reading {share}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
 
 from app.interface.chat.thread import Turn
@@ -19,7 +20,7 @@ from app.interface.text_inputs import TextInput
 from app.sanitise import clean
 from datastores.chats.records import StoredMessage
 
-EDITING_HINT = "editing what you asked · {answer.stop} leaves it as it was"
+EDITING_HINT = "Editing question · {answer.stop} Cancel"
 
 
 class Prompt(TextInput):
@@ -28,7 +29,7 @@ class Prompt(TextInput):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "Send", id="prompt.send"),
         Binding("ctrl+j,shift+enter", "newline", "New line", id="prompt.newline"),
-        Binding("up", "cursor_up", "Up, or what was asked before", id="prompt.up"),
+        Binding("up", "cursor_up", "Up, or previous prompt", id="prompt.up"),
         Binding("pageup", "scroll(-1)", "Scroll up", id="prompt.scroll-up"),
         Binding("pagedown", "scroll(1)", "Scroll down", id="prompt.scroll-down"),
     ]
@@ -54,6 +55,10 @@ class Prompt(TextInput):
         if text.strip():
             self.clear()
             self.post_message(Submitted(text))
+
+    def action_copy(self) -> None:
+        """Leave the key to the command that also stops, clears and quits."""
+        raise SkipAction
 
     def action_newline(self) -> None:
         self.insert("\n")

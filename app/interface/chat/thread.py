@@ -124,15 +124,15 @@ WRITTEN_ELSEWHERE = "interrupted"
 GREETING = (
     "specchat",
     "",
-    "A model that runs on this machine alone: nothing you write leaves it.",
+    "Runs entirely on your machine. Nothing you type leaves it.",
     "It gets faster the more you use it.",
 )
 PRIVATE_GREETING = (
-    "A private chat",
+    "Private chat",
     "",
-    "It is stored on this machine, but never drafted from, indexed or trained on.",
+    "It is stored on this machine, but not used for drafts, indexing or training.",
 )
-KEY_HINT = "{prompt.send} sends · {prompt.newline} makes a new line · {help} shows every key"
+KEY_HINT = "{prompt.send} Send · {prompt.newline} New line · {help} Help"
 
 
 def greeting(hint: str, keys: Keymap, *, private: bool = False) -> Greeting:

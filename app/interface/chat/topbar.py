@@ -13,7 +13,7 @@ from app.interface.themes import component_color
 from app.sanitise import one_line
 
 NEW_CHAT = "New chat"
-NEW_PRIVATE_CHAT = "New private chat"
+PRIVATE_LABEL = "private"
 TUNED = "±"
 """Mark of a chat that has settings of its own."""
 
@@ -29,6 +29,9 @@ class TopBar(Static):
 
     chat: reactive[str] = reactive(NEW_CHAT)
     """Title of the chat."""
+
+    private: reactive[bool] = reactive(False)
+    """Whether the chat is private."""
 
     tuned: reactive[str] = reactive("")
     """The chat's own settings; empty without any."""
@@ -53,14 +56,15 @@ class TopBar(Static):
 
     def render(self) -> Text:
         state = "topbar--warning" if self.failed else "topbar--accent"
-        dim = component_color(self, "topbar--dim")
-        besides = [(self.model, dim), (self.background, dim), (self.idle, dim)]
+        dim, accent = (component_color(self, f"topbar--{kind}") for kind in ("dim", "accent"))
+        besides = [(self.model, dim), (self.background or self.idle, dim)]
         said = [*besides, (self.state, component_color(self, state))]
         right = Text(" · ", style=dim).join(
             Text(one_line(text, 40), style=style) for text, style in said if text
         )
         width = self.content_size.width
-        left = self._left(max(8, width - right.cell_len - 2), dim)
+        left = Text.assemble((f"{PRIVATE_LABEL} · " if self.private else "", accent))
+        left.append_text(self._left(max(8, width - left.cell_len - right.cell_len - 2), dim))
         left.pad_right(max(0, width - left.cell_len - right.cell_len))
         return left + right
 

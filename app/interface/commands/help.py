@@ -21,26 +21,25 @@ KEY_COLUMNS, TITLE_COLUMNS = 20, 31
 """Width of the column of keys, and of the column of titles."""
 
 REMAPPING_TEXT = (
-    "The names behind the titles are for the settings file (`specchat locate` tells where it is):"
-    " under [keys] each can be given other keys."
+    "To change a key, add the name on the right to [keys] in the settings file; `specchat locate`"
+    " prints its path."
 )
 
 PANEL_TEXT = (
-    "The model writes some words at each step of its own. specchat drafts the words that are likely"
-    " to come next, from the places below, and the model checks several at once: the answer is the"
-    " same, only sooner. The panel compares with plain, the model writing each word alone, as"
-    " measured on this machine."
+    "A model normally writes one word at a time. specchat guesses several, and the model checks"
+    " them in one step. Wrong guesses are dropped, so the answer is the same, only sooner. The"
+    " panel compares the speed with drafts and without, measured on this machine, and shows where"
+    " the guessed words came from."
 )
 FIGURES_TEXT = (
-    "{panel} shows more, by source: the share of the answer's words, how many of its drafts the"
-    " model kept, and how many it would have kept had every draft been checked."
+    "{panel} shows details by source: its share of the answer's words, the share of its checked"
+    " drafts that were accepted, and the share that would be possible if every draft were checked."
 )
 
 DENSE_TEXT = (
-    "Similar moments are what the model was about to say: the state it was in is kept with each"
-    " word, and where it comes into a state like one before, what followed then is drafted. It"
-    " takes some fifty answers before they give much. Imported texts and your questions are read"
-    " for them while the model is idle, unless this machine runs on its battery."
+    "Similar contexts: specchat remembers the model's state at each word. When a similar state"
+    " returns, it suggests what came next last time. This needs about fifty answers. Imported texts"
+    " and your questions are indexed while the model is idle, but not on battery."
 )
 
 
@@ -50,12 +49,12 @@ class Help(ModalScreen[None]):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"help--accent", "help--dim"}
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f1,q,enter", "dismiss", "Close the help", id="page.close"),
+        Binding("escape,f1,q,enter", "dismiss", "Close help", id="page.close"),
     ]
 
     def compose(self) -> ComposeResult:
         page = VerticalScroll(Static(Text("\n").join(self._lines()), markup=False))
-        page.border_subtitle = keymap_of(self).fill("{page.close} closes")
+        page.border_subtitle = keymap_of(self).fill("{page.close} Close")
         yield page
 
     def _lines(self) -> Iterator[Text]:

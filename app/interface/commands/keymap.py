@@ -65,7 +65,7 @@ def parse_key(written: str, where: str) -> str:
     # With a modifier, terminals report letters and digits only.
     exists = last.isalnum() if modifiers and len(last) == 1 else _is_key_name(last)
     if not exists or not MODIFIERS.issuperset(modifiers):
-        raise InputError(f"{where}: {written!r} is no key; write it like ctrl+g, alt+up or f5")
+        raise InputError(f"{where}: {written!r} is not a key; examples: ctrl+g, alt+up, f5")
     key = "+".join([*modifiers, last])
     return _ALIASES.get(key, key)
 
@@ -93,12 +93,14 @@ class Scope:
         bindings: its own bindings; each has an id.
         text_box: the bindings of its text box, which receives keys first; None without a text box.
         enclosing: the scope whose keys work here too.
+        text_box_name: what its text box is called in errors.
     """
 
     title: str
     bindings: Sequence[BindingType]
     text_box: Sequence[BindingType] | None = None
     enclosing: Scope | None = None
+    text_box_name: str = "the text box"
 
     def commands(self) -> dict[str, tuple[str, tuple[str, ...]]]:
         """By binding id: its title and its default keys."""
@@ -165,8 +167,8 @@ class Keymap:
     def _parse(self, name: str, keys: str) -> tuple[str, ...]:
         if name not in self._defaults:
             near = get_close_matches(name, self._defaults, 1)
-            meant = f"did you mean {near[0]}?" if near else "the help screen lists them"
-            raise self._error(f"there is no command of the name {name!r}; {meant}")
+            meant = f"did you mean {near[0]}?" if near else "the help (F1) lists them"
+            raise self._error(f"unknown command {name!r}; {meant}")
         written = filter(None, map(str.strip, keys.split(",")))
         return tuple(parse_key(key, f"{self._where}: {name}") for key in written)
 
@@ -178,7 +180,7 @@ class Keymap:
                     continue
                 if key not in self._defaults[one] or key not in self._defaults[other]:
                     raise self._error(
-                        f"{key} would be {one} and {other}; give one of them another key"
+                        f"{key} is assigned to both {one} and {other}; change one of them"
                     )
 
     def _check_text_box(self, scope: Scope) -> None:
@@ -190,7 +192,8 @@ class Keymap:
             for key in self._keys[name]:
                 if key not in self._defaults[name] and (key in taken or writes_character(key)):
                     raise self._error(
-                        f"{key} for {name} writes or edits text there; choose another key"
+                        f"{display_key(key)} already edits text in {scope.text_box_name};"
+                        f" choose another key for {name}"
                     )
 
     def _error(self, reason: str) -> InputError:

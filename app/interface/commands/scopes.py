@@ -30,20 +30,20 @@ ALWAYS: list[BindingType] = [
 
 _ALWAYS = Scope("Always", ALWAYS)
 _TEXT_BOXES = [*TextArea.BINDINGS, *Input.BINDINGS]
-EVERYWHERE = Scope("Everywhere", ChatScreen.BINDINGS, TextArea.BINDINGS)
+EVERYWHERE = Scope("Everywhere", ChatScreen.BINDINGS, TextArea.BINDINGS, text_box_name="the prompt")
 
 SCOPES = (
     EVERYWHERE,
-    Scope("In the prompt", Prompt.BINDINGS, TextArea.BINDINGS, EVERYWHERE),
-    Scope("In the list of chats", ChatList.BINDINGS, None, EVERYWHERE),
-    Scope("While searching", ChatSearch.BINDINGS, Input.BINDINGS, _ALWAYS),
-    Scope("Among the models", ModelPicker.BINDINGS, Input.BINDINGS, _ALWAYS),
-    Scope("While importing", ImportScreen.BINDINGS, Input.BINDINGS, _ALWAYS),
-    Scope("Among the imported texts", SourcesScreen.BINDINGS, None, _ALWAYS),
-    Scope("In the settings of a chat", ChatSettingsForm.BINDINGS, _TEXT_BOXES, _ALWAYS),
-    Scope("Among the presets", PresetList.BINDINGS, None, _ALWAYS),
-    Scope("Where a line is asked for", InputDialog.BINDINGS, Input.BINDINGS, _ALWAYS),
-    Scope("Where yes or no is asked for", Confirm.BINDINGS, None, _ALWAYS),
-    Scope("In the help", Help.BINDINGS, None, _ALWAYS),
+    Scope("Prompt", Prompt.BINDINGS, TextArea.BINDINGS, EVERYWHERE, "the prompt"),
+    Scope("Chat list", ChatList.BINDINGS, None, EVERYWHERE),
+    Scope("Search", ChatSearch.BINDINGS, Input.BINDINGS, _ALWAYS),
+    Scope("Model picker", ModelPicker.BINDINGS, Input.BINDINGS, _ALWAYS),
+    Scope("Import", ImportScreen.BINDINGS, Input.BINDINGS, _ALWAYS),
+    Scope("Imported files", SourcesScreen.BINDINGS, None, _ALWAYS),
+    Scope("Chat settings", ChatSettingsForm.BINDINGS, _TEXT_BOXES, _ALWAYS),
+    Scope("Presets", PresetList.BINDINGS, None, _ALWAYS),
+    Scope("Text input", InputDialog.BINDINGS, Input.BINDINGS, _ALWAYS),
+    Scope("Confirmation", Confirm.BINDINGS, None, _ALWAYS),
+    Scope("Help", Help.BINDINGS, None, _ALWAYS),
 )
 """In the order in which they are listed."""

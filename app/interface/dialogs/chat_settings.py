@@ -147,37 +147,39 @@ class ChatSettings:
 
     def _notify_kept(self) -> None:
         self._conversation.post_message(ChatsChanged())
-        message = "kept: the next answer follows them"
+        message = "Saved. Applies to the next answer."
         self._conversation.notify(message, markup=False, timeout=3)
 
 
 SETTING_HINTS: Mapping[str, str] = {
-    "temperature": "how bold; 0 takes the likeliest word always",
-    "top_k": "how many words to choose among; 0 for all",
-    "top_p": "only the likeliest, up to this probability",
-    "min_p": "none below this share of the likeliest",
-    "repeat_penalty": "above 1 keeps it from repeating itself",
-    "repeat_window": "how many tokens back that looks",
-    "seed": "the same one repeats an answer; -1 is new",
+    "temperature": "randomness; 0 = always the likeliest word",
+    "top_k": "choose among this many words; 0 = all",
+    "top_p": "likeliest words up to this total probability",
+    "min_p": "drop words below this share of the best",
+    "repeat_penalty": "above 1 = less repetition",
+    "repeat_window": "how far back the penalty looks, in tokens",
+    "seed": "same seed, same answer; -1 = random",
 }
 """By setting, what it is for."""
 
 KEY_HINT = (
-    "{form.keep} keeps · {form.presets} presets · {form.save} saves as one · {form.close} closes"
+    "{form.keep} Save · {form.presets} Presets · {form.save} Save as preset · {form.close} Cancel"
 )
-SYSTEM_PROMPT_LABEL = "System prompt, which the model reads before the chat; empty for its own"
+SYSTEM_PROMPT_LABEL = "System prompt (empty = model default)"
 
 
 class ChatSettingsForm(ModalScreen[ChatTuning | None]):
     """Closes with the settings to keep, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "keep", "Keep the settings", id="form.keep"),
-        Binding("ctrl+o", "presets", "Take a preset, or delete one", id="form.presets"),
-        Binding("ctrl+t", "save", "Save as a preset", id="form.save"),
+        Binding("ctrl+s", "keep", "Save settings", id="form.keep"),
+        Binding("ctrl+o", "presets", "Load or delete a preset", id="form.presets"),
+        Binding("ctrl+t", "save", "Save as preset", id="form.save"),
         # Without priority, characters typed later would reach the old field first.
         Binding("tab", "app.focus_next", "Next field", id="form.next", priority=True),
-        Binding("shift+tab", "app.focus_previous", "Field before", id="form.before", priority=True),
+        Binding(
+            "shift+tab", "app.focus_previous", "Previous field", id="form.before", priority=True
+        ),
         Binding("up", "above", "Field above", id="form.up", priority=True),
         Binding("down", "below", "Field below", id="form.down", priority=True),
         Binding("escape", "close", "Close", id="form.close"),
@@ -204,7 +206,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
             for name, value in asdict(self._defaults).items():
                 default = "new" if name == "seed" and value == NEW_SEED else str(value)
                 yield SettingField(name, default, SETTING_HINTS[name])
-        frame.border_title = "Settings of this chat"
+        frame.border_title = "Chat settings"
         frame.border_subtitle = keymap_of(self).fill(KEY_HINT)
 
     def on_mount(self) -> None:
@@ -259,7 +261,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
         if not any(line.error for line in self._fields) and self._typed_settings() == self._tuning:
             self.dismiss(None)
         else:
-            self.app.push_screen(Confirm("Close without keeping the changes?"), self._leave)
+            self.app.push_screen(Confirm("Discard the changes?", "Discard"), self._leave)
 
     def _leave(self, sure: bool | None) -> None:
         if sure:
@@ -276,7 +278,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
         tuning = self._typed_settings()
         if tuning is not None:
             self.app.push_screen(
-                InputDialog("Save as the preset"), lambda name: self._name_preset(name, tuning)
+                InputDialog("Save as preset"), lambda name: self._name_preset(name, tuning)
             )
 
     def _name_preset(self, name: str | None, tuning: ChatTuning) -> None:
@@ -286,7 +288,8 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
         if " ".join(name.split()) in [preset.name for preset in self._presets.all()]:
             question = f"Replace the preset “{one_line(name, 40)}”?"
             self.app.push_screen(
-                Confirm(question), lambda sure: self._save(name, tuning) if sure else None
+                Confirm(question, "Replace"),
+                lambda sure: self._save(name, tuning) if sure else None,
             )
         else:
             self._save(name, tuning)
@@ -302,5 +305,5 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
         except SpecchatError as error:
             self.app.notify(one_line(str(error), 400), severity="error", markup=False)
         else:
-            message = f"saved as “{one_line(saved.name, 40)}”"
+            message = f"Saved as “{one_line(saved.name, 40)}”."
             self.app.notify(message, markup=False, timeout=3)

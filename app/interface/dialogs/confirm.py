@@ -21,19 +21,21 @@ class InputDialog(ModalScreen[str | None]):
     """Asks for one line of text; closes with it, or with None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Close", id="line.close"),
+        Binding("escape", "dismiss", "Cancel", id="line.close"),
     ]
 
-    def __init__(self, question: str, text: str = "") -> None:
+    def __init__(self, question: str, text: str = "", *, action: str = "Save") -> None:
+        """`action` is what Enter does, as a verb."""
         super().__init__()
         self._question = question
         self._text = one_line(text)
+        self._action = action
 
     def compose(self) -> ComposeResult:
         frame = Vertical(LineInput(self._text, selected=False))
         frame.border_title, frame.border_subtitle = (
             self._question,
-            keymap_of(self).fill("Enter keeps · {line.close} closes"),
+            keymap_of(self).fill(f"Enter {self._action} · {{line.close}} Cancel"),
         )
         yield frame
 
@@ -50,11 +52,15 @@ class Confirm(ModalScreen[bool | None]):
         Binding("escape,n,enter", "dismiss(False)", "No", id="sure.no"),
     ]
 
-    def __init__(self, question: str) -> None:
+    def __init__(self, question: str, action: str) -> None:
+        """`action` is what `y` does, as a verb."""
         super().__init__()
         self._question = one_line(question)
+        self._action = action
 
     def compose(self) -> ComposeResult:
         frame = Vertical(Static(Text(self._question), markup=False))
-        frame.border_subtitle = keymap_of(self).fill("{sure.yes} does it · {sure.no} does not")
+        frame.border_subtitle = keymap_of(self).fill(
+            f"{{sure.yes}} {self._action} · {{sure.no}} Cancel"
+        )
         yield frame

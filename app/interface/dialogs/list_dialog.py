@@ -21,8 +21,8 @@ def list_bindings(scope: str, up: str = "cursor_up", down: str = "cursor_down") 
     return [
         Binding("up", f"list({up!r})", "Up", id=f"{scope}.up"),
         Binding("down", f"list({down!r})", "Down", id=f"{scope}.down"),
-        Binding("pageup", "list('page_up')", "A page up", id=f"{scope}.page-up"),
-        Binding("pagedown", "list('page_down')", "A page down", id=f"{scope}.page-down"),
+        Binding("pageup", "list('page_up')", "Page up", id=f"{scope}.page-up"),
+        Binding("pagedown", "list('page_down')", "Page down", id=f"{scope}.page-down"),
     ]
 
 

@@ -23,8 +23,8 @@ from datastores.chats.history import History
 from datastores.chats.presets import Preset, Presets
 from datastores.errors import SpecchatError
 
-KEY_HINT = "Enter takes it · {presets.delete} deletes it · {presets.close} closes"
-NO_PRESETS = "there is none yet: {form.save} in the settings of a chat saves one"
+KEY_HINT = "Enter Load · {presets.delete} Delete · {presets.close} Cancel"
+NO_PRESETS = "No presets. Press {form.save} in the chat settings to save one."
 
 
 class PresetList(ModalScreen[Preset | None]):
@@ -33,7 +33,7 @@ class PresetList(ModalScreen[Preset | None]):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"presets--dim"}
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("delete,d", "delete", "Delete this preset", id="presets.delete"),
+        Binding("delete,d", "delete", "Delete preset", id="presets.delete"),
         Binding("escape", "dismiss", "Close", id="presets.close"),
     ]
 
@@ -87,7 +87,7 @@ class PresetList(ModalScreen[Preset | None]):
                 self._delete(preset)
 
         question = f"Delete the preset “{one_line(preset.name, 40)}”?"
-        self.app.push_screen(Confirm(question), confirmed)
+        self.app.push_screen(Confirm(question, "Delete"), confirmed)
 
     @work
     async def _delete(self, preset: Preset) -> None:

@@ -63,8 +63,8 @@ class SearchConnection:
                 self._connection.close()
 
 
-KEY_HINT = "{finder.up} {finder.down} choose · Enter opens · {finder.close} closes"
-NOTHING_FOUND = "nothing found"
+KEY_HINT = "{finder.up} {finder.down} Choose · Enter Open · {finder.close} Cancel"
+NOTHING_FOUND = "No match."
 
 
 class ChatSearch(ModalScreen[Hit | None]):
@@ -80,8 +80,8 @@ class ChatSearch(ModalScreen[Hit | None]):
         Binding("escape", "dismiss", "Close", id="finder.close"),
         Binding("up", "list('cursor_up')", "Up", id="finder.up"),
         Binding("down", "list('cursor_down')", "Down", id="finder.down"),
-        Binding("pageup", "list('page_up')", "A page up", id="finder.page-up"),
-        Binding("pagedown", "list('page_down')", "A page down", id="finder.page-down"),
+        Binding("pageup", "list('page_up')", "Page up", id="finder.page-up"),
+        Binding("pagedown", "list('page_down')", "Page down", id="finder.page-down"),
     ]
 
     def __init__(self, history: History) -> None:
@@ -94,7 +94,7 @@ class ChatSearch(ModalScreen[Hit | None]):
     def compose(self) -> ComposeResult:
         found = OptionList(markup=False)
         found.can_focus = False
-        frame = Vertical(LineInput(placeholder="Words in a title or a message"), found)
+        frame = Vertical(LineInput(placeholder="Search titles and messages"), found)
         frame.border_subtitle = keymap_of(self).fill(KEY_HINT)
         yield frame
 

@@ -7,6 +7,7 @@ to remove from which store; it takes seconds where a lot is stored, so it runs i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,8 +33,15 @@ class DeletionTask(BackgroundTask):
         path: the source that is being deleted; empty while there is none.
     """
 
-    def __init__(self, conversation: Conversation, locations: Locations) -> None:
+    def __init__(
+        self,
+        conversation: Conversation,
+        locations: Locations,
+        on_removed: Callable[[str], object],
+    ) -> None:
+        """`on_removed` is called with the path of each source that was deleted."""
         super().__init__(conversation)
+        self._on_removed = on_removed
         self.path = ""
         self._locations = locations
 
@@ -64,7 +72,8 @@ class DeletionTask(BackgroundTask):
         except SpecchatError as error:
             self._conversation.show_error(error)
         else:
-            self._conversation.notify(f"{tilde_path(path)} is forgotten", markup=False, timeout=4)
+            self._conversation.notify(f"Removed {tilde_path(path)}", markup=False, timeout=4)
+            self._on_removed(path)
         finally:
             self.path = ""
             self._notify_listener()

@@ -27,12 +27,12 @@ from app.interface.panel.phrases import wrapped
 from app.interface.text_inputs import LineInput
 from app.interface.themes import panel_styles, style_classes
 
-BOX = "Path of a file, a folder or an archive"
+BOX = "Path to a file, folder or archive"
 KEYS = (
-    "Enter imports · {importing.complete} completes · {importing.sources} lists what is imported"
-    " · {importing.close} closes"
+    "Enter Import · {importing.complete} Complete · {importing.sources} Imported files"
+    " · {importing.close} Close"
 )
-RUNNING = "{importing.stop} stops · {importing.close} closes, and the import goes on"
+RUNNING = "{importing.stop} Stop · {importing.close} Run in background"
 MAX_NAME_LINES = 3
 """Lines of possible completions."""
 
@@ -43,9 +43,9 @@ class ImportScreen(ListDialog[None]):
     COMPONENT_CLASSES: ClassVar[set[str]] = style_classes("imports")
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "complete", "Complete the path", id="importing.complete", priority=True),
-        Binding("s", "stop", "Stop the import; what is in stays", id="importing.stop"),
-        Binding("f9", "sources", "What is imported", id="importing.sources"),
+        Binding("tab", "complete", "Complete path", id="importing.complete", priority=True),
+        Binding("s", "stop", "Stop the import; keeps what was imported", id="importing.stop"),
+        Binding("f9", "sources", "Imported files", id="importing.sources"),
         *list_bindings("importing", "scroll_up", "scroll_down"),
         Binding("escape", "dismiss", "Close", id="importing.close"),
     ]
@@ -65,7 +65,7 @@ class ImportScreen(ListDialog[None]):
         log = Log(auto_scroll=False)
         log.can_focus = False
         frame = Vertical(box, Static(classes="-names"), Static(classes="-state"), log)
-        frame.border_title = "Import texts of yours"
+        frame.border_title = "Import your files"
         yield frame
 
     def on_mount(self) -> None:

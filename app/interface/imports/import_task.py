@@ -41,6 +41,12 @@ class ImportTask(BackgroundTask):
             self._start(partial(self._import, self.state, paths))
             self._changed()
 
+    def source_removed(self, path: str) -> None:
+        """Show that `path` was deleted, in place of the last import's outcome."""
+        if not self.state.running:
+            self.state = ImportState(removed=path, indexing=self.state.indexing)
+            self._changed()
+
     def follow_indexer(self, update: IndexerChanged) -> None:
         """Show the indexer's progress or error; an error that lasts is announced once."""
         if self.state.indexing is not None and update.progress is None:

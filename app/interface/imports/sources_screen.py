@@ -29,15 +29,13 @@ from app.interface.imports.status import SEPARATOR, counted, tilde_path
 from app.interface.themes import component_color
 from datastores.errors import SpecchatError
 
-KEYS = "{sources.again} imports it again · {sources.forget} forgets it · {sources.close} closes"
-CLOSES = "{sources.close} closes"
-NOTHING = (
-    "Nothing was imported yet: {sources.import} imports texts of yours, to draft answers from."
-)
-READING = "looking…"
-STOPPED_HALF_WAY = "stopped half-way"
-BUSY = "an import is running: forget this when it is done"
-AT_ONCE = "something else is just being forgotten: try again in a moment"
+KEYS = "{sources.again} Import again · {sources.forget} Remove · {sources.close} Close"
+CLOSES = "{sources.close} Close"
+NOTHING = "No imports. Press {sources.import} to import your files."
+READING = "loading…"
+STOPPED_HALF_WAY = "incomplete"
+BUSY = "An import is running. Try again when it is done."
+AT_ONCE = "Another removal is running. Try again in a moment."
 
 
 class SourcesScreen(ListDialog[str | None]):
@@ -49,10 +47,10 @@ class SourcesScreen(ListDialog[str | None]):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"sources--dim", "sources--warning"}
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "again", "Import it again", id="sources.again"),
+        Binding("enter", "again", "Import again", id="sources.again"),
         *list_bindings("sources"),
-        Binding("delete", "forget", "Forget it, in every store", id="sources.forget"),
-        Binding("f9", "dismiss('')", "Import other texts", id="sources.import"),
+        Binding("delete", "forget", "Delete it completely", id="sources.forget"),
+        Binding("f9", "dismiss('')", "Import other files", id="sources.import"),
         Binding("escape", "dismiss", "Close", id="sources.close"),
     ]
 
@@ -66,7 +64,7 @@ class SourcesScreen(ListDialog[str | None]):
         listed = OptionList(markup=False)
         listed.can_focus = False
         frame = Vertical(Static(READING, markup=False), listed)
-        frame.border_title = "Imported texts"
+        frame.border_title = "Imported files"
         yield frame
 
     def on_mount(self) -> None:
@@ -118,7 +116,7 @@ class SourcesScreen(ListDialog[str | None]):
         line.pad_right(max(1, width - line.cell_len - len(when)))
         line.append(when, dim)
         if listed.source.path == self._deletion_task.path:
-            return line.append("\nforgetting…", warning)
+            return line.append("\nremoving…", warning)
         line.append(f"\n{SEPARATOR.join(_facts(listed))}", dim)
         return line if listed.whole else line.append(f"{SEPARATOR}{STOPPED_HALF_WAY}", warning)
 
@@ -140,13 +138,13 @@ class SourcesScreen(ListDialog[str | None]):
             reason = BUSY if self._import_task.state.running else AT_ONCE
             self.notify(reason, severity="warning", markup=False)
             return
-        question = f"Forget {tilde_path(source.path)}: {counted(source.documents, 'document')}?"
+        question = f"Remove {tilde_path(source.path)}: {counted(source.documents, 'document')}?"
 
         def delete(confirmed: bool | None) -> None:
             if confirmed:
                 self._deletion_task.begin(source.path)
 
-        self.app.push_screen(Confirm(question), delete)
+        self.app.push_screen(Confirm(question, "Remove"), delete)
 
 
 def _facts(listed: ListedSource) -> list[str]:

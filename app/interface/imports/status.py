@@ -28,11 +28,11 @@ from app.models.description import format_size, format_time_left
 from app.sanitise import one_line
 
 WELCOME = (
-    "Answers are drafted from texts of yours: notes, source code, web pages, PDFs, chats with other"
-    " assistants, shell histories; a file, a folder or an archive of them. .gitignore is followed,"
-    " secrets are taken out, and nothing leaves this machine."
+    "Import notes, source code, web pages, PDFs, chats with other assistants or shell histories, to"
+    " be used for drafts: a file, a folder or an archive. Respects .gitignore. Secrets are removed."
+    " Nothing leaves this machine."
 )
-STOPPED = "stopped: what is in stays; Enter goes on from there"
+STOPPED = "Stopped. Keeps what was imported; Enter resumes."
 SEPARATOR = " · "
 MAX_REASONS = 6
 """Skip reasons listed while an import runs, most frequent first."""
@@ -46,6 +46,7 @@ class ImportState:
 
     Attributes:
         typed: what the person typed; empty before the first import.
+        removed: the path that was deleted since the last import; empty for none.
         running: whether the import is still running.
         found: files found so far, while folders are searched.
         progress: how far reading has come; None before it begins.
@@ -58,6 +59,7 @@ class ImportState:
     """
 
     typed: str = ""
+    removed: str = ""
     running: bool = False
     found: int = 0
     progress: ImportProgress | None = None
@@ -89,12 +91,14 @@ def topbar_note(state: ImportState) -> str:
         progress = state.progress
         return f"importing {percent(fraction_read(progress))}" if progress else "importing"
     if state.indexer_error:
-        return "learning failed"
+        return "indexing failed"
     return _indexing(state.indexing) if state.indexing else ""
 
 
 def status_lines(state: ImportState, width: int, styles: PanelStyles) -> list[Text]:
     """The status on the import screen; only the bar depends on the width."""
+    if state.removed:
+        return [Text(f"Removed {tilde_path(state.removed)}. It is no longer used for drafts.")]
     if not state.typed:
         return [Text(WELCOME, styles.dim)]
     if state.running:
@@ -119,12 +123,12 @@ def summary(state: ImportState) -> str:
     documents = counted(state.report.documents, "document")
     if not state.completed:
         read = state.progress.documents if state.progress else 0
-        return f"{STOPPED} ({counted(read, 'document')} new)"
-    parts = [f"imported {documents}"]
+        return f"{STOPPED} {counted(read, 'new document')} so far."
+    parts = [f"Imported {documents}"]
     if state.report.unchanged:
         parts.append(f"{state.report.unchanged:,} unchanged")
     if state.report.redacted:
-        parts.append(f"{counted(state.report.redacted, 'secret')} taken out")
+        parts.append(f"{counted(state.report.redacted, 'secret')} removed")
     total = sum(state.report.counts.values())
     return SEPARATOR.join([*parts, f"{total:,} skipped"] if total else parts)
 
@@ -150,7 +154,7 @@ def _running(state: ImportState, width: int, styles: PanelStyles) -> Iterator[Te
     yield Text.assemble("importing ", (one_line(state.typed, MAX_NAME_CHARS), "bold"))
     progress = state.progress
     if progress is None:
-        yield Text(f"looking through folders: {counted(state.found, 'file')} so far", styles.dim)
+        yield Text(f"searching folders: {counted(state.found, 'file')} so far", styles.dim)
         return
     columns = max(8, width - 6)
     full = bar(fraction_read(progress), columns)
@@ -186,16 +190,16 @@ def _drafting_status(state: ImportState) -> str:
     if state.indexing:
         return f"{_indexing(state.indexing)}, {counted(state.indexing.tokens, 'token')} so far"
     if state.indexed_tokens:
-        return f"answers are drafted from {counted(state.indexed_tokens, 'new token')}"
+        return f"{counted(state.indexed_tokens, 'new token')} ready for drafts"
     if state.completed and not state.report.documents:
-        return "nothing new: answers are drafted from all of it already"
-    return "answers are drafted from it in a moment"
+        return "Nothing new. All of it is ready for drafts."
+    return "Ready for drafts in a moment."
 
 
 def _indexing(progress: IndexingProgress) -> str:
     if progress.building or not progress.total:
-        return "learning imports: sorting"
-    return f"learning imports: {percent(progress.done / progress.total)}"
+        return "indexing imports"
+    return f"indexing imports {percent(progress.done / progress.total)}"
 
 
 def _by_count(report: ImportReport) -> list[tuple[str, list[str]]]:

@@ -56,8 +56,12 @@ class DownloadTask(BackgroundTask):
     def _announce(self, fetch: ModelDownload) -> None:
         """Notify of the end; an open picker shows a failure itself."""
         if fetch.path is not None:
-            hint = "" if self.watched else keymap_of(self._conversation).fill(": {models} opens it")
-            message = f"{one_line(fetch.name, 80)} is here{hint}"
+            hint = (
+                ""
+                if self.watched
+                else keymap_of(self._conversation).fill(". Press {models} to open it.")
+            )
+            message = f"{one_line(fetch.name, 80)} is downloaded{hint}"
             self._conversation.notify(message, markup=False, timeout=15 if hint else 4)
         elif not self.watched:
             self._conversation.show_error(fetch.failure)

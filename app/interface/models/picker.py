@@ -91,13 +91,13 @@ class ModelList(OptionList, can_focus=False):
 REDRAW_SECONDS = 0.2
 """Seconds between two redraws while a download or a search progresses."""
 
-BOX = "Words of a name, or ORG/REPO[:QUANT] to fetch from Hugging Face"
+BOX = "Filter by name, or ORG/REPO[:QUANT] to download from Hugging Face"
 LOOKING = "looking for models…"
 ALONE = (
-    "No other model was found on this machine. To fetch one, type its name on Hugging Face, such"
-    " as bartowski/Llama-3.2-3B-Instruct-GGUF."
+    "No other models on this machine. To download one, type its name on Hugging Face, for example"
+    " bartowski/Llama-3.2-3B-Instruct-GGUF."
 )
-NOTHING = "Nothing here is called so. ORG/REPO fetches a model from Hugging Face."
+NOTHING = "No match. Type ORG/REPO to download a model from Hugging Face."
 
 
 class ModelPicker(ListDialog[FoundModel | None]):
@@ -187,7 +187,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
     @on(OptionList.OptionHighlighted)
     def _show_keys(self) -> None:
         enter = f" · Enter {self.listed.enter_action}" if self.listed.enter_action else ""
-        keys = f"{{picker.up}} {{picker.down}} choose{enter} · {{picker.close}} closes"
+        keys = f"{{picker.up}} {{picker.down}} Choose{enter} · {{picker.close}} Cancel"
         self.query_one(Vertical).border_subtitle = keymap_of(self).fill(keys)
 
     @on(Input.Submitted)

@@ -77,16 +77,16 @@ def _identity(row: PickerRow) -> object:
 def enter_action(row: PickerRow, free_memory: int) -> str:
     """What Enter does on `row` with `free_memory` bytes free; empty where it does nothing."""
     if isinstance(row, DownloadRequest):
-        return "fetches it"
+        return "Download"
     if isinstance(row, ModelDownload):
         if row.running:
-            return "stops it"
-        return "tries again" if row.failure else "goes on"
+            return "Stop"
+        return "Retry" if row.failure else "Resume"
     if row.in_use:
-        return "keeps it"
+        return "Keep"
     if row.model.problem:
         return ""
-    return "opens it" if row.fits(free_memory) else "tries to open it"
+    return "Open" if row.fits(free_memory) else "Try to open"
 
 
 def render(row: PickerRow, free_memory: int, width: int, styles: PanelStyles) -> Text:
@@ -119,7 +119,7 @@ def _model(listed: ListedModel, free_memory: int, width: int, styles: PanelStyle
     else:
         head = _head(model.name, "does not fit", styles.warning, width, styles)
         need, free = description.format_size(listed.needed), description.format_size(free_memory)
-        head.append(f"\nneeds {need} of memory, {free} are free", styles.warning)
+        head.append(f"\nneeds {need} of memory, {free} free", styles.warning)
         return head.append(_join("", model.quantisation, model.place), styles.dim)
     return head.append(f"\n{_facts(model)}", styles.dim)
 
@@ -128,7 +128,7 @@ def _facts(model: FoundModel) -> str:
     return _join(
         description.format_size(model.size),
         model.quantisation,
-        f"{description.format_parameters(model.parameters)} weights",
+        f"{description.format_parameters(model.parameters)} parameters",
         f"context {model.context_length:,}" if model.context_length else None,
         ABOUT_EMBEDDED if model.name == EMBEDDED else model.place,
     )
@@ -143,10 +143,10 @@ def _download(fetch: ModelDownload, width: int, styles: PanelStyles) -> Text:
     if fetch.failure and not fetch.running:
         head = _head(fetch.name, f"failed{share}", styles.warning, width, styles)
         return head.append(f"\n{one_line(fetch.failure, MAX_ERROR_CHARS)}", styles.warning)
-    state = "fetching" if fetch.running else "stopped"
+    state = "downloading" if fetch.running else "stopped"
     head = _head(fetch.name, f"{state}{share}", styles.accent, width, styles)
     if not fetch.total:
-        return head.append("\nasking Hugging Face…", styles.dim)
+        return head.append("\ncontacting Hugging Face…", styles.dim)
     full = bar(fetch.share, MAX_BAR_COLUMNS)
     head.append(f"\n{full}", styles.accent).append(
         "·" * (MAX_BAR_COLUMNS - len(full)), styles.faint
@@ -158,7 +158,7 @@ def _progress(fetch: ModelDownload) -> str:
     done = f"{description.format_size(fetch.done)} of {description.format_size(fetch.total)}"
     left = fetch.seconds_left
     if not fetch.running:
-        return _join(done, "what has come is kept")
+        return _join(done, "partial download kept")
     if left is None:
         return done
     return _join(
@@ -167,10 +167,10 @@ def _progress(fetch: ModelDownload) -> str:
 
 
 def _request(row: DownloadRequest, styles: PanelStyles) -> Text:
-    text = Text.assemble("Fetch ", (row.name, Style(bold=True)), " from Hugging Face")
+    text = Text.assemble("Download ", (row.name, Style(bold=True)), " from Hugging Face")
     kind = "" if ":" in row.name else f"its {DEFAULT_QUANTISATION}, "
-    end = "; the other download stops" if row.replaces_current else ""
-    return text.append(f"\n{kind}into the cache that other programs share{end}", styles.dim)
+    end = "; stops the other download" if row.replaces_current else ""
+    return text.append(f"\n{kind}into the cache shared with other programs{end}", styles.dim)
 
 
 def _head(

@@ -23,7 +23,7 @@ from datastores.errors import SpecchatError, StoreError
 
 LOADING = "loading the model…"
 NO_MODEL = "no model"
-BUSY = "an answer is still being written: {answer.stop} stops it; then choose again"
+BUSY = "Still answering. {answer.stop} stops it."
 
 
 class ModelSwitch:
@@ -77,7 +77,7 @@ class ModelSwitch:
             self._conversation.show_error(error)
         else:
             name = one_line(found.name, 60)
-            self._conversation.notify(f"{name} answers from now on", markup=False, timeout=4)
+            self._conversation.notify(f"Switched to {name}", markup=False, timeout=4)
 
     async def _await_model(self, loading: Future[None]) -> bool:
         """Await `loading` and show the current model; returns whether it is the requested one."""
@@ -133,7 +133,7 @@ def first_launch_hint(locations: Locations) -> str:
 def hint_about(found: int) -> str:
     """The hint where `found` other models are on this machine."""
     if not found:
-        return "{models} fetches a larger one from Hugging Face."
+        return "Press {models} to get a larger model."
     if found == 1:
-        return "{models} offers another one that was found on this machine, or fetches one."
-    return f"{{models}} chooses among {found} others that were found on this machine."
+        return "Press {models} to pick another model found here, or to get one."
+    return f"Press {{models}} to pick one of {found} other models found here."

@@ -12,7 +12,7 @@ from app.interface.draft_sources import LABELS_BY_NAME
 from app.interface.panel import phrases
 from app.interface.panel.drawing import PanelStyles
 
-HEADINGS = ("words", "kept", "would")
+HEADINGS = ("share", "accepted", "possible")
 """The columns: share of the words, share of its drafts accepted, counterfactual acceptance."""
 
 GAP = 4
@@ -45,8 +45,9 @@ def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Te
     counterfactual = stats.budget_status.counterfactual_acceptance
     names = [name for name in LABELS_BY_NAME if name in stats.drafts or name in counterfactual]
     label = width - SHARE_COLUMNS * len(HEADINGS)
-    head = Text.assemble(("by source".ljust(label), styles.dim + Style(bold=True)))
-    head.append("".join(name.rjust(SHARE_COLUMNS) for name in HEADINGS), style=styles.dim)
+    headings = "/".join(HEADINGS)  # as words over their columns they would leave none for labels
+    title = "by source".ljust(width - len(headings))
+    head = Text.assemble((title, styles.dim + Style(bold=True)), (headings, styles.dim))
     lines = [head]
     for name in names:
         source = LABELS_BY_NAME[name]
@@ -69,17 +70,17 @@ def _accepted(stats: SessionStatistics, name: str) -> float | None:
 def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     """Counts and times of the answer: labels at the left edge, values at the right."""
     answer, calls = stats.answer, stats.answer.target_calls
-    rows = [("tokens", f"{answer.tokens:,}"), ("calls of the model", f"{calls:,}")]
+    rows = [("tokens", f"{answer.tokens:,}"), ("model steps", f"{calls:,}")]
     rows.append(("drafted · accepted", f"{answer.drafted:,} · {answer.accepted:,}"))
     if calls:
-        rows.append(("a call of the model", _milliseconds(answer.target_seconds / calls)))
-        rows.append(("drafting a call", _milliseconds(stats.draft_seconds / calls)))
-        rows.append(("overhead a call", _milliseconds(answer.overhead_seconds / calls)))
+        rows.append(("time per step", _milliseconds(answer.target_seconds / calls)))
+        rows.append(("drafting per step", _milliseconds(stats.draft_seconds / calls)))
+        rows.append(("overhead per step", _milliseconds(answer.overhead_seconds / calls)))
     if answer.first_token_seconds:
-        rows.append(("first word after", phrases.duration(answer.first_token_seconds)))
+        rows.append(("time to first word", phrases.duration(answer.first_token_seconds)))
     rows.append(("this session", f"{stats.session.tokens:,} · {phrases.saved(stats)}"))
     if stats.dense_states is not None:
-        rows.append(("moments remembered", phrases.dense_states(stats.dense_states)))
+        rows.append(("contexts indexed", phrases.dense_states(stats.dense_states)))
     title = Text("this answer" if stats.writing else "last answer", styles.dim + Style(bold=True))
     return [title, *(_row(name, value, width, styles) for name, value in rows)]
 

@@ -26,7 +26,7 @@ from app.interface.panel.drawing import (
     trend,
 )
 
-COLUMN_LABEL = 7
+COLUMN_LABEL = 12
 """Columns of the labels left of the speed bars."""
 
 LARGE_DIGITS_HEIGHT = 30
@@ -101,21 +101,22 @@ def _large_headline(stats: SessionStatistics, height: int, styles: PanelStyles) 
 def _speed_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     columns = width - COLUMN_LABEL - len(" ~1,234 tok/s")
     lines = []
-    for plain, label in zip((False, True), _speed_labels(stats), strict=True):
+    for plain, label in _speeds(stats):
         line = _label(label, COLUMN_LABEL, styles)
         line.append_text(speed_bar(stats, plain, columns, styles))
         lines.append(_justified(line, speed_text(stats, plain, styles), width))
-    return lines
+    return [*lines, Text()][:2]  # two lines, so that nothing below moves
 
 
 def _speed_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
     line = Text.assemble(headline(stats, styles))
     line.pad_right(max(1, FOOTER_LABEL - line.cell_len))
-    labels = [f"{label} " for label in _speed_labels(stats)]
-    columns = (width - line.cell_len - len("".join(labels)) - 2 * SPEED_COLUMNS) // 2
-    for plain, label in zip((False, True), labels, strict=True):
+    speeds = _speeds(stats)
+    labels = "".join(f"{label} " for _, label in speeds)
+    columns = (width - line.cell_len - len(labels) - len(speeds) * SPEED_COLUMNS) // len(speeds)
+    for plain, label in speeds:
         value = speed_text(stats, plain, styles)
-        line.append(label, style=styles.dim)
+        line.append(f"{label} ", style=styles.dim)
         if columns >= MIN_SPEED_BAR:
             bar = speed_bar(stats, plain, min(columns, MAX_SPEED_BAR), styles)
             line.append_text(bar).append(" ")
@@ -125,9 +126,12 @@ def _speed_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Te
     return line
 
 
-def _speed_labels(stats: SessionStatistics) -> tuple[str, str]:
-    """The labels of the drafted and of the plain speed."""
-    return ("now" if stats.writing else "last"), "plain"
+def _speeds(stats: SessionStatistics) -> list[tuple[bool, str]]:
+    """The speeds to show, each with whether it is the plain one: only one while drafting is off."""
+    assert stats.budget_status is not None
+    if stats.budget_status.paused and not phrases.is_faster(stats.current):
+        return [(False, "speed")]
+    return [(False, "with drafts"), (True, "without")]
 
 
 def _source_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
@@ -150,11 +154,11 @@ def _source_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> T
 
 
 def _counterfactual(stats: SessionStatistics, styles: PanelStyles) -> Text:
-    """While drafting is paused: `  drafts would give T 31%  H 12%`."""
+    """While drafting is paused: `  drafts would have supplied T 31%  H 12%`."""
     assert stats.budget_status is not None
     line = Text()
     for part in counterfactual_parts(stats.budget_status)[:2]:
-        line.append("  " if line else "  drafts would give ", style=styles.dim)
+        line.append("  " if line else "  drafts would have supplied ", style=styles.dim)
         line.append_text(_letter(part, styles))
         line.append(f" {phrases.percent(part.share)}", style=styles.dim)
     return line
@@ -183,7 +187,7 @@ def _draft_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> l
         paused = phrases.wrapped(phrases.pause(stats.budget_status), width)
         lines += [Text(line, style=styles.warning) for line in paused]
         if parts := counterfactual_parts(stats.budget_status)[:3]:
-            lines.append(Text("they would have given", style=styles.dim))
+            lines.append(Text("drafts would have supplied", style=styles.dim))
             lines += [_share_line(part, width, styles) for part in parts]
     lines += [
         Text(phrases.accepted(stats), style=styles.text),
@@ -200,7 +204,7 @@ def _draft_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Te
         line.append(phrases.pause(stats.budget_status), style=styles.warning)
     else:
         line.append(f"{phrases.accepted(stats)} · {phrases.calls(stats)}", style=styles.text)
-        history = Text.assemble(("  last 5 min ", styles.dim), trend(stats, styles))
+        history = Text.assemble(("  5 min ", styles.dim), trend(stats, styles))
         if line.cell_len + history.cell_len <= width:
             line.append_text(history)
     if line.cell_len + len(styles.hint) + 1 <= width:

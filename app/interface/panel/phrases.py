@@ -28,8 +28,8 @@ MIN_SAVED_SECONDS = 0.05
 """Less counts as nothing saved or lost."""
 
 INTRODUCTION = (
-    "Ask something: this shows how much faster the answer came than the model alone writes,"
-    " and where its words were drafted from."
+    "Ask something. This panel shows how much time you saved, and where the guessed words came"
+    " from."
 )
 
 
@@ -44,14 +44,17 @@ def is_faster(throughput: Throughput) -> bool:
 
 
 def ratio(throughput: Throughput, budget_status: BudgetStatus) -> str:
-    """The headline: how many times as fast as plain decoding."""
+    """The headline: how many times as fast as without drafts.
+
+    While drafting is off, the model writes at its own speed, which is never called slower.
+    """
     if not is_measured(throughput):
         return "measuring…"
     about = mark(budget_status)
     if is_faster(throughput):
         return f"{about}{times(throughput.ratio)} faster"
-    if throughput.ratio > 1 - MIN_SPEED_DIFFERENCE:
-        return "as fast as plain"
+    if throughput.ratio > 1 - MIN_SPEED_DIFFERENCE or budget_status.paused:
+        return "no speed-up"
     return f"{about}{round((1 - throughput.ratio) * 100)}% slower"
 
 
@@ -88,19 +91,23 @@ def duration(seconds: float) -> str:
 def pause(budget_status: BudgetStatus) -> str:
     """Why drafting is paused."""
     if not budget_status.loss:
-        return "drafting paused: it lost time lately; tries again by itself"
-    return f"drafting paused: would cost {percent(budget_status.loss)} here; tries again by itself"
+        return "Drafting is off: it lost time recently. It retries automatically."
+    return (
+        f"Drafting is off: it would be {percent(budget_status.loss)} slower with this model."
+        " It retries automatically."
+    )
 
 
 def accepted(stats: SessionStatistics) -> str:
-    """`58% accepted`, or `none yet` where nothing was drafted."""
-    answer = stats.answer
-    return f"{percent(answer.acceptance_rate)} accepted" if answer.drafted else "none yet"
+    """`58% accepted`, of the longest draft of each step, or `no drafts used`."""
+    return (
+        f"{percent(stats.acceptance_rate)} accepted" if stats.longest_drafted else "no drafts used"
+    )
 
 
 def calls(stats: SessionStatistics) -> str:
-    """`2.6 tokens a call`."""
-    return f"{stats.answer.tokens_per_call:.1f} tokens a call"
+    """`2.6 tokens per step`."""
+    return f"{stats.answer.tokens_per_call:.1f} tokens per step"
 
 
 def saved(stats: SessionStatistics) -> str:
@@ -112,8 +119,8 @@ def saved(stats: SessionStatistics) -> str:
 
 
 def dense_states(count: int) -> str:
-    """`312 · few yet`: the size of the dense index."""
-    return f"{count:,}" if count >= MANY_STATES else f"{count:,} · few yet"
+    """`312 (still few)`: the size of the dense index."""
+    return f"{count:,}" if count >= MANY_STATES else f"{count:,} (still few)"
 
 
 def wrapped(text: str, width: int) -> list[str]:
@@ -122,8 +129,8 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def idle(progress: EncodingProgress | None) -> str:
-    """`reading imports 12%`: what the model does while idle; empty if nothing worth showing."""
+    """`indexing imports 12%`: what the model does while idle; empty if nothing worth showing."""
     if progress is None:
         return ""
-    what = "reading imports" if progress.imports else "reading"
+    what = "indexing imports" if progress.imports else "indexing chats"
     return f"{what} {percent(progress.done / max(1, progress.total))}"

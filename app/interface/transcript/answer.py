@@ -17,6 +17,7 @@ from rich.text import Text
 
 from app.conversation.statistics import Piece, attributed_pieces
 from app.interface.draft_sources import SOURCES
+from app.interface.panel.phrases import duration
 from app.interface.transcript.markdown import MarkdownStream
 from app.interface.transcript.plain_text import (
     NO_TEXT,
@@ -82,7 +83,7 @@ ENDINGS = {
     "stop": "",
     "interrupted": "■ stopped",
     "failed": "■ failed",
-    "length": "■ cut off at the longest answer allowed (--max-tokens)",
+    "length": "■ cut off: the maximum answer length (--max-tokens) is reached",
     "context": "■ cut off: the context is full",
 }
 """The line below an answer, by its `finish`."""
@@ -93,7 +94,7 @@ REASONING_TEXT = 0
 FIRST_TEXT = 1
 """The index of the first text of the answer proper."""
 
-NOTHING_WRITTEN = "■ nothing was written"
+NOTHING_WRITTEN = "■ empty answer"
 
 
 class Answer:
@@ -128,6 +129,7 @@ class Answer:
         self.texts: list[PlainText] = [NO_TEXT]
         self._text = clean(text)
         self._pieces: list[Piece] = []
+        self._piece_seconds: list[float] = []
         self._stored = text, runs
         self._layout: Layout | None = None
         self._stream: MarkdownStream | None = None
@@ -139,10 +141,11 @@ class Answer:
         """The text, split into reasoning and answer."""
         return split_reasoning(self._text, growing=self.finish == GROWING)
 
-    def append_fragment(self, pieces: Iterable[Piece]) -> None:
-        """Append the text of new tokens, one piece for each."""
+    def append_fragment(self, pieces: Iterable[Piece], seconds: Iterable[float] = ()) -> None:
+        """Append the text of new tokens, one piece for each, and the seconds that each took."""
         cleaned = [Piece(clean(piece.text), piece.source) for piece in pieces]
         self._pieces.extend(cleaned)
+        self._piece_seconds.extend(seconds)
         self._text += "".join(piece.text for piece in cleaned)
         self.status = ""
 
@@ -185,7 +188,14 @@ class Answer:
         mark = "▸" if self.folded else "▾"
         count = self._reasoning_tokens(parts)
         size = f"{count:,} tokens" if count else f"{len(parts.reasoning.split()):,} words"
-        return f"{mark} thinking… {size}" if parts.thinking else f"{mark} thought for {size}"
+        if parts.thinking:
+            return f"{mark} Thinking… {size}"
+        seconds = sum(self._piece_seconds[:count])
+        return (
+            f"{mark} Thought for {duration(seconds)} ({size})"
+            if seconds
+            else f"{mark} Thought ({size})"
+        )
 
     def _reasoning_tokens(self, parts: ReasoningSplit) -> int:
         """Tokens before the answer proper; 0 for a stored text, of which only runs are known."""

@@ -83,7 +83,7 @@ def test_nothing_imported_is_a_failure_that_names_what_was_skipped(
 ) -> None:
     assert specchat("import", folder / "bad.bin", *flags) == FAILED
     said = capsys.readouterr()
-    assert said.err == "specchat: nothing was imported: binary (1)\n"
+    assert said.err == "specchat: Nothing imported: binary (1)\n"
     assert "bad.bin" in said.out
     assert "imported 0" not in said.out
 

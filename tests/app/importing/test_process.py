@@ -54,7 +54,7 @@ async def test_nothing_imported_is_the_same_error(locations: Locations, folder: 
     batches = import_in_child([folder], locations)
     events = await anext(batches) + await anext(batches)
     assert [event.reason for event in events if isinstance(event, SkippedFile)] == ["binary"]
-    with pytest.raises(InputError, match=r"nothing was imported: binary \(1\)"):
+    with pytest.raises(InputError, match=r"Nothing imported: binary \(1\)"):
         await anext(batches)
 
 

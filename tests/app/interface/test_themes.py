@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
 
 from app.config import load_config, write_setting
 from app.interface.app import Specchat
 from app.locations import Locations, locate
 from app.runtime.model_thread import Model
 from datastores.chats.history import History
-from tests.app.interface.conftest import until
+from tests.app.interface.conftest import Compare, Stage, ask, ready, until
 from tests.app.interface.scripted import ScriptedAssistant
 
 
@@ -46,7 +50,7 @@ async def test_a_theme_that_there_is_not_is_named(history: History, tmp_path: Pa
     async with app.run_test() as pilot:
         await until(pilot, lambda: app._notifications)
         (told,) = app._notifications
-        assert told.message.startswith("there is no theme “plaid”; Ctrl+P and")
+        assert told.message.startswith("No theme is called “plaid”. Press Ctrl+P and")
         assert app.theme == "specchat-dark"
     app.leave()
 
@@ -63,3 +67,45 @@ async def test_settings_that_are_not_understood_are_left_alone(
         await until(pilot, lambda: app._notifications)
     app.leave()
     assert locations.settings.read_text() == "them = 'x'\n"
+
+
+async def test_every_theme_recolours_what_is_shown_in_both_directions(
+    stage: Callable[..., Stage],
+) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await ask(pilot, made, "first")
+        transcript = made.conversation.transcript
+        names = sorted(made.app.available_themes)
+        for name in [*names, *reversed(names)]:
+            made.app.theme = name
+            await pilot.pause()
+            await pilot.pause()
+            kinds = ("question-bar", "code", "code-keyword")
+            expected = [
+                transcript.get_component_styles(f"transcript--{kind}").rich_style.color
+                for kind in kinds
+            ]
+            layout = transcript._layout
+            assert layout is not None
+            assert [layout.styles[kind].color for kind in kinds] == expected, name
+            bars = [row.bar.style for row in transcript.rows if row.bar is not None]
+            assert [bar.color for bar in bars if bar] == expected[:1], name
+
+
+def test_a_switched_theme(
+    stage: Callable[..., Stage], snap_compare: Compare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.interface.chat.chat_list.age", lambda then, now: "09:41")
+    monkeypatch.setattr("app.interface.chat.event_stream.monotonic", lambda: 1000.0)
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        await ask(pilot, made, "first")
+        made.app.theme = "specchat-light"
+        await pilot.pause()
+        await ask(pilot, made, "second")
+
+    assert snap_compare(made.app, terminal_size=(160, 50), run_before=act)

@@ -90,7 +90,7 @@ async def test_a_process_that_ends_silently_is_reported(
     monkeypatch.setattr(sys, "executable", "/bin/false")
     fetch = ModelDownload(WANTED)
     await whole(fetch, others)
-    assert fetch.failure == f"fetching {WANTED} broke off (exit code 1): try again"
+    assert fetch.failure == f"download of {WANTED} failed (exit code 1); try again"
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:

@@ -106,7 +106,7 @@ async def test_a_deleted_chat_leaves_no_byte(stage: Make, history: History) -> N
         await pilot.press("ctrl+o", "delete")
         await until(pilot, lambda: isinstance(made.app.screen, Confirm))
         await pilot.press("y")
-        await until(pilot, lambda: "is deleted" in "".join(notices(made)))
+        await until(pilot, lambda: "Deleted “" in "".join(notices(made)))
         assert made.conversation.chat is None
         assert SECRET not in shown(made)
         assert lines(made) == []
@@ -178,7 +178,7 @@ async def test_exporting_tells_the_path_and_overwrites_nothing(
             await made.app.chat_screen.run_action(f"command('chat.{verb}')")
             await until(pilot, partial(said, made, count))
     second = tmp_path / name.replace(".", "-2.")
-    assert notices(made) == [f"exported to {tmp_path / name}", f"exported to {second}"]
+    assert notices(made) == [f"Exported to {tmp_path / name}", f"Exported to {second}"]
     assert (tmp_path / name).read_text().startswith(begins)
     assert second.read_text() == (tmp_path / name).read_text()
 
@@ -207,12 +207,28 @@ async def test_a_new_private_chat_is_private_from_its_first_word(
     made = stage()
     async with made.app.run_test() as pilot:
         await made.app.chat_screen.run_action("command('chat.new-private')")
-        await until(pilot, lambda: "never drafted from" in shown(made))
-        await until(pilot, lambda: made.conversation.topbar.chat == "New private chat")
+        await until(pilot, lambda: "not used for drafts" in shown(made))
+        await until(pilot, lambda: made.conversation.topbar.private)
         await ask(pilot, made, "dear diary")
         await pilot.press("ctrl+n")
         await ask(pilot, made, "how is the weather?")
+        assert not made.conversation.topbar.private
     assert [chat.private for chat in history.chats()] == [False, True]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
+async def test_a_private_chat_looks_private_at_every_width_and_after_a_restart(
+    stage: Make, history: History, width: int
+) -> None:
+    (chat,) = chats_of(history, "A long title that leaves no room for anything else in the line")
+    history.set_private(chat, True)
+    made = stage()
+    async with made.app.run_test(size=(width, 24)) as pilot:
+        await ready(pilot, made)
+        made.conversation.open(chat)
+        await until(pilot, lambda: made.conversation.topbar.private)
+        top = made.conversation.topbar
+        assert top.render().plain[: top.content_size.width].startswith("private · A long")
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -42,7 +42,7 @@ async def test_what_is_typed_while_the_model_loads_is_sent_afterwards(stage: Mak
     async with made.app.run_test() as pilot:
         await type_in(pilot, made, "early")
         await pilot.press("enter")
-        await until(pilot, lambda: "waiting for the model" in shown(made))
+        await until(pilot, lambda: "loading the model" in shown(made))
         assert made.assistant.asked == []
         gate.set()
         await until(pilot, lambda: "an answer of some words" in shown(made))
@@ -223,7 +223,7 @@ async def test_reasoning_is_folded_while_it_streams_and_afterwards(stage: Make) 
     made = stage(Script([*thought, *answer]))
     async with made.app.run_test() as pilot:
         await ask(pilot, made, "why?")
-        assert "▸ thought for" in shown(made)
+        assert "▸ Thought for" in shown(made)
         assert "let me see" not in shown(made)
         assert "Forty-two" in shown(made)
         await pilot.press("f4")
@@ -235,7 +235,7 @@ async def test_thinking_says_how_much(stage: Make) -> None:
     async with made.app.run_test() as pilot:
         await type_in(pilot, made, "why?")
         await pilot.press("enter")
-        await until(pilot, lambda: "▸ thinking… 5 tokens" in shown(made))
+        await until(pilot, lambda: "▸ Thinking… 5 tokens" in shown(made))
         assert made.app.screen.query_one(TopBar).state == "thinking…"
 
 
@@ -257,7 +257,7 @@ async def test_dropped_messages_are_said(stage: Make) -> None:
 
 @pytest.mark.parametrize(
     ("finish", "said"),
-    [("length", "cut off at the longest answer"), ("context", "the context is full")],
+    [("length", "maximum answer length"), ("context", "the context is full")],
 )
 async def test_an_answer_that_was_cut_off_says_why(stage: Make, finish: str, said: str) -> None:
     made = stage(Script(PLAIN.passes, finish=finish))

@@ -9,9 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from app.interface.chat import copy
 from app.interface.chat.copy import clipboard_commands, copy_with, last_code_block, osc52_sequence
 from engines.draft_tree import CHATS
-from tests.app.interface.conftest import ANSWER, Stage, ask, notices, until
+from tests.app.interface.conftest import (
+    ANSWER,
+    Stage,
+    ask,
+    notices,
+    ready,
+    shown,
+    type_in,
+    until,
+)
 from tests.app.interface.scripted import Script, passes_of
 
 Make = Callable[..., Stage]
@@ -73,4 +83,45 @@ async def test_what_is_not_there_is_not_copied(stage: Make) -> None:
         await pilot.press("alt+y")
         await until(pilot, lambda: len(notices(made)) == 2)
         assert made.app.clipboard == ""
-        assert notices(made) == ["there is no answer to copy", "the answer holds no code to copy"]
+        assert notices(made) == ["No answer to copy.", "The answer has no code block."]
+
+
+async def test_ctrl_c_stops_then_copies_then_clears_then_quits(stage: Make) -> None:
+    made = stage(Script(passes_of("some words", [CHATS], 2), holds=True))
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await type_in(pilot, made, "a question")
+        await pilot.press("enter")
+        await until(pilot, lambda: "some words" in shown(made))
+        await type_in(pilot, made, "typed since")
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: made.conversation.turn is None)
+        assert "stopped" in shown(made)
+        assert made.conversation.prompt.text == "typed since"
+        made.conversation.prompt.select_all()
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: made.app.clipboard == "typed since")
+        made.conversation.prompt.move_cursor((0, 0))
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not made.conversation.prompt.text)
+        assert made.app.is_running
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: "Press Ctrl+C again to quit." in notices(made))
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: made.app._exit)
+
+
+async def test_late_presses_of_ctrl_c_do_not_quit(
+    stage: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(copy, "monotonic", lambda: now[0])
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        for _ in range(3):
+            await pilot.press("ctrl+c")
+            await pilot.pause()
+            now[0] += copy.QUIT_WINDOW_S + 0.1
+        assert notices(made) == ["Press Ctrl+C again to quit."]
+        assert not made.app._exit

@@ -63,20 +63,23 @@ def test_what_always_works_is_listed_with_the_same_keys() -> None:
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
-        ({"chat.fnd": "ctrl+l"}, "no command of the name 'chat.fnd'; did you mean chat.find?"),
-        ({"zzz": "ctrl+l"}, "no command of the name 'zzz'; the help screen lists them"),
-        ({"chat.find": "ctl+l"}, "chat.find: 'ctl+l' is no key"),
-        ({"chat.find": "f99"}, "chat.find: 'f99' is no key"),
-        ({"chat.find": "alt+/"}, "chat.find: 'alt+/' is no key"),
-        ({"chat.find": "ctrl+n"}, "ctrl+n would be chat.new and chat.find"),
-        ({"chat.find": "ctrl+l", "chat.new": "Ctrl+L"}, "ctrl+l would be chat.new and chat.find"),
-        ({"prompt.scroll-up": "f1"}, "f1 would be prompt.scroll-up and help"),
-        ({"chat.find": "enter"}, "enter would be prompt.send and chat.find"),
-        ({"chat.find": "ctrl+m"}, "enter would be prompt.send and chat.find"),
-        ({"finder.up": "ctrl+q"}, "ctrl+q would be finder.up and quit"),
-        ({"chat.find": "ctrl+e"}, "ctrl+e for chat.find writes or edits text"),
-        ({"chat.find": "x"}, "x for chat.find writes or edits text"),
-        ({"finder.up": "slash"}, "slash for finder.up writes or edits text"),
+        ({"chat.fnd": "ctrl+l"}, "unknown command 'chat.fnd'; did you mean chat.find?"),
+        ({"zzz": "ctrl+l"}, "unknown command 'zzz'; the help (F1) lists them"),
+        ({"chat.find": "ctl+l"}, "chat.find: 'ctl+l' is not a key"),
+        ({"chat.find": "f99"}, "chat.find: 'f99' is not a key"),
+        ({"chat.find": "alt+/"}, "chat.find: 'alt+/' is not a key"),
+        ({"chat.find": "ctrl+n"}, "ctrl+n is assigned to both chat.new and chat.find"),
+        (
+            {"chat.find": "ctrl+l", "chat.new": "Ctrl+L"},
+            "ctrl+l is assigned to both chat.new",
+        ),
+        ({"prompt.scroll-up": "f1"}, "f1 is assigned to both prompt.scroll-up and help"),
+        ({"chat.find": "enter"}, "enter is assigned to both prompt.send and chat.find"),
+        ({"chat.find": "ctrl+m"}, "enter is assigned to both prompt.send and chat.find"),
+        ({"finder.up": "ctrl+q"}, "ctrl+q is assigned to both finder.up and quit"),
+        ({"chat.find": "ctrl+e"}, "Ctrl+E already edits text in the prompt"),
+        ({"chat.find": "x"}, "X already edits text in the prompt"),
+        ({"finder.up": "slash"}, "Slash already edits text in the text box"),
     ],
 )
 def test_what_makes_no_sense_is_named_in_one_line(chosen: dict[str, str], said: str) -> None:
@@ -145,14 +148,14 @@ async def test_what_the_screen_says_of_keys_is_true(stage: Make) -> None:
     chosen = {"help": "f12", "prompt.newline": "alt+enter", "panel": "", "page.close": "f12"}
     made = stage(keys=chosen)
     async with made.app.run_test(size=(120, 60)) as pilot:
-        assert "Alt+Enter makes a new line · F12 shows every key" in shown(made)
-        await pilot.press("ctrl+p", *"more figures")
+        assert "Alt+Enter New line · F12 Help" in shown(made)
+        await pilot.press("ctrl+p", *"detailed statistics")
         listed = made.app.screen.query_one(OptionList)
         await until(pilot, lambda: listed.option_count == 1)
         assert "F2" not in str(listed.get_option_at_index(0).prompt)
         await pilot.press("escape", "f12")
         assert isinstance(made.app.screen, Help)
-        assert "“More figures” shows more" in str(made.app.screen.query_one(Static).content)
+        assert "“Details” shows details" in str(made.app.screen.query_one(Static).content)
 
 
 async def test_alt_and_a_letter_writes_no_letter(stage: Make) -> None:

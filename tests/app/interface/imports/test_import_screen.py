@@ -59,7 +59,7 @@ async def test_a_folder_is_imported_and_summarised(stage: Make, folder: Path) ->
         await start(pilot, str(folder))
         await until(pilot, lambda: state_of(made).completed and not state_of(made).running)
         text = status_text(made)
-        assert "imported 2 documents · 1 secret taken out · 1 skipped" in text
+        assert "Imported 2 documents · 1 secret removed · 1 skipped" in text
         assert "skipped 1: binary\n    bad.bin" in text
         await pilot.press("escape")
         assert isinstance(made.app.screen, ChatScreen)
@@ -75,7 +75,7 @@ async def test_a_damaged_library_is_reported(stage: Make, scripted: Scripting) -
     async with made.app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, made)
         await start(pilot, "/notes")
-        await until(pilot, lambda: "imported 5,210 documents" in status_text(made))
+        await until(pilot, lambda: "Imported 5,210 documents" in status_text(made))
         assert f"skipped 1: {LIBRARY_QUARANTINED}\n    library.db.corrupt-1" in status_text(made)
         assert "skipped 60: binary" in status_text(made)
 
@@ -94,7 +94,7 @@ async def test_nothing_imported_is_an_error_with_its_reasons(stage: Make, folder
         await start(pilot, str(folder / "bad.bin"))
         await until(pilot, lambda: state_of(made).error)
         await until(pilot, lambda: "bad.bin" in status_text(made))
-        assert "nothing was imported: binary (1)" in status_text(made)
+        assert "Nothing imported: binary (1)" in status_text(made)
         assert made.app.screen.query(".-failed")
 
 
@@ -139,9 +139,7 @@ async def test_a_stopped_import_shows_what_is_stored_and_can_be_resumed(
         await pilot.press("s")
         await until(pilot, lambda: not state_of(made).running)
         assert script.closed == 1
-        assert "what is in stays; Enter goes on from there (1,201 documents new)" in status_text(
-            made
-        )
+        assert "Enter resumes. 1,201 new documents so far." in status_text(made)
         script.go_on.set()
         script.batches = ([ImportFinished(DONE)],)
         await pilot.press("enter")
@@ -202,15 +200,15 @@ async def test_the_indexer_is_shown_in_the_top_bar(stage: Make, folder: Path) ->
     async with made.app.run_test(size=(120, 36)) as pilot:
         await ready(pilot, made)
         made.app.indexer_changed(IndexingProgress(42, 100, 1000), None)
-        await until(pilot, lambda: made.conversation.topbar.background == "learning imports: 42%")
+        await until(pilot, lambda: made.conversation.topbar.background == "indexing imports 42%")
         made.app.indexer_changed(IndexingProgress(100, 100, 5000, building=True), None)
-        await until(pilot, lambda: "sorting" in made.conversation.topbar.background)
+        await until(pilot, lambda: made.conversation.topbar.background == "indexing imports")
         made.app.indexer_changed(None, None)
         await until(pilot, lambda: made.conversation.topbar.background == "")
         assert state_of(made).indexed_tokens == 5000
         for _ in range(2):
             made.app.indexer_changed(None, StoreError("crest.db: disk\nfull"))
-        await until(pilot, lambda: made.conversation.topbar.background == "learning failed")
+        await until(pilot, lambda: made.conversation.topbar.background == "indexing failed")
         assert notices(made) == ["crest.db: disk full"]
 
 

@@ -26,7 +26,7 @@ Size = tuple[int, int]
 
 sizes = pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 NOTHING = ImportReport(0, 0, 0, 0, DONE.skipped)
-FAILURE = InputError("nothing was imported: binary (60), ignored by .gitignore (1)")
+FAILURE = InputError("Nothing imported: binary (60), ignored by .gitignore (1)")
 STATES: dict[str, tuple[Sequence[Event], SpecchatError | None, Sequence[str]]] = {
     "searching": ([FindingFiles(1500)], None, ()),
     "running": ([*SKIPPED, READ], None, ()),
@@ -114,7 +114,7 @@ def test_what_goes_on_besides(stage: Make, snap_compare: Compare) -> None:
 
 
 def _fill(made: Stage) -> None:
-    """Three sources: a large one, one with a long and hostile name, one stopped half-way."""
+    """Three sources: a large one, one with a long and hostile name, one incomplete."""
     texts = {
         "/home/ada/notes": [Part(NOTES, "x" * 400), Part(CODE, "y" * 40)],
         "/srv/a very long folder name that goes on and on/\x1b[31mred/" + "deep/" * 20: [
@@ -157,7 +157,7 @@ def test_no_sources(stage: Make, snap_compare: Compare) -> None:
             pilot,
             lambda: (
                 made.app.screen.query(Static)
-                and "yet" in str(made.app.screen.query(Static).first().content)
+                and "No imports" in str(made.app.screen.query(Static).first().content)
             ),
         )
         await pilot.pause()

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input, OptionList
+from textual.widgets import Input, OptionList, Static
 
 from app.importing.session import read_imports, record_imports
 from app.indexing.corpus_index import forget_removed_texts, open_index
@@ -98,13 +98,17 @@ async def test_a_source_is_deleted_everywhere_and_the_others_stay(stage: Make) -
         await until(pilot, lambda: isinstance(made.app.screen, SourcesScreen))
         assert not notices(made)
         await pilot.press("delete", "y")
-        await until(pilot, lambda: notices(made) == ["/gone/notes is forgotten"])
+        await until(pilot, lambda: notices(made) == ["Removed /gone/notes"])
         await until(pilot, lambda: len(_lines(made)) == 1)
         for file in made.locations.data.rglob("*"):
             if file.is_file():
                 content = file.read_bytes()
                 assert b"/gone/notes" not in content, file
                 assert SENTENCE.encode() not in content, file
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(made.app.screen, ImportScreen))
+        status = str(made.app.screen.query_one(".-state", Static).content)
+        assert status == "Removed /gone/notes. It is no longer used for drafts."
     assert list(read_imports(made.locations.imported)) == ["/kept"]
 
 
@@ -121,7 +125,7 @@ async def test_a_store_error_is_shown_and_the_list_is_refreshed(
         await _list(pilot, made, 1)
         await pilot.press("delete", "y")
         await until(pilot, lambda: notices(made) == ["crest.db: another window is reading it"])
-        await until(pilot, lambda: "forgetting" not in _lines(made)[0])
+        await until(pilot, lambda: "removing" not in _lines(made)[0])
 
 
 async def test_one_import_or_deletion_at_a_time(stage: Make, scripted: Scripting) -> None:

@@ -22,9 +22,9 @@ async def test_a_download_is_stopped_at_40_percent_resumed_and_opened(
     async with made.app.run_test(size=(100, 30)) as pilot:
         await open_picker(pilot, made)
         await type_name(pilot, made, REPOSITORY)
-        assert lines(made) == [f"Fetch {REPOSITORY} from Hugging Face"]
+        assert lines(made) == [f"Download {REPOSITORY} from Hugging Face"]
         await pilot.press("enter")
-        await until(pilot, lambda: lines(made)[0] == f"{WANTED} fetching at 40%")
+        await until(pilot, lambda: lines(made)[0] == f"{WANTED} downloading at 40%")
         await pilot.press("enter")
         await until(pilot, lambda: lines(made)[0] == f"{WANTED} stopped at 40%")
         hub.stall_at = None
@@ -51,7 +51,7 @@ async def test_a_download_continues_while_the_picker_is_closed(stage: Make, hub:
         hub.go_on.set()
         await until(pilot, lambda: made.app._notifications)
         assert [notice.message for notice in made.app._notifications] == [
-            f"{WANTED} is here: F5 opens it"
+            f"{WANTED} is downloaded. Press F5 to open it."
         ]
         await open_picker(pilot, made)
         assert lines(made)[0] == "embedded open"
@@ -100,7 +100,7 @@ async def test_another_download_replaces_the_current_one(stage: Make, hub: Hub) 
         await until(pilot, hub.stalled.is_set)
         await type_name(pilot, made, "org/single")
         last = picker(made).query_one(OptionList).get_option_at_index(1).prompt
-        assert "the other download stops" in str(last)
+        assert "stops the other download" in str(last)
         await pilot.press("enter")
         await until(pilot, lambda: download_task(made).fetch.path)  # type: ignore[union-attr]
     assert partial_of(model_folders().hugging_face).read_bytes() == CONTENT[:FORTY_PERCENT]

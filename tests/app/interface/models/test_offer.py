@@ -17,7 +17,7 @@ from tests.app.models.gguf_files import write_gguf
 
 Make = Callable[..., Stage]
 
-OFFER = "F5 chooses among 2 others that were found on this machine."
+OFFER = "Press F5 to pick one of 2 other models found here."
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ async def test_the_first_launch_offers_what_was_found_and_the_second_does_not(st
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (0, "{models} fetches a larger one"),
-        (1, "{models} offers another one"),
-        (12, "among 12 others"),
+        (0, "Press {models} to get a larger model"),
+        (1, "Press {models} to pick another model"),
+        (12, "one of 12 other models"),
     ],
 )
 def test_the_hint_depends_on_what_was_found(found: int, said: str) -> None:

@@ -138,7 +138,7 @@ async def test_what_does_not_fit_says_why(stage: Make, shelf: Callable[..., None
     async with made.app.run_test(size=(120, 40)) as pilot:
         await open_picker(pilot, made)
         row = picker(made).query_one(OptionList).get_option_at_index(3).prompt
-        assert "does not fit\nneeds 61.0 GB of memory, 17.0 GB are free" in str(row)
+        assert "does not fit\nneeds 61.0 GB of memory, 17.0 GB free" in str(row)
 
 
 async def test_enter_on_what_cannot_be_used_does_nothing(
@@ -179,7 +179,7 @@ async def test_enter_does_not_stop_a_download_by_mistake(
     download_task(made).fetch = download(running=True)
     async with made.app.run_test() as pilot:
         await open_picker(pilot, made)
-        assert lines(made)[0] == f"{WANTED} fetching at 41%"
+        assert lines(made)[0] == f"{WANTED} downloading at 41%"
         assert picker(made).listed.chosen == HELPER
 
 

@@ -60,14 +60,14 @@ def test_the_same_row_stays_highlighted_else_the_first_model() -> None:
 @pytest.mark.parametrize(
     ("row", "does"),
     [
-        (ONE, "keeps it"),
-        (TWO, "opens it"),
-        (listed("large", ROOM + 1), "tries to open it"),
+        (ONE, "Keep"),
+        (TWO, "Open"),
+        (listed("large", ROOM + 1), "Try to open"),
         (listed("odd", problem="no model"), ""),
-        (DownloadRequest("org/x"), "fetches it"),
-        (ModelDownload("org/x", running=True), "stops it"),
-        (ModelDownload("org/x"), "goes on"),
-        (ModelDownload("org/x", failure="broke off"), "tries again"),
+        (DownloadRequest("org/x"), "Download"),
+        (ModelDownload("org/x", running=True), "Stop"),
+        (ModelDownload("org/x"), "Resume"),
+        (ModelDownload("org/x", failure="broke off"), "Retry"),
     ],
 )
 def test_what_enter_does(row: PickerRow, does: str) -> None:

@@ -56,7 +56,7 @@ async def test_another_model_answers_in_the_same_chat(
         chat = made.conversation.chat
         await choose(pilot, made, "other")
         await until(pilot, lambda: made.conversation.topbar.model == other.stem)
-        await until(pilot, lambda: f"{OTHER} answers from now on" in notices(made))
+        await until(pilot, lambda: f"Switched to {OTHER}" in notices(made))
         assert (made.opened, made.closed) == ([None, str(other)], ["small helper"])
         assert made.conversation.topbar.state == ""
         await ask(pilot, made, "second")
@@ -151,9 +151,7 @@ async def test_no_switch_while_an_answer_is_generated(stage: Make, other: Path) 
         await until(pilot, lambda: "three" in shown(made))
         await choose(pilot, made, "other")
         await until(pilot, lambda: notices(made))
-        assert notices(made) == [
-            "an answer is still being written: Esc stops it; then choose again"
-        ]
+        assert notices(made) == ["Still answering. Esc stops it."]
         assert made.opened == [None]
         await pilot.press("escape")
         await until(pilot, lambda: made.conversation.turn is None)
@@ -170,7 +168,7 @@ async def test_a_question_during_loading_is_answered_by_the_new_model(
         await choose(pilot, made, "other")
         await type_in(pilot, made, "early")
         await pilot.press("enter")
-        await until(pilot, lambda: "waiting for the model" in shown(made))
+        await until(pilot, lambda: "loading the model" in shown(made))
         assert (made.assistant.asked, made.conversation.topbar.model) == ([], "")
         gate.set()
         await until(pilot, lambda: "an answer of some words" in shown(made))

@@ -47,12 +47,12 @@ def test_before_the_first_answer_it_introduces_itself() -> None:
 def test_the_footer_starts_with_the_ratio_and_both_speeds() -> None:
     speeds, words, drafts = footer_of(SCRIPT)
     assert speeds.startswith("2.4× faster")
-    assert "last ███" in speeds
+    assert "with drafts ███" in speeds
     assert "48 tok/s" in speeds
     assert speeds.rstrip().endswith("20 tok/s")
     assert words.startswith("words from   P▓")
     assert "past chats 37%" in words
-    assert drafts.startswith("drafts       67% accepted · 2.9 tokens a call  last 5 min")
+    assert drafts.startswith("drafts       100% accepted · 2.9 tokens per step  5 min")
     assert drafts.endswith("F2 more")
 
 
@@ -61,13 +61,26 @@ def test_the_footer_starts_with_the_ratio_and_both_speeds() -> None:
     [
         (2.34, "2.3× faster"),
         (1.03, "1.03× faster"),
-        (1.019, "as fast as plain"),
-        (0.985, "as fast as plain"),
+        (1.019, "no speed-up"),
+        (0.985, "no speed-up"),
         (0.9, "10% slower"),
     ],
 )
 def test_the_ratio_is_honest(ratio: float, said: str) -> None:
     assert phrases.ratio(throughput(ratio), BUDGET_STATUS) == said
+
+
+def test_without_drafts_an_answer_is_never_called_slower() -> None:
+    paused = BudgetStatus(0.05, True, True, 0.34, {})
+    assert phrases.ratio(throughput(0.9), paused) == "no speed-up"
+    speeds = footer_of(Script(passes_of("word " * 20, [0], 1), budget_status=paused))[0]
+    assert "speed ███" in speeds
+    assert "without" not in speeds
+
+
+def test_acceptance_is_of_the_longest_draft() -> None:
+    stats = statistics_of(SCRIPT)
+    assert 0 < stats.answer.accepted <= stats.longest_drafted < stats.answer.drafted
 
 
 def test_estimates_are_marked() -> None:
@@ -84,11 +97,11 @@ def test_a_pause_is_shown_with_its_reason() -> None:
     paused = BudgetStatus(0.05, True, True, 0.09, {"prompt": 0.3})
     script = Script(passes_of("word " * 20, [0], 1), budget_status=paused)
     _, words, drafts = footer_of(script)
-    assert words.endswith("drafts would give T 30%")
-    assert "drafting paused: would cost 9% here; tries again by itself" in drafts
+    assert words.endswith("drafts would have supplied T 30%")
+    assert "Drafting is off: it would be 9% slower with this model." in drafts
     lines = [line.plain for line in column(statistics_of(script), 32, 60, STYLES, detailed=True)]
     assert any("this chat" in line and line.endswith("30%") for line in lines)
-    assert "would cost" not in phrases.pause(replace(paused, loss=0.0))
+    assert "it would be" not in phrases.pause(replace(paused, loss=0.0))
 
 
 def test_every_source_has_its_own_letter_texture_and_colours() -> None:
@@ -145,8 +158,8 @@ def test_sparklines_start_at_the_floor() -> None:
     ("progress", "words"),
     [
         (None, ""),
-        (EncodingProgress(12, 100, True, True), "reading imports 12%"),
-        (EncodingProgress(12, 100, False, True), "reading 12%"),
+        (EncodingProgress(12, 100, True, True), "indexing imports 12%"),
+        (EncodingProgress(12, 100, False, True), "indexing chats 12%"),
     ],
 )
 def test_idle_progress_in_words(progress: EncodingProgress | None, words: str) -> None:

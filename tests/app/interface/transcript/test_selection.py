@@ -71,7 +71,7 @@ async def drag(
     await pilot.pause()
     made.conversation.app.clear_notifications()
     made.app.copy_to_clipboard("")
-    made.app.chat_screen.copy_actions.copy_selection()
+    made.app.chat_screen.copy_actions.interrupt()
     return made.app.clipboard
 
 
