@@ -24,7 +24,7 @@ from engines.sampler import Sampling
 DRAFTERS = ("prompt", "recycle", "crest", "dense", "student")
 """Every drafter, by the name it has on the command line."""
 
-KINDS = {str: "a string", int: "a whole number", float: "a number"}
+KINDS = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}
 """Types of settings, as errors name them."""
 
 
@@ -80,6 +80,13 @@ class Config:
     student: str = ""
     """Small model of the same vocabulary that drafts for the chosen one, by name or file; empty for
     none. The embedded model brings its own."""
+
+    learn: bool = True
+    """Whether the small model learns from your chats while this machine is idle and not on battery;
+    all of it stays on this machine."""
+
+    learn_after: int = 60
+    """Seconds without a key press or an answer after which it learns."""
 
     context: int = 8192
     """Context length in tokens (limited by the model)."""

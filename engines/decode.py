@@ -23,12 +23,13 @@ import numpy as np
 from engines.budget.protocol import Budget
 from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Drafter
-from engines.sampler import Draw, best, leaders
+from engines.sampler import Draw, leaders
 from engines.step import (
     FINISH_CONTEXT,
     FINISH_LENGTH,
     FINISH_STOP,
     Context,
+    Keep,
     Proposal,
     Step,
     StepObserver,
@@ -42,8 +43,17 @@ fiftieth of its probability."""
 
 _NO_LOGITS = np.empty((0, 0), np.float32)
 
-Outputs = tuple[Floats, list[list[int]], Floats]
-"""What a step keeps of a pass: hidden states, likeliest tokens, their logits."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutputs:
+    """What a step keeps of a pass; the attributes are those of `Step`."""
+
+    hidden: Floats
+    top_tokens: list[list[int]]
+    top_logits: Floats
+    kept: tuple[int, ...]
+    kept_logits: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +82,7 @@ def decode(
     *,
     temperature: float = 0.0,
     answered: int = 0,
-    keep_top: int = 0,
+    keep: Keep | None = None,
     observers: Sequence[StepObserver] = (),
 ) -> Generator[Step]:
     """Generate from a prefilled `target` until an end, one step for each forward pass.
@@ -82,16 +92,14 @@ def decode(
 
     Args:
         answered: number of cached tokens, the last ones, that belong to the answer already.
-        keep_top: number of likeliest tokens kept for every emitted position, for observers that
-            need them. For drafters that learn from them, those of the last position are kept
-            anyway.
+        keep: chooses the positions whose logits are kept, for an observer that needs them.
         observers: see every step, after the drafters and the budget.
     """
     tokens = list(target.tokens)
     hidden = target.last_row.hidden[0].copy()
     context = Context(tokens, hidden, temperature, draw, len(tokens) - answered)
     all_observers: list[StepObserver] = [*drafters, budget, *observers]
-    step = _first_step(target, context, draw, stop, keep_top, budget.top_tokens_needed(drafters))
+    step = _first_step(target, context, draw, stop, keep, budget.top_tokens_needed(drafters))
     for observer in all_observers:
         observer.begin(context)
     left = stop.limit - 1
@@ -107,15 +115,16 @@ def decode(
         rows = target.verify(tree)
         verified = perf_counter()
         walk = walk_tree(tree, rows, draw, context, stop, left)
-        outputs = _outputs(rows, walk.path, keep_top, budget.top_tokens_needed(drafters))
-        context.hidden = outputs[0][-1]
+        position = step.position + len(step.tokens)
+        outputs = _outputs(rows, walk, position, keep, budget.top_tokens_needed(drafters))
+        context.hidden = outputs.hidden[-1]
         committing = perf_counter()
         target.commit(walk.path)
         committed = perf_counter()
         left -= len(walk.tokens)
         inside = verified - drafted + committed - committing
         timings = Timings(inside, drafted - started, perf_counter() - started)
-        position, finish = step.position + len(step.tokens), _finish(walk, target, stop, left)
+        finish = _finish(walk, target, stop, left)
         step = _step(position, walk, tree, proposals, outputs, timings, finish)
 
 
@@ -155,21 +164,22 @@ def walk_tree(
         row = child
 
 
-def _outputs(rows: ForwardOutput, path: Sequence[int], keep_top: int, last: int) -> Outputs:
-    """Copies of the states along `path`, and the likeliest tokens with their logits.
+def _outputs(
+    rows: ForwardOutput, walk: AcceptedPath, position: int, keep: Keep | None, last: int
+) -> StepOutputs:
+    """Copies of the states along the walk's path, and of the logits that are asked for.
 
-    The `keep_top` likeliest of every position; if `keep_top` is 0, up to `last` leading ones of the
-    last position alone: drafters know the accepted positions already, and reading a whole
-    vocabulary costs 0.1 ms a row.
+    Up to `last` leading tokens of the last position alone: drafters know the accepted positions
+    already, and reading a whole vocabulary costs 0.1 ms a row.
     """
+    path = walk.path
+    kept = tuple(keep(position, walk.sources)) if keep is not None else ()
+    logits = rows.logits[[path[index] for index in kept]] if kept else _NO_LOGITS
     hidden = rows.hidden[path, :]
-    if keep_top:
-        top = np.array([best(rows.logits[row], max(keep_top, last)) for row in path])
-        return hidden, top.tolist(), rows.logits[np.array(path)[:, None], top]
-    if last:
-        leading, values = leaders(rows.logits[path[-1]], last, MAX_LOGIT_GAP)
-        return hidden, [leading.tolist()], values[None]
-    return hidden, [], _NO_LOGITS
+    if not last:
+        return StepOutputs(hidden, [], _NO_LOGITS, kept, logits)
+    leading, values = leaders(rows.logits[path[-1]], last, MAX_LOGIT_GAP)
+    return StepOutputs(hidden, [leading.tolist()], values[None], kept, logits)
 
 
 def _finish(walk: AcceptedPath, target: Target, stop: StopCriteria, left: int) -> str:
@@ -182,14 +192,19 @@ def _finish(walk: AcceptedPath, target: Target, stop: StopCriteria, left: int) -
 
 
 def _first_step(
-    target: Target, context: Context, draw: Draw, stop: StopCriteria, keep_top: int, last: int
+    target: Target,
+    context: Context,
+    draw: Draw,
+    stop: StopCriteria,
+    keep: Keep | None,
+    last: int,
 ) -> Step:
     """The step whose token came out of prefill: a walk through the empty draft after the prompt."""
     tree = root_only(context.tokens[-1])
     position = len(context.tokens)
     last_row = target.last_row
-    outputs = _outputs(last_row, [0], keep_top, last)
     walk = walk_tree(tree, last_row, draw, context, stop, 1)
+    outputs = _outputs(last_row, walk, position, keep, last)
     finish = _finish(walk, target, stop, stop.limit - 1)
     return _step(position, walk, tree, (), outputs, Timings(0.0, 0.0, 0.0), finish, prefill=True)
 
@@ -199,7 +214,7 @@ def _step(
     walk: AcceptedPath,
     tree: DraftTree,
     proposals: tuple[Proposal, ...],
-    outputs: Outputs,
+    outputs: StepOutputs,
     timings: Timings,
     finish: str,
     *,
@@ -212,10 +227,12 @@ def _step(
         tree=tree,
         path=tuple(walk.path),
         proposals=proposals,
-        hidden=outputs[0],
-        top_tokens=outputs[1],
-        top_logits=outputs[2],
+        hidden=outputs.hidden,
+        top_tokens=outputs.top_tokens,
+        top_logits=outputs.top_logits,
         timings=timings,
         prefill=prefill,
         finish=finish,
+        kept=outputs.kept,
+        kept_logits=outputs.kept_logits,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
+from functools import partial
 from secrets import randbits
 from threading import Event as Flag
 from typing import Any
@@ -113,7 +114,7 @@ class Assistant:
         engine = self._isolation.engine(settings, (message.content for message in messages))
         # The dense index would keep the passages' tokens under this chat's name.
         answering = replace(engine, observers=[]) if passages else engine
-        messages = with_notes(messages, passages)
+        thread, messages = messages, with_notes(messages, passages)
         statistics, provenance = Statistics(), Provenance()
         writer = AnswerWriter(
             self.history,
@@ -138,7 +139,8 @@ class Assistant:
         finally:
             writer.close(finish)
             content = self.history.message(answer).content
-            self._isolation.answered(chat, engine, content)
+            offered = partial(self._is_offered, chat)
+            self._isolation.answered(settings, engine, thread, content, offered)
             if finish == records.FAILED and not content:
                 self.history.discard_answer(answer, settings.active)
         self._update_title(chat, message, content)
@@ -178,6 +180,10 @@ class Assistant:
     def stop(self) -> None:
         """End the answer in progress, from any thread; what was generated is kept."""
         self._stop.set()
+
+    def _is_offered(self, chat: int) -> bool:
+        """Whether `chat` is there, and not private."""
+        return any(one.id == chat and not one.private for one in self.history.chats())
 
     def _add_answer(self, chat: int, message: int) -> int:
         """Store an empty answer to `message` and return its id."""

@@ -16,6 +16,7 @@ from time import perf_counter
 from app.conversation.events import Dropped, Event, Finished, Prefilling, Wrote
 from app.conversation.statistics import Piece, Statistics
 from app.engine.engine import Engine
+from app.engine.stores import wanted_logits
 from datastores.errors import ContextOverflowError
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria, decode
@@ -81,6 +82,7 @@ def _decode(
         make_sampler(sampling),
         StopCriteria(engine.vocabulary.stops, limit),
         temperature=sampling.temperature,
+        keep=wanted_logits(engine.observers),
         observers=(statistics, *engine.observers),
     )
 

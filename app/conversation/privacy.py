@@ -7,18 +7,29 @@ observers in memory, and from the dense index, which records answers while they 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from app.engine.engine import Engine
-from app.engine.stores import forget_answers, make_drafters, set_recording_source
-from datastores.chats.records import Chat
+from app.engine.stores import (
+    forget_answers,
+    keep_answer,
+    make_drafters,
+    set_recording_source,
+)
+from datastores.chats.records import USER, Chat
 from datastores.redaction import redact
+from datastores.replay_buffer.record import question_key
+from datastores.replay_buffer.writer import AnswerOrigin
+from engines.chat_template.prompt_builder import Message
 
 CHAT_PREFIX = "chat:"
 """Begins the names of chats in stores that are not made from the corpus."""
 TEXT_PREFIX = "text:"
 """Begins the names of imported texts there."""
+
+Offered = Callable[[], bool]
+"""Whether a chat is still there, and not private."""
 
 
 class ChatIsolation:
@@ -37,6 +48,7 @@ class ChatIsolation:
         The isolated one has no observers, and drafters of its own, so that what those remember is
         drafted from in this chat alone and goes with it.
         """
+        keep_answer(self._engine.observers, None)  # the last one's, if it failed
         if not chat.private and not any(redact(text)[1] for text in texts):
             self._chat = None
             source = chat_source(self._history, chat.id)
@@ -55,14 +67,29 @@ class ChatIsolation:
         drafters = make_drafters(names, self._engine.stores)
         return replace(self._engine, drafters=drafters, observers=[])
 
-    def answered(self, chat: int, engine: Engine, text: str) -> None:
-        """Forget the chat if `engine` is the shared one and its answer `text` holds a secret.
+    def answered(
+        self, chat: Chat, engine: Engine, thread: Sequence[Message], text: str, offered: Offered
+    ) -> None:
+        """Record the answer `text` to `thread`, if `engine` is the shared one; forget the chat
+        instead if the answer holds a secret.
+
+        Args:
+            offered: whether the chat may still be recorded; asked later, on another thread.
 
         Raises:
             StoreError: the dense index cannot be written.
         """
-        if engine is self._engine and redact(text)[1]:
-            forget_loaded(engine, chat_source(self._history, chat))
+        if engine is not self._engine:
+            return
+        source = chat_source(self._history, chat.id)
+        if redact(text)[1]:
+            keep_answer(engine.observers, None)
+            forget_loaded(engine, source)
+            return
+        questions = [message.content for message in thread if message.role == USER]
+        question, topic = question_key(questions[-1]), question_key(questions[0])
+        origin = AnswerOrigin(source, chat.id, question, topic, offered)
+        keep_answer(engine.observers, origin)
 
 
 def forget_loaded(engine: Engine, source: str) -> None:
@@ -73,7 +100,7 @@ def forget_loaded(engine: Engine, source: str) -> None:
         StoreError: the dense index cannot be written.
     """
     forget_answers(engine.drafters)
-    engine.stores.ask_dense(lambda index: index.forget(source))
+    engine.stores.forget_source(source)
 
 
 def chat_source(history: str, chat: int) -> str:

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from app.config import DRAFTERS, Config, CrestConfig, Options, load_config
 from app.engine.learned_state import LearnedState
-from app.engine.stores import HEAVY, HasError, Stores, make_drafters, make_observers, open_stores
+from app.engine.stores import (
+    HEAVY,
+    HasError,
+    Stores,
+    make_drafters,
+    make_observers,
+    open_replay,
+    open_stores,
+)
 from app.engine.student import MAX_LIGHT_BYTES, open_student, student_file
 from app.locations import Locations, locate
 from app.models.discovery import (
@@ -99,7 +107,9 @@ class Engine:
     def errors(self) -> list[SpecchatError]:
         """What was damaged when it was opened, and which drafters' stores failed since."""
         failing = [drafter.error for drafter in self.drafters if isinstance(drafter, HasError)]
-        found = (self.learned.error, *self.stores.errors, *failing)
+        replay = self.stores.replay
+        recording = replay.error if replay is not None else None
+        found = (self.learned.error, *self.stores.errors, *failing, recording)
         return [error for error in found if error is not None]
 
     @property
@@ -177,6 +187,8 @@ def load(
         light = light and options.drafters == DRAFTERS
         with stores.collecting_errors():
             stores.student = _student(chosen, model, options, config, locations, light=light)
+    if stores.student is not None and config.learn:
+        stores.replay = open_replay(locations, model.target)
     sampling, unchosen = _sampling(options, config, path)
     return Engine(
         name=EMBEDDED if path == embedded() else model.name,

@@ -22,12 +22,13 @@ from engines.drafters.crest import CrestDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
-from engines.step import StepObserver
+from engines.step import Keep, StepObserver
 from engines.target import Target, Vocabulary
 
 if TYPE_CHECKING:
     from datastores.dense.index import DenseIndex
     from datastores.dense.worker import DenseWorker
+    from datastores.replay_buffer.writer import AnswerOrigin, ReplayWriter
     from engines.drafters.student import Student
 
 
@@ -39,12 +40,14 @@ class Stores:
         crest: n-grams of texts and past chats, for the model's tokenizer.
         dense: hidden states of this model.
         student: the draft model; no store, but opened and shared like one.
+        replay: what the student learns from.
         errors: which stores were damaged and are rebuilt, or cannot be used.
     """
 
     crest: CrestReader | None = None
     dense: DenseWorker | None = None
     student: Student | None = None
+    replay: ReplayWriter | None = None
     errors: list[SpecchatError] = field(default_factory=list)
 
     @contextmanager
@@ -71,9 +74,21 @@ class Stores:
         with suppress(WorkerClosedError):
             self.dense.ask(work)
 
+    def forget_source(self, source: str) -> None:
+        """Have the stores that record answers forget what they recorded under `source`.
+
+        Raises:
+            StoreError: the disk failed.
+        """
+        if self.replay is not None:
+            self.replay.forget(source)
+        self.ask_dense(lambda index: index.forget(source))
+
     def close(self) -> None:
-        """Close them; the dense index writes what it has not written yet."""
+        """Close them; those that record answers write what they have not written yet."""
         self.student = None
+        if self.replay is not None:
+            self.replay.close()
         if self.crest is not None:
             self.crest.close()
         if self.dense is not None:
@@ -99,6 +114,24 @@ def open_stores(
         with stores.collecting_errors():
             _open_dense(stores, locations, target)
     return stores
+
+
+def open_replay(locations: Locations, target: Target) -> ReplayWriter:
+    """The writer of what the draft model of `target` learns from; it opens its file by itself."""
+    from datastores.replay_buffer.store import ReplayBuffer
+    from datastores.replay_buffer.writer import ReplayWriter
+
+    def open_buffer() -> ReplayBuffer:
+        make_folder(locations.replay)
+        path = replay_path(locations, target.fingerprint)
+        return ReplayBuffer.open(path, target.fingerprint, target.vocabulary_size)
+
+    return ReplayWriter(open_buffer)
+
+
+def replay_path(locations: Locations, fingerprint: str) -> Path:
+    """The replay buffer of the target of `fingerprint`."""
+    return locations.replay / f"{fingerprint}.db"
 
 
 def _open_crest(stores: Stores, path: Path, crest_bytes: int) -> None:
@@ -141,6 +174,17 @@ class Recorder(Protocol):
 
 
 @runtime_checkable
+class AnswerKeeper(Protocol):
+    """An observer that records the answer being generated, and writes only what it shall keep."""
+
+    def wanted(self, position: int, sources: Sequence[int]) -> Sequence[int]: ...
+
+    def keep(self, origin: AnswerOrigin) -> None: ...
+
+    def drop(self) -> None: ...
+
+
+@runtime_checkable
 class RemembersAnswers(Protocol):
     """A drafter that drafts from earlier answers, of any chat, until it forgets them."""
 
@@ -168,11 +212,16 @@ def make_drafters(names: Sequence[str], stores: Stores | None = None) -> list[Dr
 
 def make_observers(stores: Stores) -> list[StepObserver]:
     """What records answers into `stores`."""
-    if stores.dense is None:
-        return []
-    from engines.state_recorder import StateRecorder
+    observers: list[StepObserver] = []
+    if stores.dense is not None:
+        from engines.state_recorder import StateRecorder
 
-    return [StateRecorder(stores.dense)]
+        observers.append(StateRecorder(stores.dense))
+    if stores.replay is not None:
+        from engines.replay_recorder import ReplayRecorder
+
+        observers.append(ReplayRecorder(stores.replay))
+    return observers
 
 
 def set_recording_source(observers: Iterable[StepObserver], source: str | None) -> None:
@@ -180,6 +229,19 @@ def set_recording_source(observers: Iterable[StepObserver], source: str | None) 
     for observer in observers:
         if isinstance(observer, Recorder):
             observer.source = source
+
+
+def wanted_logits(observers: Iterable[StepObserver]) -> Keep | None:
+    """Which logits the observers need; None for none."""
+    keepers = [observer for observer in observers if isinstance(observer, AnswerKeeper)]
+    return keepers[0].wanted if keepers else None
+
+
+def keep_answer(observers: Iterable[StepObserver], origin: AnswerOrigin | None) -> None:
+    """Have the answer that was just recorded written, as of `origin`; None: have it dropped."""
+    for observer in observers:
+        if isinstance(observer, AnswerKeeper):
+            observer.keep(origin) if origin is not None else observer.drop()
 
 
 def forget_answers(drafters: Iterable[Drafter]) -> None:

@@ -191,18 +191,26 @@ def test_steps_account_for_every_token() -> None:
     assert not any(step.prefill for step in steps[1:])
 
 
-def test_the_likeliest_tokens_are_kept_for_an_observer_at_every_position() -> None:
+def test_the_logits_of_chosen_positions_are_kept() -> None:
     target = ScriptedTarget()
     for _ in target.prefill([1, 2, 3]):
         pass
     draw = make_sampler(Sampling(0.0))
-    steps = list(
-        decode(target, every_drafter(), fixed(8), draw, StopCriteria(NEVER, 80), keep_top=3)
-    )
+    asked: list[tuple[int, ...]] = []
+
+    def keep(position: int, sources: Sequence[int]) -> list[int]:
+        asked.append(tuple(sources))
+        return [index for index in range(len(sources)) if (position + index) % 2]
+
+    steps = list(decode(target, every_drafter(), fixed(8), draw, StopCriteria(NEVER, 80), keep=keep))
     assert any(step.accepted for step in steps)
+    assert asked == [step.sources for step in steps]
     for step in steps:
-        assert tuple(top[0] for top in step.top_tokens) == step.tokens
-        assert step.top_logits.shape[0] == len(step.tokens)
+        assert all((step.position + index) % 2 for index in step.kept)
+        assert len(step.kept) == len(step.kept_logits)
+        likeliest = step.kept_logits.argmax(1).tolist() if step.kept else []
+        assert likeliest == [step.tokens[index] for index in step.kept]
+    assert tokens(steps) == tokens(run([1, 2, 3], every_drafter(), fixed(8), Sampling(0.0)))
 
 
 def test_closing_the_generator_leaves_a_cache_that_can_continue() -> None:
