@@ -82,11 +82,8 @@ class Config:
     none. The embedded model brings its own."""
 
     learn: bool = True
-    """Whether the small model learns from your chats while this machine is idle and not on battery;
-    all of it stays on this machine."""
-
-    learn_after: int = 60
-    """Seconds without a key press or an answer after which it learns."""
+    """Whether answers are kept on this machine for the small model to learn from; private chats
+    never are."""
 
     context: int = 8192
     """Context length in tokens (limited by the model)."""

@@ -44,7 +44,6 @@ fiftieth of its probability."""
 _NO_LOGITS = np.empty((0, 0), np.float32)
 
 
-
 @dataclass(frozen=True, slots=True)
 class StepOutputs:
     """What a step keeps of a pass; the attributes are those of `Step`."""

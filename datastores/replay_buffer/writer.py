@@ -132,11 +132,11 @@ class ReplayWriter:
 
     def keep(self, recording: AnswerRecording, origin: AnswerOrigin) -> None:
         """Have a complete answer written."""
-        self._inbox.put(lambda: _write(self._buffer, recording, origin))
+        self._inbox.put(lambda: self._do(lambda buffer: _write(buffer, recording, origin)))
 
     def forget(self, source: str) -> None:
         """Have everything of `source` erased, after what was asked for before."""
-        self._inbox.put(lambda: self._buffer.forget(source))
+        self._inbox.put(lambda: self._do(lambda buffer: buffer.forget(source)))
 
     def flush(self) -> None:
         """Wait until all that was asked for is done."""
@@ -155,13 +155,16 @@ class ReplayWriter:
         buffer.store.rows(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         return buffer
 
+    def _do(self, work: Callable[[ReplayBuffer], object]) -> None:
+        try:
+            work(self._buffer)
+            self.error = None
+        except SpecchatError as error:
+            self.error = error
+
     def _run(self) -> None:
         while (work := self._inbox.get()) is not None:
-            try:
-                work()
-                self.error = None
-            except SpecchatError as error:
-                self.error = error
+            work()
         if "_buffer" in vars(self):
             self._buffer.close()
 

@@ -202,7 +202,9 @@ def test_the_logits_of_chosen_positions_are_kept() -> None:
         asked.append(tuple(sources))
         return [index for index in range(len(sources)) if (position + index) % 2]
 
-    steps = list(decode(target, every_drafter(), fixed(8), draw, StopCriteria(NEVER, 80), keep=keep))
+    steps = list(
+        decode(target, every_drafter(), fixed(8), draw, StopCriteria(NEVER, 80), keep=keep)
+    )
     assert any(step.accepted for step in steps)
     assert asked == [step.sources for step in steps]
     for step in steps:

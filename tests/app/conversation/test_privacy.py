@@ -13,11 +13,14 @@ from app.conversation import privacy
 from app.conversation.assistant import Assistant
 from app.conversation.privacy import CHAT_PREFIX, ChatIsolation, chat_source
 from app.engine.engine import Engine
-from app.engine.stores import make_observers
+from app.engine.stores import make_observers, open_replay, replay_path
+from app.locations import locate
 from datastores.chats.history import History
 from datastores.dense.index import DenseIndex
 from datastores.dense.store import DenseStore
 from datastores.dense.worker import DenseWorker
+from datastores.replay_buffer.record import ReplayRecord, question_key
+from datastores.replay_buffer.store import ReplayBuffer
 from tests.app.scripted import Recorder, drafted, scripted_engine
 from tests.engines.scripted import VOCABULARY, WIDTH
 
@@ -64,6 +67,77 @@ def positions(engine: Engine) -> int:
     """Tokens in the dense index."""
     assert engine.stores.dense is not None
     return engine.stores.dense.ask(DenseIndex.status).positions
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Iterator[Engine]:
+    """An engine that records into a replay buffer."""
+    made = scripted_engine(tmp_path)
+    made.stores.replay = open_replay(locate(tmp_path), made.target)
+    made.observers.extend(make_observers(made.stores))
+    yield made
+    made.stores.close()
+    assert made.errors == []
+
+
+def recorded(engine: Engine, folder: Path) -> list[ReplayRecord]:
+    """What is in the replay buffer."""
+    assert engine.stores.replay is not None
+    engine.stores.replay.flush()
+    path = replay_path(locate(folder), engine.target.fingerprint)
+    path.parent.mkdir(exist_ok=True)
+    with closing(ReplayBuffer.open(path, engine.target.fingerprint, VOCABULARY)) as buffer:
+        return list(buffer.records())
+
+
+def test_answers_are_recorded_with_chat_and_question(tmp_path: Path, recording: Engine) -> None:
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assistant, chat = Assistant(recording, history), history.create_chat("be brief").id
+        list(assistant.answer(chat, None, "Hello"))
+        list(assistant.answer(chat, history.chat(chat).active, "why?"))
+        first, second = recorded(recording, tmp_path)
+        assert first.chat == second.chat == chat
+        assert first.question == first.topic == second.topic == question_key("hello")
+        assert second.question == question_key("why")
+        thread = history.path(history.chat(chat).active or 0)
+        answer = list(thread[1].tokens)
+        assert first.tokens[first.prompt_length :].tolist()[: len(answer)] == answer
+
+
+@pytest.mark.parametrize(("private", "text"), [(True, "hello"), (False, SECRET)])
+def test_an_isolated_chat_leaves_no_record(
+    tmp_path: Path, recording: Engine, private: bool, text: str
+) -> None:
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assistant = Assistant(recording, history)
+        list(assistant.answer(history.create_chat(private=private).id, None, text))
+        list(assistant.answer_unsaved(None, "hello"))
+        assert recorded(recording, tmp_path) == []
+
+
+def test_an_answer_with_a_secret_leaves_no_record_of_its_chat(
+    tmp_path: Path, recording: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assistant, chat = Assistant(recording, history), history.create_chat().id
+        list(assistant.answer(chat, None, "hello"))
+        assert len(recorded(recording, tmp_path)) == 1
+        monkeypatch.setattr(privacy, "redact", lambda text: (text, text not in ("", "hello")))
+        list(assistant.answer(chat, None, "hello"))
+        assert recorded(recording, tmp_path) == []
+
+
+def test_a_chat_deleted_while_it_is_answered_leaves_no_record(
+    tmp_path: Path, recording: Engine
+) -> None:
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assistant, chat = Assistant(recording, history), history.create_chat().id
+        answer = assistant.answer(chat, None, "hello")
+        for _ in zip(range(5), answer, strict=False):
+            pass
+        history.set_private(chat, True)
+        answer.close()
+        assert recorded(recording, tmp_path) == []
 
 
 @pytest.mark.parametrize("events", [3, 10_000])
