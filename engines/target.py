@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +111,23 @@ class Target(Protocol):
 
     def rewind(self, length: int) -> None:
         """Cut the cache down to its first `length` tokens."""
+        ...
+
+
+@runtime_checkable
+class ParkingTarget(Protocol):
+    """A target whose KV cache can keep other texts beside the cached one."""
+
+    def park(self) -> None:
+        """Keep the cached text until its cells are needed.
+
+        A later `prefill` of a text that begins like a parked one evaluates only what follows. The
+        least recently parked text goes first. Without effect where the cache holds one text only.
+        """
+        ...
+
+    def drop_parked(self) -> None:
+        """Leave all cells to the cached text."""
         ...
 
 

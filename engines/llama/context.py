@@ -24,6 +24,8 @@ MAX_ROWS_CPU, MAX_ROWS_GPU = 32, 64
 """Widest trees. A CPU's cost grows with every row; a graphics card's stays flat for longer."""
 MICRO_BATCH = 512
 """Most rows llama.cpp computes at once: its own default."""
+MAX_PARKED_TEXTS = 12
+"""Texts that wait in the KV cache: a context of 8,192 tokens holds about nine of 900."""
 STATE_SNAPSHOTS = 4
 """Past states a recurrent memory keeps to step back to; each costs the size of a whole state."""
 
@@ -141,7 +143,8 @@ class LlamaContext:
 
     Attributes:
         rows: as given; also the number of sequences for the branches of trees.
-        has_scratch: whether there is one more sequence, for a text beside the cached one.
+        has_scratch: whether there are more sequences, for texts beside the cached one.
+        parking: those for texts that wait; empty without `has_scratch`.
 
     Raises:
         ModelError: it does not fit into memory, or the model does not generate text.
@@ -151,7 +154,8 @@ class LlamaContext:
         native.clear_errors()
         self.rows = rows
         self.has_scratch = not weights.recurrent
-        sequences = rows + 1 if self.has_scratch else 1
+        sequences = rows + 1 + MAX_PARKED_TEXTS if self.has_scratch else 1
+        self.parking = range(rows + 1, sequences)
         self.handle: Any = lib.llama_init_from_model(
             weights.handle, _context_parameters(cells, rows, sequences, threads)
         )

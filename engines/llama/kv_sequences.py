@@ -1,4 +1,4 @@
-"""The KV cache's sequences: how a tree is laid over them, and one for texts beside the chat.
+"""The KV cache's sequences: how a tree is laid over them, and one for texts read while idle.
 
 Owns the sequence operations. Refuses to know logits, and which drafts or texts are worth reading.
 
@@ -6,7 +6,8 @@ The cached tokens are in sequence 0, and a chain is verified there. For a branch
 gets a sequence, and each row is in the sequences of all leaves at or below it, so that a row sees
 exactly its ancestors. The other sequences are brought up to date only when a tree needs them, and
 only by what they lack: each operation scans every cell, and each copied cell costs a node in
-llama.cpp's sets.
+llama.cpp's sets. Parked texts (`engines.llama.parked_texts`) and the scratch text have sequences of
+their own, so an operation names the sequences it means, and never all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from datastores.errors import ModelError
 from engines.llama import native
 from engines.llama.context import Batch, LlamaContext
 from engines.llama.forward import ForwardPass
-from engines.llama.native import ALL_SEQUENCES, TO_END
+from engines.llama.native import TO_END
 from engines.llama.threads import MAX_TIMED_ROWS
 from engines.target import Floats
 
@@ -42,16 +43,20 @@ def assign_sequences(parents: Sequence[int]) -> list[list[int]]:
 
 
 class KvSequences:
-    """The sequences of one context. Sequence s holds the first `_lengths[s]` cached tokens."""
+    """The sequences of the cached tokens and of the tree behind them.
 
-    def __init__(self, memory: Any, sequences: int, chains_only: bool) -> None:
+    Sequence s holds the first `_lengths[s]` cached tokens; the first `_leaves` sequences also hold
+    rows of the last tree.
+    """
+
+    def __init__(self, memory: Any, sequences: int) -> None:
         self._memory = memory
         self._lengths = [0] * sequences
-        # Recurrent memory does not support "all sequences"; it is never branched either.
-        self._all = 0 if chains_only else ALL_SEQUENCES
+        self._leaves = 1
 
     def extend(self, leaves: int, length: int) -> None:
-        """Let sequences 0 … leaves-1 hold the first `length` cached tokens."""
+        """Let sequences 0 … leaves-1 hold the first `length` cached tokens, for a tree."""
+        self._leaves = leaves
         for sequence in range(1, leaves):
             if self._lengths[sequence] < length:
                 native.seq_cp(self._memory, 0, sequence, self._lengths[sequence], length)
@@ -59,8 +64,13 @@ class KvSequences:
 
     def truncate(self, length: int) -> bool:
         """Drop every cell from position `length` on. False where the memory cannot do that."""
+        accepted = bool(native.seq_rm(self._memory, 0, length, TO_END))
+        for sequence in range(1, len(self._lengths)):
+            if sequence < self._leaves or self._lengths[sequence] > length:
+                native.seq_rm(self._memory, sequence, length, TO_END)
         self._lengths = [min(held, length) for held in self._lengths]
-        return bool(native.seq_rm(self._memory, self._all, length, TO_END))
+        self._leaves = 1
+        return accepted
 
     def truncate_chain(self, length: int) -> bool:
         """Drop what sequence 0 alone holds from position `length` on, after a chain."""
@@ -71,18 +81,17 @@ class KvSequences:
     ) -> None:
         """Reduce a tree whose root is at position `start` to the rows of `path`, in sequence 0."""
         end = start + len(path)
-        native.seq_rm(self._memory, ALL_SEQUENCES, end, TO_END)
         shared = [0] * len(row_sequences[0])
         for depth, row in enumerate(path):
             for sequence in row_sequences[row]:
                 shared[sequence] = depth + 1
+        accepted = row_sequences[path[-1]][0]
         for sequence, depth in enumerate(shared):
-            if depth < len(path):
-                native.seq_rm(self._memory, sequence, start + depth, end)
+            native.seq_rm(self._memory, sequence, start + depth, TO_END)
             self._lengths[sequence] = start + depth
         if shared[0] < len(path):
-            accepted = row_sequences[path[-1]][0]
             native.seq_cp(self._memory, accepted, 0, start + shared[0], end)
+        self._leaves = 1
 
 
 class ScratchSequence:

@@ -83,7 +83,6 @@ token_to_piece = _bind("llama_token_to_piece", _INT, _PTR, _INT, ctypes.c_char_p
 
 TO_END = -1
 """As the last position of a range in a sequence operation: all cells from the first on."""
-ALL_SEQUENCES = -1
 
 lib.llama_log_set(_LOG_CALLBACK, ctypes.c_void_p(0))
 lib.llama_backend_init()

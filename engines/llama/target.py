@@ -16,6 +16,7 @@ from engines.draft_tree import DraftTree
 from engines.llama.context import ContextLimits, LlamaContext
 from engines.llama.forward import ForwardPass, PrefillChunkSize
 from engines.llama.kv_sequences import KvSequences, ScratchSequence, assign_sequences
+from engines.llama.parked_texts import ParkedTexts
 from engines.llama.threads import ThreadTuner
 from engines.target import ForwardOutput, require_prompt_fits, require_tree_fits
 
@@ -24,7 +25,7 @@ Arguments = TypeVarTuple("Arguments")
 
 
 class LlamaTarget:
-    """Implements `engines.target.Target`.
+    """Implements `engines.target.Target` and `engines.target.ParkingTarget`.
 
     Attributes:
         scratch: evaluates other texts between two answers and leaves the cached tokens in place;
@@ -53,7 +54,10 @@ class LlamaTarget:
         self._last_row: ForwardOutput | None = None
         self._last_row_pass = 0
         self._forward = ForwardPass(context, limits, chunk_size, tuner)
-        self._sequences = KvSequences(context.memory, limits.max_rows, limits.chains_only)
+        self._sequences = KvSequences(context.memory, limits.max_rows)
+        # Parked texts scatter the cells of a text, and so the order of its sums: not in exact mode.
+        parking = range(0) if limits.padded_rows else context.parking
+        self._parked = ParkedTexts(context.memory, parking, limits.context_length)
         self.scratch = (
             ScratchSequence(context, self._forward, self._free_cells)
             if context.has_scratch
@@ -85,8 +89,10 @@ class LlamaTarget:
         require_prompt_fits(self, len(tokens))
         if self.scratch is not None:
             self.scratch.drop()
+        self._restore_nearest(tokens)
         # The last token is always evaluated, for `last_row`.
         self.rewind(min(common_prefix(self._tokens, tokens), len(tokens) - 1))
+        self._parked.make_room(self._tokens, len(tokens))
         while len(tokens) - len(self._tokens) > self._forward.final_chunk:
             start = len(self._tokens)
             chunk = tokens[start : min(start + self._forward.chunk, len(tokens) - 1)]
@@ -108,6 +114,8 @@ class LlamaTarget:
             self._resync()
         rows, start = len(tree.tokens), len(self._tokens)
         require_tree_fits(self, rows)
+        if start + rows + self._parked.reserved > self.context_length:
+            self._parked.make_room(self._tokens, start + rows)
         row_sequences = [] if rows == 1 or tree.is_chain() else assign_sequences(tree.parents)
         if not row_sequences:
             output = self._evaluate(self._forward.chain, tree.tokens, start)
@@ -139,8 +147,25 @@ class LlamaTarget:
             return
         self._truncate(length)
 
+    def park(self) -> None:
+        """Keep the cached text in the cache; see `ParkingTarget.park`."""
+        if not self._in_sync:
+            self._resync()
+        self._parked.park(self._tokens)
+
+    def drop_parked(self) -> None:
+        """Leave all cells to the cached text."""
+        self._parked.clear()
+
+    def _restore_nearest(self, tokens: Sequence[int]) -> None:
+        """Continue from a parked text if it shares more with `tokens` than the cached one does."""
+        sequence, shared = self._parked.nearest(tokens)
+        if shared > common_prefix(self._tokens, tokens):
+            self._truncate(0)
+            self._tokens.extend(self._parked.restore(sequence))
+
     def _free_cells(self) -> int:
-        return self.context_length - len(self._tokens)
+        return self.context_length - len(self._tokens) - self._parked.reserved
 
     def _read_final_chunk(self, tokens: Sequence[int]) -> ForwardOutput:
         """Append the last few tokens of a prompt; the last one's row."""
@@ -170,6 +195,7 @@ class LlamaTarget:
             length = 0
             self._sequences.truncate(0)
         del self._tokens[length:]
+        self._parked.make_room(self._tokens, length)
         self._tree = None
         self._in_sync = True
 

@@ -1,0 +1,73 @@
+"""What iterative retrieval yields, and what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from datastores.passages.protocol import Passage
+from engines.step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmedStride:
+    """A stride whose document is known to be the best for its query.
+
+    Attributes:
+        document: it was written under; None if no passage matched.
+        steps: that are confirmed by it, in order; a step that goes beyond its end comes with a
+            later one.
+        finish: why the answer ended with it; empty while it goes on.
+    """
+
+    document: Passage | None
+    steps: tuple[Step, ...]
+    finish: str
+
+
+@dataclass(slots=True)
+class RalmStatistics:
+    """Running totals of one answer.
+
+    Attributes:
+        strides: confirmed; changes: those whose document is not the one before's.
+        searches: of the whole knowledge base; queries: in them.
+        guesses: strides written under a guess that was verified; right: guesses that were right.
+        rollbacks: wrong guesses that tokens were taken back for; discarded: those tokens.
+        prefills, calls: see `StrideWriter`.
+        generation_s: spent prefilling and decoding; encoding_s: encoding queries; lookup_s: ranking
+            the cache; search_s: searching the whole base; waited_s: of that, while nothing else
+            was done.
+        stride_sum: of the speculation strides chosen, one for each verification.
+    """
+
+    strides: int = 0
+    changes: int = 0
+    searches: int = 0
+    queries: int = 0
+    guesses: int = 0
+    right: int = 0
+    rollbacks: int = 0
+    discarded: int = 0
+    prefills: int = 0
+    calls: int = 0
+    generation_s: float = 0.0
+    encoding_s: float = 0.0
+    lookup_s: float = 0.0
+    search_s: float = 0.0
+    waited_s: float = 0.0
+    stride_sum: int = 0
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the verified guesses that were right; 0 if none was verified."""
+        return self.right / self.guesses if self.guesses else 0.0
+
+    @property
+    def mean_stride(self) -> float:
+        """Mean number of queries in a verification; 0 if there was none."""
+        return self.stride_sum / (self.searches - 1) if self.searches > 1 else 0.0
+
+    @property
+    def retrieval_ratio(self) -> float:
+        """r: searching ÷ generating (RaLMSeq's is the one that the bounds are stated in)."""
+        return self.search_s / self.generation_s if self.generation_s else 0.0

@@ -1,0 +1,173 @@
+"""How many strides are written ahead before their queries are verified: a fixed number, or OS3.
+
+OS3, the optimal speculation stride scheduler (RaLMSpec, section 4 and appendix), maximises the
+expected number of verified strides per second,
+
+    synchronous    (1 − γ^s) / (1 − γ) / (s·a + b)
+    asynchronous   (1 − γ^s) / (1 − γ) / (γ^s·((s − 1)·a + max(a, b)) + (1 − γ^s)·(s·a + b))
+
+where a is the time of a speculative stride (encoding its query included), b that of a
+verification, and γ the probability that a guess is right. All three are estimated over the last
+verifications. Two points differ from the paper. Its γ is cut off at γ_max = 0.6, which never lets
+s exceed 5 or so; here the estimate is drawn towards the answer's long-run accuracy instead, so it
+stays below 1 by itself. And b is a line over s: a batch of queries costs less than as many single
+ones, but on few cores it is not free.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+WINDOW = 5
+"""Verifications that the estimates look at (section 5.1)."""
+PAPER_STRIDE = 3
+"""The paper's fixed stride."""
+PRIOR_ACCURACY, PRIOR_WEIGHT = 0.6, 2.0
+"""What is known of γ before anything was verified, and how many guesses that is worth."""
+MAX_STRIDE = 32
+"""Strides written ahead at most: 128 tokens at k = 4."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The outcome of one verification.
+
+    Attributes:
+        queries: verified at once.
+        matched: guesses before the first wrong one, or all.
+        seconds: the search took.
+    """
+
+    queries: int
+    matched: int
+    seconds: float
+
+
+class StrideScheduler(Protocol):
+    """Chooses the speculation stride s, and learns from what came of it."""
+
+    @property
+    def stride(self) -> int:
+        """Strides to write before their queries are verified, at least 1."""
+        ...
+
+    def speculated(self, seconds: float) -> None:
+        """One stride was written in `seconds`, its query and its guess included."""
+        ...
+
+    def verified(self, verification: Verification) -> None:
+        """A batch was verified."""
+        ...
+
+
+class FixedStride:
+    """Always the same stride."""
+
+    def __init__(self, stride: int = PAPER_STRIDE) -> None:
+        self.stride = stride
+
+    def speculated(self, seconds: float) -> None:
+        """Nothing to learn."""
+
+    def verified(self, verification: Verification) -> None:
+        """Nothing to learn."""
+
+
+class OptimalStride:
+    """OS3, beginning with a stride of 1.
+
+    Args:
+        asynchronous: whether one stride is written while a batch is verified.
+        max_accuracy: γ_max; 1 to rely on the long-run accuracy.
+    """
+
+    def __init__(self, *, asynchronous: bool, max_accuracy: float = 1.0) -> None:
+        self.stride = 1
+        self._asynchronous = asynchronous
+        self._max_accuracy = max_accuracy
+        self._strides: deque[float] = deque(maxlen=WINDOW)
+        self._recent: deque[Verification] = deque(maxlen=WINDOW)
+        self._right, self._wrong = (
+            PRIOR_ACCURACY * PRIOR_WEIGHT,
+            (1 - PRIOR_ACCURACY) * PRIOR_WEIGHT,
+        )
+
+    @property
+    def accuracy(self) -> float:
+        """γ: the maximum-likelihood estimate over the window, drawn towards the long run."""
+        right = sum(one.matched for one in self._recent)
+        wrong = sum(one.matched < one.queries for one in self._recent)
+        long_run = self._right / (self._right + self._wrong)
+        estimate = (right + PRIOR_WEIGHT * long_run) / (right + wrong + PRIOR_WEIGHT)
+        return min(estimate, self._max_accuracy)
+
+    def speculated(self, seconds: float) -> None:
+        """Estimate a from `seconds` and the strides before."""
+        self._strides.append(seconds)
+
+    def verified(self, verification: Verification) -> None:
+        """Estimate b and γ, and choose the stride anew."""
+        self._recent.append(verification)
+        self._right += verification.matched
+        self._wrong += verification.matched < verification.queries
+        stride_s = float(np.mean(self._strides)) if self._strides else 0.0
+        base_s, query_s = self._verification_line()
+        self.stride = best_stride(
+            self.accuracy, stride_s, base_s, query_s, asynchronous=self._asynchronous
+        )
+
+    def _verification_line(self) -> tuple[float, float]:
+        """b as (seconds of any batch, seconds of each further query), neither below 0.
+
+        Least squares over the window; a constant while all batches had one size.
+        """
+        sizes = np.array([one.queries for one in self._recent], float)
+        seconds = np.array([one.seconds for one in self._recent])
+        spread = sizes - sizes.mean()
+        if not spread.any():
+            return float(seconds.mean()), 0.0
+        slope = max(float(spread @ seconds / (spread @ spread)), 0.0)
+        base = float(seconds.mean()) - slope * float(sizes.mean())
+        if base < 0.0:
+            return 0.0, float(sizes @ seconds / (sizes @ sizes))
+        return base, slope
+
+
+def best_stride(
+    accuracy: float, stride_s: float, base_s: float, query_s: float, *, asynchronous: bool
+) -> int:
+    """The stride with the largest `rate`, the shortest of equals."""
+    return max(
+        range(1, MAX_STRIDE + 1),
+        key=lambda stride: rate(
+            stride, accuracy, stride_s, base_s + query_s * stride, asynchronous=asynchronous
+        ),
+    )
+
+
+def rate(
+    stride: int, accuracy: float, stride_s: float, verify_s: float, *, asynchronous: bool
+) -> float:
+    """Expected strides verified per second: the paper's objectives (see above)."""
+    verified = sum(accuracy**power for power in range(stride))
+    synchronous_s = stride * stride_s + verify_s
+    if not asynchronous:
+        return verified / max(synchronous_s, 1e-9)
+    all_right = accuracy**stride
+    hidden_s = (stride - 1) * stride_s + max(stride_s, verify_s)
+    return verified / max(all_right * hidden_s + (1 - all_right) * synchronous_s, 1e-9)
+
+
+def speedup_bound(stride: int, ratio: float, *, asynchronous: bool) -> float:
+    """The most that RaLMSpec can gain over RaLMSeq if every guess is right.
+
+    Args:
+        ratio: r, retrieval time ÷ generation time of one stride.
+    """
+    if asynchronous:
+        return stride * (1 + ratio) / (stride - 1 + max(1.0, ratio))
+    return (1 + ratio) / (1 + ratio / stride)

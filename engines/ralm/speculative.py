@@ -1,0 +1,177 @@
+"""RaLMSpec: strides written under guessed passages, verified in batches, and the same text.
+
+Algorithm 1 of the paper, with its three accelerations, each of which may be off:
+
+- prefetching (P): a verification puts the best `prefetch` passages of each query into the cache;
+- the stride scheduler (S): how many strides are written before their queries are verified;
+- asynchronous verification (A): one more stride is written while a batch is verified.
+
+The stride before which a batch's first wrong guess was made is written again under the passage that
+the verification found, so it needs none itself. Only confirmed strides are yielded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+from datastores.passages.protocol import Passage
+from engines.ralm.cache import SpeculativeCache
+from engines.ralm.events import ConfirmedStride, RalmStatistics
+from engines.ralm.iterative import encode, record_writing
+from engines.ralm.knowledge_base import KnowledgeBase, Query
+from engines.ralm.scheduler import StrideScheduler, Verification
+from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
+from engines.ralm.verification import Found, Verifier
+
+PREFETCH, PREFETCH_FAR = 20, 256
+"""Passages for each query (section 5.1), and the larger number that the paper compares it with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A stride written under a guessed passage; `start` is its first token in the answer."""
+
+    start: int
+    query: Query
+    document: Passage | None
+
+
+class SpeculativeRalm:
+    """Writes one answer.
+
+    Args:
+        prefetch: passages of each verified query to put into the cache; 1 is no prefetching.
+        asynchronous: verify on a thread of its own.
+    """
+
+    def __init__(
+        self,
+        writer: StrideWriter,
+        base: KnowledgeBase,
+        request: RalmRequest,
+        scheduler: StrideScheduler,
+        statistics: RalmStatistics,
+        *,
+        prefetch: int = PREFETCH,
+        asynchronous: bool = True,
+    ) -> None:
+        self._writer = writer
+        self._base = base
+        self._request = request
+        self._scheduler = scheduler
+        self._statistics = statistics
+        self._verifier = Verifier(base, prefetch, asynchronous=asynchronous)
+        self._asynchronous = asynchronous
+        self._cache = SpeculativeCache(base)
+        self._next = 0  # where the next stride starts
+        self._before: int | None = None
+
+    def write(self) -> Generator[ConfirmedStride]:
+        """Answer the request.
+
+        Raises:
+            ContextOverflowError: the first prompt does not fit into the context.
+            SpecchatError: the knowledge base cannot be read.
+        """
+        try:
+            with self._verifier:
+                yield from self._write()
+        finally:
+            self._writer.close()
+
+    def _write(self) -> Generator[ConfirmedStride]:
+        yield self._first()
+        pending: list[Guess] = []
+        while not self._ended or pending:
+            while len(pending) < self._scheduler.stride and not self._ended:
+                pending.append(self._speculate())
+            batch, pending = pending, []
+            wait = self._verifier.begin([guess.query for guess in batch])
+            if self._asynchronous and not self._ended:
+                pending.append(self._speculate())
+            matched, found = self._verify(batch, wait)
+            for guess in batch[:matched]:
+                yield self._confirmed(guess.start, guess.document)
+            if matched < len(batch):
+                pending = []
+                true = found[matched][0].passage if found[matched] else None
+                yield self._correct(batch[matched], true)
+
+    @property
+    def _ended(self) -> bool:
+        """Whether the answer ends before the next stride, as far as the guesses are right."""
+        return bool(self._writer.finish) and len(self._writer.tokens) <= self._next
+
+    def _first(self) -> ConfirmedStride:
+        """The first stride: its query is searched, which fills the cache."""
+        query = encode(self._base, self._request, self._writer, 0, self._statistics)
+        found, _ = self._collect([query], self._verifier.begin([query]))
+        document = found[0][0].passage if found[0] else None
+        self._write_stride(0, document)
+        return self._confirmed(0, document)
+
+    def _speculate(self) -> Guess:
+        """Guess the next stride's passage and write under it."""
+        started = perf_counter()
+        start = self._next
+        query = encode(self._base, self._request, self._writer, start, self._statistics)
+        looking = perf_counter()
+        document = self._cache.guess(query)
+        self._statistics.lookup_s += perf_counter() - looking
+        self._write_stride(start, document)
+        self._scheduler.speculated(perf_counter() - started)
+        return Guess(start, query, document)
+
+    def _verify(
+        self, batch: Sequence[Guess], wait: Callable[[], tuple[Found, float]]
+    ) -> tuple[int, Found]:
+        """How many guesses of `batch` were right before the first wrong one, and what was found."""
+        found, seconds = self._collect([guess.query for guess in batch], wait)
+        best = [ranked[0].passage.id if ranked else None for ranked in found]
+        pairs = enumerate(zip(batch, best, strict=True))
+        wrong = (at for at, (guess, true) in pairs if number_of(guess.document) != true)
+        matched = next(wrong, len(batch))
+        statistics = self._statistics
+        statistics.stride_sum += len(batch)
+        statistics.right += matched
+        statistics.guesses += min(matched + 1, len(batch))
+        self._scheduler.verified(Verification(len(batch), matched, seconds))
+        return matched, found
+
+    def _collect(
+        self, queries: Sequence[Query], wait: Callable[[], tuple[Found, float]]
+    ) -> tuple[Found, float]:
+        """Wait for a search and put what it found into the cache."""
+        found, seconds = wait()
+        for ranked in found:
+            self._cache.insert(ranked)
+        statistics = self._statistics
+        statistics.searches += 1
+        statistics.queries += len(queries)
+        statistics.search_s, statistics.waited_s = self._verifier.seconds, self._verifier.waited
+        return found, seconds
+
+    def _correct(self, guess: Guess, document: Passage | None) -> ConfirmedStride:
+        """Take back what was written under a wrong guess and behind it, and write it anew."""
+        self._statistics.rollbacks += 1
+        self._statistics.discarded += len(self._writer.tokens) - guess.start
+        self._writer.rewind(guess.start)
+        self._write_stride(guess.start, document)
+        return self._confirmed(guess.start, document)
+
+    def _write_stride(self, start: int, document: Passage | None) -> None:
+        self._next = start + self._request.stride
+        self._writer.write(document, start, self._next)
+        record_writing(self._writer, self._statistics)
+
+    def _confirmed(self, start: int, document: Passage | None) -> ConfirmedStride:
+        """The stride that begins at `start`, whose passage is right."""
+        end = start + self._request.stride
+        self._statistics.strides += 1
+        self._statistics.changes += bool(start) and number_of(document) != self._before
+        self._before = number_of(document)
+        last = self._ended and end == self._next
+        steps = tuple(self._writer.confirm(end))
+        return ConfirmedStride(document, steps, self._writer.finish if last else "")

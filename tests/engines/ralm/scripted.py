@@ -1,0 +1,82 @@
+"""A scripted knowledge base and a target whose tokens depend on the document before the prompt."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from datastores.passages.chunks import Chunk
+from datastores.passages.protocol import Passage, ScoredPassage
+from engines.ralm.knowledge_base import NO_MATCH, Query
+from engines.target import ForwardOutput
+from tests.engines.scripted import VOCABULARY, ScriptedTarget
+
+QUERY_TOKENS = 3
+"""Few enough that the best document changes now and again."""
+
+
+def passage(number: int) -> Passage:
+    return Passage(number, bytes([number]), 0, Chunk("", 1, 1, f"document {number}"))
+
+
+class ScriptedBase:
+    """Implements `KnowledgeBase`: scores are a hash of query and passage, coarse enough for ties.
+
+    Args:
+        matching: share of passages that match a query at all.
+    """
+
+    def __init__(self, size: int, *, matching: float = 1.0) -> None:
+        self.size = size
+        self.matching = matching
+        self.batches: list[int] = []
+
+    def encode(self, text: str) -> Query:
+        return Query(text)
+
+    def search(self, queries: Sequence[Query], limit: int) -> list[list[ScoredPassage]]:
+        self.batches.append(len(queries))
+        return [self._search(query, limit) for query in queries]
+
+    def _search(self, query: Query, limit: int) -> list[ScoredPassage]:
+        scores = zip(self.score(query, range(self.size)), range(self.size), strict=True)
+        ranked = sorted((-score, number) for score, number in scores if score != NO_MATCH)
+        return [ScoredPassage(passage(number), -loss) for loss, number in ranked[:limit]]
+
+    def score(self, query: Query, passages: Sequence[int]) -> list[float]:
+        return [self._score(query.text, number) for number in passages]
+
+    def _score(self, text: str, number: int) -> float:
+        drawn = random.Random(f"{text}/{number}")
+        if drawn.random() >= self.matching:
+            return NO_MATCH
+        favourite = 0.3 if number == sum(map(ord, text)) % 3 else 0.0  # so that guesses are right
+        return round(drawn.random() * 0.7 + favourite, 1)
+
+
+class DocumentTarget(ScriptedTarget):
+    """Its distribution depends on the first token, the document's, and on the last one."""
+
+    def __init__(self, *, context_length: int = 512, chains_only: bool = False) -> None:
+        super().__init__(context_length=context_length, chains_only=chains_only)
+        self.parked: list[list[int]] = []
+
+    def park(self) -> None:
+        self.parked.append(list(self.tokens))
+
+    def drop_parked(self) -> None:
+        self.parked.clear()
+
+    def _rows(self, suffixes: list[tuple[int, ...]]) -> ForwardOutput:
+        first = self.tokens[0] if self.tokens else 0
+        return super()._rows([(1000 + first, *suffix) for suffix in suffixes])
+
+
+def prompt(document: Passage | None) -> list[int]:
+    """The document's number comes first, and documents have different lengths."""
+    number = VOCABULARY - 1 if document is None else document.id
+    return [number, *[5] * (number % 7), 1, 2, 3]
+
+
+def query(tokens: Sequence[int]) -> str:
+    return " ".join(str(token) for token in tokens[-QUERY_TOKENS:])

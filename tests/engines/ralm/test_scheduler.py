@@ -1,0 +1,115 @@
+"""OS3: the paper's objectives, estimates over a window, and bounds that no stride exceeds."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.ralm.scheduler import (
+    MAX_STRIDE,
+    FixedStride,
+    OptimalStride,
+    Verification,
+    best_stride,
+    rate,
+    speedup_bound,
+)
+
+SECONDS = st.floats(1e-4, 10)
+
+
+@given(st.floats(0, 0.99), SECONDS, SECONDS, st.booleans())
+def test_the_best_stride_is_the_largest_rate(
+    accuracy: float, stride_s: float, verify_s: float, asynchronous: bool
+) -> None:
+    stride = best_stride(accuracy, stride_s, verify_s, 0.0, asynchronous=asynchronous)
+    rates = [
+        rate(one, accuracy, stride_s, verify_s, asynchronous=asynchronous)
+        for one in range(1, MAX_STRIDE + 1)
+    ]
+    assert rates[stride - 1] == max(rates)
+
+
+@given(st.integers(1, MAX_STRIDE), st.floats(0, 1), SECONDS, SECONDS, st.booleans())
+def test_no_rate_exceeds_the_bound(
+    stride: int, accuracy: float, stride_s: float, verify_s: float, asynchronous: bool
+) -> None:
+    sequential = 1 / (stride_s + verify_s)
+    gained = rate(stride, accuracy, stride_s, verify_s, asynchronous=asynchronous) / sequential
+    bound = speedup_bound(stride, verify_s / stride_s, asynchronous=asynchronous)
+    assert gained <= bound * (1 + 1e-6)
+
+
+def test_the_papers_strides() -> None:
+    # r = 17, γ = 0.95: 21 or so, where the paper's γ_max of 0.6 stays near 5.
+    assert 18 <= best_stride(0.95, 1.0, 17.0, 0.0, asynchronous=False) <= 24
+    assert 4 <= best_stride(0.6, 1.0, 17.0, 0.0, asynchronous=False) <= 7
+    # A search that takes no time is verified at once.
+    assert best_stride(0.6, 1.0, 0.01, 0.0, asynchronous=False) == 1
+    assert speedup_bound(3, 17, asynchronous=False) == pytest.approx(2.7)
+    assert speedup_bound(3, 0.5, asynchronous=True) == pytest.approx(1.5)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 32), st.floats(0, 1), st.floats(0, inf, width=16)), max_size=30
+    ),
+    st.booleans(),
+)
+def test_estimates_stay_in_bounds_whatever_happens(
+    outcomes: list[tuple[int, float, float]], asynchronous: bool
+) -> None:
+    scheduler = OptimalStride(asynchronous=asynchronous)
+    assert scheduler.stride == 1
+    for queries, share, seconds in outcomes:
+        scheduler.speculated(min(seconds, 1e6))
+        scheduler.verified(Verification(queries, int(queries * share), min(seconds, 1e6)))
+        assert 1 <= scheduler.stride <= MAX_STRIDE
+        assert 0 < scheduler.accuracy < 1
+
+
+def test_it_learns_when_guesses_are_right_and_wrong() -> None:
+    scheduler = OptimalStride(asynchronous=False)
+    for _ in range(20):
+        scheduler.speculated(1.0)
+        scheduler.verified(Verification(scheduler.stride, scheduler.stride, 17.0))
+    assert scheduler.accuracy > 0.95
+    assert scheduler.stride > 15
+    for _ in range(8):
+        scheduler.speculated(1.0)
+        scheduler.verified(Verification(scheduler.stride, 0, 17.0))
+    assert scheduler.accuracy < 0.4
+    assert scheduler.stride <= 4
+
+
+def test_a_verification_that_costs_by_the_query_is_not_put_off() -> None:
+    # On few cores a batch costs as much as its queries one by one: nothing is gained by waiting.
+    scheduler = OptimalStride(asynchronous=False)
+    for _ in range(12):
+        scheduler.speculated(1.0)
+        scheduler.verified(Verification(scheduler.stride, scheduler.stride, 5.0 * scheduler.stride))
+    constant = OptimalStride(asynchronous=False)
+    for _ in range(12):
+        constant.speculated(1.0)
+        constant.verified(Verification(constant.stride, constant.stride, 5.0))
+    assert constant.stride > 8
+    assert scheduler.stride < constant.stride
+
+
+def test_the_papers_bound_on_the_accuracy() -> None:
+    scheduler = OptimalStride(asynchronous=False, max_accuracy=0.6)
+    for _ in range(20):
+        scheduler.speculated(1.0)
+        scheduler.verified(Verification(scheduler.stride, scheduler.stride, 17.0))
+    assert scheduler.accuracy == 0.6
+    assert scheduler.stride <= 7
+
+
+def test_a_fixed_stride_stays() -> None:
+    scheduler = FixedStride(4)
+    scheduler.speculated(1.0)
+    scheduler.verified(Verification(4, 0, 9.0))
+    assert scheduler.stride == 4
