@@ -62,7 +62,7 @@ def project(options: Options, locations: Locations, status: StatusLine) -> int |
     with open_index(locations, vocabulary, config.crest.max_bytes) as projection:
         if not projection.lock.acquire():
             return None
-        for progress in projection.run(settle=True):
+        for progress in projection.run():
             status.show(_line(progress))
             tokens = progress.tokens
     status.clear()

@@ -38,7 +38,7 @@ def bring_up_to_date(arguments: Sequence[str]) -> None:
     with open_index(locations, vocabulary, int(budget)) as index, _exit_when_preempted(index):
         if index.lock.acquire():
             update_passages(locations)
-            for progress in index.run(settle=True):
+            for progress in index.run():
                 emit(asdict(progress))
 
 

@@ -66,6 +66,15 @@ def test_importing_again_says_that_nothing_changed(
     assert not any("ready" in line for line in lines)
 
 
+def test_a_small_import_rebuilds_nothing(
+    specchat: Specchat, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datastores.crest.store.CrestStore.rebuild", None)
+    assert specchat("import", folder) == DONE
+    (folder / "a.md").write_text("Another text.")
+    assert specchat("import", folder) == DONE
+
+
 def test_import_as_json_names_everything(
     specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
