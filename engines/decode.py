@@ -172,13 +172,14 @@ def _outputs(
     already, and reading a whole vocabulary costs 0.1 ms a row.
     """
     path = walk.path
-    kept = tuple(keep(position, walk.sources)) if keep is not None else ()
-    logits = rows.logits[[path[index] for index in kept]] if kept else _NO_LOGITS
+    kept, logits = keep(position, walk.sources) if keep is not None else ((), _NO_LOGITS)
+    for row, index in enumerate(kept):
+        logits[row] = rows.logits[path[index]]
     hidden = rows.hidden[path, :]
     if not last:
-        return StepOutputs(hidden, [], _NO_LOGITS, kept, logits)
+        return StepOutputs(hidden, [], _NO_LOGITS, tuple(kept), logits)
     leading, values = leaders(rows.logits[path[-1]], last, MAX_LOGIT_GAP)
-    return StepOutputs(hidden, [leading.tolist()], values[None], kept, logits)
+    return StepOutputs(hidden, [leading.tolist()], values[None], tuple(kept), logits)
 
 
 def _finish(walk: AcceptedPath, target: Target, stop: StopCriteria, left: int) -> str:

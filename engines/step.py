@@ -74,7 +74,8 @@ class Step:
         prefill: true for the step whose token came out of prefill: no target call of its own.
         finish: why the answer ended with this step; empty while it continues.
         kept: indexes into `tokens` of those whose logits the loop was asked to keep, ascending.
-        kept_logits: float32 [len(kept), vocabulary]; row i gave tokens[kept[i]].
+        kept_logits: float32 [len(kept), vocabulary], in the observer's memory; row i gave
+            tokens[kept[i]].
     """
 
     position: int
@@ -103,10 +104,12 @@ class Step:
         return sum(1 for sources in self.sources if sources)
 
 
-Keep = Callable[[int, Sequence[int]], Sequence[int]]
+Keep = Callable[[int, Sequence[int]], tuple[Sequence[int], Floats]]
 """Which logits of a step an observer needs: (position of its first token, sources of its tokens) →
-ascending indexes into its tokens. Each costs the decoding thread a copy of one row, and no more:
-10 µs for 100,000 tokens. Reading a row would take twenty times as long."""
+ascending indexes into its tokens, and memory for so many rows, float32 [rows, vocabulary].
+
+Each row costs the decoding thread one copy, about as long as a greedy draw takes, if the memory was
+used before; new memory takes five times as long, reading the likeliest tokens ten times."""
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
 from engines.step import Keep, StepObserver
-from engines.target import Target, Vocabulary
+from engines.target import Floats, Target, Vocabulary
 
 if TYPE_CHECKING:
     from datastores.dense.index import DenseIndex
@@ -126,7 +126,7 @@ def open_replay(locations: Locations, target: Target) -> ReplayWriter:
         path = replay_path(locations, target.fingerprint)
         return ReplayBuffer.open(path, target.fingerprint, target.vocabulary_size)
 
-    return ReplayWriter(open_buffer)
+    return ReplayWriter(target.vocabulary_size, open_buffer)
 
 
 def replay_path(locations: Locations, fingerprint: str) -> Path:
@@ -177,7 +177,7 @@ class Recorder(Protocol):
 class AnswerKeeper(Protocol):
     """An observer that records the answer being generated, and writes only what it shall keep."""
 
-    def wanted(self, position: int, sources: Sequence[int]) -> Sequence[int]: ...
+    def wanted(self, position: int, sources: Sequence[int]) -> tuple[Sequence[int], Floats]: ...
 
     def keep(self, origin: AnswerOrigin) -> None: ...
 

@@ -143,19 +143,22 @@ def top_of(logits: NDArray[np.float32]) -> tuple[Integers, Halves, Halves]:
     Returns:
         top_tokens [m, k], top_logprobs [m, k] and rest_logprob [m], with k at most `TOP`.
     """
-    kept = min(TOP, logits.shape[1])
-    found = np.argpartition(-logits, kept - 1, axis=1)[:, :kept]
-    values = np.take_along_axis(logits, found, 1)
-    order = np.argsort(-values, axis=1, kind="stable")
-    found, values = np.take_along_axis(found, order, 1), np.take_along_axis(values, order, 1)
-    # Sums in float64: the rest may be a millionth of the whole.
-    weights = np.exp(logits.astype(np.float64) - values[:, :1])
-    total = weights.sum(1)
-    np.put_along_axis(weights, found, 0.0, 1)
-    with np.errstate(divide="ignore"):
-        rest = np.log(weights.sum(1)) - np.log(total)
-    top = values.astype(np.float64) - values[:, :1] - np.log(total)[:, None]
-    return found.astype(np.int32), _halves(top), _halves(rest)
+    rows, size = logits.shape
+    kept = min(TOP, size)
+    tokens = np.empty((rows, kept), np.int32)
+    top, rest = np.empty((rows, kept)), np.empty(rows)
+    for index, row in enumerate(logits):
+        found = np.argpartition(row, size - kept)[size - kept :]
+        found = found[np.argsort(-row[found], kind="stable")]
+        # Sums in float64: the rest may be a millionth of the whole.
+        weights = np.exp(row - row[found[0]])
+        total = np.log(weights.sum(dtype=np.float64))
+        weights[found] = 0.0
+        with np.errstate(divide="ignore"):
+            rest[index] = np.log(weights.sum(dtype=np.float64)) - total
+        tokens[index] = found
+        top[index] = row[found].astype(np.float64) - row[found[0]] - total
+    return tokens, _halves(top), _halves(rest)
 
 
 def _halves(logprobs: NDArray[np.float64]) -> Halves:

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from queue import SimpleQueue
 from time import time
 
@@ -27,11 +27,12 @@ from datastores.replay_buffer.store import ReplayBuffer
 
 Floats = NDArray[np.float32]
 
-MAX_PENDING_BYTES = 64 * 2**20
-"""Logits that gather before the likeliest tokens are found while the answer is still written: all
-of a usual answer, up to 130 rows of 128,000 tokens."""
-TOP_ROWS = 32
-"""Rows whose likeliest tokens are found at a time."""
+BLOCK_BYTES = 16 * 2**20
+"""Size of a block of logits. Those of a usual answer fit into one, so that their likeliest tokens
+are found after it; with 128,000 tokens it holds 32 rows."""
+MAX_BLOCK_ROWS = 1024
+BLOCKS = 3
+"""Blocks there may be. While all are full, no further positions are kept."""
 BUSY_TIMEOUT_MS = 15_000
 """Longest wait for another process's transaction, and so of `ReplayWriter.close`."""
 
@@ -54,15 +55,42 @@ class AnswerOrigin:
     offered: Callable[[], bool] = lambda: True
 
 
-class AnswerRecording:
-    """An answer that is being generated. Filled by one thread, reduced by the writer's."""
+class LogitsPool:
+    """Memory for rows of logits, used again and again: new memory costs more than the copy.
 
-    def __init__(self, prompt: Sequence[int]) -> None:
-        self.pending_bytes = 0
-        self._tokens = list(prompt)
-        self._prompt_length = len(prompt)
+    One thread takes blocks, another gives them back.
+    """
+
+    def __init__(self, vocabulary: int) -> None:
+        rows = max(1, min(MAX_BLOCK_ROWS, BLOCK_BYTES // (4 * vocabulary)))
+        self._shape = rows, vocabulary
+        self._free: deque[Floats] = deque()
+        self._made = 0
+
+    def take(self) -> Floats | None:
+        """A block, float32 [rows, vocabulary]; None if all are in use."""
+        if self._free:
+            return self._free.popleft()
+        if self._made == BLOCKS:
+            return None
+        self._made += 1
+        return np.empty(self._shape, np.float32)
+
+    def give_back(self, block: Floats) -> None:
+        """The caller uses it no more."""
+        self._free.append(block)
+
+
+class AnswerRecording:
+    """An answer that is being generated: filled by one thread, reduced by the writer's."""
+
+    def __init__(self, pool: LogitsPool) -> None:
+        self._tokens: list[int] = []
+        self._prompt_length = 0
         self._positions: list[int] = []
-        self._pending: deque[Floats] = deque()
+        self._pool = pool
+        self._block: Floats | None = None
+        self._used = 0
         self._reduced: list[tuple[Integers, Halves, Halves]] = []
 
     @property
@@ -70,26 +98,56 @@ class AnswerRecording:
         """Positions whose logits were added."""
         return len(self._positions)
 
-    def append(self, tokens: Sequence[int], kept: Sequence[int], logits: Floats) -> None:
-        """Add tokens, and the logits [len(kept), vocabulary] that gave tokens[kept[i]]."""
-        if kept:
-            length = len(self._tokens)
-            self._positions += [length + index for index in kept]
-            self._pending.append(logits)
-            self.pending_bytes += logits.nbytes
+    @property
+    def has_begun(self) -> bool:
+        """Whether the prompt was given."""
+        return self._prompt_length > 0
+
+    def begin(self, prompt: Sequence[int]) -> None:
+        """The answer follows `prompt`; nothing was appended yet."""
+        self._tokens += prompt
+        self._prompt_length = len(prompt)
+
+    def memory(self, rows: int) -> tuple[Floats | None, Callable[[], object] | None]:
+        """Memory for so many further rows, to be filled before they are appended; None for none.
+
+        Also returns work for the writer's thread, if a block is full.
+        """
+        full = None
+        if self._block is not None and self._used + rows > len(self._block):
+            full = partial(self._reduce, self._block, self._used)
+            self._block, self._used = None, 0
+        if self._block is None:
+            self._block = self._pool.take()
+        if self._block is None or self._used + rows > len(self._block):
+            return None, full
+        return self._block[self._used : self._used + rows], full
+
+    def append(self, tokens: Sequence[int], kept: Sequence[int]) -> None:
+        """Add tokens; the logits of tokens[kept[i]] are in the `memory` returned last."""
+        length = len(self._tokens)
+        self._positions += [length + index for index in kept]
+        self._used += len(kept)
         self._tokens += tokens
 
-    def reduce(self) -> None:
+    def release(self) -> None:
+        """Give the memory back: the answer is dropped."""
+        if self._block is not None:
+            self._pool.give_back(self._block)
+            self._block = None
+
+    def _reduce(self, block: Floats, rows: int) -> None:
         """Replace logits by what a record keeps of them. On the writer's thread."""
-        while self._pending:
-            rows = [self._pending.popleft()]
-            while self._pending and len(rows) < TOP_ROWS:
-                rows.append(self._pending.popleft())
-            self._reduced.append(top_of(np.concatenate(rows)))
+        try:
+            self._reduced.append(top_of(block[:rows]))
+        finally:
+            self._pool.give_back(block)
 
     def record(self, origin: AnswerOrigin, vocabulary: int) -> ReplayRecord:
         """The whole answer, which takes no more tokens. On the writer's thread."""
-        self.reduce()
+        if self._block is not None:
+            self._reduce(self._block, self._used)
+            self._block = None
         top_tokens, top_logprobs, rest = top_of(np.zeros((0, vocabulary), np.float32))
         if self._reduced:
             columns = zip(*self._reduced, strict=True)
@@ -116,19 +174,25 @@ class ReplayWriter:
         error: why an answer could last not be written; None while all is well.
     """
 
-    def __init__(self, open_buffer: Callable[[], ReplayBuffer]) -> None:
+    def __init__(self, vocabulary: int, open_buffer: Callable[[], ReplayBuffer]) -> None:
         """`open_buffer` is called on the thread, before the first record."""
+        self._pool = LogitsPool(vocabulary)
         self.error: SpecchatError | None = None
         self._open_buffer = open_buffer
         self._inbox: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="replay-writer", daemon=True)
         self._thread.start()
 
-    def reduce_if_large(self, recording: AnswerRecording) -> None:
-        """Have logits that gathered reduced, if they take too much memory."""
-        if recording.pending_bytes > MAX_PENDING_BYTES:
-            recording.pending_bytes = 0
-            self._inbox.put(recording.reduce)
+    def recording(self) -> AnswerRecording:
+        """A recording of the next answer."""
+        return AnswerRecording(self._pool)
+
+    def memory(self, recording: AnswerRecording, rows: int) -> Floats | None:
+        """Memory for `rows` further rows of logits of an answer; None if there is none left."""
+        memory, full = recording.memory(rows)
+        if full is not None:
+            self._inbox.put(full)
+        return memory
 
     def keep(self, recording: AnswerRecording, origin: AnswerOrigin) -> None:
         """Have a complete answer written."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
 from engines.sampler import Sampling, make_sampler
 from engines.step import Context, Step
+from engines.target import Floats
 from tests.engines.scripted import VOCABULARY, ScriptedTarget
 
 NEVER = frozenset({-1})
@@ -198,9 +200,10 @@ def test_the_logits_of_chosen_positions_are_kept() -> None:
     draw = make_sampler(Sampling(0.0))
     asked: list[tuple[int, ...]] = []
 
-    def keep(position: int, sources: Sequence[int]) -> list[int]:
+    def keep(position: int, sources: Sequence[int]) -> tuple[list[int], Floats]:
         asked.append(tuple(sources))
-        return [index for index in range(len(sources)) if (position + index) % 2]
+        kept = [index for index in range(len(sources)) if (position + index) % 2]
+        return kept, np.empty((len(kept), VOCABULARY), np.float32)
 
     steps = list(
         decode(target, every_drafter(), fixed(8), draw, StopCriteria(NEVER, 80), keep=keep)

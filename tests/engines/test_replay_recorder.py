@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def writer(path: Path) -> Iterator[ReplayWriter]:
-    opened = ReplayWriter(lambda: ReplayBuffer.open(path, "scripted", VOCABULARY))
+    opened = ReplayWriter(VOCABULARY, lambda: ReplayBuffer.open(path, "scripted", VOCABULARY))
     yield opened
     opened.close()
 

@@ -13,7 +13,7 @@ from datastores.errors import StoreError
 from datastores.replay_buffer import writer as module
 from datastores.replay_buffer.record import question_key, top_of
 from datastores.replay_buffer.store import ReplayBuffer
-from datastores.replay_buffer.writer import AnswerOrigin, AnswerRecording, ReplayWriter
+from datastores.replay_buffer.writer import AnswerOrigin, AnswerRecording, LogitsPool, ReplayWriter
 from tests.datastores.conftest import fill
 from tests.datastores.replay_buffer.records import VOCABULARY, open_buffer
 
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def writer(path: Path) -> Iterator[ReplayWriter]:
-    opened = ReplayWriter(lambda: open_buffer(path))
+    opened = ReplayWriter(VOCABULARY, lambda: open_buffer(path))
     yield opened
     opened.close()
 
@@ -37,44 +37,70 @@ def logits_of(rows: int, seed: int = 0) -> np.ndarray[tuple[int, int], np.dtype[
     return np.random.default_rng(seed).normal(0, 3, (rows, VOCABULARY)).astype(np.float32)
 
 
-def said(steps: int) -> tuple[AnswerRecording, list[int], list[int]]:
+def say(writer: ReplayWriter, steps: int) -> tuple[AnswerRecording, list[int], list[int]]:
     """An answer of so many steps of three tokens, two of which are kept; tokens and positions."""
-    recording, tokens, positions = AnswerRecording([1, 2, 3]), [1, 2, 3], list[int]()
+    recording, tokens, positions = writer.recording(), [1, 2, 3], list[int]()
+    recording.begin(tokens)
     for step in range(steps):
-        positions += [len(tokens), len(tokens) + 2]
-        new = [step % VOCABULARY, 5, 7]
-        recording.append(new, (0, 2), logits_of(2, step))
+        new, kept = [step % VOCABULARY, 5, 7], [0, 2]
+        memory = writer.memory(recording, len(kept))
+        if memory is None:
+            kept = []
+        else:
+            memory[:] = logits_of(2, step)
+        recording.append(new, kept)
+        positions += [len(tokens) + index for index in kept]
         tokens += new
     return recording, tokens, positions
 
 
-@pytest.mark.parametrize("max_pending", [0, 10_000, 2**30])
+@pytest.mark.parametrize("block_rows", [1, 2, 7, 1024])
 def test_an_answer_is_written_whole(
-    path: Path, writer: ReplayWriter, monkeypatch: pytest.MonkeyPatch, max_pending: int
+    path: Path, monkeypatch: pytest.MonkeyPatch, block_rows: int
 ) -> None:
-    monkeypatch.setattr(module, "MAX_PENDING_BYTES", max_pending)
-    recording, tokens, positions = AnswerRecording([1, 2, 3]), [1, 2, 3], list[int]()
-    for step in range(50):
-        positions += [len(tokens), len(tokens) + 2]
-        recording.append([step, 5, 7], (0, 2), logits_of(2, step))
-        writer.reduce_if_large(recording)
-        tokens += [step, 5, 7]
-    recording.append([9], (), np.empty((0, 0), np.float32))
-    writer.keep(recording, ORIGIN)
-    writer.flush()
-    with closing(open_buffer(path)) as buffer:
-        [found] = buffer.records()
-    assert found.tokens.tolist() == [*tokens, 9]
-    assert (found.prompt_length, found.chat, found.question) == (3, 1, KEY)
-    assert found.positions.tolist() == positions
-    expected = [top_of(logits_of(2, step)) for step in range(50)]
-    np.testing.assert_array_equal(found.top_tokens, np.concatenate([top[0] for top in expected]))
-    np.testing.assert_array_equal(found.rest_logprob, np.concatenate([top[2] for top in expected]))
+    monkeypatch.setattr(module, "MAX_BLOCK_ROWS", block_rows)
+    writer = ReplayWriter(VOCABULARY, lambda: open_buffer(path))
+    for _ in range(2):
+        recording, tokens, positions = say(writer, 50)
+        recording.append([9], ())
+        writer.keep(recording, ORIGIN)
+        writer.flush()
+        with closing(open_buffer(path)) as buffer:
+            *_, found = buffer.records()
+        assert found.tokens.tolist() == [*tokens, 9]
+        assert (found.prompt_length, found.chat, found.question) == (3, 1, KEY)
+        assert found.positions.tolist() == positions
+        steps = [position // 3 - 1 for position in positions[::2]]
+        expected = [top_of(logits_of(2, step)) for step in steps]
+        if block_rows > 1:
+            assert expected, "some positions are kept, however little memory there is"
+            tops = np.concatenate([top[0] for top in expected])
+            np.testing.assert_array_equal(found.top_tokens, tops)
+    if block_rows == 1024:
+        assert len(positions) == 100
+    writer.close()
+
+
+def test_memory_is_bounded_and_used_again(
+    path: Path, writer: ReplayWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_BLOCK_ROWS", 4)
+    pool = LogitsPool(VOCABULARY)
+    blocks = [pool.take() for _ in range(module.BLOCKS)]
+    assert pool.take() is None
+    assert blocks[0] is not None
+    pool.give_back(blocks[0])
+    assert pool.take() is blocks[0]
+    for _ in range(2 * module.BLOCKS):
+        recording, *_ = say(writer, 3)
+        recording.release()
+    assert say(writer, 3)[2], "what was dropped gave its memory back"
 
 
 def test_an_answer_without_kept_positions_is_written_too(path: Path, writer: ReplayWriter) -> None:
-    recording = AnswerRecording([1])
-    recording.append([2], (), np.empty((0, 0), np.float32))
+    recording = writer.recording()
+    recording.begin([1])
+    recording.append([2], ())
     writer.keep(recording, ORIGIN)
     writer.flush()
     with closing(open_buffer(path)) as buffer:
@@ -83,15 +109,15 @@ def test_an_answer_without_kept_positions_is_written_too(path: Path, writer: Rep
 
 
 def test_nothing_is_made_before_something_is_kept(path: Path, writer: ReplayWriter) -> None:
-    said(3)
+    say(writer, 3)
     writer.flush()
     assert not path.exists()
 
 
 def test_a_chat_that_is_deleted_meanwhile_leaves_nothing(path: Path, writer: ReplayWriter) -> None:
-    recording, tokens, _ = said(30)
+    recording, tokens, _ = say(writer, 30)
     origin = AnswerOrigin("chat:h:2", 2, KEY, KEY, lambda: False)
-    writer.keep(said(3)[0], ORIGIN)
+    writer.keep(say(writer, 3)[0], ORIGIN)
     writer.keep(recording, origin)
     writer.flush()
     trace = np.array(tokens[-9:], "<i4").tobytes()
@@ -103,18 +129,18 @@ def test_a_chat_that_is_deleted_meanwhile_leaves_nothing(path: Path, writer: Rep
 def test_an_answer_that_no_target_can_have_given_is_refused(
     path: Path, writer: ReplayWriter
 ) -> None:
-    recording = AnswerRecording([1])
-    recording.append([VOCABULARY + 1], (0,), logits_of(1))
-    writer.keep(recording, ORIGIN)
-    writer.flush()
-    assert isinstance(writer.error, StoreError)
-    assert str(path) in str(writer.error)
-    recording = AnswerRecording([1])
-    recording.append([1], (0,), np.full((1, VOCABULARY), np.nan, np.float32))
-    writer.keep(recording, ORIGIN)
-    writer.flush()
-    assert "not a number" in str(writer.error)
-    writer.keep(said(1)[0], ORIGIN)
+    for token, logit in ((VOCABULARY + 1, 0.0), (1, np.nan)):
+        recording = writer.recording()
+        recording.begin([1])
+        memory = writer.memory(recording, 1)
+        assert memory is not None
+        memory[:] = logit
+        recording.append([token], (0,))
+        writer.keep(recording, ORIGIN)
+        writer.flush()
+        assert isinstance(writer.error, StoreError)
+        assert str(path) in str(writer.error)
+    writer.keep(say(writer, 1)[0], ORIGIN)
     writer.flush()
     assert writer.error is None
 
@@ -123,14 +149,14 @@ def test_a_full_disk_is_reported_and_recovered_from(small_disk: Path) -> None:
     path = small_disk / "replay.db"
     with closing(open_buffer(path)):
         pass
-    writer = ReplayWriter(lambda: open_buffer(path))
+    writer = ReplayWriter(VOCABULARY, lambda: open_buffer(path))
     ballast = fill(small_disk)
     for _ in range(3):
-        writer.keep(said(500)[0], ORIGIN)
+        writer.keep(say(writer, 500)[0], ORIGIN)
     writer.flush()
     assert "full" in str(writer.error)
     ballast.unlink()
-    writer.keep(said(5)[0], ORIGIN)
+    writer.keep(say(writer, 5)[0], ORIGIN)
     writer.close()
     assert writer.error is None
     with closing(open_buffer(path)) as buffer:
@@ -146,11 +172,11 @@ def test_a_buffer_that_cannot_be_opened_is_reported_and_tried_again(path: Path) 
             raise StoreError("not now")
         return open_buffer(path)
 
-    writer = ReplayWriter(open_late)
-    writer.keep(said(1)[0], ORIGIN)
+    writer = ReplayWriter(VOCABULARY, open_late)
+    writer.keep(say(writer, 1)[0], ORIGIN)
     writer.flush()
     assert str(writer.error) == "not now"
-    writer.keep(said(1)[0], ORIGIN)
+    writer.keep(say(writer, 1)[0], ORIGIN)
     writer.close()
     assert writer.error is None
     with closing(open_buffer(path)) as buffer:
