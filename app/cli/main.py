@@ -57,6 +57,7 @@ COMMANDS = {
     "restore": "app.cli.chats:restore",
     "search": "app.cli.chats:search",
     "sources": "app.cli.texts:sources",
+    "stats": "app.cli.stats:stats",
 }
 """Every command and where it is defined; each accepts the global options after its name too."""
 

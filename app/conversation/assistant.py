@@ -27,6 +27,7 @@ from app.sampling_settings import NEW_SEED, with_overrides
 from datastores.chats import records
 from datastores.chats.answer_writer import AnswerWriter
 from datastores.chats.history import History
+from datastores.chats.usage import MODEL_KEY
 from datastores.errors import InputError
 from engines.chat_template.prompt_builder import Message
 from engines.sampler import Sampling
@@ -119,7 +120,10 @@ class Assistant:
         writer = AnswerWriter(
             self.history,
             answer,
-            lambda: stored_figures(statistics, sampling.seed, provenance, passages),
+            lambda: {
+                MODEL_KEY: engine.name,
+                **stored_figures(statistics, sampling.seed, provenance, passages),
+            },
         )
         finish = FINISH_INTERRUPTED
         events = generate(answering, messages, sampling, engine.max_tokens, statistics, self._stop)

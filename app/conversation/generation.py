@@ -64,7 +64,9 @@ def generate(
                 for step in steps:
                     if step.prefill:
                         statistics.first_token_seconds = perf_counter() - started
-                    yield Wrote(stream.pieces(step), step, engine.budget.status(step.position))
+                    status = engine.budget.status(step.position)
+                    statistics.compare(step, status)
+                    yield Wrote(stream.pieces(step), step, status)
                     finish = step.finish or (FINISH_INTERRUPTED if stop.is_set() else "")
                     if finish:
                         break

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from app.conversation.events import Event, Finished, Wrote
-from app.conversation.statistics import Statistics
+from app.conversation.statistics import Statistics, plain_time
 from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import SOURCE_NAMES, credited
 from engines.step import Step
@@ -203,14 +203,3 @@ class SessionStatistics:
 
     def _drafts_of(self, sources: int) -> DraftCounts:
         return self.drafts.setdefault(SOURCE_NAMES[credited(sources)], DraftCounts())
-
-
-def plain_time(step: Step, budget_status: BudgetStatus) -> float:
-    """Seconds that plain decoding would have taken for the tokens of `step`.
-
-    A step without a draft was plain decoding, so it is its own measurement, less the time spent on
-    deciding not to draft.
-    """
-    if not step.drafted:
-        return step.timings.total - step.timings.draft
-    return len(step.tokens) * budget_status.plain_seconds

@@ -7,11 +7,13 @@ empty for the model itself. Both only count: they time nothing and format nothin
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from engines.draft_tree import SOURCE_NAMES, credited
+from engines.budget.protocol import BudgetStatus
+from engines.draft_tree import SOURCE_NAMES, DraftTree, credited
 from engines.step import Context, Step
 
 
@@ -27,7 +29,11 @@ class Statistics:
         drafted: draft tokens verified; accepted: those that were emitted.
         seconds: wall time from the request to the end; first_token_seconds: to the first token.
         decode_seconds: wall time of the cycles of the loop; target_seconds: inside the target.
+        plain_seconds: what those cycles would have taken without drafts, as far as `compare` was
+            called; 0 while unknown.
         by_source: tokens credited to each source, by its stable name.
+        drafted_by_source: the same sources' draft tokens: the longest path of each verified tree,
+            since its side branches exclude each other.
     """
 
     prompt_tokens: int = 0
@@ -40,7 +46,9 @@ class Statistics:
     first_token_seconds: float = 0.0
     decode_seconds: float = 0.0
     target_seconds: float = 0.0
+    plain_seconds: float = 0.0
     by_source: dict[str, int] = field(default_factory=dict)
+    drafted_by_source: dict[str, int] = field(default_factory=dict)
 
     def begin(self, context: Context) -> None:
         """Nothing to do: the caller starts a new one, or goes on counting."""
@@ -48,12 +56,13 @@ class Statistics:
     def observe(self, step: Step) -> None:
         """Count one step."""
         self.tokens += len(step.tokens)
-        for sources in step.sources:
-            if sources:
-                name = SOURCE_NAMES[credited(sources)]
-                self.by_source[name] = self.by_source.get(name, 0) + 1
+        for sources in filter(None, step.sources):
+            _count(self.by_source, sources, 1)
         if step.prefill:
             return
+        if step.drafted:
+            for source, length in _longest_drafts(step.tree).items():
+                _count(self.drafted_by_source, source, length)
         self.target_calls += 1
         self.call_tokens += len(step.tokens)
         self.drafted += step.drafted
@@ -61,12 +70,21 @@ class Statistics:
         self.decode_seconds += step.timings.total
         self.target_seconds += step.timings.target
 
+    def compare(self, step: Step, budget_status: BudgetStatus) -> None:
+        """Count what `step` would have taken without drafts."""
+        if not step.prefill:
+            self.plain_seconds += plain_time(step, budget_status)
+
     def add(self, other: Statistics) -> None:
         """Add the totals of `other`."""
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name, tokens in other.by_source.items():
-            self.by_source[name] = self.by_source.get(name, 0) + tokens
+        for totals, added in (
+            (self.by_source, other.by_source),
+            (self.drafted_by_source, other.drafted_by_source),
+        ):
+            for name, tokens in added.items():
+                totals[name] = totals.get(name, 0) + tokens
 
     @property
     def tokens_per_call(self) -> float:
@@ -89,8 +107,32 @@ class Statistics:
         return self.call_tokens / self.decode_seconds if self.decode_seconds else 0.0
 
 
-COUNTS = tuple(entry.name for entry in fields(Statistics) if entry.name != "by_source")
-"""The attributes that `add` sums."""
+COUNTS = tuple(entry.name for entry in fields(Statistics) if not entry.name.endswith("by_source"))
+"""The attributes that are single numbers."""
+
+
+def _count(totals: dict[str, int], sources: int, tokens: int) -> None:
+    """Count `tokens` of the source that is credited for `sources`."""
+    name = SOURCE_NAMES[credited(sources)]
+    totals[name] = totals.get(name, 0) + tokens
+
+
+def _longest_drafts(tree: DraftTree) -> dict[int, int]:
+    """By credited source: on how many levels of `tree` it has a row."""
+    depths = tree.depths()
+    levels = {(credited(tree.sources[row]), depths[row]) for row in range(1, len(tree))}
+    return Counter(source for source, _ in levels)
+
+
+def plain_time(step: Step, budget_status: BudgetStatus) -> float:
+    """Seconds that plain decoding would have taken for the tokens of `step`.
+
+    A step without a draft was plain decoding, so it is its own measurement, less the time spent on
+    deciding not to draft.
+    """
+    if not step.drafted:
+        return step.timings.total - step.timings.draft
+    return len(step.tokens) * budget_status.plain_seconds
 
 
 SOURCES_KEY = "sources"

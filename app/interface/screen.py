@@ -36,6 +36,7 @@ from app.interface.messages import (
 from app.interface.models.switch import ModelSwitch
 from app.interface.panel import phrases
 from app.interface.panel.panel import Panel
+from app.interface.statistics.statistics_screen import StatisticsScreen, report_reader
 from app.locations import Locations
 from app.runtime.model_thread import OpenModel
 from datastores.chats.history import History
@@ -58,7 +59,7 @@ class ChatScreen(Screen[None]):
 
     def __init__(self, history: History, locations: Locations, open_model: OpenModel) -> None:
         super().__init__()
-        self._history = history
+        self._history, self._locations = history, locations
         self._session_statistics = SessionStatistics()
         self.conversation = Conversation(history, open_model, self._session_statistics)
         self.chat_actions = ChatActions(self.conversation, history, locations)
@@ -167,6 +168,10 @@ class ChatScreen(Screen[None]):
         """Show or hide the raw figures."""
         for panel in self.query(Panel):
             panel.detailed = not panel.detailed
+
+    def show_statistics(self) -> None:
+        """Show what is on disk of all answers, over weeks."""
+        self.app.push_screen(StatisticsScreen(report_reader(self._history, self._locations)))
 
     def toggle_list(self) -> None:
         """Focus the list of chats; hide it if it has the focus."""

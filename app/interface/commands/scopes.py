@@ -21,6 +21,7 @@ from app.interface.imports.import_screen import ImportScreen
 from app.interface.imports.sources_screen import SourcesScreen
 from app.interface.models.picker import ModelPicker
 from app.interface.screen import ChatScreen
+from app.interface.statistics.statistics_screen import StatisticsScreen
 
 ALWAYS: list[BindingType] = [
     Binding("ctrl+q", "quit", "Quit", id="quit", priority=True),
@@ -45,5 +46,6 @@ SCOPES = (
     Scope("Text input", InputDialog.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Confirmation", Confirm.BINDINGS, None, _ALWAYS),
     Scope("Help", Help.BINDINGS, None, _ALWAYS),
+    Scope("Statistics", StatisticsScreen.BINDINGS, None, _ALWAYS),
 )
 """In the order in which they are listed."""

@@ -52,6 +52,8 @@ class CommandTarget(Protocol):
 
     def toggle_details(self) -> None: ...
 
+    def show_statistics(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -121,6 +123,13 @@ COMMANDS = (
         "Choose a model, or download one from Hugging Face",
         lambda screen: screen.model_switch.pick(),
         "f5",
+    ),
+    Command(
+        "stats.open",
+        "Statistics",
+        "Show speed, drafts and stores over weeks",
+        lambda screen: screen.show_statistics(),
+        "f10",
     ),
     Command(
         "chat.new",

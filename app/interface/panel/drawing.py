@@ -20,7 +20,7 @@ NO_VALUE = "·"
 """Where a sparkline has no value."""
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_LEVELS = "▁▂▃▄▅▆▇█"
+LEVELS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def sparkline(values: Sequence[float], floor: float) -> str:
 
 
 def _level(share: float) -> str:
-    return _LEVELS[min(max(int(share * len(_LEVELS)), 0), len(_LEVELS) - 1)]
+    return LEVELS[min(max(int(share * len(LEVELS)), 0), len(LEVELS) - 1)]
 
 
 def allocate_columns(shares: Sequence[float], width: int) -> list[int]:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.conversation.statistics import Piece, Provenance, attributed_pieces
-from engines.draft_tree import CHATS, SOURCE_NAMES
+from app.conversation.statistics import Piece, Provenance, Statistics, attributed_pieces
+from engines.draft_tree import CHATS, PROMPT, RECYCLE, SOURCE_NAMES
+from tests.app.interface.scripted import Script, wrote
 
 PIECES = st.lists(
     st.builds(Piece, st.text(min_size=1, max_size=5), st.sampled_from([0, *SOURCE_NAMES])),
@@ -42,3 +43,29 @@ def test_neighbours_of_one_source_are_joined() -> None:
     provenance.append([Piece("a", CHATS), Piece("bc", CHATS)])
     provenance.append([Piece("d", 0)])
     assert provenance.runs() == [(3, "chats"), (1, "")]
+
+
+def test_drafts_are_counted_by_the_longest_path_of_each_source() -> None:
+    statistics = Statistics()
+    said = [("a", PROMPT), ("b", PROMPT | CHATS), ("c", RECYCLE), ("d", 0)]
+    event = wrote(1, said, Script([], rejected=3))
+    statistics.observe(event.step)
+    assert event.step.drafted == 6, "three of them beside the path that was accepted"
+    assert statistics.drafted_by_source == {"prompt": 2, "recycle": 1}
+    assert statistics.by_source == {"prompt": 2, "recycle": 1}
+
+
+def test_time_without_drafts_is_known_of_compared_steps() -> None:
+    statistics, script = Statistics(), Script([], cycle=0.06)
+    for number, said in enumerate([[("a", 0)], [("b", CHATS), ("c", 0)], [("d", 0)]]):
+        event = wrote(number, said, script)
+        statistics.observe(event.step)
+        statistics.compare(event.step, event.budget_status)
+    timings = event.step.timings
+    own = timings.total - timings.draft
+    assert statistics.plain_seconds == pytest.approx(2 * event.budget_status.plain_seconds + own)
+    total = Statistics()
+    total.add(statistics)
+    total.add(statistics)
+    assert total.drafted_by_source == {"chats": 2}
+    assert total.plain_seconds == pytest.approx(2 * statistics.plain_seconds)

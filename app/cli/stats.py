@@ -1,0 +1,81 @@
+"""`specchat stats`: speed, drafts and stores over weeks, from what is on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import date
+
+import click
+
+from app.cli.output import amount, duration
+from app.cli.stores import open_history
+from app.config import Options
+from app.conversation.usage_report import UsageReport, read_report
+from app.locations import locate
+from app.models.description import format_size
+from app.sanitise import one_line
+from datastores.chats.usage import Usage
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_obj
+def stats(options: Options, as_json: bool) -> None:
+    """Show speed, drafts and stores over weeks.
+
+    Speed without drafts is what the same answers would have taken, measured while they were
+    written; answers of earlier versions do not have it.
+    """
+    locations = locate(options.data_dir)
+    with open_history(locations) as history:
+        report = read_report(history, locations, date.today())
+    if as_json:
+        click.echo(json.dumps(asdict(report), default=date.isoformat))
+        return
+    if not report.total.answers:
+        click.echo("No answers yet.", err=True)
+        return
+    for line in _lines(report):
+        click.echo(line)
+
+
+def _lines(report: UsageReport) -> Iterator[str]:
+    total = report.total
+    yield f"{amount(total.answers, 'answer')}, {amount(total.tokens, 'token')}{_gain(total)}"
+    yield ""
+    period = "week of" if report.days > 1 else "day"
+    yield f"{period:<12}{'answers':>8}{'tokens':>10}{'steps':>10}{'tok/s':>8}{'without':>9}"
+    for one in report.periods:
+        usage = one.usage
+        yield (
+            f"{one.start.isoformat():<12}{usage.answers:>8,}{usage.step_tokens:>10,}"
+            f"{usage.steps:>10,}{_speed(usage.speed):>8}{_speed(usage.plain_speed):>9}"
+        )
+    yield ""
+    yield f"{'words from':<30}{'share':>8}{'accepted':>10}"
+    for source in sorted(total.by_source, key=lambda name: -total.by_source[name]):
+        accepted = total.accepted(source)
+        known = "–" if accepted is None else f"{accepted:.0%}"
+        yield f"{one_line(source, 29):<30}{total.share(source):>8.0%}{known:>10}"
+    yield ""
+    yield f"{'model':<30}{'tokens':>10}{'tok/s':>8}{'without':>9}"
+    for model in report.models:
+        usage = model.usage
+        speeds = f"{_speed(usage.speed):>8}{_speed(usage.plain_speed):>9}"
+        yield f"{one_line(model.name, 29):<30}{usage.tokens:>10,}{speeds}"
+    yield ""
+    for store in report.stores:
+        yield f"{store.name:<30}{format_size(store.bytes):>10}"
+
+
+def _gain(total: Usage) -> str:
+    if not total.plain_seconds:
+        return ""
+    saved = f", {duration(total.saved_seconds)} saved" if total.saved_seconds > 0 else ""
+    return f", {total.ratio:.2f}× the speed without drafts{saved}"
+
+
+def _speed(speed: float) -> str:
+    return f"{speed:,.1f}" if speed else "–"

@@ -1,0 +1,158 @@
+"""Stacked columns drawn with block characters, exact to an eighth of a line. Pure drawing.
+
+A column is a day or a week: at most a few dozen values, which blocks show exactly. (textual-plot
+0.10.1 is alive, small and MIT-licensed, but its plots take keys, the mouse and some ten rows each
+for lines through many points; and it stacks nothing.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.style import Style
+from rich.text import Text
+
+from app.interface.panel.drawing import LEVELS
+
+AXIS_COLUMNS = 6
+"""Columns left of the chart: the largest value and the axis."""
+MAX_BAR_COLUMNS = 6
+"""Width of one column of the chart; few values do not fill the whole width."""
+MIN_VALUE = 1e-9
+"""Smaller values count as none."""
+EIGHTHS = len(LEVELS)
+STEPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+"""Leading digits of the value at the top of the axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a column: its value, and how it is drawn.
+
+    Attributes:
+        texture: one character for cells that it fills.
+    """
+
+    value: float
+    style: Style
+    texture: str = "█"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column, its parts from the bottom up; `label` is shown below the first and the last."""
+
+    label: str
+    parts: tuple[Part, ...]
+
+    @property
+    def value(self) -> float:
+        return sum(part.value for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The size of a chart, and the style of its axis."""
+
+    width: int
+    height: int
+    axis: Style
+
+
+def column_chart(columns: Sequence[Column], frame: Frame, *, percent: bool = False) -> list[Text]:
+    """`frame.height` lines of columns and one of labels, each of `frame.width` columns.
+
+    The oldest columns are left out where there are more than fit.
+    """
+    room = max(1, frame.width - AXIS_COLUMNS)
+    shown = columns[-room:]
+    top = axis_top(max((column.value for column in shown), default=0.0))
+    slot = max(1, min(MAX_BAR_COLUMNS + 1, room // max(1, len(shown))))
+    bar = slot - 1 if slot > 2 else slot
+    lines = []
+    for level in reversed(range(frame.height)):
+        line = _axis(level, frame, top, percent)
+        for column in shown:
+            character, style = _cell(column, level, top / frame.height)
+            line.append(character * bar, style=style)
+            line.append(" " * (slot - bar))
+        lines.append(line)
+    return [*lines, _labels(shown, slot, frame)]
+
+
+def axis_top(largest: float) -> float:
+    """The value at the top of the axis: the next round number."""
+    if largest < MIN_VALUE:
+        return 1.0
+    magnitude = 1.0
+    while magnitude > largest:
+        magnitude /= 10
+    while magnitude * 10 < largest:
+        magnitude *= 10
+    return next(step * magnitude for step in STEPS if step * magnitude >= largest * (1 - 1e-9))
+
+
+def short_number(value: float) -> str:
+    """A number in at most four characters: `0.5`, `80`, `12k`, `1.5M`."""
+    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.3g}{unit}"
+    return f"{value:.2g}" if value < 1 else f"{value:.3g}"
+
+
+def _axis(level: int, frame: Frame, top: float, percent: bool) -> Text:
+    """The axis at one line: labelled at the top and at the bottom."""
+    label = ""
+    if level in (0, frame.height - 1):
+        value = top if level else 0.0
+        label = f"{value:.0%}" if percent else short_number(value)
+    return Text.assemble((f"{label:>{AXIS_COLUMNS - 2}} │", frame.axis))
+
+
+def _labels(shown: Sequence[Column], slot: int, frame: Frame) -> Text:
+    """The label of the first column, and that of the last below its end."""
+    line = Text(" " * AXIS_COLUMNS)
+    if not shown:
+        return line
+    line.append(shown[0].label, style=frame.axis)
+    if len(shown) > 1:
+        end = AXIS_COLUMNS + slot * len(shown)
+        line.append(" " * max(1, end - line.cell_len - len(shown[-1].label)))
+        line.append(shown[-1].label, style=frame.axis)
+    line.truncate(frame.width)
+    return line
+
+
+def _cell(column: Column, level: int, unit: float) -> tuple[str, Style]:
+    """The character and its style at `level` lines above the bottom; a line is `unit` high."""
+    filled: list[tuple[int, Part]] = []
+    below = 0.0
+    for part in column.parts:
+        start, end = (_eighths(value, level, unit) for value in (below, below + part.value))
+        below += part.value
+        if end > start:
+            filled.append((end - start, part))
+    if not filled:
+        return _sliver(column, level)
+    height = sum(eighths for eighths, _ in filled)
+    largest = max(filled, key=lambda one: one[0])[1]
+    if height < EIGHTHS:
+        return LEVELS[height - 1], largest.style
+    eighths, lowest = filled[0]
+    if eighths == EIGHTHS:
+        return lowest.texture, lowest.style
+    upper = max(filled[1:], key=lambda one: one[0])[1]
+    return LEVELS[eighths - 1], lowest.style + Style(bgcolor=upper.style.color)
+
+
+def _eighths(value: float, level: int, unit: float) -> int:
+    """How many eighths of line `level` lie below `value`."""
+    return min(max(round((value / unit - level) * EIGHTHS), 0), EIGHTHS)
+
+
+def _sliver(column: Column, level: int) -> tuple[str, Style]:
+    """What is not nothing is seen at the bottom, however little it is."""
+    if level or column.value <= 0:
+        return " ", Style()
+    return LEVELS[0], max(column.parts, key=lambda part: part.value).style

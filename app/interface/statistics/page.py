@@ -1,0 +1,244 @@
+"""The statistics page: charts and tables of a usage report as lines of text. Pure layout.
+
+What does not exist is left out: a chart without values, drafts without sources, missing stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date
+from itertools import zip_longest
+
+from rich.style import Style
+from rich.text import Text
+
+from app.conversation.usage_report import Period, UsageReport
+from app.interface.draft_sources import LABELS_BY_NAME
+from app.interface.panel.drawing import PanelStyles, bar
+from app.interface.panel.phrases import duration, percent, times
+from app.interface.statistics.column_chart import Column, Frame, Part, column_chart
+from app.models.description import format_size
+from app.sanitise import one_line
+from datastores.chats.usage import Usage
+
+CHART_HEIGHT = 6
+"""Lines of a chart without its labels."""
+MIN_COLUMNS_SIDE_BY_SIDE = 100
+"""Columns from which two charts or tables stand side by side."""
+GAP = 4
+"""Columns between them."""
+NAME_COLUMNS = 20
+VALUE_COLUMNS = 10
+"""Columns of names and of values in tables."""
+
+NOTHING_YET = "No answers yet. Ask something: statistics begin with the first answer."
+
+Draw = Callable[[UsageReport, int, PanelStyles], list[Text]]
+
+
+def page(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
+    """The whole page as lines of at most `width` columns."""
+    lines: list[Text] = []
+    if not report.total.answers:
+        lines += [Text(NOTHING_YET, style=styles.dim), Text()]
+    else:
+        lines += [*_summary(report, styles), Text()]
+    sections: Sequence[Draw] = (_speed, _tokens, _shares, _sources, _models, _stores)
+    side_by_side = width >= MIN_COLUMNS_SIDE_BY_SIDE
+    room = (width - GAP) // 2 if side_by_side else width
+    drawn = [block for draw in sections if (block := draw(report, room, styles))]
+    for index in range(0, len(drawn), 2 if side_by_side else 1):
+        if side_by_side:
+            lines += _joined(drawn[index : index + 2], room)
+        else:
+            lines += drawn[index]
+        lines.append(Text())
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    return lines[:-1]
+
+
+def _joined(blocks: Sequence[list[Text]], width: int) -> Iterator[Text]:
+    """Two blocks side by side."""
+    for row in zip_longest(*blocks, fillvalue=Text()):
+        line = Text.assemble(row[0])
+        for block in row[1:]:
+            line.pad_right(width + GAP - line.cell_len)
+            line.append_text(block)
+        yield line
+
+
+def _summary(report: UsageReport, styles: PanelStyles) -> list[Text]:
+    """`1.9× faster with drafts · 41 min saved`, and what that is of."""
+    usage = report.total
+    gain = Text(style=styles.text)
+    if usage.plain_seconds:
+        faster = usage.ratio > 1
+        style = (styles.accent if faster else styles.text) + Style(bold=True)
+        gain.append(f"{times(usage.ratio)} the speed without drafts", style=style)
+        if faster:
+            gain.append(f" · {duration(usage.saved_seconds)} saved")
+        gain.append(" · ")
+    gain.append(f"{usage.saved_steps:,} model steps saved")
+    since = f"{usage.answers:,} answers since {_day(report.periods[0].start, year=True)}"
+    lines = [gain, Text(f"{since} · by {'week' if report.days > 1 else 'day'}", style=styles.dim)]
+    if usage.compared_tokens < usage.step_tokens and usage.plain_seconds:
+        note = "Speed without drafts was not recorded for earlier answers."
+        lines.append(Text(note, style=styles.dim))
+    return lines
+
+
+def _speed(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
+    columns = [_speed_column(period, styles) for period in report.periods]
+    unknown = any(
+        period.usage.seconds and not period.usage.compared_seconds for period in report.periods
+    )
+    legend = [("without drafts", styles.faint), ("gained", styles.accent)]
+    if unknown:
+        legend.append(("not compared", styles.dim))
+    return _chart("Tokens per second", legend, columns, width, styles)
+
+
+def _speed_column(period: Period, styles: PanelStyles) -> Column:
+    """The speed without drafts, and what drafts added."""
+    usage = period.usage
+    if not usage.compared_seconds:
+        return Column(_day(period.start), (Part(usage.speed, styles.dim),))
+    speed = usage.compared_tokens / usage.compared_seconds
+    plain = min(usage.plain_speed, speed)
+    return Column(
+        _day(period.start), (Part(plain, styles.faint), Part(speed - plain, styles.accent))
+    )
+
+
+def _tokens(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
+    legend = [("model steps", styles.faint), ("tokens saved by drafts", styles.accent)]
+    columns = [
+        Column(
+            _day(period.start),
+            (
+                Part(period.usage.steps, styles.faint),
+                Part(max(0, period.usage.saved_steps), styles.accent),
+            ),
+        )
+        for period in report.periods
+    ]
+    return _chart("Tokens", legend, columns, width, styles)
+
+
+def _shares(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
+    names = _drafting(report.total)
+    legend = [
+        (LABELS_BY_NAME[name].letter, styles.of(LABELS_BY_NAME[name]) + Style(bold=True))
+        for name in names
+    ]
+    columns = [
+        Column(
+            _day(period.start),
+            tuple(
+                Part(
+                    period.usage.share(name),
+                    styles.of(LABELS_BY_NAME[name]),
+                    LABELS_BY_NAME[name].texture,
+                )
+                for name in names
+            ),
+        )
+        for period in report.periods
+    ]
+    return _chart("Words from drafts", legend, columns, width, styles, share=True)
+
+
+def _chart(
+    title: str,
+    legend: Sequence[tuple[str, Style]],
+    columns: Sequence[Column],
+    width: int,
+    styles: PanelStyles,
+    *,
+    share: bool = False,
+) -> list[Text]:
+    """A chart under its title and legend; nothing where every column is empty."""
+    if not any(column.value for column in columns):
+        return []
+    head = Text.assemble((title, styles.text + Style(bold=True)))
+    for name, style in legend:
+        marked = [("█ ", style), (name, styles.dim)] if not share else [(name, style)]
+        head.append("  " if not share else " ").append_text(Text.assemble(*marked))
+    frame = Frame(width, CHART_HEIGHT, styles.dim)
+    return [head, *column_chart(columns, frame, percent=share)]
+
+
+def _sources(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
+    """For each source its share of all words, and how much of its drafts was accepted."""
+    names = _drafting(report.total)
+    if not names:
+        return []
+    lines = [_head("Sources", ("of words", "accepted"), width, styles)]
+    for name in names:
+        source, share = LABELS_BY_NAME[name], report.total.share(name)
+        accepted = report.total.accepted(name)
+        line = Text.assemble((source.letter, styles.of(source) + Style(bold=True)))
+        line.append(f" {source.label}".ljust(NAME_COLUMNS - 1), style=styles.text)
+        room = width - NAME_COLUMNS - 2 * VALUE_COLUMNS
+        line.append(bar(share, max(0, room)).ljust(max(0, room)), style=styles.of(source))
+        line.append(percent(share).rjust(VALUE_COLUMNS), style=styles.text)
+        line.append(_share(accepted).rjust(VALUE_COLUMNS), style=styles.text)
+        lines.append(line)
+    return lines
+
+
+def _models(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
+    if not report.models:
+        return []
+    lines = [_head("Models", ("tokens", "tok/s", "without"), width, styles)]
+    for model in report.models:
+        usage = model.usage
+        values = (f"{usage.tokens:,}", _speed_text(usage.speed), _speed_text(usage.plain_speed))
+        lines.append(_row(model.name, values, width, styles))
+    return lines
+
+
+def _stores(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
+    if not report.stores:
+        return []
+    total = sum(store.bytes for store in report.stores)
+    lines = [_head("On disk", (format_size(total),), width, styles)]
+    lines += [
+        _row(store.name, (format_size(store.bytes),), width, styles) for store in report.stores
+    ]
+    return lines
+
+
+def _head(title: str, values: Sequence[str], width: int, styles: PanelStyles) -> Text:
+    line = Text.assemble((title, styles.text + Style(bold=True)))
+    line.pad_right(max(1, width - line.cell_len - VALUE_COLUMNS * len(values)))
+    return line.append("".join(value.rjust(VALUE_COLUMNS) for value in values), style=styles.dim)
+
+
+def _row(name: str, values: Sequence[str], width: int, styles: PanelStyles) -> Text:
+    room = width - VALUE_COLUMNS * len(values)
+    line = Text(one_line(name, max(8, room - 1)), style=styles.text)
+    line.pad_right(max(1, room - line.cell_len))
+    return line.append("".join(value.rjust(VALUE_COLUMNS) for value in values), style=styles.text)
+
+
+def _drafting(usage: Usage) -> list[str]:
+    """The sources that drafts came from, in the order of credit."""
+    return [name for name in LABELS_BY_NAME if usage.by_source.get(name)]
+
+
+def _share(share: float | None) -> str:
+    return "–" if share is None else percent(share)
+
+
+def _speed_text(speed: float) -> str:
+    """Tokens per second without the unit, which the heading names."""
+    if not speed:
+        return "–"
+    return f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"
+
+
+def _day(day: date, *, year: bool = False) -> str:
+    """`31 Aug`, the same in every locale's order of days and months."""
+    return f"{day.day} {day:%b %Y}" if year else f"{day.day} {day:%b}"

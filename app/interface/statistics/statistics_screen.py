@@ -1,0 +1,88 @@
+"""The statistics screen: reads the report off the interface's thread, and shows its page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import closing
+from datetime import date
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual import events, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from app.conversation.usage_report import UsageReport, read_report
+from app.interface.commands.keymap import keymap_of
+from app.interface.statistics.page import page
+from app.interface.themes import panel_styles, style_classes
+from app.locations import Locations
+from app.sanitise import one_line
+from datastores.chats.history import History
+from datastores.errors import SpecchatError
+
+READING = "Reading…"
+MAX_ERROR_CHARACTERS = 400
+
+
+def report_reader(history: History, locations: Locations) -> Callable[[], UsageReport]:
+    """Reads the report over a connection of its own, on any thread."""
+
+    def read() -> UsageReport:
+        with closing(history.new_connection()) as connection:
+            return read_report(connection, locations, date.today())
+
+    return read
+
+
+class StatisticsScreen(ModalScreen[None]):
+    """One scrolling page of charts and tables."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = style_classes("statistics")
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f10,q,enter", "dismiss", "Close statistics", id="stats.close"),
+    ]
+
+    def __init__(self, read: Callable[[], UsageReport]) -> None:
+        super().__init__()
+        self._read = read
+        self._report: UsageReport | None = None
+
+    def compose(self) -> ComposeResult:
+        frame = VerticalScroll(Static(READING, markup=False))
+        frame.border_title = "Statistics"
+        frame.border_subtitle = keymap_of(self).fill("{stats.close} Close")
+        yield frame
+
+    def on_mount(self) -> None:
+        self._load()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.call_after_refresh(self._draw)
+
+    @work
+    async def _load(self) -> None:
+        try:
+            self._report = await asyncio.to_thread(self._read)
+        except SpecchatError as error:
+            message = one_line(str(error), MAX_ERROR_CHARACTERS)
+            self.query_one(Static).update(Text(message))
+            return
+        self._draw()
+
+    def _draw(self) -> None:
+        """Lay the page out for the current width."""
+        if self._report is None:
+            return
+        content = self.query_one(Static)
+        styles = panel_styles(self, "statistics", Style(color=content.rich_style.color))
+        lines = page(
+            self._report, self.query_one(VerticalScroll).scrollable_content_region.width, styles
+        )
+        content.update(Text("\n").join(lines))

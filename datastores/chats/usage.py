@@ -1,0 +1,179 @@
+"""Usage: the figures stored with answers, summed by day and model.
+
+Owns the queries. Refuses to know what the names of sources mean, and how weeks are shown. Deleted
+chats leave no figures behind, since nothing of theirs is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from datetime import date
+from typing import Any
+
+from datastores.chats.history import HistoryReader
+
+MODEL_KEY = "model_name"
+"""The key of the model's name among an answer's stored figures; `model` is its fingerprint."""
+
+_ANSWERS = """
+    SELECT id, date(created, 'unixepoch', 'localtime') AS day, model,
+        CASE WHEN json_valid(statistics) THEN statistics ELSE '{}' END AS figures
+    FROM messages
+    WHERE role = 'assistant' AND finish <> '' AND date(created, 'unixepoch') IS NOT NULL
+"""
+"""Finished answers; a restored file may have brought figures that SQLite takes for no JSON."""
+
+_DAYS = f"""
+    SELECT day, model, max(name) AS name, count(*) AS answers,
+        sum(tokens) AS tokens, sum(steps) AS steps, sum(step_tokens) AS step_tokens,
+        sum(seconds) AS seconds,
+        sum(CASE WHEN plain > 0 THEN step_tokens ELSE 0 END) AS compared_tokens,
+        sum(CASE WHEN plain > 0 THEN seconds ELSE 0 END) AS compared_seconds,
+        sum(plain) AS plain_seconds
+    FROM (
+        SELECT day, model,
+            coalesce(json_extract(figures, '$.{MODEL_KEY}'), '') AS name,
+            coalesce(json_extract(figures, '$.tokens'), 0) AS tokens,
+            coalesce(json_extract(figures, '$.target_calls'), 0) AS steps,
+            coalesce(json_extract(figures, '$.call_tokens'), 0) AS step_tokens,
+            coalesce(json_extract(figures, '$.decode_seconds'), 0.0) AS seconds,
+            coalesce(json_extract(figures, '$.plain_seconds'), 0.0) AS plain
+        FROM ({_ANSWERS})
+    )
+    GROUP BY day, model ORDER BY day, model
+"""
+
+_SOURCES = f"""
+    SELECT day, model, key AS source, sum(value) AS tokens
+    FROM ({_ANSWERS}), json_each(figures, :path)
+    WHERE key IS NOT NULL AND json_type(figures, :stored) IS NOT NULL
+    GROUP BY day, model, source
+"""
+_SOURCE_TOTALS = {
+    "by_source": ("by_source", "by_source"),
+    "drafted_by_source": ("drafted_by_source", "drafted_by_source"),
+    "matched_by_source": ("by_source", "drafted_by_source"),
+}
+"""For each total by source: which stored figure it sums, of the answers that have another one."""
+
+
+@dataclass(slots=True)
+class Usage:
+    """Totals over answers.
+
+    Attributes:
+        answers: how many; tokens: that they have.
+        steps: forward passes that wrote; step_tokens: tokens that came out of them.
+        seconds: of those steps.
+        compared_tokens, compared_seconds: of the answers for which `plain_seconds` is known, which
+            earlier versions did not store.
+        plain_seconds: what those would have taken without drafts.
+        by_source: tokens credited to each source; drafted_by_source: its draft tokens, as far as
+            they were stored; matched_by_source: the credited tokens of the same answers.
+    """
+
+    answers: int = 0
+    tokens: int = 0
+    steps: int = 0
+    step_tokens: int = 0
+    seconds: float = 0.0
+    compared_tokens: int = 0
+    compared_seconds: float = 0.0
+    plain_seconds: float = 0.0
+    by_source: dict[str, int] = field(default_factory=dict)
+    drafted_by_source: dict[str, int] = field(default_factory=dict)
+    matched_by_source: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: Usage) -> None:
+        """Add the totals of `other`."""
+        for entry in fields(Usage):
+            mine, added = getattr(self, entry.name), getattr(other, entry.name)
+            if isinstance(mine, dict):
+                for source, tokens in added.items():
+                    mine[source] = mine.get(source, 0) + tokens
+            else:
+                setattr(self, entry.name, mine + added)
+
+    @property
+    def saved_steps(self) -> int:
+        """Tokens that needed no step of their own."""
+        return self.step_tokens - self.steps
+
+    @property
+    def saved_seconds(self) -> float:
+        """Time that drafts saved in the compared answers; negative if they cost time."""
+        return self.plain_seconds - self.compared_seconds
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second; 0 before the first."""
+        return self.step_tokens / self.seconds if self.seconds else 0.0
+
+    @property
+    def plain_speed(self) -> float:
+        """Tokens per second without drafts, of the compared answers; 0 without any."""
+        return self.compared_tokens / self.plain_seconds if self.plain_seconds else 0.0
+
+    @property
+    def ratio(self) -> float:
+        """Speed relative to that without drafts, of the compared answers; 0 without any."""
+        return self.plain_seconds / self.compared_seconds if self.compared_seconds else 0.0
+
+    def share(self, source: str) -> float:
+        """The share of the tokens that came from `source`."""
+        return self.by_source.get(source, 0) / self.tokens if self.tokens else 0.0
+
+    def accepted(self, source: str) -> float | None:
+        """The share of a source's draft tokens that was accepted; None where none is known."""
+        drafted = self.drafted_by_source.get(source, 0)
+        return self.matched_by_source.get(source, 0) / drafted if drafted else None
+
+
+@dataclass(slots=True)
+class DayUsage:
+    """What one model wrote in one day.
+
+    Attributes:
+        model: its fingerprint; empty where none was stored.
+        name: its name then; empty where none was stored.
+    """
+
+    day: date
+    model: str
+    name: str
+    usage: Usage
+
+
+def daily_usage(history: HistoryReader) -> list[DayUsage]:
+    """Every day with a finished answer and each model that answered, oldest first.
+
+    Parses the figures of every answer: some 0.1 ms each.
+
+    Raises:
+        StoreError: the history cannot be read.
+    """
+    days = {(row["day"], row["model"]): _day(row) for row in history.store.rows(_DAYS)}
+    for name, (summed, required) in _SOURCE_TOTALS.items():
+        paths = {"path": f"$.{summed}", "stored": f"$.{required}"}
+        for row in history.store.rows(_SOURCES, paths):
+            # An answer may have been finished since the first query.
+            found = days.get((row["day"], row["model"]))
+            if found is not None:
+                getattr(found.usage, name)[str(row["source"])] = int(row["tokens"] or 0)
+    return list(days.values())
+
+
+def total(usages: Iterable[Usage]) -> Usage:
+    """The sum of `usages`."""
+    summed = Usage()
+    for usage in usages:
+        summed.add(usage)
+    return summed
+
+
+def _day(row: dict[str, Any]) -> DayUsage:
+    counts = {entry.name: row[entry.name] for entry in fields(Usage) if entry.name in row}
+    return DayUsage(
+        date.fromisoformat(row["day"]), str(row["model"]), str(row["name"]), Usage(**counts)
+    )

@@ -1,0 +1,44 @@
+"""`specchat stats`: the same report as the interface's screen, for people and programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import run
+from app.locations import locate
+from datastores.chats.history import History
+from tests.app.conversation.test_usage_report import FIGURES, TODAY, answered
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "data"
+    monkeypatch.setenv("SPECCHAT_DATA_DIR", str(folder))
+    return folder
+
+
+def test_without_answers_there_is_nothing_to_show(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["stats"]) == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "No answers yet.\n")
+
+
+def test_a_report_for_people_and_one_for_programs(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    locate(data).create()
+    history = History.open(data / "history.db")
+    answered(history, TODAY, {**FIGURES, "model_name": "evil\x1b[31m"})
+    history.close()
+    assert run(["stats"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("1 answer, 101 tokens, 2.00× the speed without drafts, 2 s saved\n")
+    assert "evil␛[31m" in said
+    assert "chats                              50%       50%" in said
+    assert run(["stats", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["total"]["plain_seconds"] == 4.0
+    assert report["periods"][0]["start"] in ("2026-11-22", "2026-11-16")

@@ -1,0 +1,157 @@
+"""The report sums what is stored, by day or week, and says nothing that was not stored."""
+
+from __future__ import annotations
+
+import time
+from datetime import date, datetime
+
+from app.conversation.usage_report import period_days, read_report
+from app.locations import Locations
+from datastores.chats.history import History
+from datastores.chats.records import ASSISTANT, USER
+from datastores.chats.usage import MODEL_KEY, DayUsage, Usage, daily_usage
+
+FIGURES = {
+    MODEL_KEY: "embedded",
+    "tokens": 101,
+    "target_calls": 40,
+    "call_tokens": 100,
+    "decode_seconds": 2.0,
+    "plain_seconds": 4.0,
+    "by_source": {"chats": 50, "prompt": 10},
+    "drafted_by_source": {"chats": 100, "prompt": 10},
+}
+EARLIER = {
+    key: value
+    for key, value in FIGURES.items()
+    if key not in (MODEL_KEY, "plain_seconds", "drafted_by_source")
+}
+"""What was stored before speeds were compared."""
+
+TODAY = date(2026, 11, 22)
+
+
+def answered(history: History, day: date, figures: object, model: str = "f" * 16) -> int:
+    """Store one answer of that day."""
+    chat = history.create_chat("a chat").id
+    question = history.add_message(chat, None, USER, "why?")
+    answer = history.add_message(
+        chat,
+        question.id,
+        ASSISTANT,
+        "because",
+        model=model,
+        statistics=figures,  # type: ignore[arg-type]
+    )
+    noon = datetime(day.year, day.month, day.day, 12).timestamp()
+    with history.store.writing() as db:
+        db.table("messages").update(answer.id, {"created": noon})
+    return chat
+
+
+def test_answers_are_summed_by_day_and_model(history: History) -> None:
+    answered(history, TODAY, FIGURES)
+    answered(history, TODAY, FIGURES)
+    answered(history, TODAY, FIGURES, "other")
+    both, other = sorted(daily_usage(history), key=lambda day: -day.usage.answers)
+    assert (both.day, both.name, both.usage.answers, other.usage.answers) == (
+        TODAY,
+        "embedded",
+        2,
+        1,
+    )
+    usage = both.usage
+    assert (usage.tokens, usage.saved_steps, usage.speed) == (202, 120, 50.0)
+    assert (usage.ratio, usage.plain_speed, usage.saved_seconds) == (2.0, 25.0, 4.0)
+    assert usage.by_source == {"chats": 100, "prompt": 20}
+    assert (usage.accepted("chats"), usage.accepted("prompt"), usage.accepted("dense")) == (
+        0.5,
+        1.0,
+        None,
+    )
+
+
+def test_earlier_answers_are_not_compared(history: History) -> None:
+    answered(history, TODAY, EARLIER)
+    answered(history, TODAY, FIGURES)
+    [day] = daily_usage(history)
+    usage = day.usage
+    assert (usage.step_tokens, usage.compared_tokens) == (200, 100)
+    assert (usage.ratio, usage.plain_speed) == (2.0, 25.0)
+    assert usage.share("chats") == 100 / 202, "where words came from was always stored"
+    assert usage.accepted("chats") == 0.5, "of the answer whose drafts were counted alone"
+
+
+def test_an_unfinished_answer_and_a_deleted_chat_count_nothing(history: History) -> None:
+    chat = history.create_chat().id
+    question = history.add_message(chat, None, USER, "why?")
+    history.add_message(chat, question.id, ASSISTANT, "be", finish="", statistics=FIGURES)
+    assert daily_usage(history) == []
+    history.delete_chat(answered(history, TODAY, FIGURES))
+    assert daily_usage(history) == []
+
+
+def test_figures_from_elsewhere_do_not_break_the_report(
+    history: History, locations: Locations
+) -> None:
+    for figures in (
+        {},
+        {"tokens": "many", "by_source": "prompt", "drafted_by_source": [1, {"a": 2}]},
+        {"by_source": {"<img>": 3, "chats": "x"}, MODEL_KEY: 7, "plain_seconds": float("inf")},
+    ):
+        answered(history, TODAY, figures)
+    with history.store.writing() as db:
+        db.conn.execute("UPDATE messages SET created = 1e300 WHERE id = 2")
+    report = read_report(history, locations, TODAY)
+    assert report.total.answers == 2
+    assert report.total.ratio == 0
+
+
+def test_few_days_stand_alone_and_many_are_weeks_without_gaps(
+    history: History, locations: Locations
+) -> None:
+    answered(history, TODAY, FIGURES)
+    report = read_report(history, locations, date(2026, 11, 24))
+    assert [period.start.day for period in report.periods] == [22, 23, 24]
+    assert [period.usage.answers for period in report.periods] == [1, 0, 0]
+    answered(history, date(2026, 11, 4), FIGURES)
+    report = read_report(history, locations, TODAY)
+    assert report.days == 7
+    starts = [period.start for period in report.periods]
+    assert starts == [date(2026, 11, 2), date(2026, 11, 9), date(2026, 11, 16)]
+    assert [period.usage.answers for period in report.periods] == [1, 0, 1]
+    assert sum(period.usage.tokens for period in report.periods) == report.total.tokens
+
+
+def test_periods_become_weeks_after_two_weeks() -> None:
+    first = [DayUsage(date(2026, 11, 9), "", "", Usage())]
+    assert period_days([], TODAY) == 1
+    assert period_days(first, TODAY) == 1
+    assert period_days(first, date(2026, 11, 23)) == 7
+
+
+def test_models_have_the_name_that_was_stored_last(history: History, locations: Locations) -> None:
+    answered(history, date(2026, 11, 20), EARLIER)
+    answered(history, date(2026, 11, 21), FIGURES)
+    answered(history, TODAY, {**EARLIER, "tokens": 7}, "abcdef0123456789")
+    names = [model.name for model in read_report(history, locations, TODAY).models]
+    assert names == ["embedded", "abcdef01"]
+
+
+def test_stores_that_exist_are_listed_with_their_bytes(
+    history: History, locations: Locations
+) -> None:
+    locations.states.mkdir(parents=True)
+    (locations.states / "model.db").write_bytes(b"x" * 1000)
+    sizes = {store.name: store.bytes for store in read_report(history, locations, TODAY).stores}
+    assert sizes["contexts"] == 1000
+    assert sizes["chats"] >= locations.history.stat().st_size
+    assert "models" not in sizes
+
+
+def test_what_is_read_is_of_now(history: History) -> None:
+    chat = history.create_chat().id
+    question = history.add_message(chat, None, USER, "why?")
+    history.add_message(chat, question.id, ASSISTANT, "so", statistics=FIGURES)
+    [day] = daily_usage(history)
+    assert day.day == datetime.fromtimestamp(time.time()).date()
