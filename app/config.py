@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import tomlkit
 
 from app.locations import Locations
-from app.sampling_settings import NEW_SEED, require_valid
+from app.sampling_settings import DOCS_ONCE, NEW_SEED, require_docs_mode, require_valid
 from datastores.errors import InputError, StoreError
 from datastores.storage.files import write_atomic
 from engines.sampler import Sampling
@@ -91,6 +91,10 @@ class Config:
     max_tokens: int = 2048
     """Maximum answer length, in tokens."""
 
+    docs: str = DOCS_ONCE
+    """Whether answers use your imported texts: once = search them for each question, off = don't.
+    A chat can have its own setting."""
+
     threads: int = 0
     """CPU threads; 0 = one per physical core."""
 
@@ -126,6 +130,7 @@ def load_config(path: Path) -> Config:
         raise InputError(f"{path} is not valid TOML: {error}; fix or remove it") from error
     config = _merged(Config(), table, path, "")
     require_valid(config.sampling, f"{path}: sampling")
+    require_docs_mode(config.docs, f"{path}: docs")
     return config
 
 

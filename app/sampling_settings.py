@@ -1,4 +1,4 @@
-"""The settings of one chat, its system prompt and its sampling, checked before they are used.
+"""The settings of one chat: system prompt, sampling, use of imports; checked before they are used.
 
 Owns which values are valid, from files and forms alike. What they do is `engines.sampler`'s
 business.
@@ -17,6 +17,12 @@ from engines.sampler import Sampling
 
 NEW_SEED = -1
 """The seed that means a new one for each answer."""
+
+DOCS = "docs"
+"""The name of the setting that is one of `DOCS_MODES`."""
+DOCS_ONCE, DOCS_OFF = "once", "off"
+DOCS_MODES = (DOCS_ONCE, DOCS_OFF)
+"""How imported texts are searched: once for each question, or not at all."""
 
 SETTING_RANGES: Mapping[str, tuple[float, float]] = {
     "temperature": (0, 100),
@@ -65,12 +71,26 @@ def require_valid(sampling: Sampling, where: str) -> Sampling:
     return sampling
 
 
-def parse_setting(name: str, typed: str) -> int | float:
-    """The value typed for the setting `name`.
+def require_docs_mode(mode: str, where: str) -> str:
+    """`mode` itself, if it is one of `DOCS_MODES`.
 
     Raises:
-        InputError: it is not a number of the right type, or out of range.
+        InputError: it is not.
     """
+    if mode not in DOCS_MODES:
+        choices = " or ".join(DOCS_MODES)
+        raise InputError(f"{where} must be {choices}, not {one_line(mode, 12)!r}")
+    return mode
+
+
+def parse_setting(name: str, typed: str) -> int | float | str:
+    """The value typed for the setting `name`: a number, or for `DOCS` a mode.
+
+    Raises:
+        InputError: it is not a number of the right type, or out of range, or no mode.
+    """
+    if name == DOCS:
+        return require_docs_mode(typed, "docs")
     kind = type(getattr(Sampling(), name))
     try:
         value: int | float = kind(typed)
@@ -85,12 +105,20 @@ def parse_setting(name: str, typed: str) -> int | float:
 
 @dataclass(frozen=True, slots=True)
 class ChatTuning:
-    """The settings of a chat; `sampling` has those that differ from the defaults, by name."""
+    """The settings of a chat.
+
+    Attributes:
+        system: the system prompt.
+        sampling: the settings that differ from the defaults, by name.
+        docs: one of `DOCS_MODES`; empty for the default.
+    """
 
     system: str = ""
     sampling: Mapping[str, object] = field(default_factory=dict)
+    docs: str = ""
 
     def summary(self) -> str:
         """The settings in a few words; empty if there are none."""
         sampling = [f"{name.replace('_', ' ')} {value}" for name, value in self.sampling.items()]
-        return ", ".join([*sampling, *["system prompt"] * bool(self.system)])
+        docs = [f"{DOCS} {self.docs}"] * bool(self.docs)
+        return ", ".join([*sampling, *["system prompt"] * bool(self.system), *docs])

@@ -17,6 +17,7 @@ neighbours, and would lose the property above.
 
 from __future__ import annotations
 
+import os
 import re
 
 TITLE_LENGTH = 200
@@ -52,6 +53,13 @@ def one_line(text: str, limit: int = TITLE_LENGTH) -> str:
     """`clean(text)` on one line of at most `limit` characters: for titles, names and errors."""
     line = " ".join(clean(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def tilde_path(path: str, limit: int = 400) -> str:
+    """A path for display on one line: `~` for the home directory."""
+    home = os.path.expanduser("~")
+    inside = path == home or path.startswith(f"{home}/")
+    return one_line("~" + path.removeprefix(home) if inside else path, limit)
 
 
 def _harmless(match: re.Match[str]) -> str:

@@ -23,7 +23,7 @@ from app.cli.output import MAX_LINE_CHARACTERS
 from app.cli.stores import open_history
 from app.config import Options
 from app.conversation.assistant import Assistant
-from app.conversation.documents import citation
+from app.conversation.citations import citation, citation_records
 from app.conversation.events import (
     STANDARD_INPUT,
     Dropped,
@@ -41,12 +41,15 @@ from app.locations import Locations, locate
 from app.runtime.deletion import delete_chat
 from app.runtime.model_thread import ModelThread
 from app.runtime.open_model import open_for_one_answer
+from app.sampling_settings import DOCS_MODES, DOCS_ONCE
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, INTERRUPTED, Chat
 from datastores.errors import InputError, SpecchatError, StoreError
 
 EXIT_INTERRUPTED = 130
+NO_PASSAGE = "No passage of your imports matches."
+NOTHING_IMPORTED = "Nothing is imported to answer from: `specchat import PATH…` adds your files."
 
 Write = Callable[[str], object]
 """Prints a fragment of an answer."""
@@ -67,10 +70,9 @@ Write = Callable[[str], object]
 @click.option("--no-save", "unsaved", is_flag=True, help="Leave no trace of this in the history.")
 @click.option(
     "--docs",
-    type=click.Choice(["once", "off"]),
-    default="once",
-    show_default=True,
-    help="Search your imported texts once for the question and answer from them, or don't.",
+    type=click.Choice(DOCS_MODES),
+    help="Search your imported texts once for the question and answer from them, or don't."
+    "  [default: the chat's setting, else that of the settings]",
 )
 @click.option("--raw", is_flag=True, help="Print the text as it is, without formatting Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as one JSON object.")
@@ -82,7 +84,7 @@ def ask(
     continued: bool,
     system: str,
     unsaved: bool,
-    docs: str,
+    docs: str | None,
     raw: bool,
     as_json: bool,
 ) -> None:
@@ -98,9 +100,7 @@ def ask(
     locations = locate(options.data_dir)
     with open_history(locations) as history:
         model_thread = ModelThread(
-            lambda _: open_for_one_answer(
-                options, locations, history, from_documents=docs == "once"
-            )
+            lambda _: open_for_one_answer(options, locations, history, docs or "")
         )
         engine, assistant = load(model_thread)
         reported = _report_errors(engine, ())
@@ -113,6 +113,8 @@ def ask(
                 begin = partial(assistant.answer, chat.id, chat.active, text)
             write = None if as_json else place.enter_context(printing(formatted=not raw))
             answer = converse(model_thread, begin, write)
+        if docs == DOCS_ONCE and answer.passages is None:
+            _warn(NOTHING_IMPORTED)
         _print_end(engine, answer, as_json)
         reported = _report_errors(engine, reported)
         with _warning(reported):
@@ -238,11 +240,11 @@ def printing(*, formatted: bool) -> Iterator[Write]:
 
 @dataclass(slots=True)
 class PrintedAnswer:
-    """An answer with the passages it was given from and its figures."""
+    """An answer with its figures and the passages it was given; None: nothing was searched."""
 
     end: Finished
     text: str = ""
-    passages: Sequence[FoundPassage] = ()
+    passages: Sequence[FoundPassage] | None = None
 
 
 def converse(
@@ -250,7 +252,7 @@ def converse(
 ) -> PrintedAnswer:
     """Ask, hand the answer to `write` as it comes, and return it."""
     texts: list[str] = []
-    passages: Sequence[FoundPassage] = ()
+    passages: Sequence[FoundPassage] | None = None
     end: Finished | None = None
 
     def take(event: Event) -> None:
@@ -276,9 +278,11 @@ def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(report(engine, answer)))
         return
-    for number, passage in enumerate(answer.passages, 1):
-        place = f"[{number}] {passage.path}:{passage.chunk.first_line}"
-        click.echo(one_line(place, MAX_LINE_CHARACTERS), err=True)
+    if answer.passages is not None and not answer.passages:
+        click.echo(NO_PASSAGE, err=True)
+    for number, passage in enumerate(answer.passages or (), 1):
+        place = one_line(citation(passage).place, MAX_LINE_CHARACTERS)
+        click.echo(f"[{number}] {place}", err=True)
 
 
 def report(engine: Engine, answer: PrintedAnswer) -> dict[str, object]:
@@ -286,7 +290,7 @@ def report(engine: Engine, answer: PrintedAnswer) -> dict[str, object]:
     end, statistics = answer.end, answer.end.statistics
     return {
         "text": answer.text,
-        "citations": [citation(passage) for passage in answer.passages],
+        "citations": citation_records(answer.passages or ()),
         "finish_reason": end.finish,
         "model": engine.name,
         "seed": end.seed,

@@ -15,7 +15,8 @@ from secrets import randbits
 from threading import Event as Flag
 from typing import Any
 
-from app.conversation.documents import Documents, citation, with_notes
+from app.conversation.citations import CITATIONS_KEY, citation_records
+from app.conversation.documents import Documents, with_notes
 from app.conversation.events import Event, Finished, Retrieved, Wrote
 from app.conversation.generation import FINISH_INTERRUPTED, generate, require_fit
 from app.conversation.privacy import ChatIsolation
@@ -23,7 +24,7 @@ from app.conversation.statistics import SOURCES_KEY, Provenance, Statistics
 from app.conversation.titles import first_title, title
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
-from app.sampling_settings import NEW_SEED, with_overrides
+from app.sampling_settings import DOCS_OFF, DOCS_ONCE, NEW_SEED, with_overrides
 from datastores.chats import records
 from datastores.chats.answer_writer import AnswerWriter
 from datastores.chats.history import History
@@ -32,20 +33,30 @@ from datastores.errors import InputError
 from engines.chat_template.prompt_builder import Message
 from engines.sampler import Sampling
 
-CITATIONS_KEY = "citations"
-"""Of the passages an answer was given from, among its stored figures."""
-
 
 class Assistant:
     """Answers in the chats of one history with one loaded model, one turn at a time."""
 
     def __init__(
-        self, engine: Engine, history: History, documents: Documents | None = None
+        self,
+        engine: Engine,
+        history: History,
+        documents: Documents | None = None,
+        *,
+        default_docs: str = DOCS_ONCE,
+        docs: str = "",
     ) -> None:
-        """Answer from `documents` too, where they are given and a question concerns them."""
+        """Answer from `documents` too, where they are given and a question concerns them.
+
+        Args:
+            default_docs: how they are searched in chats without a setting of their own.
+            docs: how they are searched in every chat; empty leaves that to the chats.
+        """
         self.engine = engine
         self.history = history
         self._documents = documents
+        self._default_docs = default_docs
+        self._docs = docs
         self._isolation = ChatIsolation(engine, history.name)
         self._stop = Flag()
 
@@ -108,14 +119,12 @@ class Assistant:
         sampling = self._sampling(settings.sampling, again)
         messages = self._messages(settings.system, self.history.path(message))
         # Before the answer is stored: if retrieval fails, no empty answer is left behind.
-        passages = self._passages(messages[-1].content)
-        if self._documents is not None:
-            yield Retrieved(passages)
+        passages = yield from self._retrieve(messages[-1].content, settings.docs)
         answer = self._add_answer(chat, message)
         engine = self._isolation.engine(settings, (message.content for message in messages))
         # The dense index would keep the passages' tokens under this chat's name.
         answering = replace(engine, observers=[]) if passages else engine
-        thread, messages = messages, with_notes(messages, passages)
+        thread, messages = messages, with_notes(messages, passages or ())
         statistics, provenance = Statistics(), Provenance()
         writer = AnswerWriter(
             self.history,
@@ -163,18 +172,16 @@ class Assistant:
             raise InputError("the message is empty: type a question")
         self._stop.clear()
         sampling, thread = self._sampling({}, again=False), self._messages(system, ())
+        docs = ""
         if parent is not None:
             path = self.history.path(parent)
             settings = self.history.chat(path[-1].chat)
             sampling = self._sampling(settings.sampling, again=False)
-            thread = self._messages(settings.system, path)
-        messages = [*thread, Message(records.USER, text)]
-        passages = self._passages(text)
-        if self._documents is not None:
-            yield Retrieved(passages)
+            thread, docs = self._messages(settings.system, path), settings.docs
+        passages = yield from self._retrieve(text, docs)
         yield from generate(
             self._isolation.unsaved_engine(),
-            with_notes(messages, passages),
+            with_notes([*thread, Message(records.USER, text)], passages or ()),
             sampling,
             self.engine.max_tokens,
             Statistics(),
@@ -202,14 +209,22 @@ class Assistant:
         )
         return answer.id
 
-    def _passages(self, question: str) -> tuple[FoundPassage, ...]:
-        """What goes before `question` of the imported texts."""
-        if self._documents is None:
-            return ()
+    def _retrieve(
+        self, question: str, docs: str
+    ) -> Generator[Event, None, tuple[FoundPassage, ...] | None]:
+        """Search the imported texts for `question`, as a chat with the setting `docs` does.
+
+        Returns what goes before it; None if there is nothing to search.
+        """
+        mode = self._docs or docs or self._default_docs
+        if self._documents is None or mode == DOCS_OFF or self._documents.empty:
+            return None
         engine = self.engine
-        return self._documents.relevant(
+        passages = self._documents.relevant(
             question, engine.max_passages, engine.vocabulary, engine.target.context_length
         )
+        yield Retrieved(passages)
+        return passages
 
     def _update_title(self, chat: int, message: int, answer: str) -> None:
         """Title a chat by its first exchange, unless the user renamed it."""
@@ -247,8 +262,12 @@ def stored_figures(
     statistics: Statistics,
     seed: int,
     provenance: Provenance,
-    passages: Sequence[FoundPassage] = (),
+    passages: Sequence[FoundPassage] | None = None,
 ) -> dict[str, object]:
-    """The statistics of an answer as they are stored with it, with what it was answered from."""
+    """The statistics of an answer as they are stored with it, with what it was answered from.
+
+    Args:
+        passages: None if no text was searched.
+    """
     figures = {**asdict(statistics), "seed": seed, SOURCES_KEY: provenance.runs()}
-    return {**figures, CITATIONS_KEY: [citation(one) for one in passages]} if passages else figures
+    return figures if passages is None else {**figures, CITATIONS_KEY: citation_records(passages)}

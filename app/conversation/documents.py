@@ -2,7 +2,7 @@
 
 One retrieval for each question. Owns how many passages fit and how they are marked as material for
 the model. Refuses to know how passages are ranked and stored (`app.indexing.passage_index`) and how
-citations are shown.
+they are cited (`citations.py`).
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ class Documents:
         with closing(self._library), closing(self._passages):
             pass
 
-    def __len__(self) -> int:
-        """Passages that can be found."""
-        return len(self._passages)
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is imported, or nothing indexed yet."""
+        return self._passages.empty
 
     def relevant(
         self, question: str, limit: int, vocabulary: Vocabulary, context_length: int
@@ -74,13 +75,3 @@ def with_notes(messages: Sequence[Message], passages: Sequence[FoundPassage]) ->
         return list(messages)
     notes = "\n\n".join((HEADER, *(passage.chunk.content.strip() for passage in passages)))
     return [*messages[:-1], Message(SYSTEM, notes), messages[-1]]
-
-
-def citation(passage: FoundPassage) -> dict[str, object]:
-    """What is stored of a passage with the answer it was given for."""
-    return {
-        "source": passage.source,
-        "file": passage.file,
-        "first_line": passage.chunk.first_line,
-        "last_line": passage.chunk.last_line,
-    }

@@ -20,7 +20,7 @@ from engines.step import Step
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """Passages of imported texts go before the question; none if none is relevant."""
+    """Imported texts were searched; `passages` go before the question, none if none is relevant."""
 
     passages: tuple[FoundPassage, ...]
 

@@ -3,7 +3,7 @@
 The JSON holds everything, one chat a line:
 
     {"specchat": 1, "chats": [
-    {"title", "pinned", "private", "system", "sampling", "created", "updated", "active",
+    {"title", "pinned", "private", "system", "sampling", "docs", "created", "updated", "active",
      "messages": [{"id", "parent", "role", "content", "tokens", "model", "tokenizer", "finish",
                    "statistics", "created"}, …]},
     …]}
@@ -28,6 +28,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from app.conversation.citations import Citation, stored_citations
+from app.sanitise import one_line
 from datastores.chats.history import HistoryReader
 from datastores.chats.records import (
     ASSISTANT,
@@ -103,6 +105,7 @@ def chat_record(chat: Chat, messages: Sequence[StoredMessage]) -> dict[str, Any]
         "private": chat.private,
         "system": chat.system,
         "sampling": dict(chat.sampling),
+        "docs": chat.docs,
         "created": chat.created,
         "updated": chat.updated,
         "active": None if active is None else ids[active],
@@ -154,6 +157,16 @@ def as_markdown(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
                 continue
             yield f"## {_heading(message, versions.get(message.id, ()))}\n\n"
             yield f"{_with_closed_fence(message.content)}\n\n"
+            yield from _sources(stored_citations(message.statistics) or ())
+
+
+def _sources(citations: Sequence[Citation]) -> Iterator[str]:
+    """The cited places, numbered."""
+    for number, cited in enumerate(citations, start=1):
+        place = one_line(cited.place).replace("`", "'")
+        yield f"{number}. `{place}`\n"
+    if citations:
+        yield "\n"
 
 
 def _heading(message: StoredMessage, versions: Sequence[int]) -> str:

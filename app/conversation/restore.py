@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from app.conversation.export import VERSION
 from app.importing.json_stream import items
-from app.sampling_settings import with_overrides
+from app.sampling_settings import DOCS, require_docs_mode, with_overrides
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, INTERRUPTED, SYSTEM, USER, Chat, StoredMessage
 from datastores.chats.restore import contains_chat, restore_chat
@@ -116,7 +116,14 @@ def _chat(record: Any) -> Chat:
         active=_id(record, "active"),
         created=_time(record, "created"),
         updated=_time(record, "updated"),
+        docs=_docs(record),
     )
+
+
+def _docs(record: Any) -> str:
+    """Exports of earlier versions have none."""
+    docs = _field({DOCS: "", **record}, DOCS, str)
+    return require_docs_mode(docs, DOCS) if docs else docs
 
 
 def _message(record: Any) -> StoredMessage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from app.indexing.corpus_index import IndexingProgress
 from datastores.errors import SpecchatError
 
 if TYPE_CHECKING:
+    from app.conversation.citations import Citation
     from app.runtime.idle_encoding import EncodingProgress
 
 
@@ -39,6 +41,14 @@ class ChatActionRequested(Message):
 @dataclass
 class ChatListLeft(Message):
     """The person left the list of chats for the prompt."""
+
+
+@dataclass
+class CitationChosen(Message):
+    """The person chose a citation, by its index, below an answer."""
+
+    citations: Sequence[Citation]
+    index: int
 
 
 @dataclass

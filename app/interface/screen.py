@@ -19,6 +19,7 @@ from app.interface.chat.chat_actions import ChatActions, TextActions
 from app.interface.chat.chat_list import ChatList
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions
+from app.interface.chat.document_actions import DocumentActions
 from app.interface.commands.table import COMMANDS, RUN
 from app.interface.dialogs.chat_settings import ChatSettings
 from app.interface.dialogs.search import ChatSearch
@@ -29,6 +30,7 @@ from app.interface.messages import (
     ChatListLeft,
     ChatsChanged,
     ChatSelected,
+    CitationChosen,
     IdleChanged,
     IndexerChanged,
     StatisticsChanged,
@@ -66,6 +68,7 @@ class ChatScreen(Screen[None]):
         self.chat_settings = ChatSettings(self.conversation, history, locations)
         self.model_switch = ModelSwitch(self.conversation, self._session_statistics, locations)
         self.copy_actions = CopyActions(self.conversation)
+        self.document_actions = DocumentActions(self.conversation, history, locations)
         self.import_task = ImportTask(self.conversation, locations)
         self.deletion_task = DeletionTask(
             self.conversation, locations, self.import_task.source_removed
@@ -129,6 +132,10 @@ class ChatScreen(Screen[None]):
     @on(ChatSelected)
     def _chosen(self, event: ChatSelected) -> None:
         self.conversation.open(event.chat)
+
+    @on(CitationChosen)
+    def _citation_chosen(self, event: CitationChosen) -> None:
+        self.document_actions.show_sources(event.citations, event.index)
 
     @on(IndexerChanged)
     def _indexer_changed(self, event: IndexerChanged) -> None:

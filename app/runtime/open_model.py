@@ -18,6 +18,7 @@ from datastores.chats.history import History
 from datastores.errors import SpecchatError
 
 if TYPE_CHECKING:
+    from app.conversation.documents import Documents
     from app.engine.engine import Engine
     from app.indexing.indexer import Indexer, NotifyIndexer
     from app.runtime.idle import IdleWork
@@ -40,11 +41,13 @@ def open_model(
 
     `notify_indexer` is called on the indexer's thread, `notify_idle` on the model's.
     """
+    from app.config import load_config
     from app.conversation.assistant import Assistant
     from app.engine.engine import load
     from app.models.discovery import embedded
 
     engine = load(options, locations)
+    documents = _documents(engine, locations)
     # A connection of the model's thread: while it waits for a lock, no other thread waits with it.
     history = history.new_connection()
     work = _idle_work(engine, locations, history, notify_idle)
@@ -52,32 +55,34 @@ def open_model(
 
     def close() -> None:
         indexer.close()
+        if documents is not None:
+            documents.close()
         engine.close()
         history.close()
 
     hints = (EMBEDDED if engine.path == embedded() else "", _unused_gpu())
-    assistant = Assistant(engine, history)
     hint = " ".join(filter(None, hints))
+    default_docs = load_config(locations.settings).docs
+    assistant = Assistant(engine, history, documents, default_docs=default_docs)
     return Model(engine.name, hint, assistant, close, engine, engine.path, work)
 
 
 def open_for_one_answer(
-    options: Options, locations: Locations, history: History, *, from_documents: bool
+    options: Options, locations: Locations, history: History, docs: str
 ) -> Model:
     """Load the chosen model alone, without drafters that need large libraries.
 
     Args:
-        from_documents: answer from imported texts, if there are any.
+        docs: how imported texts are searched; empty leaves that to the chat and the settings.
     """
+    from app.config import load_config
     from app.conversation.assistant import Assistant
-    from app.conversation.documents import Documents
     from app.engine.engine import load
 
     engine = load(options, locations, light=True)
-    documents = (
-        Documents.open(locations) if from_documents and locations.passages.exists() else None
-    )
-    assistant = Assistant(engine, history, documents)
+    documents = _documents(engine, locations) if locations.passages.exists() else None
+    default_docs = load_config(locations.settings).docs
+    assistant = Assistant(engine, history, documents, default_docs=default_docs, docs=docs)
 
     def close() -> None:
         if documents is not None:
@@ -92,6 +97,15 @@ def _unused_gpu() -> str:
 
     gpu = unused_gpu()
     return UNUSED_GPU.format(gpu=gpu) if gpu else ""
+
+
+def _documents(engine: Engine, locations: Locations) -> Documents | None:
+    """The imported texts; None, with an error of the engine, if they cannot be opened."""
+    from app.conversation.documents import Documents
+
+    with engine.stores.collecting_errors():
+        return Documents.open(locations)
+    return None
 
 
 def _idle_work(

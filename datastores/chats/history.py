@@ -212,6 +212,7 @@ class History(HistoryReader):
         private: bool = False,
         system: str = "",
         sampling: Mapping[str, object] | None = None,
+        docs: str = "",
     ) -> Chat:
         """A new, empty chat."""
         now = time.time()
@@ -220,6 +221,7 @@ class History(HistoryReader):
             "private": int(private),
             "system": storable(system),
             "sampling": json.dumps(dict(sampling or {})),
+            "docs": docs,
             "created": now,
             "updated": now,
         }
@@ -241,6 +243,9 @@ class History(HistoryReader):
 
     def set_sampling(self, chat: int, sampling: Mapping[str, object]) -> None:
         self._set(chat, sampling=json.dumps(dict(sampling)))
+
+    def set_docs(self, chat: int, docs: str) -> None:
+        self._set(chat, docs=docs)
 
     def set_active(self, chat: int, message: int) -> None:
         """Make `message` the active leaf; `leaf_below` finds that of another version."""

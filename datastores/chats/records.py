@@ -39,6 +39,7 @@ class Chat:
         sampling: sampling settings that differ from the defaults, by name.
         active: id of the active leaf; None in an empty chat.
         created, updated: seconds since the epoch, UTC.
+        docs: how imported texts are searched for its questions; empty for the default.
     """
 
     id: int
@@ -50,11 +51,12 @@ class Chat:
     active: int | None
     created: float
     updated: float
+    docs: str = ""
 
     @property
     def tuned(self) -> bool:
         """Whether it has settings of its own."""
-        return bool(self.system or self.sampling)
+        return bool(self.system or self.sampling or self.docs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class StoredMessage:
     created: float
 
 
-CHAT_COLUMNS = "id, title, pinned, private, system, sampling, active, created, updated"
+CHAT_COLUMNS = "id, title, pinned, private, system, sampling, active, created, updated, docs"
 MESSAGE_COLUMNS = (
     "id, chat, parent, role, content, tokens, model, tokenizer, finish, statistics, created"
 )
@@ -218,7 +220,11 @@ def _name(db: Database) -> None:
     )
 
 
-MIGRATIONS = (_chats_and_messages, _full_text, _presets_and_erasures, _name)
+def _docs(db: Database) -> None:
+    db.executescript("ALTER TABLE chats ADD COLUMN docs TEXT NOT NULL DEFAULT ''")
+
+
+MIGRATIONS = (_chats_and_messages, _full_text, _presets_and_erasures, _name, _docs)
 """Version n of the history is what the first n of these produce. One that was released is never
 edited again."""
 

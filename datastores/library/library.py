@@ -168,6 +168,11 @@ class Library:
         rows = self.store.rows(sql, (digest,))
         return [DocumentPlace(row["source"], row["file"], row["title"]) for row in rows]
 
+    def texts_in(self, source: str, file: str) -> list[bytes]:
+        """The digests of the texts of one file, in order; none if it is not imported."""
+        sql = "SELECT text FROM documents WHERE source = ? AND file = ? ORDER BY position"
+        return [bytes(row["text"]) for row in self.store.rows(sql, (source, file))]
+
     def read(self, digest: bytes) -> tuple[Part, ...]:
         """The parts of one text, in order; none if it was deleted meanwhile."""
         sql = "SELECT kind, content, role FROM parts WHERE text = ? ORDER BY position"

@@ -125,6 +125,16 @@ class PassageStore:
                 request_erasure(db)
         erase_requested(self.store, [INDEX])
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is no passage at all."""
+        return not self.store.rows("SELECT 1 FROM chunks LIMIT 1")
+
+    def of_texts(self, keys: Iterable[bytes]) -> list[Passage]:
+        """The passages of the texts `keys`, in the order of the texts and of their lines."""
+        sql = "SELECT * FROM chunks WHERE text = ? ORDER BY part, first_line, id"
+        return [passage_of(row) for key in keys for row in self.store.rows(sql, (key,))]
+
     def passages(self, ids: Sequence[int]) -> list[Passage]:
         """The passages with these ids, in this order; those that were removed are left out."""
         marks = ", ".join("?" * len(ids))

@@ -62,6 +62,7 @@ def store_tuning(chat: int, tuning: ChatTuning, history: History) -> None:
     """Give `chat` settings of its own."""
     history.set_system(chat, tuning.system)
     history.set_sampling(chat, tuning.sampling)
+    history.set_docs(chat, tuning.docs)
 
 
 class ChatView(Vertical):
@@ -151,7 +152,7 @@ class ChatView(Vertical):
 
     def show_title(self, stored: Chat | None) -> None:
         """Show title, settings and privacy in the top bar; None: those of an unstored chat."""
-        tuning = ChatTuning(stored.system, stored.sampling) if stored else self.tuning
+        tuning = ChatTuning(stored.system, stored.sampling, stored.docs) if stored else self.tuning
         self.topbar.chat = stored.title if stored else NEW_CHAT
         self.topbar.tuned = tuning.summary()
         self.topbar.private = stored.private if stored else self.private
@@ -288,7 +289,10 @@ class Conversation(ChatView):
         try:
             stored = await self.history_thread.write(
                 lambda history: history.create_chat(
-                    private=private, system=tuning.system, sampling=tuning.sampling
+                    private=private,
+                    system=tuning.system,
+                    sampling=tuning.sampling,
+                    docs=tuning.docs,
                 )
             )
         except SpecchatError as error:

@@ -13,7 +13,8 @@ from threading import Lock
 from time import monotonic, perf_counter, thread_time
 from typing import Protocol
 
-from app.conversation.events import Dropped, Event, Finished, Prefilling, Wrote
+from app.conversation.citations import citation
+from app.conversation.events import Dropped, Event, Finished, Prefilling, Retrieved, Wrote
 from app.conversation.session_statistics import SessionStatistics
 from app.conversation.statistics import Piece
 from app.interface.panel import phrases
@@ -120,7 +121,9 @@ class EventApplier:
         self._redraw()
 
     def _note(self, event: Event, answer: Answer) -> None:
-        if isinstance(event, Dropped):
+        if isinstance(event, Retrieved):
+            answer.citations = [citation(passage) for passage in event.passages]
+        elif isinstance(event, Dropped):
             answer.note = (
                 f"Context full: the model no longer sees the first {event.messages} messages"
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from app.conversation.citations import stored_citations
 from app.conversation.events import Event
 from app.conversation.statistics import SOURCES_KEY
 from app.interface.commands.keymap import Keymap
@@ -226,6 +227,7 @@ def _entry(message: StoredMessage, thread: Thread) -> Entry | None:
         finish = WRITTEN_ELSEWHERE if message.finish == STREAMING else message.finish
         runs = message.statistics.get(SOURCES_KEY)
         entry = Answer(message.content, finish, message.id, runs if isinstance(runs, list) else ())
+        entry.citations = stored_citations(message.statistics)
     else:
         return None
     entry.version = thread.place(message.id)

@@ -14,6 +14,7 @@ from app.interface.chat.prompt import Prompt
 from app.interface.commands.help import Help
 from app.interface.commands.keymap import Scope
 from app.interface.dialogs.chat_settings import ChatSettingsForm
+from app.interface.dialogs.cited_passages import CitedPassages
 from app.interface.dialogs.confirm import Confirm, InputDialog
 from app.interface.dialogs.presets import PresetList
 from app.interface.dialogs.search import ChatSearch
@@ -41,6 +42,7 @@ SCOPES = (
     Scope("Model picker", ModelPicker.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Import", ImportScreen.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Imported files", SourcesScreen.BINDINGS, None, _ALWAYS),
+    Scope("Sources of an answer", CitedPassages.BINDINGS, None, _ALWAYS),
     Scope("Chat settings", ChatSettingsForm.BINDINGS, _TEXT_BOXES, _ALWAYS),
     Scope("Presets", PresetList.BINDINGS, None, _ALWAYS),
     Scope("Text input", InputDialog.BINDINGS, Input.BINDINGS, _ALWAYS),

@@ -21,6 +21,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from app.interface.chat.chat_actions import ChatActions, TextActions
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions
+from app.interface.chat.document_actions import DocumentActions
 from app.interface.chat.topbar import TUNED
 from app.interface.commands.help import Help
 from app.interface.commands.keymap import UNBOUND, keymap_of
@@ -35,6 +36,7 @@ class CommandTarget(Protocol):
     chat_actions: ChatActions
     chat_settings: ChatSettings
     copy_actions: CopyActions
+    document_actions: DocumentActions
     model_switch: ModelSwitch
     text_actions: TextActions
 
@@ -283,6 +285,19 @@ COMMANDS = (
         "Imported files",
         "List or remove imported files",
         lambda screen: screen.text_actions.list_sources(),
+    ),
+    Command(
+        "docs",
+        "Answer from imports",
+        "Search your imports for each question of this chat, or don't",
+        lambda screen: screen.document_actions.toggle(),
+    ),
+    Command(
+        "answer.sources",
+        "Sources",
+        "Show the passages that the last answer was given",
+        lambda screen: screen.document_actions.show_last_sources(),
+        "alt+s",
     ),
     Command(
         "scroll.start",

@@ -29,7 +29,7 @@ from app.interface.messages import ChatsChanged
 from app.interface.text_inputs import LineInput, TextInput
 from app.locations import Locations
 from app.runtime.history_thread import HistoryThread
-from app.sampling_settings import NEW_SEED, ChatTuning, parse_setting
+from app.sampling_settings import DOCS, NEW_SEED, ChatTuning, parse_setting
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
 from datastores.chats.presets import Preset, Presets
@@ -61,7 +61,7 @@ class SettingField(Horizontal):
     def box(self) -> LineInput:
         return self.query_one(LineInput)
 
-    def value(self) -> int | float | None:
+    def value(self) -> int | float | str | None:
         """The typed value; None for an empty box.
 
         Raises:
@@ -107,6 +107,7 @@ class ChatSettings:
         form = ChatSettingsForm(
             tuning,
             self._defaults(),
+            load_config(self._locations.settings).docs,
             Presets(self._history),
             self._conversation.history_thread,
         )
@@ -116,7 +117,7 @@ class ChatSettings:
         if chat is None:
             return self._conversation.tuning
         stored = self._history.chat(chat)
-        return ChatTuning(stored.system, stored.sampling)
+        return ChatTuning(stored.system, stored.sampling, stored.docs)
 
     def _defaults(self) -> Sampling:
         """The settings of a chat without its own."""
@@ -162,6 +163,8 @@ SETTING_HINTS: Mapping[str, str] = {
 }
 """By setting, what it is for."""
 
+DOCS_HINT = "once = answer from your imports; off"
+
 KEY_HINT = (
     "{form.keep} Save · {form.presets} Presets · {form.save} Save as preset · {form.close} Cancel"
 )
@@ -189,13 +192,15 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
         self,
         tuning: ChatTuning,
         defaults: Sampling,
+        default_docs: str,
         presets: Presets,
         history_thread: HistoryThread,
     ) -> None:
-        """`defaults` apply to empty fields; presets are saved and deleted on `history_thread`."""
+        """Defaults apply to empty fields; presets are saved and deleted on `history_thread`."""
         super().__init__()
         self._tuning = tuning
         self._defaults = defaults
+        self._default_docs = default_docs
         self._presets = presets
         self._history_thread = history_thread
 
@@ -206,6 +211,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
             for name, value in asdict(self._defaults).items():
                 default = "new" if name == "seed" and value == NEW_SEED else str(value)
                 yield SettingField(name, default, SETTING_HINTS[name])
+            yield SettingField(DOCS, self._default_docs, DOCS_HINT)
         frame.border_title = "Chat settings"
         frame.border_subtitle = keymap_of(self).fill(KEY_HINT)
 
@@ -229,7 +235,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
     def _show(self, tuning: ChatTuning) -> None:
         self.query_one(TextInput).write(tuning.system)
         for line in self._fields:
-            line.show(tuning.sampling.get(line.setting))
+            line.show(tuning.docs if line.setting == DOCS else tuning.sampling.get(line.setting))
 
     def _typed_settings(self) -> ChatTuning | None:
         """The typed settings; None if a field is invalid, which then gets the focus."""
@@ -240,9 +246,11 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
             wrong[0].box.focus()
             return None
         values = {line.setting: line.value() for line in self._fields}
+        docs = values.pop(DOCS)
         return ChatTuning(
             self._system(),
             {name: value for name, value in values.items() if value is not None},
+            str(docs or ""),
         )
 
     def _system(self) -> str:
@@ -272,7 +280,8 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
 
     def _load(self, preset: Preset | None) -> None:
         if preset is not None:
-            self._show(ChatTuning(preset.system, preset.sampling))
+            typed = next(line.box.value for line in self._fields if line.setting == DOCS)
+            self._show(ChatTuning(preset.system, preset.sampling, typed))
 
     def action_save(self) -> None:
         tuning = self._typed_settings()

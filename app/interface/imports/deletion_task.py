@@ -16,8 +16,8 @@ from app.importing.session import ListedSource, list_sources
 from app.indexing.corpus_index import token_counts
 from app.interface.background_task import BackgroundTask
 from app.interface.chat.conversation import Conversation
-from app.interface.imports.status import tilde_path
 from app.locations import Locations
+from app.sanitise import tilde_path
 from datastores.chats.history import History
 from datastores.errors import SpecchatError
 from datastores.library.library import Library

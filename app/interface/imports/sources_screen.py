@@ -25,8 +25,9 @@ from app.interface.dialogs.confirm import Confirm
 from app.interface.dialogs.list_dialog import ListDialog, list_bindings
 from app.interface.imports.deletion_task import DeletionTask
 from app.interface.imports.import_task import ImportTask
-from app.interface.imports.status import SEPARATOR, counted, tilde_path
+from app.interface.imports.status import SEPARATOR, counted
 from app.interface.themes import component_color
+from app.sanitise import tilde_path
 from datastores.errors import SpecchatError
 
 KEYS = "{sources.again} Import again · {sources.forget} Remove · {sources.close} Close"

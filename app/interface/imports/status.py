@@ -6,7 +6,6 @@ Names and reasons come from files: they are sanitised here, once.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -141,13 +140,6 @@ def counted(number: int, thing: str) -> str:
 def fraction_read(progress: ImportProgress) -> float:
     """The fraction of an import that is done, 0 to 1."""
     return progress.bytes / progress.total_bytes if progress.total_bytes else 0.0
-
-
-def tilde_path(path: str) -> str:
-    """A path for display: `~` for the home directory, control characters sanitised."""
-    home = os.path.expanduser("~")
-    inside = path == home or path.startswith(f"{home}/")
-    return one_line("~" + path.removeprefix(home) if inside else path, MAX_NAME_CHARS)
 
 
 def _running(state: ImportState, width: int, styles: PanelStyles) -> Iterator[Text]:

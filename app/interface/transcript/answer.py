@@ -15,6 +15,7 @@ from itertools import groupby
 from rich.segment import Segment
 from rich.text import Text
 
+from app.conversation.citations import Citation
 from app.conversation.statistics import Piece, attributed_pieces
 from app.interface.draft_sources import SOURCES
 from app.interface.panel.phrases import duration
@@ -29,7 +30,7 @@ from app.interface.transcript.plain_text import (
 )
 from app.interface.transcript.rows import Layout, Row, rows_of
 from app.interface.transcript.styles import Line, Styles
-from app.sanitise import clean
+from app.sanitise import clean, tilde_path
 
 OPEN_TAG = "<think>"
 CLOSE_TAG = "</think>"
@@ -95,6 +96,7 @@ FIRST_TEXT = 1
 """The index of the first text of the answer proper."""
 
 NOTHING_WRITTEN = "■ empty answer"
+NO_PASSAGE = "No passage of your imports matches."
 
 
 class Answer:
@@ -108,6 +110,8 @@ class Answer:
         note: a line above the answer; empty for none.
         folded: whether the reasoning is folded.
         fold_row: the row that folds and unfolds the reasoning; None where there is none.
+        citations: the passages it was given; None if no imports were searched.
+        citation_rows: the index of the citation that a row shows.
         texts: what can be selected, once it is laid out: the reasoning comes first.
     """
 
@@ -126,6 +130,8 @@ class Answer:
         self.note = ""
         self.folded = True
         self.fold_row: int | None = None
+        self.citations: Sequence[Citation] | None = None
+        self.citation_rows: dict[int, int] = {}
         self.texts: list[PlainText] = [NO_TEXT]
         self._text = clean(text)
         self._pieces: list[Piece] = []
@@ -162,11 +168,26 @@ class Answer:
         rows += self._body(parts, layout)
         if ending := self._ending(parts):
             rows += [*([Row([])] if rows else []), _line(ending, layout, "warning")]
+        rows += self._sources(layout, len(rows))
         if self.status:
             rows.append(_line(self.status, layout, "dim"))
         if self.version:
             rows += [Row([]), _line(self.version, layout, "dim")]
         return [*rows, Row([])]
+
+    def _sources(self, layout: Layout, above: int) -> list[Row]:
+        """The citations of a complete answer, numbered, below an empty row."""
+        self.citation_rows = {}
+        if self.citations is None or self.finish == GROWING:
+            return []
+        lines = [
+            f"[{number}] {_shortened(cited, layout.width - 4)}"
+            for number, cited in enumerate(self.citations, start=1)
+        ]
+        first = above + bool(above)
+        self.citation_rows = {first + index: index for index in range(len(lines))}
+        rows = [_line(line, layout, "dim") for line in lines or [NO_PASSAGE]]
+        return [*([Row([])] if above else []), *rows]
 
     def _reasoning(self, parts: ReasoningSplit, layout: Layout, above: int) -> list[Row]:
         self.fold_row = None
@@ -243,6 +264,12 @@ class Answer:
         if self.finish == "stop" and not parts.answer.strip():
             return NOTHING_WRITTEN
         return ENDINGS.get(self.finish, "")
+
+
+def _shortened(cited: Citation, columns: int) -> str:
+    """Where a citation is from; the end of a long path stays."""
+    place = tilde_path(cited.place)
+    return place if len(place) <= columns else f"…{place[len(place) - columns + 1 :]}"
 
 
 def _line(text: str, layout: Layout, kind: str) -> Row:

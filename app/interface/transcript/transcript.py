@@ -24,6 +24,8 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
+from app.conversation.citations import Citation
+from app.interface.messages import CitationChosen
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Question
 from app.interface.transcript.rows import GUTTER, Entry, Layout, Row, RowWindow
@@ -285,8 +287,18 @@ class Transcript(EntryScroll, can_focus=True):
     @property
     def last_answer(self) -> str:
         """The last answer without its reasoning; empty where there is none."""
-        answers = [entry for entry in self.entries if isinstance(entry, Answer)]
-        return answers[-1].parts.answer.strip() if answers else ""
+        answer = self._last_answer
+        return answer.parts.answer.strip() if answer is not None else ""
+
+    @property
+    def last_citations(self) -> Sequence[Citation] | None:
+        """The passages given to the last answer; None if no imports were searched for it."""
+        return self._last_answer.citations if self._last_answer is not None else None
+
+    @property
+    def _last_answer(self) -> Answer | None:
+        answers = (entry for entry in reversed(self.entries) if isinstance(entry, Answer))
+        return next(answers, None)
 
     def go_to_message(self, message: int) -> None:
         """Scroll to the entry of `message`, if it is in this chat."""
@@ -331,6 +343,9 @@ class Transcript(EntryScroll, can_focus=True):
         if isinstance(entry, Answer) and entry.fold_row == offset:
             entry.folded = not entry.folded
             self.update_entry(entry)
+        elif isinstance(entry, Answer) and offset in entry.citation_rows:
+            index = entry.citation_rows[offset]
+            self.post_message(CitationChosen(entry.citations or (), index))
 
     def watch_sources_highlighted(self) -> None:
         self.unselect()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from app.cli.ask import NO_PASSAGE, NOTHING_IMPORTED
 from datastores.chats.history import History
 from tests.datastores.chats.test_deletion import holding
 
@@ -226,16 +227,19 @@ def test_imported_texts_answer_and_are_cited(tmp_path: Path) -> None:
     specchat(data, "import", str(tmp_path / "frobnicate.md"))
     question = "How do I turn the blue knob with frobnicate?"
     report = json.loads(specchat(data, "ask", "--json", question).stdout)
-    assert report["citations"] == [
-        {
-            "source": str(tmp_path / "frobnicate.md"),
-            "file": "frobnicate.md",
-            "first_line": 1,
-            "last_line": 7,
-        }
-    ]
+    (cited,) = report["citations"]
+    assert (cited["source"], cited["file"]) == (str(tmp_path / "frobnicate.md"), "frobnicate.md")
+    assert (cited["first_line"], cited["last_line"]) == (1, 7)
     assert "frobnicate --blue" in str(report["text"])
     assert ask_json(data, question, "--docs", "off")["citations"] == []
     assert ask_json(data, "Which planet is the largest?")["citations"] == []
     printed = specchat(data, "ask", question, *SHORT)
     assert printed.stderr.decode().splitlines() == [f"[1] {tmp_path / 'frobnicate.md'}:1"]
+    uncovered = specchat(data, "ask", "Which planet is the largest?", *SHORT)
+    assert uncovered.stderr.decode().splitlines() == [NO_PASSAGE]
+
+
+def test_asking_for_imports_where_there_are_none_is_said(tmp_path: Path) -> None:
+    printed = specchat(tmp_path, "ask", "--docs", "once", "hello", *SHORT)
+    assert printed.stderr.decode().splitlines() == [NOTHING_IMPORTED]
+    assert specchat(tmp_path, "ask", "hello", *SHORT).stderr == b""

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from app.conversation.assistant import CITATIONS_KEY, Assistant
+from app.conversation.assistant import Assistant
+from app.conversation.citations import CITATIONS_KEY, CitedText, read_cited, stored_citations
 from app.conversation.documents import HEADER, Documents, with_notes
-from app.conversation.events import Retrieved
+from app.conversation.events import Finished, Retrieved
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage, update
 from app.locations import Locations
+from app.runtime.deletion import forget_source
 from assets.recipe.turns import notes_message
 from datastores.chats.history import History
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
@@ -63,13 +65,20 @@ def test_relevant_passages_precede_the_question_and_are_cited(
     first, *_ = assistant.answer(chat.id, None, ABOUT_IT)
     assert isinstance(first, Retrieved)
     assert [passage.file for passage in first.passages] == ["walrus.md"]
-    notes, question = prompts[0]
+    notes, question = prompts[-1]
     assert (notes.role, notes.content) == ("system", f"{HEADER}\n\n{WALRUS}")
     assert question.content == ABOUT_IT
     stored, answer = history.thread(chat.id)
     assert stored.content == ABOUT_IT
     assert answer.statistics[CITATIONS_KEY] == [
-        {"source": "/notes", "file": "walrus.md", "first_line": 1, "last_line": 1}
+        {
+            "source": "/notes",
+            "file": "walrus.md",
+            "part": 0,
+            "first_line": 1,
+            "last_line": 1,
+            "digest": Chunk("", 1, 1, WALRUS).digest.hex(),
+        }
     ]
 
 
@@ -81,8 +90,71 @@ def test_a_question_that_no_text_covers_is_answered_without(
     chat = history.create_chat()
     first, *_ = Assistant(engine, history, documents).answer(chat.id, None, "sing sea shanties")
     assert first == Retrieved(())
-    assert [message.role for message in prompts[0]] == ["user"]
+    assert [message.role for message in prompts[-1]] == ["user"]
+    assert history.thread(chat.id)[-1].statistics[CITATIONS_KEY] == []
+
+
+@pytest.mark.parametrize(
+    ("of_chat", "default", "forced", "searched"),
+    [
+        ("", "once", "", True),
+        ("", "off", "", False),
+        ("off", "once", "", False),
+        ("once", "off", "", True),
+        ("off", "off", "once", True),
+        ("once", "once", "off", False),
+    ],
+)
+def test_the_command_line_decides_before_the_chat_before_the_settings(
+    tmp_path: Path,
+    history: History,
+    documents: Documents,
+    of_chat: str,
+    default: str,
+    forced: str,
+    searched: bool,
+) -> None:
+    engine = scripted_engine(tmp_path)
+    assistant = Assistant(engine, history, documents, default_docs=default, docs=forced)
+    chat = history.create_chat(docs=of_chat)
+    events = list(assistant.answer(chat.id, None, ABOUT_IT))
+    assert isinstance(events[0], Retrieved) == searched
+    assert (CITATIONS_KEY in history.thread(chat.id)[-1].statistics) == searched
+    unsaved = list(assistant.answer_unsaved(history.chat(chat.id).active, ABOUT_IT))
+    assert isinstance(unsaved[0], Retrieved) == searched
+
+
+def test_where_nothing_is_imported_nothing_is_searched(tmp_path: Path, history: History) -> None:
+    locations = Locations(data=tmp_path, cache=tmp_path / "cache", config=tmp_path)
+    with closing(Documents.open(locations)) as empty:
+        chat = history.create_chat()
+        events = list(
+            Assistant(scripted_engine(tmp_path), history, empty).answer(chat.id, None, ABOUT_IT)
+        )
+    assert not any(isinstance(event, Retrieved) for event in events)
     assert CITATIONS_KEY not in history.thread(chat.id)[-1].statistics
+
+
+def test_a_source_may_be_forgotten_while_an_answer_uses_it(
+    tmp_path: Path, history: History, documents: Documents
+) -> None:
+    locations = Locations(data=tmp_path, cache=tmp_path / "cache", config=tmp_path)
+    chat = history.create_chat()
+    events = Assistant(scripted_engine(tmp_path), history, documents).answer(
+        chat.id, None, ABOUT_IT
+    )
+    assert isinstance(next(events), Retrieved)
+    with closing(Library.open(locations.library)) as library:
+        forget_source(library, history, locations, "/notes")
+    assert isinstance(list(events)[-1], Finished)
+    cited = stored_citations(history.thread(chat.id)[-1].statistics)
+    assert cited is not None
+    assert read_cited(locations, cited) == [CitedText(None)]
+    assert not any(
+        b"brass telescopes" in file.read_bytes()
+        for file in tmp_path.rglob("*")
+        if file.is_file() and not file.name.startswith("history")
+    )
 
 
 def test_without_documents_nothing_is_retrieved(tmp_path: Path, history: History) -> None:

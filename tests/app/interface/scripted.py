@@ -13,8 +13,10 @@ from threading import Event as Flag
 
 import numpy as np
 
-from app.conversation.events import Dropped, Event, Finished, Prefilling, Wrote
+from app.conversation.citations import CITATIONS_KEY, citation_records
+from app.conversation.events import Dropped, Event, Finished, Prefilling, Retrieved, Wrote
 from app.conversation.statistics import SOURCES_KEY, Piece, Provenance, Statistics
+from app.indexing.passage_index import FoundPassage
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
 from datastores.errors import SpecchatError
@@ -39,6 +41,7 @@ class Script:
         rejected: draft tokens verified in vain in each pass.
         fails: raised at the end instead of finishing.
         holds: whether to go on for ever after the last pass, until stopped.
+        passages: of imported texts, given to the answer; None if none were searched.
     """
 
     passes: Sequence[Sequence[Said]]
@@ -48,6 +51,7 @@ class Script:
     budget_status: BudgetStatus = BUDGET_STATUS
     prefill: Sequence[tuple[int, int]] = ((12, 12),)
     dropped: int = 0
+    passages: tuple[FoundPassage, ...] | None = None
     finish: str = "stop"
     fails: SpecchatError | None = None
     holds: bool = False
@@ -97,14 +101,17 @@ class ScriptedAssistant:
                     finish = event.finish
                 yield event
         finally:
-            self.history.extend_message(
-                answer.id, said, [], {SOURCES_KEY: provenance.runs()}, finish
-            )
+            figures: dict[str, object] = {SOURCES_KEY: provenance.runs()}
+            if script.passages is not None:
+                figures[CITATIONS_KEY] = citation_records(script.passages)
+            self.history.extend_message(answer.id, said, [], figures, finish)
 
 
 def events_of(script: Script, stop: Flag) -> Generator[Event]:
     """The events of one answer, as `app.conversation.generation.generate` yields them."""
     statistics = Statistics(prompt_tokens=script.prefill[-1][1])
+    if script.passages is not None:
+        yield Retrieved(script.passages)
     if script.dropped:
         yield Dropped(script.dropped)
     for done, total in script.prefill:

@@ -1,0 +1,133 @@
+"""Citations: which passages of imported texts an answer was given, as stored with the answer.
+
+Owns the record of a citation and how a stored one is read, and finds the passage again. Only places
+and a digest are stored, never text: what was deleted from the library cannot be read here either.
+Refuses to know how citations are displayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from app.indexing.passage_index import FoundPassage, open_passages
+from app.locations import Locations
+from datastores.library.library import Library
+from datastores.passages.chunks import Chunk
+from datastores.passages.protocol import Passage
+
+CITATIONS_KEY = "citations"
+"""Of the citations among an answer's stored figures; an empty list: nothing relevant was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A passage that stood in the context of an answer.
+
+    Attributes:
+        source: the path that was imported.
+        file: the file it is in: `source` itself, or a name within it.
+        part: number of the document's part (a chat's message), from 0.
+        first_line, last_line: its lines in that part, counted from 1.
+        digest: of its heading and content, in hexadecimal.
+    """
+
+    source: str
+    file: str
+    part: int
+    first_line: int
+    last_line: int
+    digest: str
+
+    @property
+    def path(self) -> Path:
+        """The file on disk, as far as it is still there."""
+        source = Path(self.source)
+        return source if source.name == self.file else source / self.file
+
+    @property
+    def place(self) -> str:
+        """Path and line, as editors and terminals understand them. Hostile until sanitised."""
+        return f"{self.path}:{self.first_line}"
+
+
+def citation(passage: FoundPassage) -> Citation:
+    """The citation of a passage."""
+    chunk = passage.chunk
+    return Citation(
+        passage.source,
+        passage.file,
+        passage.part,
+        chunk.first_line,
+        chunk.last_line,
+        chunk.digest.hex(),
+    )
+
+
+def citation_records(passages: Sequence[FoundPassage]) -> list[dict[str, object]]:
+    """The citations of `passages`, for JSON."""
+    return [asdict(citation(passage)) for passage in passages]
+
+
+def stored_citations(figures: Mapping[str, object]) -> list[Citation] | None:
+    """The citations among the figures of an answer; None if no text was searched for it.
+
+    Restored chats may hold anything: what is no citation is left out.
+    """
+    records = figures.get(CITATIONS_KEY)
+    if not isinstance(records, list):
+        return None
+    return [found for record in records if (found := _stored(record)) is not None]
+
+
+def _stored(record: object) -> Citation | None:
+    """Records of earlier versions have neither `part` nor `digest`."""
+    if not isinstance(record, dict):
+        return None
+    values = {"part": 0, "digest": "", **record}
+    kinds = {"str": str, "int": int}
+    if any(type(values.get(one.name)) is not kinds[str(one.type)] for one in fields(Citation)):
+        return None
+    return Citation(**{one.name: values[one.name] for one in fields(Citation)})
+
+
+@dataclass(frozen=True, slots=True)
+class CitedText:
+    """What the library has of a cited passage now.
+
+    Attributes:
+        chunk: the passage, or what is in its place; None if it is no longer imported.
+        changed: whether the text was changed since the answer.
+    """
+
+    chunk: Chunk | None
+    changed: bool = False
+
+
+def read_cited(locations: Locations, citations: Sequence[Citation]) -> list[CitedText]:
+    """The text of each citation, as far as it is still imported. Call it in a thread.
+
+    Raises:
+        StoreError: a store cannot be read.
+    """
+    with (
+        closing(Library.open(locations.library)) as library,
+        closing(open_passages(locations)) as passages,
+    ):
+        return [
+            _cited(one, passages.of_texts(library.texts_in(one.source, one.file)))
+            for one in citations
+        ]
+
+
+def _cited(cited: Citation, present: Sequence[Passage]) -> CitedText:
+    """The passage among those of its file; failing that, the one at its lines now."""
+    in_part = [passage.chunk for passage in present if passage.part == cited.part]
+    for chunk in in_part:
+        if chunk.digest.hex() == cited.digest:
+            return CitedText(chunk)
+    at_lines = [chunk for chunk in in_part if chunk.last_line >= cited.first_line]
+    replaced = (at_lines or in_part[-1:])[:1]
+    return CitedText(replaced[0] if replaced else None, changed=bool(replaced and cited.digest))

@@ -1,0 +1,64 @@
+"""What can be done with imported texts in a chat: search them or not, and read what was cited.
+
+Owns the switch of a chat and which answer's sources are shown. How texts are searched is
+`app.conversation.documents`' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from app.config import load_config
+from app.conversation.citations import Citation
+from app.interface.chat.conversation import Conversation
+from app.interface.dialogs.cited_passages import CitedPassages
+from app.interface.messages import ChatsChanged
+from app.locations import Locations
+from app.sampling_settings import DOCS_OFF, DOCS_ONCE
+from datastores.chats.history import History
+from datastores.errors import SpecchatError
+
+ON = "This chat searches your imports for each question."
+OFF = "This chat no longer searches your imports."
+NOT_SEARCHED = "Your imports were not searched for the last answer."
+NO_PASSAGE = "No passage of your imports matched the last question."
+
+
+class DocumentActions:
+    """Acts on the open chat."""
+
+    def __init__(self, conversation: Conversation, history: History, locations: Locations) -> None:
+        self._conversation = conversation
+        self._history = history
+        self._locations = locations
+
+    def toggle(self) -> None:
+        """Search the imported texts for the questions of this chat from now on, or no longer."""
+        chat = self._conversation.chat
+        try:
+            own = self._conversation.tuning.docs if chat is None else self._history.chat(chat).docs
+            searched = (own or load_config(self._locations.settings).docs) != DOCS_OFF
+        except SpecchatError as error:
+            self._conversation.show_error(error)
+            return
+        docs = DOCS_OFF if searched else DOCS_ONCE
+        if chat is None:
+            self._conversation.tuning = replace(self._conversation.tuning, docs=docs)
+            self._conversation.post_message(ChatsChanged())
+        else:
+            self._conversation.change_history(lambda history: history.set_docs(chat, docs))
+        self._conversation.notify(OFF if searched else ON, markup=False, timeout=4)
+
+    def show_last_sources(self) -> None:
+        """Show the passages that the last answer was given."""
+        citations = self._conversation.transcript.last_citations
+        if citations:
+            self.show_sources(citations)
+        else:
+            reason = NOT_SEARCHED if citations is None else NO_PASSAGE
+            self._conversation.notify(reason, markup=False, timeout=4)
+
+    def show_sources(self, citations: Sequence[Citation], index: int = 0) -> None:
+        """Show cited passages, the one at `index` first."""
+        self._conversation.app.push_screen(CitedPassages(self._locations, citations, index))

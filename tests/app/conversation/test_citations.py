@@ -1,0 +1,103 @@
+"""Citations: found again as long as their text is imported, and nothing hostile in their place."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.conversation.citations import (
+    CITATIONS_KEY,
+    Citation,
+    CitedText,
+    citation,
+    citation_records,
+    read_cited,
+    stored_citations,
+)
+from app.conversation.export import as_markdown
+from app.indexing.passage_index import FoundPassage, find, open_passages, update
+from app.locations import Locations
+from datastores.chats.history import History
+from datastores.chats.records import ASSISTANT, USER
+from datastores.library.documents import NOTES, Document, Part, StoreDocument
+from datastores.library.library import Library
+
+WALRUS = "# Walrus\n\nThe walrus keeps seventeen brass telescopes."
+GIRAFFE = "# Giraffe\n\nA giraffe sells umbrellas."
+
+
+@pytest.fixture
+def locations(tmp_path: Path) -> Locations:
+    made = Locations(data=tmp_path, cache=tmp_path / "cache", config=tmp_path)
+    write(made, WALRUS)
+    return made
+
+
+def write(locations: Locations, text: str) -> None:
+    """Import `text` as the one file of a folder."""
+    with (
+        closing(Library.open(locations.library)) as library,
+        closing(open_passages(locations)) as passages,
+    ):
+        document = Document("zoo", (Part(NOTES, text),))
+        library.write([StoreDocument("/notes", "zoo.md", 0, document)])
+        list(update(library, passages))
+
+
+def found(locations: Locations, words: str) -> FoundPassage:
+    with (
+        closing(Library.open(locations.library)) as library,
+        closing(open_passages(locations)) as passages,
+    ):
+        return find(library, passages, words, 1)[0]
+
+
+def test_a_citation_leads_back_to_its_passage(locations: Locations) -> None:
+    passage = found(locations, "telescopes")
+    cited = citation(passage)
+    assert (cited.path, cited.place) == (Path("/notes/zoo.md"), "/notes/zoo.md:1")
+    assert read_cited(locations, [cited]) == [CitedText(passage.chunk)]
+    assert stored_citations({CITATIONS_KEY: citation_records([passage])}) == [cited]
+
+
+def test_after_a_change_what_is_in_its_place_is_shown_as_changed(locations: Locations) -> None:
+    cited = citation(found(locations, "telescopes"))
+    write(locations, GIRAFFE)
+    now = found(locations, "umbrellas").chunk
+    assert read_cited(locations, [cited]) == [CitedText(now, changed=True)]
+    assert read_cited(locations, [replace(cited, digest="")]) == [CitedText(now)]
+    assert read_cited(locations, [replace(cited, file="other.md")]) == [CitedText(None)]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        "text",
+        [3, None, [], "a"],
+        [{"source": "/a"}],
+        [{"source": 1, "file": "a", "first_line": 1, "last_line": 1}],
+        [{"source": "/a", "file": "a", "first_line": "1", "last_line": 1}],
+    ],
+)
+def test_what_is_no_citation_is_left_out(records: object) -> None:
+    assert not stored_citations({CITATIONS_KEY: records})
+
+
+def test_records_of_the_first_version_are_read() -> None:
+    record = {"source": "/a", "file": "b", "first_line": 1, "last_line": 2}
+    assert stored_citations({CITATIONS_KEY: [record]}) == [Citation("/a", "b", 0, 1, 2, "")]
+    assert stored_citations({}) is None
+    assert stored_citations({CITATIONS_KEY: []}) == []
+
+
+def test_exports_name_the_citations(history: History) -> None:
+    chat = history.create_chat("Zoo")
+    question = history.add_message(chat.id, None, USER, "Who?")
+    record = {"source": "/a", "file": "`b\n.md", "first_line": 3, "last_line": 4}
+    figures = {CITATIONS_KEY: [record]}
+    history.add_message(chat.id, question.id, ASSISTANT, "The walrus.", statistics=figures)
+    text = "".join(as_markdown(history, history.chats()))
+    assert text.endswith("The walrus.\n\n1. `/a/'b .md:3`\n\n")
