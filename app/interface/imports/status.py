@@ -24,7 +24,7 @@ from app.indexing.corpus_index import IndexingProgress
 from app.interface.panel.drawing import PanelStyles, bar
 from app.interface.panel.phrases import percent
 from app.models.description import format_size, format_time_left
-from app.sanitise import one_line
+from app.sanitise import one_line, tilde_path
 
 WELCOME = (
     "Import notes, source code, web pages, PDFs, chats with other assistants or shell histories, to"
