@@ -6,7 +6,7 @@ many of each (figure 9), drafted from by the longest match. specchat's own selec
 the same sizes. The paper's trees are packed in specchat's format, so only the selections differ.
 
 Owns the stores that are compared and the rows of the report; the walk over the answers is
-`app.bench.recorded_replay`'s.
+`engines.recorded_replay`'s.
 
 Measured with the Llama-2 tokenizer on answers to AlpacaEval's prompts 600 to 804 by Llama-3.1-8B
 (every second one of under 2,000 tokens: three longer ones are a tenth of all tokens and sway the
@@ -35,7 +35,6 @@ import numpy as np
 from app.bench.baselines.paper_selection import LongestMatch, select_within
 from app.bench.baselines.rest import MAX_MATCH_TOKENS as REST_LONGEST
 from app.bench.baselines.rest import RestDrafter, RestStore, write_rest
-from app.bench.recorded_replay import CombinedDrafter, Recorded, ReplayCounts, replay
 from datastores.crest.build import MAX_NGRAM as OWN_LONGEST
 from datastores.crest.build import BuiltStore, CountedText, count, select
 from datastores.crest.counting import TokenDocument
@@ -45,6 +44,7 @@ from engines.drafters.crest import CrestDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
+from engines.recorded_replay import CombinedDrafter, Recorded, ReplayCounts, replay
 from engines.step import Context
 
 LONGEST = 5

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from app.bench.recorded_replay import Recorded
 from datastores.crest.counting import TokenDocument
 from datastores.errors import InputError
+from engines.recorded_replay import Recorded
 
 ENDS = ("</s>", "<|eot_id|>", "<|im_end|>", "<|endoftext|>", "<end_of_turn>", "<eos>")
 """Names of stop tokens, in the order they are looked up."""

@@ -20,6 +20,8 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 MIN_LOG = -30.0
 """Below any probability that is stored: a token with none is worth e^-30, not -inf."""
+MIN_REST = 1e-6
+"""Least mass of all tokens but the likeliest ones."""
 
 
 def events(logits: Tensor, tokens: Tensor) -> Tensor:
@@ -32,9 +34,9 @@ def events(logits: Tensor, tokens: Tensor) -> Tensor:
         (n, k + 1).
     """
     logs = logits.gather(1, tokens) - logits.logsumexp(dim=1, keepdim=True)
-    # Of what is left to the others a float32 sum near one says nothing: count them themselves.
-    others = logits.scatter(1, tokens, -torch.inf).logsumexp(dim=1, keepdim=True)
-    rest = others - logits.logsumexp(dim=1, keepdim=True)
+    # What is left to the others is known to a float32's last bits, which is close enough: summing
+    # them themselves would be a second pass over the vocabulary.
+    rest = (1.0 - logs.exp().sum(dim=1, keepdim=True)).clamp(min=MIN_REST).log()
     return torch.cat((logs, rest), dim=1).clamp(min=MIN_LOG)
 
 

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 import click
 
 from app.bench.crest import Case, CrestRow, cases, report, rows, run
-from app.bench.recorded_replay import Recorded
 from app.bench.recordings import (
     Encoder,
     documents,
@@ -28,6 +27,7 @@ from datastores.crest.counting import TokenDocument
 from datastores.crest.store import MIN_BUDGET_BYTES
 from datastores.errors import InputError
 from engines.draft_tree import CHATS
+from engines.recorded_replay import Recorded
 
 FILES = click.Path(path_type=Path)
 DEFAULT_SIZES = "512K,2M,8M,32M,128M"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from app.bench.recorded_replay import ReplayCounts
 from app.bench.replay import (
     ALL,
     BUDGETS,
@@ -31,6 +30,7 @@ from datastores.errors import InputError
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.fingerprint import fingerprint
+from engines.recorded_replay import ReplayCounts
 from tests.app.characters import Characters
 
 ANSWER = "To list the files of a folder by size, type ls -lS and press enter."

@@ -68,7 +68,7 @@ def test_events_are_the_tokens_and_all_others(seed: int) -> None:
     wanted = shares.gather(1, tokens)
     found = events(logits, tokens).exp()
     torch.testing.assert_close(found[:, :5], wanted)
-    torch.testing.assert_close(found[:, 5], 1 - wanted.sum(dim=1), rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(found[:, 5], 1 - wanted.sum(dim=1), rtol=1e-3, atol=2e-6)
 
 
 @given(seed=st.integers(0, 2**16))

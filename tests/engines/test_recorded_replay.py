@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.bench.recorded_replay import CombinedDrafter, Recorded, replay
 from engines.draft_tree import CHATS, DraftTree, root_only
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.token_recycling import TokenRecycling
+from engines.recorded_replay import CombinedDrafter, Recorded, replay, replay_calls
 from engines.step import Context, Step
 
 LOOP = Recorded((1, 2, 3), tuple([4, 5, 6, 7] * 10))
@@ -87,3 +87,12 @@ def test_the_combination_is_no_worse_than_its_parts() -> None:
     parts = [replay(one, answers, (4,))[0][4] for one in (PromptLookup(), TokenRecycling())]
     both, _ = replay(CombinedDrafter([PromptLookup(), TokenRecycling()]), answers, (4,))
     assert both[4].tokens_per_call >= max(part.tokens_per_call for part in parts)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 4, 64])
+def test_consulting_at_calls_alone_gives_the_same_counts(budget: int) -> None:
+    recorded = Recorded((1,), tuple(range(100, 114)))
+    everywhere = replay(Oracle(recorded, 3), [recorded], (budget,))[0][budget]
+    at_calls = replay_calls(Oracle(recorded, 3), recorded, budget)
+    assert (at_calls.calls, at_calls.tokens) == (everywhere.calls, everywhere.tokens)
+    assert at_calls.drafted == everywhere.drafted

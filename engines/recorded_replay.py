@@ -105,6 +105,32 @@ def _drafts(
         drafter.observe(_step(context, successors))
 
 
+def replay_calls(drafter: Drafter, recorded: Recorded, budget: int) -> ReplayCounts:
+    """The counts of one answer at one budget.
+
+    As `replay`, but the drafter is consulted only where a call takes place: the way for drafters
+    whose proposals are expensive.
+    """
+    answer, counts = recorded.answer, ReplayCounts()
+    context = Context([*recorded.prompt, *answer[:1]], np.zeros(0, dtype=np.float32), 0.0)
+    successors = SuccessorTable(recorded.prompt)
+    drafter.begin(context)
+    drafter.observe(_step(context, successors, prefill=True))
+    position = 1
+    while position < len(answer):
+        tree = drafter.propose(context, budget)
+        hits = sum(row <= budget for row in _accepted_rows(tree, answer[position:]))
+        emitted = answer[position : position + hits + 1]
+        counts.calls += 1
+        counts.tokens += len(emitted)
+        counts.drafted += min(budget, tree.drafted)
+        for token in emitted:
+            context.tokens.append(token)
+            drafter.observe(_step(context, successors))
+        position += len(emitted)
+    return counts
+
+
 def _accepted_rows(tree: DraftTree, tokens: Sequence[int]) -> tuple[int, ...]:
     """Rows that `tokens` walk along."""
     children = tree.children()

@@ -1,0 +1,111 @@
+"""Records of the replay buffer as batches, and the student's log-probabilities on them.
+
+Where the target's probabilities were stored, p is known over its likeliest tokens; at the other
+positions of an answer the token itself is all that is known of p, so p is that token (which greedy
+answers make true). So every position of every answer counts: learning from the misses alone would
+teach the student that whatever it proposes is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datastores.replay_buffer.record import ReplayRecord
+from engines.distillation.losses import MIN_LOG, events, normalised
+from engines.distillation.model import Llama
+
+BATCH_TOKENS = 1024
+"""Tokens of a batch, padding included: some 20 answers to short questions."""
+ROW_ELEMENTS = 2**22
+"""Logits that are held at a time: 16 MiB, whatever the vocabulary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some records, padded to one length (causal attention never looks at the padding).
+
+    Attributes:
+        ids: int64 (records, length).
+        rows: int64 (n,), flat indexes into `ids` of the tokens before each known distribution.
+        tokens: int64 (n, k), its tokens. log_p: float32 (n, k + 1), their log-probabilities, that
+            of all others last.
+        plain_rows: int64 (m,), as `rows`, where only the token that followed is known.
+        plain_tokens: int64 (m, 1), these tokens.
+    """
+
+    ids: Tensor
+    rows: Tensor
+    tokens: Tensor
+    log_p: Tensor
+    plain_rows: Tensor
+    plain_tokens: Tensor
+
+
+Compared = tuple[Tensor, Tensor]
+"""log p and log q over the same events, each (n, events)."""
+
+
+def make_batch(records: Sequence[ReplayRecord]) -> Batch:
+    """Records as one batch."""
+    length = max(len(record.tokens) for record in records)
+    ids = np.zeros((len(records), length), dtype=np.int64)
+    rows, plain, followers = [], [], []
+    for number, record in enumerate(records):
+        count = len(record.tokens)
+        ids[number, :count] = record.tokens
+        others = np.setdiff1d(np.arange(record.prompt_length, count), record.positions)
+        rows.append(number * length + record.positions.astype(np.int64) - 1)
+        plain.append(number * length + others - 1)
+        followers.append(record.tokens[others].astype(np.int64))
+    tokens = np.concatenate([record.top_tokens for record in records]).astype(np.int64)
+    top = np.concatenate([record.top_logprobs for record in records]).astype(np.float32)
+    rest = np.concatenate([record.rest_logprob for record in records]).astype(np.float32)
+    return Batch(
+        torch.from_numpy(ids),
+        torch.from_numpy(np.concatenate(rows)),
+        torch.from_numpy(tokens),
+        normalised(torch.from_numpy(top), torch.from_numpy(rest)),
+        torch.from_numpy(np.concatenate(plain)),
+        torch.from_numpy(np.concatenate(followers)).unsqueeze(1),
+    )
+
+
+def compare(model: Llama, hidden: Tensor, batch: Batch) -> Iterator[Compared]:
+    """log p and log q of every position, in pieces of bounded memory.
+
+    Args:
+        hidden: of `batch.ids`, (records * length, width).
+    """
+    size = max(1, ROW_ELEMENTS // model.shape.vocabulary)
+    for first in range(0, len(batch.rows), size):
+        part = slice(first, first + size)
+        logits = model.logits(hidden[batch.rows[part]])
+        yield batch.log_p[part], events(logits, batch.tokens[part])
+    for first in range(0, len(batch.plain_rows), size):
+        part = slice(first, first + size)
+        log_q = events(model.logits(hidden[batch.plain_rows[part]]), batch.plain_tokens[part])
+        log_p = torch.tensor([[0.0, MIN_LOG]]).expand_as(log_q)
+        yield log_p, log_q
+
+
+def in_batches(
+    records: Sequence[ReplayRecord], rng: Random, most: int = BATCH_TOKENS
+) -> list[list[ReplayRecord]]:
+    """`records` in random batches of like lengths, so that little is padding."""
+    shuffled = sorted(records, key=lambda record: len(record.tokens) * rng.uniform(0.8, 1.25))
+    groups: list[list[ReplayRecord]] = [[]]
+    longest = 0
+    for record in shuffled:
+        longest = max(longest, len(record.tokens))
+        if groups[-1] and (len(groups[-1]) + 1) * longest > most:
+            groups.append([])
+            longest = len(record.tokens)
+        groups[-1].append(record)
+    rng.shuffle(groups)
+    return groups

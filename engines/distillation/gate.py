@@ -1,0 +1,108 @@
+"""The gate: whether a trained student may draft.
+
+It is measured on held-out questions, as the file that would be published, against the student that
+drafts now: α = Σ min(p, q), and the tokens per call of the whole tree, replayed over the recorded
+answers. Neither may have fallen and one must have risen. On texts that the original student knows
+it may have lost `MAX_LOSS` of α at most: a buffer can be one-sided, or poisoned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from datastores.replay_buffer.record import ReplayRecord
+from engines.distillation.trainer import mean_acceptance
+from engines.distillation.weights import read_student
+from engines.drafters.prompt_lookup import PromptLookup
+from engines.drafters.student import Student, StudentDrafter
+from engines.drafters.token_recycling import TokenRecycling
+from engines.recorded_replay import CombinedDrafter, Recorded, ReplayCounts, replay_calls
+
+MIN_QUESTIONS = 5
+MIN_POSITIONS = 200
+"""Fewer held-out tokens than this say nothing: one answer would decide."""
+MAX_REPLAYED = 64
+"""Answers whose tree is replayed: the latest ones."""
+MAX_LOSS = 0.01
+"""α on the original student's texts that a version may lose."""
+DRAFT_ROWS = 7
+"""Rows of the tree beside the root: the widest that most CPUs verify at a small extra price."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """What one student is worth on held-out questions.
+
+    Attributes:
+        acceptance: α on them. tokens_per_call: of the whole tree on them.
+        base: α on texts that the original student knows; None without such texts.
+    """
+
+    acceptance: float
+    tokens_per_call: float
+    base: float | None
+
+
+def measure(
+    path: Path, student: Student, held_out: Sequence[ReplayRecord], base: Sequence[ReplayRecord]
+) -> Quality:
+    """Measure the student in the file `path`, loaded as `student`."""
+    model = read_student(path).model()
+    return Quality(
+        mean_acceptance(model, held_out),
+        tree_tokens_per_call(student, held_out[-MAX_REPLAYED:]),
+        mean_acceptance(model, base) if base else None,
+    )
+
+
+def tree_tokens_per_call(student: Student, records: Sequence[ReplayRecord]) -> float:
+    """Tokens that a call yields with the student and the n-gram drafters in one tree.
+
+    Stores are left out: they hold the very answers that are replayed.
+    """
+    tree = CombinedDrafter([PromptLookup(), TokenRecycling(), StudentDrafter(student)])
+    total = ReplayCounts()
+    for record in records:
+        tokens = record.tokens.tolist()
+        prompt, answer = tokens[: record.prompt_length], tokens[record.prompt_length :]
+        recorded = Recorded(tuple(prompt), tuple(answer))
+        # Read before, so that the drafts do not depend on how fast this machine reads.
+        for _ in student.model.prefill(recorded.prompt):
+            pass
+        counts = replay_calls(tree, recorded, DRAFT_ROWS)
+        total.calls += counts.calls
+        total.tokens += counts.tokens
+    return total.tokens_per_call
+
+
+def refusal(held_out: Sequence[ReplayRecord]) -> str:
+    """Why `held_out` cannot measure anything; empty if it can."""
+    questions = len({record.question for record in held_out})
+    positions = sum(len(record.tokens) - record.prompt_length for record in held_out)
+    if questions < MIN_QUESTIONS or positions < MIN_POSITIONS:
+        return (
+            f"{questions} held-out questions with {positions} tokens are too few to measure with:"
+            f" it takes {MIN_QUESTIONS} and {MIN_POSITIONS}"
+        )
+    return ""
+
+
+def verdict(before: Quality, after: Quality, original_base: float | None) -> str:
+    """Why the version must not be published; empty if it may."""
+    if not after.acceptance >= before.acceptance:
+        return f"α on new questions fell from {before.acceptance:.4f} to {after.acceptance:.4f}"
+    if not after.tokens_per_call >= before.tokens_per_call:
+        return (
+            f"tokens per call on new questions fell from {before.tokens_per_call:.3f} to"
+            f" {after.tokens_per_call:.3f}"
+        )
+    if (after.acceptance, after.tokens_per_call) == (before.acceptance, before.tokens_per_call):
+        return "nothing was gained on new questions"
+    if original_base is not None and not (after.base or 0.0) >= original_base - MAX_LOSS:
+        return (
+            f"α on what the original student knows fell from {original_base:.4f} to"
+            f" {after.base or 0.0:.4f}"
+        )
+    return ""

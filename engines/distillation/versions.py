@@ -1,0 +1,250 @@
+"""Trained versions of a draft model: which there are, which one drafts, and where each came from.
+
+    folder/0007/student.gguf    the weights
+    folder/0007/version.json    a `Version`
+    folder/current.json         the number of the version that drafts; 0 for the original student
+    folder/attempt.json         the `Attempt` made last
+
+A version appears with one rename, whole, and the latest three are kept. Owns the folder. Refuses to
+know how versions are made; imports no torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from datastores.errors import ModelError, StoreError
+from datastores.storage.files import write_atomic
+from engines.fingerprint import fingerprint
+
+KEPT = 3
+"""Versions kept: to step back to, when a later one turns out worse."""
+STUDENT_FILE, VERSION_FILE = "student.gguf", "version.json"
+CURRENT_FILE, ATTEMPT_FILE = "current.json", "attempt.json"
+_PARTIAL = ".partial-"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One trained version.
+
+    Attributes:
+        number: from 1 on, never used twice while a later one is kept.
+        created: seconds since the epoch.
+        fingerprint: of its file. origin: of the student that the first version was trained from.
+        parent: number of the version that it was trained from; 0 for the original student.
+        buffer: identity of the replay buffer. last_record, last_removal: its state then, for
+            `ReplayBuffer.removed_since`.
+        figures: what the gate measured, by name.
+    """
+
+    number: int
+    created: float
+    fingerprint: str
+    origin: str
+    parent: int
+    buffer: str
+    last_record: int
+    last_removal: int
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The round that ended last.
+
+    Attributes:
+        ended: seconds since the epoch.
+        buffer, last_record: what it saw, as in `Version`.
+        version: what it published; 0 for nothing.
+        reason: why nothing; empty otherwise.
+    """
+
+    ended: float
+    buffer: str
+    last_record: int
+    version: int
+    reason: str
+
+
+class Versions:
+    """The versions of one student for one target."""
+
+    def __init__(self, folder: Path) -> None:
+        """Args:
+        folder: created by the first version.
+        """
+        self.folder = folder
+
+    def all(self) -> list[Version]:
+        """Every whole version, oldest first; one that is damaged is left out."""
+        return [version for number in self._numbers() for version in self._read(number)]
+
+    @property
+    def current(self) -> int:
+        """Number of the version that drafts; 0 for the original student.
+
+        Raises:
+            StoreError: the folder cannot be read.
+        """
+        try:
+            found: Any = json.loads((self.folder / CURRENT_FILE).read_text("utf-8"))
+            number = int(found["version"])
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise StoreError(f"cannot read {self.folder}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError):
+            return 0  # damaged: the original student always works
+        return number if number in self._numbers() else 0
+
+    def current_version(self) -> Version | None:
+        """The version that drafts; None for the original student.
+
+        Raises:
+            StoreError: it is damaged, or its file is another one now.
+        """
+        number = self.current
+        if not number:
+            return None
+        versions = list(self._read(number))
+        if not versions or not self._is_intact(versions[0]):
+            raise StoreError(
+                f"version {number} of the student in {self.folder} is damaged:"
+                " `specchat student rollback` steps back to an earlier one"
+            )
+        return versions[0]
+
+    def file(self, number: int) -> Path:
+        """The weights of a version."""
+        return self.folder / f"{number:04d}" / STUDENT_FILE
+
+    def partial(self) -> Path:
+        """A new folder for the next version's files; `publish` or `discard` ends it.
+
+        Raises:
+            StoreError: it cannot be created.
+        """
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for old in self.folder.glob(f"{_PARTIAL}*"):  # of a process that was killed
+                shutil.rmtree(old)
+            path = self.folder / f"{_PARTIAL}{os.getpid()}"
+            path.mkdir(mode=0o700)
+        except OSError as error:
+            raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
+        return path
+
+    def discard(self, partial: Path) -> None:
+        """Remove what will not be published."""
+        shutil.rmtree(partial, ignore_errors=True)
+
+    def next_number(self) -> int:
+        """The number that the next version gets."""
+        return max(self._numbers(), default=0) + 1
+
+    def publish(self, partial: Path, version: Version) -> None:
+        """Make the files in `partial` version `version.number`, which drafts from now on.
+
+        Raises:
+            StoreError: they cannot be written; the current version stays.
+        """
+        try:
+            write_atomic(partial / VERSION_FILE, [json.dumps(asdict(version))])
+            os.rename(partial, self.folder / f"{version.number:04d}")
+            self.select(version.number)
+            self._prune()
+        except OSError as error:
+            raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
+
+    def select(self, number: int) -> None:
+        """Let a version draft; 0 for the original student.
+
+        Raises:
+            StoreError: there is no such version, or the folder cannot be written.
+        """
+        if number and number not in self._numbers():
+            raise StoreError(f"there is no version {number} of the student")
+        if not number and not self.folder.exists():
+            return
+        try:
+            write_atomic(self.folder / CURRENT_FILE, [json.dumps({"version": number})])
+        except OSError as error:
+            raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
+
+    def note(self, attempt: Attempt) -> None:
+        """Remember how a round ended.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        try:
+            write_atomic(self.folder / ATTEMPT_FILE, [json.dumps(asdict(attempt))])
+        except OSError as error:
+            raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
+
+    def last_attempt(self) -> Attempt | None:
+        """How the last round ended; None if there was none, or if the note is damaged."""
+        try:
+            return Attempt(**json.loads((self.folder / ATTEMPT_FILE).read_text("utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def rollback(self) -> int:
+        """Step back to the version before the current one; returns its number.
+
+        Raises:
+            StoreError: the original student drafts already, or the folder cannot be written.
+        """
+        current = self.current
+        if not current:
+            raise StoreError("the student is the original one: there is nothing to step back to")
+        number = max((each for each in self._numbers() if each < current), default=0)
+        self.select(number)
+        return number
+
+    def reset(self) -> None:
+        """Delete every version; the original student drafts again.
+
+        Raises:
+            StoreError: one cannot be deleted.
+        """
+        self.select(0)
+        try:
+            for number in self._numbers():
+                shutil.rmtree(self.folder / f"{number:04d}")
+            (self.folder / ATTEMPT_FILE).unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot delete from {self.folder}: {error.strerror}") from error
+
+    def _numbers(self) -> list[int]:
+        """Of all version folders, ascending."""
+        names = (path.parent.name for path in self.folder.glob(f"*/{VERSION_FILE}"))
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def _read(self, number: int) -> Iterator[Version]:
+        """The version of this number, unless its description is damaged."""
+        path = self.folder / f"{number:04d}" / VERSION_FILE
+        try:
+            version = Version(**json.loads(path.read_text("utf-8")))
+        except (OSError, ValueError, TypeError):
+            return
+        if version.number == number and isinstance(version.figures, dict):
+            yield version
+
+    def _is_intact(self, version: Version) -> bool:
+        try:
+            return fingerprint(self.file(version.number)) == version.fingerprint
+        except ModelError:
+            return False
+
+    def _prune(self) -> None:
+        for number in self._numbers()[:-KEPT]:
+            if number != self.current:
+                shutil.rmtree(self.folder / f"{number:04d}")

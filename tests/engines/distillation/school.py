@@ -1,0 +1,92 @@
+"""A tiny student, a teacher it can learn from, and the teacher's answers in a replay buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from datastores.replay_buffer.record import ReplayRecord, question_key, top_of
+from datastores.replay_buffer.store import ReplayBuffer
+from engines.distillation.model import Llama
+from engines.distillation.round import RoundResult, run_round
+from engines.distillation.trainer import TrainingSettings
+from engines.distillation.weights import read_student
+from engines.drafters.student import Student
+from engines.llama.model import load
+from tests.engines.tiny import TinyVocabulary, write_llama
+
+PROMPT, ANSWER, WORDS = 4, 24, 40
+SETTINGS = TrainingSettings(rate=1e-2, epochs=6, base=1.0)
+
+
+def load_student(path: Path) -> Student:
+    """As the product does it, but for the check of the vocabulary."""
+    model = load(path, threads=1, gpu_layers=0, context_length=256)
+    return Student(model.target, model.vocabulary.stops)
+
+
+@dataclass
+class School:
+    """A student's file, a folder for its versions, and a buffer."""
+
+    student: Path
+    folder: Path
+    buffer: ReplayBuffer
+
+    def run(
+        self, settings: TrainingSettings = SETTINGS, base: list[ReplayRecord] | None = None
+    ) -> RoundResult:
+        """One whole round."""
+        rounds = run_round(
+            self.buffer, self.student, self.folder, load_student, base=base or [], settings=settings
+        )
+        *_, result = rounds
+        assert isinstance(result, RoundResult)
+        return result
+
+
+@contextmanager
+def open_school(folder: Path, answers: int = 90) -> Iterator[School]:
+    """A school whose buffer holds `answers` answers of one teacher."""
+    student = write_llama(folder / "student.gguf", TinyVocabulary())
+    size = read_student(student).shape.vocabulary
+    with closing(ReplayBuffer.open(folder / "replay.db", "teacher", size)) as buffer:
+        for record in make_records(make_teacher(student, 1), answers, 1) if answers else []:
+            buffer.add(f"chat:{record.chat}", record)
+        yield School(student, folder / "versions", buffer)
+
+
+def make_teacher(student: Path, seed: int) -> Llama:
+    """The student with other output weights: what it does not know yet."""
+    model = read_student(student).model()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 2:
+                spread = float(parameter.std())
+                parameter += spread * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+@torch.no_grad()
+def make_records(teacher: Llama, count: int, seed: int) -> list[ReplayRecord]:
+    """Greedy answers to different questions, with probabilities at every other position."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = 10 + torch.randint(0, WORDS, (count, PROMPT), generator=generator)
+    for _ in range(ANSWER):
+        following = teacher.logits(teacher(ids)[:, -1]).argmax(dim=1, keepdim=True)
+        ids = torch.cat((ids, following), dim=1)
+    logits = teacher.logits(teacher(ids)).numpy()
+    positions = np.arange(PROMPT, PROMPT + ANSWER, 2, dtype=np.int32)
+    records = []
+    for number in range(count):
+        key = question_key(f"question {seed} {number}")
+        tokens = ids[number].numpy().astype(np.int32)
+        tops = top_of(logits[number, positions - 1])
+        records.append(ReplayRecord(0, number + 1, 1.0, key, key, tokens, PROMPT, positions, *tops))
+    return records

@@ -1,0 +1,236 @@
+"""A round publishes a better student, or nothing."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from datastores.errors import InputError, ModelError, SpecchatError, StoreError
+from datastores.storage.files import WorkLock
+from engines.distillation import round as rounds
+from engines.distillation.holdout import split
+from engines.distillation.losses import LOSSES, forward_kl
+from engines.distillation.round import LOCK, RoundResult, TrainingStep, run_round
+from engines.distillation.trainer import mean_acceptance
+from engines.distillation.versions import Versions
+from engines.distillation.weights import read_student
+from engines.drafters.student import Student
+from tests.engines.distillation.school import (
+    SETTINGS,
+    School,
+    load_student,
+    make_records,
+    make_teacher,
+    open_school,
+)
+
+
+@pytest.fixture
+def school(tmp_path: Path) -> Iterator[School]:
+    with open_school(tmp_path) as made:
+        yield made
+
+
+def assert_nothing_published(school: School) -> None:
+    versions = Versions(school.folder)
+    assert versions.all() == []
+    assert versions.current_version() is None
+    assert not list(school.folder.glob(".partial*"))
+
+
+def test_a_round_publishes_a_student_that_is_accepted_more_often(school: School) -> None:
+    result = school.run()
+    versions = Versions(school.folder)
+    version = versions.current_version()
+    assert result.version == version is not None
+    assert result.reason == ""
+    figures = version.figures
+    assert figures["acceptance"] > figures["acceptance_before"] + 0.005
+    assert figures["tokens_per_call"] > figures["tokens_per_call_before"]
+    held_out = split(school.buffer.records()).held_out
+    trained = read_student(versions.file(1)).model()
+    assert mean_acceptance(trained, held_out) == pytest.approx(figures["acceptance"])
+    assert sorted(path.name for path in school.folder.iterdir() if path.name != LOCK) == [
+        "0001",
+        "attempt.json",
+        "current.json",
+    ]
+    assert (version.buffer, version.last_record) == (school.buffer.identity, 90)
+
+
+def test_the_next_round_needs_new_answers_and_goes_on_from_the_last(school: School) -> None:
+    assert school.run().version is not None
+    assert school.run().reason == "0 new answers are too few to learn from: it takes 20"
+    for record in make_records(make_teacher(school.student, 1), 40, 2):
+        school.buffer.add("chat:7", record)
+    again = school.run()
+    attempt = Versions(school.folder).last_attempt()
+    assert attempt is not None
+    assert (attempt.reason, attempt.last_record) == (again.reason, 130)
+    if again.version is not None:
+        assert (again.version.number, again.version.parent) == (2, 1)
+        assert again.version.figures["older"] > 20
+
+
+def test_a_round_that_gains_nothing_publishes_nothing(school: School) -> None:
+    result = school.run(replace(SETTINGS, rate=0.0))
+    assert (result.version, result.reason) == (None, "nothing was gained on new questions")
+    assert_nothing_published(school)
+    assert "too few" in school.run().reason
+
+
+def test_a_round_that_does_harm_publishes_nothing(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It learns to avoid what the target says."""
+    monkeypatch.setitem(LOSSES, "lk", lambda log_p, log_q: -forward_kl(log_p, log_q).clamp(max=9))
+    assert "α on new questions fell from" in school.run().reason
+    assert_nothing_published(school)
+
+
+def test_few_answers_are_too_few_to_measure_with(tmp_path: Path) -> None:
+    with open_school(tmp_path, answers=24) as school:
+        reason = school.run().reason
+        assert "too few" in reason
+        assert_nothing_published(school)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_publishes_nothing(
+    school: School, monkeypatch: pytest.MonkeyPatch, value: float
+) -> None:
+    monkeypatch.setitem(LOSSES, "lk", lambda log_p, log_q: log_q.sum(dim=1) * value)
+    with pytest.raises(ModelError, match="diverged at step 0") as error:
+        school.run()
+    assert "\n" not in str(error.value)
+    assert_nothing_published(school)
+
+
+def test_a_killed_round_goes_on_where_it_was(
+    school: School, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "SAVE_SECONDS", 0.0)
+    killed = run_round(
+        school.buffer, school.student, school.folder, load_student, settings=SETTINGS
+    )
+    for _ in range(9):
+        step = next(killed)
+    killed.close()
+    assert_nothing_published(school)
+    resumed = list(
+        run_round(school.buffer, school.student, school.folder, load_student, settings=SETTINGS)
+    )
+    assert isinstance(step, TrainingStep)
+    assert len(resumed) - 1 == step.steps - 9
+    unbroken = School(school.student, tmp_path / "other", school.buffer)
+    assert unbroken.run().version is not None
+    ours, theirs = (read_student(Versions(each.folder).file(1)) for each in (school, unbroken))
+    for name, weight in theirs.weights.items():
+        torch.testing.assert_close(ours.weights[name], weight, rtol=1e-3, atol=1e-4)
+
+
+def test_a_damaged_checkpoint_begins_the_round_again(school: School) -> None:
+    school.folder.mkdir()
+    (school.folder / rounds.CHECKPOINT).write_bytes(b"\xff" * 100)
+    assert school.run().version is not None
+
+
+def test_another_vocabulary_publishes_nothing(school: School) -> None:
+    def refuse(path: Path) -> Student:
+        raise InputError(f"{path.name} cannot draft for this model: token 5 is 'a' to one model")
+
+    with pytest.raises(InputError, match="token 5"):
+        list(run_round(school.buffer, school.student, school.folder, refuse))
+    assert_nothing_published(school)
+
+
+def test_a_trained_file_that_does_not_load_is_not_published(school: School) -> None:
+    def load(path: Path) -> Student:
+        if path != school.student:
+            raise ModelError(f"{path} does not run")
+        return load_student(path)
+
+    with pytest.raises(ModelError, match="does not run"):
+        list(run_round(school.buffer, school.student, school.folder, load, settings=SETTINGS))
+    assert_nothing_published(school)
+
+
+def test_a_full_disk_publishes_nothing(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("cannot write student.gguf: No space left on device")
+
+    monkeypatch.setattr(rounds, "write_student", full)
+    with pytest.raises(StoreError, match="No space left"):
+        school.run()
+    assert_nothing_published(school)
+
+
+def test_what_a_process_left_that_was_killed_while_exporting_is_removed(school: School) -> None:
+    left = school.folder / ".partial-1"
+    left.mkdir(parents=True)
+    (left / "student.gguf").write_bytes(school.student.read_bytes()[:1000])
+    assert_published_is_whole(school)
+    assert not left.exists()
+
+
+def assert_published_is_whole(school: School) -> None:
+    assert school.run().version is not None
+    assert Versions(school.folder).current_version() is not None
+
+
+def test_two_processes_do_not_train_at_once(school: School) -> None:
+    school.folder.mkdir()
+    lock = WorkLock(school.folder / LOCK)
+    assert lock.acquire()
+    with pytest.raises(StoreError, match="another process is training"):
+        school.run()
+    lock.release()
+    assert_published_is_whole(school)
+
+
+def test_what_the_student_knew_is_not_lost(school: School) -> None:
+    """The base material is what the original student says itself; the buffer teaches otherwise."""
+    base = make_records(read_student(school.student).model(), 60, 5)
+    held_out = split(base).held_out
+    before = mean_acceptance(read_student(school.student).model(), held_out)
+    result = school.run(replace(SETTINGS, rate=1e-2, base=0.0), base)
+    if result.version is None:
+        assert result.reason
+        assert_nothing_published(school)
+    else:
+        after = mean_acceptance(read_student(Versions(school.folder).file(1)).model(), held_out)
+        assert after >= before - 0.01
+
+
+def test_poisoned_answers_publish_nothing_bad(tmp_path: Path) -> None:
+    """Tokens and probabilities that no model gave: there is nothing to learn in them."""
+    with open_school(tmp_path, answers=0) as school:
+        random = np.random.default_rng(3)
+        base = make_records(read_student(school.student).model(), 60, 5)
+        for record in make_records(make_teacher(school.student, 1), 90, 1):
+            answer = random.integers(0, 200, len(record.tokens)).astype(np.int32)
+            shuffled = random.random((len(record.positions), 256)).argsort(axis=1)
+            tokens = shuffled[:, :64].astype(np.int32)
+            school.buffer.add("chat:1", replace(record, tokens=answer, top_tokens=tokens))
+        held_out = split(base).held_out
+        before = mean_acceptance(read_student(school.student).model(), held_out)
+        result = school.run(base=base)
+        if result.version is not None:
+            path = Versions(school.folder).file(1)
+            assert mean_acceptance(read_student(path).model(), held_out) >= before - 0.01
+
+
+def test_every_error_is_one_of_ours(school: School) -> None:
+    school.student.write_bytes(b"GGUF")
+    with pytest.raises(SpecchatError):
+        school.run()
+    assert_nothing_published(school)
+
+
+def test_a_result_says_what_it_cost(school: School) -> None:
+    result = school.run(replace(SETTINGS, epochs=1))
+    assert isinstance(result, RoundResult)
+    assert result.seconds > 0

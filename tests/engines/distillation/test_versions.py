@@ -1,0 +1,120 @@
+"""The folder of versions: the latest three, one that drafts, nothing half-written."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from datastores.errors import StoreError
+from engines.distillation.versions import STUDENT_FILE, VERSION_FILE, Attempt, Version, Versions
+from engines.fingerprint import fingerprint
+
+
+def publish(versions: Versions) -> int:
+    """A next version with some bytes for weights."""
+    partial, number = versions.partial(), versions.next_number()
+    (partial / STUDENT_FILE).write_bytes(b"weights %d" % number)
+    mark = fingerprint(partial / STUDENT_FILE)
+    versions.publish(partial, Version(number, 1.0, mark, "origin", 0, "b", 9, 0, {"x": 0.5}))
+    return number
+
+
+@pytest.fixture
+def versions(tmp_path: Path) -> Versions:
+    return Versions(tmp_path / "versions")
+
+
+def test_without_versions_the_original_student_drafts(versions: Versions) -> None:
+    assert versions.current == 0
+    assert versions.current_version() is None
+    assert versions.all() == []
+    with pytest.raises(StoreError, match="nothing to step back to"):
+        versions.rollback()
+    versions.reset()
+    assert not versions.folder.exists()
+
+
+def test_the_latest_three_are_kept(versions: Versions) -> None:
+    for _ in range(5):
+        publish(versions)
+    assert [version.number for version in versions.all()] == [3, 4, 5]
+    current = versions.current_version()
+    assert current is not None
+    assert (current.number, current.figures) == (5, {"x": 0.5})
+    assert versions.file(5).read_bytes() == b"weights 5"
+
+
+def test_rolling_back_ends_at_the_original_student(versions: Versions) -> None:
+    publish(versions)
+    publish(versions)
+    assert [versions.rollback(), versions.rollback()] == [1, 0]
+    assert versions.current_version() is None
+    versions.select(2)
+    assert versions.current == 2
+    with pytest.raises(StoreError, match="no version 9"):
+        versions.select(9)
+
+
+def test_after_a_rollback_the_next_version_has_a_number_of_its_own(versions: Versions) -> None:
+    publish(versions)
+    publish(versions)
+    versions.rollback()
+    assert publish(versions) == 3
+    assert versions.current == 3
+
+
+def test_a_reset_leaves_no_weights(versions: Versions) -> None:
+    publish(versions)
+    versions.note(Attempt(1.0, "b", 9, 1, ""))
+    versions.reset()
+    assert versions.current == 0
+    assert versions.last_attempt() is None
+    assert not list(versions.folder.rglob("*.gguf"))
+
+
+def test_a_file_that_was_swapped_is_noticed(versions: Versions) -> None:
+    publish(versions)
+    versions.file(1).write_bytes(b"other weights")
+    with pytest.raises(StoreError, match=r"version 1 of the student in .* is damaged") as error:
+        versions.current_version()
+    assert "\n" not in str(error.value)
+    assert versions.rollback() == 0
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"version": "x"}', '{"version": 7}'])
+def test_a_damaged_choice_is_the_original_student(versions: Versions, content: str) -> None:
+    publish(versions)
+    (versions.folder / "current.json").write_text(content)
+    assert versions.current == 0
+
+
+@pytest.mark.parametrize("content", ["", "{", "{}", '{"number": 1}'])
+def test_a_damaged_description_is_left_out(versions: Versions, content: str) -> None:
+    publish(versions)
+    (versions.folder / "0001" / VERSION_FILE).write_text(content)
+    assert versions.all() == []
+    with pytest.raises(StoreError, match="damaged"):
+        versions.current_version()
+
+
+def test_files_of_a_killed_process_are_no_version(versions: Versions) -> None:
+    left = versions.folder / ".partial-1"
+    left.mkdir(parents=True)
+    (left / VERSION_FILE).write_text(json.dumps({"number": 1}))
+    assert versions.all() == []
+    assert publish(versions) == 1
+    assert not left.exists()
+
+
+def test_an_attempt_comes_back(versions: Versions) -> None:
+    versions.folder.mkdir()
+    assert versions.last_attempt() is None
+    attempt = Attempt(2.0, "b", 9, 0, "nothing was gained")
+    versions.note(attempt)
+    assert versions.last_attempt() == attempt
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot write to"):
+        Versions(tmp_path / "file").partial()
