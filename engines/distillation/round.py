@@ -10,7 +10,7 @@ Refuses to know when a round runs, and which engine loads students.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -99,7 +99,7 @@ def run_round(
     base: Sequence[ReplayRecord] = (),
     settings: TrainingSettings | None = None,
     threads: int = 1,
-) -> Iterator[TrainingStep | RoundResult]:
+) -> Generator[TrainingStep | RoundResult]:
     """Train one version of `student`; the last item is the result.
 
     A caller may pause between two items for as long as it likes.

@@ -69,7 +69,7 @@ def make_teacher(student: Path, seed: int) -> Llama:
         for parameter in model.parameters():
             if parameter.ndim == 2:
                 spread = float(parameter.std())
-                parameter += spread * torch.randn(parameter.shape, generator=generator)
+                parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=spread)
     return model
 
 
