@@ -248,7 +248,8 @@ def open_index(
 def forget_removed_texts(locations: Locations, budget_bytes: int) -> None:
     """Erase what is no longer in the corpus from every tokenizer's stores.
 
-    What CREST cannot subtract it drops; the next `run` with that tokenizer rebuilds it.
+    What CREST cannot subtract, or what is too much for that, it drops; the next `run` with that
+    tokenizer rebuilds it.
 
     Raises:
         StoreError: a store cannot be written, or another process reads an older state of it or is
@@ -284,8 +285,9 @@ def _held(path: Path) -> Iterator[None]:
 def remove_deleted(corpus: Corpus, cache: TokenCache, crest: CrestStore) -> None:
     """Remove what is no longer in the corpus from the stores made from it."""
     removed = corpus.difference(cache.keys()).removed
-    remaining = passage_ids(cache, frozenset(removed))
-    crest.retain([identity for identity, _ in remaining])
+    crest.forget([one for text in cache.read(removed) for one in token_documents(text)])
+    # What a damaged cache did not know is in CREST under no text.
+    crest.retain([identity for identity, _ in passage_ids(cache, frozenset(removed))])
     # Last: while the cache still has it, the next call repeats all of this.
     cache.forget(removed)
 

@@ -7,7 +7,7 @@ Everything is array work; memory is some 30 bytes for each distinct string that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from datastores.crest.format import (
     join,
     pages,
     rank_tokens,
+    rank_uses,
 )
 from datastores.crest.selection import (
     ENTRY_BYTES,
@@ -58,17 +59,20 @@ BISECTIONS = 7
 """On a logarithmic scale."""
 OVERFILL = 1.02
 """By the estimate; what is too much is removed again, entry by entry."""
-EMPTY_FILE_BYTES = 5 * 4096
+EMPTY_FILE_BYTES = 7 * 4096
+USE_BYTES = 4
+"""Of the number of nodes that have one token id, where counts are exact."""
 FILL_SHARE = 0.92
 """Share of the file's bytes that are pages of ours; SQLite takes the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountedText:
-    """What every selection starts from."""
+    """What every selection starts from: all strings that occur `least` times or more."""
 
     text: TokenText
     levels: list[Level]
+    least: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ class BuiltStore:
         page_count: pages the n-grams are spread over.
         entry_count: n-grams kept.
         pages: the pages that are not empty, by number, ascending.
+        least: occurrences of the rarest strings that were counted, if counts are exact; else 0.
+        uses: nodes with each rank, if counts are exact; else empty.
     """
 
     longest: int
@@ -88,13 +94,16 @@ class BuiltStore:
     page_count: int
     entry_count: int
     pages: Iterator[tuple[int, bytes]]
+    least: int = 0
+    uses: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, dtype=np.uint32))
 
 
 def count(documents: Iterable[TokenDocument], budget: int, longest: int = MAX_NGRAM) -> CountedText:
     """Count all strings that a store of `budget` bytes may keep."""
     text = join_documents(documents)
     least = least_count(len(text.tokens), budget)
-    return CountedText(text, count_strings(text, longest + MAX_CONTINUATION, least, tagged=longest))
+    levels = count_strings(text, longest + MAX_CONTINUATION, least, tagged=longest)
+    return CountedText(text, levels, least)
 
 
 def least_count(tokens: int, budget: int) -> int:
@@ -111,8 +120,13 @@ def build(documents: Iterable[TokenDocument], budget: int, longest: int = MAX_NG
     return select(count(documents, budget, longest), budget, longest)
 
 
-def select(counted: CountedText, budget: int, longest: int = MAX_NGRAM) -> BuiltStore:
-    """The content of most utility for `budget` bytes of file."""
+def select(
+    counted: CountedText, budget: int, longest: int = MAX_NGRAM, *, exact: bool = False
+) -> BuiltStore:
+    """The content of most utility for `budget` bytes of file.
+
+    With `exact` counts it takes about a tenth more, and documents can be subtracted from it.
+    """
     room = page_room(budget)
     by_length = {length: utilities(counted.levels, length) for length in range(1, longest + 1)}
     low = LOWEST_SHARE * threshold(by_length, room)
@@ -120,8 +134,13 @@ def select(counted: CountedText, budget: int, longest: int = MAX_NGRAM) -> Built
         candidates(counted.levels, length, levels, low) for length, levels in by_length.items()
     ]
     least = _filling_threshold(found, low, room * OVERFILL)
-    entries, ids = encode_trees(counted, [select_nodes(nodes, least) for nodes in found])
-    return paginate(fitting(entries, room - ids_bytes(ids)), ids, longest)
+    chosen = [select_nodes(nodes, least) for nodes in found]
+    entries, ids = encode_trees(counted, chosen, exact=exact)
+    fits = fitting(entries, room - ids_bytes(ids) - exact * USE_BYTES * len(ids))
+    built = paginate(fits, ids, longest)
+    if not exact:
+        return built
+    return replace(built, least=counted.least, uses=rank_uses(fits, len(ids)))
 
 
 def page_room(budget: int) -> int:
@@ -162,13 +181,13 @@ def ids_bytes(ids: NDArray[np.uint32]) -> int:
 
 
 def encode_trees(
-    counted: CountedText, chosen: Sequence[Nodes]
+    counted: CountedText, chosen: Sequence[Nodes], *, exact: bool = False
 ) -> tuple[Entries, NDArray[np.uint32]]:
     """The entries of the chosen trees, and the token ids by rank."""
     columns = [describe(counted.levels, nodes) for nodes in chosen]
     ids = rank_tokens(columns)
     parts = [
-        encode(counted.text, counted.levels, nodes, column, ids)
+        encode(counted.text, counted.levels, nodes, column, ids, exact=exact)
         for nodes, column in zip(chosen, columns, strict=True)
     ]
     return join(parts), ids

@@ -12,6 +12,9 @@ come before their children and neither a mask nor a list of parents is needed:
     node    1 byte: P(node | its parent) in half octaves (4 bits), number of children (4 bits; 15:
             the number follows in a byte of its own)
             1–5 bytes: token, as its rank among the store's tokens by frequency, 7 bits to a byte
+    exact   only in stores that documents are subtracted from (`datastores.crest.subtraction`):
+            2 bytes: more of the n-gram's hash; then exact counts, 7 bits to a byte: the n-gram's
+            if it is `MIN_AMBIGUOUS_COUNT` or more, and each node's whose parent's is
     (and a zero byte if needed to make the length even)
 
 Entries share pages of some hundred bytes, so that the key of an entry costs two bytes instead of
@@ -43,6 +46,12 @@ SEED = 0x9E3779B97F4A7C15
 MARK_BITS = 16
 MAX_PAGE_ENTRIES = 255
 """Entries on one page."""
+MAX_ENTRY_BYTES = 510
+"""Of one entry, whose length is stored by halves in one byte."""
+CHECK_SHIFT = 48
+"""The bits of an n-gram's hash from here on are its check."""
+MIN_AMBIGUOUS_COUNT = 5
+"""Half octaves below a count that is smaller than this tell every count apart."""
 CHILDREN_FOLLOW = 15
 """In a node's byte: the number of children is in the next byte."""
 
@@ -170,6 +179,9 @@ class Entries:
         starts: where each entry begins in `data`.
         lengths: its bytes.
         utilities: sum over the nodes of each entry.
+        sizes: nodes of each entry, without its n-gram.
+        first_ranks: where the ranks of each entry's nodes begin in `ranks`.
+        ranks: of the tokens of all nodes.
         data: all bytes.
     """
 
@@ -177,6 +189,9 @@ class Entries:
     starts: Index
     lengths: Index
     utilities: NDArray[np.float64]
+    sizes: Index
+    first_ranks: Index
+    ranks: NDArray[np.uint32]
     data: Bytes
 
     def __len__(self) -> int:
@@ -226,35 +241,103 @@ def encode(
     nodes: Nodes,
     columns: Columns,
     ids: NDArray[np.uint32],
+    *,
+    exact: bool,
 ) -> Entries:
-    """The entries of the n-grams of one length."""
+    """The entries of the n-grams of one length; with `exact` counts, documents can leave them."""
     by_id = np.argsort(ids)
-    ranks = by_id[np.searchsorted(ids, columns.tokens, sorter=by_id)]
-    width = 1 + (ranks > 0x7F) + (ranks > 0x3FFF) + (ranks > 0x1FFFFF) + (ranks > 0xFFFFFFF)
+    ranks = by_id[np.searchsorted(ids, columns.tokens, sorter=by_id)].astype(np.uint32)
+    width = _number_width(ranks)
     many = columns.children >= CHILDREN_FOLLOW
     sizes = 1 + many + width
     firsts = np.flatnonzero(np.diff(nodes.roots, prepend=-1))
-    lengths = 2 + (np.add.reduceat(sizes, firsts) if len(firsts) else firsts)
-    padding = lengths & 1
-    lengths += padding
-    starts = np.cumsum(lengths) - lengths
-    entry = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(nodes)))
-    at = np.cumsum(sizes) - sizes + (2 * (entry + 1) + (np.cumsum(padding) - padding)[entry])
-    data = np.zeros(int(lengths.sum()), dtype=np.uint8)
+    numbers = np.diff(firsts, append=len(nodes))
+    entry = np.repeat(np.arange(len(firsts)), numbers)
     roots, level = nodes.roots[firsts], levels[nodes.length - 1]
+    positions = level.positions[roots]
+    keys = hash_columns([text.tokens[positions + offset] for offset in range(nodes.length)])
+    trees = 2 + _sums(sizes, firsts)
+    counts = _exact_counts(keys, level.counts[roots], columns, firsts) if exact else None
+    lengths = trees + counts.lengths if counts else trees
+    lengths += lengths & 1
+    starts = np.cumsum(lengths) - lengths
+    data = np.zeros(int(lengths.sum()), dtype=np.uint8)
     data[starts] = level.kinds[roots].astype(np.int64) << 5 | count_level(level.counts[roots])
     data[starts + 1] = np.bincount(entry[nodes.depths == nodes.length + 1], minlength=len(firsts))
+    at = np.repeat(starts + 2, numbers) + _offsets(sizes, firsts, numbers)
     levels_of = probability_level(columns.counts / columns.parent_counts)
     data[at] = levels_of << 4 | np.minimum(columns.children, CHILDREN_FOLLOW)
     data[at[many] + 1] = columns.children[many]
     _write_numbers(data, at + 1 + many, ranks, width)
-    positions = level.positions[roots]
-    keys = hash_columns([text.tokens[positions + offset] for offset in range(nodes.length)])
+    if counts:
+        counts.write(data, starts + trees)
     utilities = np.bincount(entry, nodes.utilities, len(firsts)).astype(np.float64)
-    return Entries(keys, starts, lengths, utilities, data)
+    return Entries(keys, starts, lengths, utilities, numbers, firsts, ranks, data)
 
 
-def _write_numbers(data: Bytes, at: Index, numbers: Index, width: Index) -> None:
+@dataclass(frozen=True, slots=True)
+class ExactCounts:
+    """What follows the trees: for each entry its check, then its exact counts as numbers.
+
+    Attributes:
+        checks: of each entry, one uint16.
+        lengths: bytes of each entry's check and counts.
+        firsts, numbers: where each entry's counts begin in `counts`, and how many there are.
+        counts: the n-gram's, then its nodes'.
+        widths: bytes of each; 0 for one that follows from its half octave.
+    """
+
+    checks: Wide
+    lengths: Index
+    firsts: Index
+    numbers: Index
+    counts: Index
+    widths: Index
+
+    def write(self, data: Bytes, starts: Index) -> None:
+        """Write those of each entry at its offset in `data`."""
+        data[starts] = self.checks & np.uint64(0xFF)
+        data[starts + 1] = self.checks >> np.uint64(8)
+        at = np.repeat(starts + 2, self.numbers) + _offsets(self.widths, self.firsts, self.numbers)
+        _write_numbers(data, at, self.counts, self.widths)
+
+
+def _exact_counts(
+    keys: Wide, roots: NDArray[np.int32], columns: Columns, firsts: Index
+) -> ExactCounts:
+    """The exact counts of n-grams that occurred `roots` times, and of their nodes."""
+    counts = np.insert(columns.counts, firsts, roots)
+    # The n-gram's own count counts as its parent's: both decide whether it is written.
+    above = np.insert(columns.parent_counts, firsts, roots)
+    widths = np.where(above >= MIN_AMBIGUOUS_COUNT, _number_width(counts), 0)
+    starts = firsts + np.arange(len(firsts))
+    numbers = np.diff(starts, append=len(counts))
+    lengths = 2 + _sums(widths, starts)
+    return ExactCounts(keys >> np.uint64(CHECK_SHIFT), lengths, starts, numbers, counts, widths)
+
+
+def _sums(values: Index, firsts: Index) -> Index:
+    """The sum of each run of `values`, of which there is one from each of `firsts`."""
+    return np.add.reduceat(values, firsts) if len(firsts) else firsts
+
+
+def _offsets(sizes: Index, firsts: Index, numbers: Index) -> Index:
+    """Where each of `sizes` begins within its run, if they follow each other."""
+    before = np.cumsum(sizes) - sizes
+    return before - np.repeat(before[firsts], numbers)
+
+
+def _number_width(numbers: NDArray[np.uint32] | Index) -> Index:
+    """Bytes of each number, at 7 bits a byte."""
+    width: Index = (
+        1 + (numbers > 0x7F) + (numbers > 0x3FFF) + (numbers > 0x1FFFFF) + (numbers > 0xFFFFFFF)
+    )
+    return width
+
+
+def _write_numbers(
+    data: Bytes, at: Index, numbers: NDArray[np.uint32] | Index, width: Index
+) -> None:
     """Write each number at its offset, 7 bits a byte, the lowest first."""
     for byte in range(int(width.max(initial=0))):
         rows = np.flatnonzero(width > byte)
@@ -265,11 +348,15 @@ def _write_numbers(data: Bytes, at: Index, numbers: Index, width: Index) -> None
 def join(parts: Sequence[Entries]) -> Entries:
     """All entries as one."""
     bases = np.cumsum([0, *(len(part.data) for part in parts)])
+    ranks = np.cumsum([0, *(len(part.ranks) for part in parts)])
     return Entries(
         np.concatenate([part.hashes for part in parts]),
         np.concatenate([part.starts + base for part, base in zip(parts, bases, strict=False)]),
         np.concatenate([part.lengths for part in parts]),
         np.concatenate([part.utilities for part in parts]),
+        np.concatenate([part.sizes for part in parts]),
+        np.concatenate([part.first_ranks + at for part, at in zip(parts, ranks, strict=False)]),
+        np.concatenate([part.ranks for part in parts]),
         np.concatenate([part.data for part in parts]),
     )
 
@@ -278,14 +365,27 @@ def fitting(entries: Entries, most: int) -> Entries:
     """The entries of most utility per byte, at most `most` bytes in all."""
     cost = entries.lengths + KEY_BYTES
     order = np.lexsort((entries.hashes, -entries.utilities / cost))
+    order = order[entries.lengths[order] <= MAX_ENTRY_BYTES]
     fits = order[: int(np.searchsorted(np.cumsum(cost[order]), most, side="right"))]
     return Entries(
         entries.hashes[fits],
         entries.starts[fits],
         entries.lengths[fits],
         entries.utilities[fits],
+        entries.sizes[fits],
+        entries.first_ranks[fits],
+        entries.ranks,
         entries.data,
     )
+
+
+def rank_uses(entries: Entries, number: int) -> NDArray[np.uint32]:
+    """In how many nodes of `entries` each of `number` ranks is."""
+    inner = np.arange(int(entries.sizes.sum())) - np.repeat(
+        np.cumsum(entries.sizes) - entries.sizes, entries.sizes
+    )
+    ranks = entries.ranks[np.repeat(entries.first_ranks, entries.sizes) + inner]
+    return np.bincount(ranks, minlength=number).astype(np.uint32)
 
 
 def pages(entries: Entries, number: int) -> Iterator[tuple[int, bytes]]:

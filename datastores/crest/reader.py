@@ -1,7 +1,7 @@
 """Looking n-grams up in CREST, on the decoding thread.
 
-A lookup is one statement that reads at most two small pages for each n by primary key; memory does
-not grow with the store. Owns a read-only connection of its own, so that it never waits for the
+A lookup is one statement for each tier that reads a small page for each n by primary key; memory
+does not grow with the store. Owns a read-only connection of its own, so that it never waits for the
 writer, and a bounded cache of decoded trees. It sees what other connections commit at the next
 `refresh`, or within `LOOKUPS_PER_REFRESH` lookups.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datastores.crest.format import CrestEntry, decode, find, hashes, place
-from datastores.crest.store import DELTA, unpack_ids
+from datastores.crest.store import unpack_ids
 from datastores.storage.integrity import damage_error, translate_errors
 from datastores.storage.sqlite import file_identity
 
@@ -46,7 +46,7 @@ class CrestReader:
         """Open the store that `CrestStore.open` made at `path`."""
         self.path = path
         self._cache: dict[int, tuple[CrestEntry, ...]] = {}
-        self._tiers: dict[int, Tier] = {}
+        self._tiers: dict[str, Tier] = {}
         self._longest = 0
         self._lookups = 0
         self._connect()
@@ -119,8 +119,11 @@ class CrestReader:
         version = self._connection.execute("PRAGMA data_version").fetchone()[0]
         if version == self._version:
             return False
-        rows = self._connection.execute("SELECT tier, longest, pages, entries, ids FROM tiers")
-        self._tiers = {row[0]: Tier(row[1], row[2], row[3], unpack_ids(row[4])) for row in rows}
+        self._tiers = {
+            table: Tier(row[0], row[1], row[2], unpack_ids(row[3]))
+            for table, tier in (("delta_pages", "delta"), ("pages", "tiers"))
+            for row in self._connection.execute(f"SELECT longest, pages, entries, ids FROM {tier}")
+        }
         self._longest = max((tier.longest for tier in self._tiers.values()), default=0)
         self._cache.clear()
         self._version = version
@@ -128,22 +131,16 @@ class CrestReader:
 
     def _fetch(self, keys: Sequence[int]) -> None:
         """Read the entries of `keys` into the cache."""
-        wanted = [
-            (key, tier, *place(key, tier.pages), number == DELTA)
-            for key in keys
-            for number, tier in sorted(self._tiers.items(), reverse=True)
-        ]
-        numbers = [-1 - page if in_delta else page for _, _, page, _, in_delta in wanted]
-        marks = ",".join("?" * len(numbers))
-        pages = dict(
-            self._connection.execute(
-                f"SELECT number, entries FROM pages WHERE number IN ({marks})", numbers
-            )
-        )
         found: dict[int, list[CrestEntry]] = {key: [] for key in keys}
-        for number, (key, tier, _, mark, _) in zip(numbers, wanted, strict=True):
-            data = find(pages[number], mark) if number in pages else b""
-            if data:
-                found[key].append(decode(data, tier.ids))
+        for table, tier in self._tiers.items():
+            places = {key: place(key, tier.pages) for key in keys}
+            numbers = [page for page, _ in places.values()]
+            marks = ",".join("?" * len(numbers))
+            sql = f"SELECT number, entries FROM {table} WHERE number IN ({marks})"
+            pages = dict(self._connection.execute(sql, numbers))
+            for key, (number, mark) in places.items():
+                data = find(pages[number], mark) if number in pages else b""
+                if data:
+                    found[key].append(decode(data, tier.ids))
         for key, entries in found.items():
             self._cache[key] = tuple(entries)

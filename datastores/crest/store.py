@@ -3,8 +3,13 @@
 A store has two tiers. The *base* tier holds what `rebuild` made of all documents under the byte
 budget; it is a function of the set of documents alone. The *delta* tier holds what `update` made of
 the few documents added since: an answer is drafted from as soon as it is finished, and the rebuild
-promotes its common n-grams and drops its rare ones. The text is stored elsewhere (the history, the
-library), so nothing is ever subtracted: documents leave by `retain` and the rebuild after it.
+promotes its common n-grams and drops its rare ones. So adding a text costs what the delta costs.
+
+Documents leave by `forget`, at a cost in proportion to them: the delta is made again without them,
+and they are subtracted from the base tier (`datastores.crest.subtraction`). No byte of them stays:
+tables that are rewritten are emptied first, which fills their pages with zeros (`secure_delete`);
+rows of the base tier are overwritten where they are, and were written once in the order of their
+numbers, so that none was ever moved. Then only the log has to be emptied, and nothing is copied.
 
 Owns the file, its schema and its transactions: each call is all or nothing, and a document counts
 once, by its identity, however often it is given. Refuses to know text, tokenizers and what kinds of
@@ -13,7 +18,7 @@ sources mean. Lookups go through `datastores.crest.reader`, on a connection of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +27,8 @@ from sqlite_utils import Database
 
 from datastores.crest.build import BuiltStore, build, count, select
 from datastores.crest.counting import TokenDocument
-from datastores.storage.erasure import erase
+from datastores.crest.subtraction import BaseTier, Subtraction, drop_uses, overwrite
+from datastores.storage.erasure import empty_log
 from datastores.storage.sqlite import Store
 from datastores.tokens import unpack
 
@@ -53,13 +59,35 @@ def _pending_documents(db: Database) -> None:
     db.executescript("ALTER TABLE fresh RENAME TO pending")
 
 
-MIGRATIONS = (_tiers_and_pages, _pending_documents)
+def _exact_counts(db: Database) -> None:
+    # The base tier of an older store has no exact counts (`least` is 0): the first document to
+    # leave it empties it. The delta has tables of its own, which are emptied as a whole.
+    db.executescript(
+        """
+        ALTER TABLE tiers ADD COLUMN least INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE tiers ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE tiers ADD COLUMN uses BLOB NOT NULL DEFAULT x'';
+        CREATE TABLE delta (
+            longest INTEGER NOT NULL,
+            pages INTEGER NOT NULL,
+            entries INTEGER NOT NULL,
+            ids BLOB NOT NULL
+        );
+        CREATE TABLE delta_pages (number INTEGER PRIMARY KEY, entries BLOB NOT NULL);
+        INSERT INTO delta SELECT longest, pages, entries, ids FROM tiers WHERE tier = 1;
+        INSERT INTO delta_pages SELECT -1 - number, entries FROM pages WHERE number < 0;
+        DELETE FROM tiers WHERE tier = 1;
+        DELETE FROM pages WHERE number < 0;
+        """
+    )
+
+
+MIGRATIONS = (_tiers_and_pages, _pending_documents, _exact_counts)
 """Version n of the store is what the first n of these produce. One that was released is never
 edited again."""
 
 BASE = 0
-DELTA = 1
-"""Numbers of the tiers."""
+"""The number of the base tier's row in `tiers`."""
 MAX_DELTA_TOKENS = 1 << 15
 """Tokens of pending documents above which a rebuild is due."""
 DELTA_SHARE = 8
@@ -68,8 +96,13 @@ DOCUMENT_BYTES = 64
 """Of a pending document, beside its tokens."""
 IDENTITY_BYTES = 8
 """Of a document's identity, in the base tier."""
+MIN_REBUILD_SHARE = 12
+"""One in so many of the base tier's tokens: if more leave, it is emptied and rebuilt. To subtract a
+token takes some 250 µs of CPU, to count it anew 20."""
+MAX_FREE_SHARE = 4
+"""The file is rewritten after a rebuild that leaves more than one in so many of its pages free."""
 ERASURE_DUE = 0x45524153
-"""The file's application id from a removal until its bytes are erased."""
+"""The file's application id from a removal until its log is emptied."""
 MIN_BUDGET_BYTES = 1 << 16
 """A smaller budget holds nothing useful."""
 
@@ -133,54 +166,86 @@ class CrestStore:
         """
         prefixes: set[bytes] = set()
         counted = count(_unique(documents, prefixes), self._base_bytes(0))
-        self.replace(select(counted, self._base_bytes(len(prefixes))), prefixes)
+        built = select(counted, self._base_bytes(len(prefixes)), exact=True)
+        self.replace(built, prefixes, len(counted.text.tokens))
 
-    def replace(self, built: BuiltStore, prefixes: Iterable[bytes]) -> None:
-        """Make `built` the base tier; `prefixes` are the first bytes of its identities."""
+    def replace(self, built: BuiltStore, prefixes: Iterable[bytes], tokens: int = 0) -> None:
+        """Make `built` the base tier; `prefixes` are the first bytes of its identities.
+
+        Args:
+            tokens: of all its documents.
+        """
         with self.store.writing() as db:
-            rows = [(prefix,) for prefix in prefixes]
-            db.conn.executemany(
-                f"DELETE FROM pending WHERE substr(identity, 1, {IDENTITY_BYTES}) = ?", rows
-            )
-            _write(db, BASE, built, prefixes)
+            known = frozenset(prefixes)
+            _write_base(db, built, known, tokens)
+            _keep_pending(db, lambda identity: identity[:IDENTITY_BYTES] not in known)
             self._build_delta(db)
+        self._shrink()
         self._truncate_log()
 
-    def retain(self, identities: Iterable[bytes]) -> bool:
-        """Remove all documents but `identities`; whether `rebuild` must follow.
+    def forget(self, documents: Sequence[TokenDocument]) -> bool:
+        """Remove `documents`, given with the tokens they were added with; unknown ones are ignored.
 
-        Nothing can be subtracted from the base tier. If it holds anything else it is emptied at
-        once, so that nothing of it is drafted until the rebuild. No byte of it is left in the file.
+        Returns whether `rebuild` must follow: where more leaves the base tier than it is worth to
+        subtract, or the base tier cannot be subtracted from, it is emptied at once. No byte of what
+        was removed is left in the file.
 
         Raises:
             StoreError: also if another process reads an older state; the documents are removed, but
                 the log may still hold them until this is called again.
         """
+        base = self._base_identities()
+        leaving = {one.identity[:IDENTITY_BYTES]: one for one in documents}
+        counted = [one for prefix, one in leaving.items() if prefix in base]
+        due = False
+        if leaving.keys() & self._identities():
+            with self.store.writing() as db:
+                db.conn.execute(f"PRAGMA application_id = {ERASURE_DUE}")
+                if len(counted) == len(base):
+                    _clear_base(db)
+                elif counted and not _subtract(db, counted):
+                    _clear_base(db)
+                    due = True
+                _keep_pending(db, lambda identity: identity[:IDENTITY_BYTES] not in leaving)
+                self._build_delta(db)
+        self._erase()
+        return due
+
+    def retain(self, identities: Iterable[bytes]) -> bool:
+        """Remove all documents but `identities`; whether `rebuild` must follow.
+
+        For documents whose tokens are not known (any more): if the base tier holds one it is
+        emptied at once, so that nothing of it is drafted until the rebuild. No byte of it is left
+        in the file.
+
+        Raises:
+            StoreError: as `forget`.
+        """
         kept = frozenset(identity[:IDENTITY_BYTES] for identity in identities)
-        if self._identities() <= kept:
-            self._erase()
-            return False
-        with self.store.writing() as db:
-            db.conn.execute(f"PRAGMA application_id = {ERASURE_DUE}")
-            due = not self._base_identities() <= kept
-            if due:
-                _clear(db, BASE)
-            gone = [
-                (one.identity,)
-                for one in _read_pending(db)
-                if one.identity[:IDENTITY_BYTES] not in kept
-            ]
-            db.conn.executemany("DELETE FROM pending WHERE identity = ?", gone)
-            self._build_delta(db)
+        due = False
+        if not self._identities() <= kept:
+            with self.store.writing() as db:
+                db.conn.execute(f"PRAGMA application_id = {ERASURE_DUE}")
+                due = not self._base_identities() <= kept
+                if due:
+                    _clear_base(db)
+                _keep_pending(db, lambda identity: identity[:IDENTITY_BYTES] in kept)
+                self._build_delta(db)
         self._erase()
         return due
 
     def _erase(self) -> None:
-        """Leave no byte of what was removed, if that is still owed."""
+        """Empty the log, if something was removed that it may still hold."""
         if self.store.rows("PRAGMA application_id")[0]["application_id"] == ERASURE_DUE:
-            erase(self.store)
+            empty_log(self.store)
             with self.store.writing() as db:
                 db.conn.execute("PRAGMA application_id = 0")
+
+    def _shrink(self) -> None:
+        """Rewrite the file if much of it is free; its rows are written in order here too."""
+        free = self.store.rows("PRAGMA freelist_count")[0]["freelist_count"]
+        if MAX_FREE_SHARE * free > self.store.rows("PRAGMA page_count")[0]["page_count"]:
+            self.store.vacuum()
 
     def _identities(self) -> frozenset[bytes]:
         rows = self.store.rows("SELECT identity FROM pending")
@@ -206,12 +271,15 @@ class CrestStore:
 
     def _build_delta(self, db: Database) -> None:
         """Rebuild the delta tier from the pending documents."""
+        db.conn.execute("DELETE FROM delta")
+        db.conn.execute("DELETE FROM delta_pages")
         pending = list(_read_pending(db))
         if pending:
             room = self.budget_bytes // DELTA_SHARE - _pending_bytes(pending)
-            _write(db, DELTA, build(pending, room), ())
-        else:
-            _clear(db, DELTA)
+            built = build(pending, room)
+            db.conn.executemany("INSERT INTO delta_pages VALUES (?, ?)", built.pages)
+            row = (built.longest, built.page_count, built.entry_count, pack_ids(built.ids))
+            db.conn.execute("INSERT INTO delta VALUES (?, ?, ?, ?)", row)
 
     def _truncate_log(self) -> None:
         """Move the log into the file; if somebody is reading, the next call does."""
@@ -248,20 +316,67 @@ def _store_pending(db: Database, documents: Iterable[TokenDocument]) -> None:
     )
 
 
-def _write(db: Database, tier: int, built: BuiltStore, prefixes: Iterable[bytes]) -> None:
-    """Make `built` the content of `tier`."""
-    _clear(db, tier)
-    rows = ((-1 - number if tier == DELTA else number, page) for number, page in built.pages)
-    db.conn.executemany("INSERT INTO pages VALUES (?, ?)", rows)
-    documents = b"".join(sorted(prefixes))
-    row = (tier, built.longest, built.page_count, built.entry_count, pack_ids(built.ids), documents)
-    db.conn.execute("INSERT INTO tiers VALUES (?, ?, ?, ?, ?, ?)", row)
+def _keep_pending(db: Database, wanted: Callable[[bytes], bool]) -> None:
+    """Delete the pending documents whose identity is not `wanted`, and every copy of them."""
+    pending = list(_read_pending(db))
+    kept = [document for document in pending if wanted(document.identity)]
+    if len(kept) < len(pending):
+        db.conn.execute("DELETE FROM pending")
+        _store_pending(db, kept)
 
 
-def _clear(db: Database, tier: int) -> None:
-    where = "number < 0" if tier == DELTA else "number >= 0"
-    db.conn.execute(f"DELETE FROM pages WHERE {where}")
-    db.conn.execute("DELETE FROM tiers WHERE tier = ?", (tier,))
+def _write_base(db: Database, built: BuiltStore, prefixes: Iterable[bytes], tokens: int) -> None:
+    """Make `built` the base tier."""
+    _clear_base(db)
+    db.conn.executemany("INSERT INTO pages VALUES (?, ?)", built.pages)
+    row = (
+        BASE,
+        built.longest,
+        built.page_count,
+        built.entry_count,
+        pack_ids(built.ids),
+        b"".join(sorted(prefixes)),
+        built.least,
+        tokens,
+        built.uses.astype("<u4").tobytes(),
+    )
+    db.conn.execute("INSERT INTO tiers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def _clear_base(db: Database) -> None:
+    db.conn.execute("DELETE FROM pages")
+    db.conn.execute("DELETE FROM tiers")
+
+
+def _subtract(db: Database, documents: Sequence[TokenDocument]) -> bool:
+    """Subtract `documents`, which the base tier contains; False if it has to be rebuilt instead."""
+    tokens = sum(len(document.tokens) for document in documents)
+    sql = "SELECT longest, pages, least, ids, documents, tokens FROM tiers"
+    longest, pages, least, ids, identities, total = db.conn.execute(sql).fetchone()
+    if not least or tokens * MIN_REBUILD_SHARE > total:
+        return False
+    subtraction = Subtraction(db.conn, BaseTier(longest, pages, least, unpack_ids(ids)))
+    subtraction.subtract(documents)
+    drop_uses(db.conn, BASE, subtraction.dropped, ids[0])
+    _drop_identities(db, identities, documents)
+    db.conn.execute(
+        "UPDATE tiers SET entries = entries - ?, tokens = tokens - ?", (subtraction.entries, tokens)
+    )
+    return True
+
+
+def _drop_identities(db: Database, identities: bytes, documents: Sequence[TokenDocument]) -> None:
+    """Overwrite the identities of `documents` with that of one that stays, which then is repeated.
+
+    Args:
+        identities: of all documents of the base tier.
+    """
+    found = np.frombuffer(identities, dtype="<u8")
+    wanted = [int.from_bytes(one.identity[:IDENTITY_BYTES], "little") for one in documents]
+    leaving = np.isin(found, np.array(wanted, dtype=np.uint64))
+    stays = found[~leaving][:1].tobytes()
+    places = np.flatnonzero(leaving).tolist()
+    overwrite(db.conn, "documents", BASE, ((IDENTITY_BYTES * at, stays) for at in places))
 
 
 def pack_ids(ids: NDArray[np.uint32]) -> bytes:

@@ -71,13 +71,23 @@ def erase(store: Store) -> None:
     """Rewrite the file without what was deleted from it, and empty its log.
 
     Raises:
+        StoreError: as `empty_log`.
+    """
+    store.vacuum()
+    empty_log(store)
+
+
+def empty_log(store: Store) -> None:
+    """Move the log into the file, and cut it to nothing.
+
+    That suffices where the file itself keeps no copy of what was deleted.
+
+    Raises:
         StoreError: another process reads an older state for too long; the log is not empty, and
             calling this again finishes the work.
     """
     timeout_ms = int(store.rows("PRAGMA busy_timeout")[0]["timeout"])
-    store.vacuum()
     deadline = monotonic() + min(timeout_ms / 1000, READERS_TIMEOUT_S)
-    # The new file was written into the log; this copies it back and cuts the log to nothing.
     while not _truncate_log(store, timeout_ms):
         if monotonic() > deadline:
             raise StoreError(

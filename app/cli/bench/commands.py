@@ -19,6 +19,7 @@ from app.cli.main import LazyGroup
         "decode": "app.cli.bench.decode:decode",
         "dense": "app.cli.bench.dense:dense",
         "growth": "app.cli.bench.growth:growth",
+        "import": "app.cli.bench.imports:import_",
         "replay": "app.cli.bench.replay:replay",
     },
 )

@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> Iterator[CrestStore]:
 
 def rows(store: CrestStore) -> list[list[tuple[object, ...]]]:
     """Every row of every table."""
-    tables = ("tiers", "pages", "pending")
+    tables = ("tiers", "pages", "pending", "delta", "delta_pages")
     return [store.store.db.conn.execute(f"SELECT * FROM {one}").fetchall() for one in tables]
 
 

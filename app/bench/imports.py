@@ -1,0 +1,137 @@
+"""`specchat bench import`: what one note costs, by how much is stored already.
+
+A store of so many notes is made once. Then one more note is imported, changed and forgotten, each
+by a `specchat` command in a process of its own: the CPU seconds are those of the whole command, the
+interpreter's start and the opening of every store included, and of the processes it waited for.
+After the last, every file is searched for the note.
+
+Owns the notes and what is measured. Refuses to know how imports work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.indexing.corpus_index import open_index, token_counts
+from app.indexing.passage_index import update_passages
+from app.locations import Locations, locate
+from datastores.errors import StoreError
+from datastores.library.documents import NOTES, Document, FinishFile, Part, StoreDocument
+from datastores.library.library import Library
+from engines.target import Vocabulary
+
+WORDS = 20_000
+"""Different words in the notes; the rarest is drawn about once in 200,000 times."""
+MEAN_SENTENCE_WORDS, SENTENCES = 8, 4
+NEW_TEXTS = (
+    "The walrus keeps seventeen brass telescopes.",
+    "The badger polishes nine lanterns.",
+)
+"""The note, before and after it is changed; no other note has these words."""
+TRACES = (b"walrus", b"telescopes", b"badger", b"lanterns")
+SOURCE = "/notes"
+BATCH = 1_000
+"""Notes stored in one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportCost:
+    """What one note costs beside `documents` others.
+
+    Attributes:
+        tokens: of the others.
+        store_bytes: of all files, before the note.
+        added_s, changed_s, forgotten_s: CPU seconds of each command.
+        traces: files that hold a word of the note after it was forgotten.
+    """
+
+    documents: int
+    tokens: int
+    store_bytes: int
+    added_s: float
+    changed_s: float
+    forgotten_s: float
+    traces: int
+
+
+def notes(number: int) -> Iterator[str]:
+    """So many different notes of some 50 tokens; their words are as unequal as a text's."""
+    draw = random.Random(0)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(WORDS)]
+    weights = [1 / rank for rank in range(1, WORDS + 1)]
+    for index in range(number):
+        lengths = [draw.randint(4, 2 * MEAN_SENTENCE_WORDS - 4) for _ in range(SENTENCES)]
+        lines = (" ".join(draw.choices(words, weights, k=length)) for length in lengths)
+        yield f"# Note {index}\n\n" + ".\n".join(lines) + ".\n"
+
+
+def fill(locations: Locations, vocabulary: Vocabulary, budget: int, number: int) -> Iterator[int]:
+    """Store and index so many notes; yields how many are stored.
+
+    Raises:
+        StoreError: a store cannot be written.
+    """
+    locations.create()
+    with closing(Library.open(locations.library)) as library:
+        group: list[StoreDocument | FinishFile] = []
+        for index, text in enumerate(notes(number), start=1):
+            document = Document(f"Note {index}", (Part(NOTES, text),))
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            group.append(StoreDocument(SOURCE, f"{index}.md", 0, document))
+            group.append(FinishFile(SOURCE, f"{index}.md", digest, 1))
+            if index % BATCH == 0 or index == number:
+                library.write(group)
+                group = []
+                yield index
+    update_passages(locations)
+    with open_index(locations, vocabulary, budget) as index_of_notes:
+        for _ in index_of_notes.run(settle=True):
+            pass
+
+
+def measure(folder: Path, model: Path, tokenizer: str, documents: int) -> ImportCost:
+    """Add, change and forget a note in the stores that `fill` made in `folder`.
+
+    Raises:
+        StoreError: a command failed.
+    """
+    locations = locate(folder)
+    tokens = sum(token_counts(locations, tokenizer).values())
+    size = sum(len(content) for content in _contents(folder))
+    note = folder.with_name(f"{folder.name}-note.md")
+    note.write_text(NEW_TEXTS[0])
+    added = _cpu_seconds(folder, model, "import", note)
+    note.write_text(NEW_TEXTS[1])
+    changed = _cpu_seconds(folder, model, "import", note)
+    forgotten = _cpu_seconds(folder, model, "forget", note)
+    traces = sum(any(word in content for word in TRACES) for content in _contents(folder))
+    return ImportCost(documents, tokens, size, added, changed, forgotten, traces)
+
+
+def _cpu_seconds(folder: Path, model: Path, command: str, note: Path) -> float:
+    """Of one command and of the processes it waits for."""
+    options = ("--data-dir", folder, "--model", model)
+    line = [sys.executable, "-m", "app", *map(str, options), command, str(note)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    before = os.times()
+    done = subprocess.run(line, capture_output=True, text=True, env=environment, check=False)
+    after = os.times()
+    if done.returncode:
+        raise StoreError(f"{command} failed: {done.stderr.strip() or done.returncode}")
+    user = after.children_user - before.children_user
+    return user + after.children_system - before.children_system
+
+
+def _contents(folder: Path) -> Iterator[bytes]:
+    for file in sorted(folder.rglob("*")):
+        if file.is_file():
+            yield file.read_bytes()

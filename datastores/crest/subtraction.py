@@ -1,0 +1,319 @@
+"""Subtracting documents from the base tier: their occurrences leave it, in place.
+
+Every count of an exact store is a function of its documents, and the half octaves on its pages are
+functions of these counts. So a document's own strings are counted, and the n-grams among them are
+looked up: counts decrease, and what occurs less often than anything the store counted goes, as do
+n-grams without nodes, token ids without nodes, and the document's identity. What is left has the
+bytes it would have had if the document had never been counted, but for three things that only a
+rebuild decides: which strings are worth keeping, the ranks of tokens, and the kind of each n-gram.
+
+Work and bytes written are in proportion to the documents. Rows keep their lengths, so SQLite writes
+them where they are, and no copy of the old ones is left in the file (the log apart, which the
+caller empties). Owns what a page looks like to Python. Refuses to know budgets and transactions.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import log2
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datastores.crest.build import USE_BYTES
+from datastores.crest.counting import Level, TokenDocument, count_strings, join
+from datastores.crest.format import (
+    CHECK_SHIFT,
+    CHILDREN_FOLLOW,
+    MARK_BITS,
+    MIN_AMBIGUOUS_COUNT,
+    hash_columns,
+)
+from datastores.crest.selection import MAX_CONTINUATION
+
+CHECK_BYTES = 2
+
+
+@dataclass(slots=True)
+class ExactEntry:
+    """The tree of one n-gram with its exact counts; row 0 is the n-gram.
+
+    Attributes:
+        kind: of most of its occurrences, when it was counted.
+        check: more bits of its hash.
+        ranks: of each row's token.
+        counts: occurrences of each row.
+        children: rows [first, last) of each row's children.
+    """
+
+    kind: int
+    check: int
+    ranks: list[int]
+    counts: list[int]
+    children: list[tuple[int, int]]
+
+
+def read_entry(data: bytes) -> ExactEntry:
+    """The entry in `data`. Raises IndexError if it is damaged."""
+    ranks, levels, children = [0], [data[0] & 31], [(1, 1 + data[1])]
+    at, last = 2, 1 + data[1]
+    while len(ranks) < last:
+        node = data[at]
+        number, at = node & 15, at + 1
+        if number == CHILDREN_FOLLOW:
+            number, at = data[at], at + 1
+        rank, at = _read_number(data, at)
+        ranks.append(rank)
+        levels.append(node >> 4)
+        children.append((last, last + number))
+        last += number
+    check = data[at] | data[at + 1] << 8
+    counts = _read_counts(data, at + CHECK_BYTES, levels, children)
+    return ExactEntry(data[0] >> 5, check, ranks, counts, children)
+
+
+def _read_counts(
+    data: bytes, at: int, levels: Sequence[int], children: Sequence[tuple[int, int]]
+) -> list[int]:
+    """The counts of all rows: written where the half octaves do not tell them."""
+    count = round(2 ** (levels[0] / 2))
+    if count >= MIN_AMBIGUOUS_COUNT:
+        count, at = _read_number(data, at)
+    counts = [count]
+    for row, (first, last) in enumerate(children):
+        above = counts[row]
+        for child in range(first, last):
+            count = round(above * 2 ** (-levels[child] / 2))
+            if above >= MIN_AMBIGUOUS_COUNT:
+                count, at = _read_number(data, at)
+            counts.append(count)
+    return counts
+
+
+def write_entry(entry: ExactEntry) -> bytes:
+    """The bytes of `entry`, as `datastores.crest.format.encode` writes them."""
+    counts, children = entry.counts, entry.children
+    tree = bytearray((entry.kind << 5 | min(31, round(2 * log2(counts[0]))), children[0][1] - 1))
+    tail = bytearray(entry.check.to_bytes(CHECK_BYTES, "little"))
+    if counts[0] >= MIN_AMBIGUOUS_COUNT:
+        tail += _number(counts[0])
+    for row, (first, last) in enumerate(children):
+        for child in range(first, last):
+            number = children[child][1] - children[child][0]
+            level = min(15, round(-2 * log2(counts[child] / counts[row])))
+            tree.append(level << 4 | min(number, CHILDREN_FOLLOW))
+            if number >= CHILDREN_FOLLOW:
+                tree.append(number)
+            tree += _number(entry.ranks[child])
+            if counts[row] >= MIN_AMBIGUOUS_COUNT:
+                tail += _number(counts[child])
+    tree += tail
+    return bytes(tree + bytes(len(tree) & 1))
+
+
+def _read_number(data: bytes, at: int) -> tuple[int, int]:
+    """The number at `at`, and the offset after it."""
+    byte, at = data[at], at + 1
+    number, shift = byte & 127, 7
+    while byte > 127:
+        byte, at = data[at], at + 1
+        number |= (byte & 127) << shift
+        shift += 7
+    return number, at
+
+
+def _number(number: int) -> bytes:
+    """`number` by 7 bits a byte, the lowest first."""
+    pieces = bytearray()
+    while number > 127:
+        pieces.append(number & 127 | 128)
+        number >>= 7
+    return bytes((*pieces, number))
+
+
+class OwnStrings:
+    """The strings of the documents that leave, as a tree of counts."""
+
+    def __init__(self, documents: Sequence[TokenDocument], longest: int) -> None:
+        self._text = join(documents)
+        depth = longest + MAX_CONTINUATION
+        self._levels = count_strings(self._text, depth, threads=1)
+        self._tokens = [level.tokens.tolist() for level in self._levels]
+        self._counts = [level.counts.tolist() for level in self._levels]
+        self._firsts = [
+            np.searchsorted(deeper.prefixes, np.arange(len(level) + 1)).tolist()
+            for level, deeper in zip(self._levels, self._levels[1:], strict=False)
+        ]
+
+    def hashes(self, length: int) -> NDArray[np.uint64]:
+        """The hashes of all n-grams of one length, by their index."""
+        level: Level = self._levels[length - 1]
+        positions = level.positions
+        return hash_columns([self._text.tokens[positions + offset] for offset in range(length)])
+
+    def count(self, length: int, index: int) -> int:
+        """How often a string of `length` tokens occurs."""
+        return int(self._counts[length - 1][index])
+
+    def child(self, length: int, index: int, token: int) -> int:
+        """The index, among the strings one longer, of this one followed by `token`; -1: none."""
+        if length >= len(self._levels):
+            return -1
+        first, last = self._firsts[length - 1][index : index + 2]
+        at = bisect_left(self._tokens[length], token, first, last)
+        return at if at < last and self._tokens[length][at] == token else -1
+
+
+@dataclass(frozen=True, slots=True)
+class BaseTier:
+    """What subtracting needs to know of the base tier: as in its row, by the same names."""
+
+    longest: int
+    pages: int
+    least: int
+    ids: Sequence[int]
+
+
+class Subtraction:
+    """Subtracts documents from the base tier on one connection, within its transaction.
+
+    Attributes:
+        dropped: how many nodes have gone, by the rank of their token.
+        entries: how many n-grams have gone.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, tier: BaseTier) -> None:
+        self.dropped: Counter[int] = Counter()
+        self.entries = 0
+        self._connection = connection
+        self._tier = tier
+
+    def subtract(self, documents: Sequence[TokenDocument]) -> None:
+        """Rewrite every page with an n-gram of `documents`."""
+        own = OwnStrings(documents, self._tier.longest)
+        for number, ngrams in _by_page(own, self._tier):
+            row = self._connection.execute("SELECT entries FROM pages WHERE number = ?", (number,))
+            for (page,) in row.fetchall():
+                with self._connection.blobopen("pages", "entries", number) as blob:
+                    blob.write(self._subtracted(page, own, ngrams).ljust(len(page), b"\0"))
+
+    def _subtracted(self, page: bytes, own: OwnStrings, ngrams: _Ngrams) -> bytes:
+        """`page` without the occurrences of `ngrams`, given by mark, check, length and index."""
+        kept = []
+        for mark, data in page_entries(page):
+            for length, index, check in ngrams.get(mark, ()):
+                entry = read_entry(data)
+                if entry.check == check:
+                    data = self._without(entry, own, length, index)
+                    break
+            if data:
+                kept.append((mark, data))
+        return write_page(kept)
+
+    def _without(self, entry: ExactEntry, own: OwnStrings, length: int, index: int) -> bytes:
+        """`entry` without the occurrences of one string; empty if nothing is left of it."""
+        counts, ids = entry.counts, self._tier.ids
+        counts[0] -= own.count(length, index)
+        found = [(0, length, index)]
+        for row, deep, string in found:
+            for child in range(*entry.children[row]):
+                below = own.child(deep, string, ids[entry.ranks[child]])
+                if below >= 0:
+                    counts[child] -= own.count(deep + 1, below)
+                    found.append((child, deep + 1, below))
+        return self._pruned(entry)
+
+    def _pruned(self, entry: ExactEntry) -> bytes:
+        """`entry` without the rows that are rarer than the store counts."""
+        kept = ExactEntry(entry.kind, entry.check, [0], [entry.counts[0]], [])
+        rows = [0] if entry.counts[0] >= self._tier.least else []
+        for row in rows:
+            below = [
+                child
+                for child in range(*entry.children[row])
+                if entry.counts[child] >= self._tier.least
+            ]
+            first = len(rows)
+            rows += below
+            kept.ranks += [entry.ranks[child] for child in below]
+            kept.counts += [entry.counts[child] for child in below]
+            kept.children.append((first, len(rows)))
+        self.dropped.update(entry.ranks[1:])
+        if len(rows) < 2:
+            self.entries += 1
+            return b""
+        self.dropped.subtract(kept.ranks[1:])
+        return write_entry(kept)
+
+
+_Ngrams = dict[int, list[tuple[int, int, int]]]
+"""By mark: length, index among the strings of that length, and check of each n-gram."""
+
+
+def _by_page(own: OwnStrings, tier: BaseTier) -> Iterator[tuple[int, _Ngrams]]:
+    """The n-grams of `own` by the page they belong to."""
+    pages: dict[int, _Ngrams] = {}
+    for length in range(1, tier.longest + 1):
+        for index, value in enumerate(own.hashes(length).tolist()):
+            page = pages.setdefault((value >> MARK_BITS) % tier.pages, {})
+            ngram = (length, index, value >> CHECK_SHIFT)
+            page.setdefault(value & (1 << MARK_BITS) - 1, []).append(ngram)
+    yield from sorted(pages.items())
+
+
+def page_entries(page: bytes) -> Iterator[tuple[int, bytes]]:
+    """Mark and bytes of every entry on `page`."""
+    number = page[0]
+    start = 1 + 3 * number
+    for index in range(number):
+        size = 2 * page[1 + 2 * number + index]
+        yield (
+            int.from_bytes(page[1 + 2 * index : 3 + 2 * index], "little"),
+            page[start : start + size],
+        )
+        start += size
+
+
+def write_page(entries: Sequence[tuple[int, bytes]]) -> bytes:
+    """The page of `entries`, which are in the order of their marks."""
+    return b"".join(
+        (
+            bytes([len(entries)]),
+            *(mark.to_bytes(2, "little") for mark, _ in entries),
+            bytes(len(data) >> 1 for _, data in entries),
+            *(data for _, data in entries),
+        )
+    )
+
+
+def overwrite(
+    connection: sqlite3.Connection, column: str, tier: int, pieces: Iterable[tuple[int, bytes]]
+) -> None:
+    """Overwrite parts of a column of the tier's row, given by their offsets, where they are."""
+    with connection.blobopen("tiers", column, tier) as blob:
+        for offset, piece in pieces:
+            blob.seek(offset)
+            blob.write(piece)
+
+
+def drop_uses(connection: sqlite3.Connection, tier: int, dropped: Counter[int], width: int) -> None:
+    """Count nodes that have gone, by rank; an id that no node has any more is erased.
+
+    Args:
+        width: bytes of an id, after the first byte of the ids.
+    """
+    gone = []
+    with connection.blobopen("tiers", "uses", tier) as uses:
+        for rank, number in dropped.items():
+            if number:
+                uses.seek(USE_BYTES * rank)
+                left = max(0, int.from_bytes(uses.read(USE_BYTES), "little") - number)
+                uses.seek(USE_BYTES * rank)
+                uses.write(left.to_bytes(USE_BYTES, "little"))
+                if not left:
+                    gone.append((1 + width * rank, bytes(width)))
+    overwrite(connection, "ids", tier, gone)

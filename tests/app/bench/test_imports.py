@@ -1,0 +1,38 @@
+"""`bench import`: what it reports, and that its notes are what it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.bench.imports import notes
+from app.cli.main import FAILED, run
+
+
+def test_notes_are_different_and_always_the_same() -> None:
+    made = list(notes(200))
+    assert len(set(made)) == 200
+    assert list(notes(100)) == made[:100]
+    assert 150 < sum(map(len, made)) / 200 < 400
+
+
+def test_a_note_is_added_changed_and_forgotten_without_a_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ["--data-dir", str(tmp_path / "data")]
+    assert run([*data, "bench", "import", "--documents", "0,30", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [row["documents"] for row in report["rows"]] == [0, 30]
+    assert [row["traces"] for row in report["rows"]] == [0, 0]
+    assert report["rows"][0]["tokens"] == 0
+    assert report["rows"][1]["tokens"] > 1000
+    for row in report["rows"]:
+        assert min(row["added_s"], row["changed_s"], row["forgotten_s"]) > 0
+    assert not list((tmp_path / "data").rglob("*.db")), "the person's own stores were touched"
+
+
+def test_a_wrong_list_of_numbers_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "import", "--documents", "many"]) != FAILED
+    assert "'many' is not a list of numbers" in capsys.readouterr().err
