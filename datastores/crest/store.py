@@ -96,9 +96,9 @@ DOCUMENT_BYTES = 64
 """Of a pending document, beside its tokens."""
 IDENTITY_BYTES = 8
 """Of a document's identity, in the base tier."""
-MIN_REBUILD_SHARE = 12
+MIN_REBUILD_SHARE = 40
 """One in so many of the base tier's tokens: if more leave, it is emptied and rebuilt. To subtract a
-token takes some 250 µs of CPU, to count it anew 20."""
+token takes 40 times the CPU of counting it anew."""
 MAX_FREE_SHARE = 4
 """The file is rewritten after a rebuild that leaves more than one in so many of its pages free."""
 ERASURE_DUE = 0x45524153

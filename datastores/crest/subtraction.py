@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import log2
 
 import numpy as np
@@ -45,32 +46,39 @@ class ExactEntry:
     Attributes:
         kind: of most of its occurrences, when it was counted.
         check: more bits of its hash.
-        ranks: of each row's token.
+        ranks: of each row's token, as they are written.
         counts: occurrences of each row.
         children: rows [first, last) of each row's children.
     """
 
     kind: int
     check: int
-    ranks: list[int]
+    ranks: list[bytes]
     counts: list[int]
     children: list[tuple[int, int]]
 
 
 def read_entry(data: bytes) -> ExactEntry:
     """The entry in `data`. Raises IndexError if it is damaged."""
-    ranks, levels, children = [0], [data[0] & 31], [(1, 1 + data[1])]
-    at, last = 2, 1 + data[1]
-    while len(ranks) < last:
+    last = 1 + data[1]
+    ranks, levels, children = [b""], [data[0] & 31], [(1, last)]
+    at, rows = 2, 1
+    while rows < last:
         node = data[at]
-        number, at = node & 15, at + 1
+        number = node & 15
+        at += 1
         if number == CHILDREN_FOLLOW:
-            number, at = data[at], at + 1
-        rank, at = _read_number(data, at)
-        ranks.append(rank)
+            number = data[at]
+            at += 1
+        start = at
+        while data[at] > 127:
+            at += 1
+        at += 1
+        ranks.append(data[start:at])
         levels.append(node >> 4)
         children.append((last, last + number))
         last += number
+        rows += 1
     check = data[at] | data[at + 1] << 8
     counts = _read_counts(data, at + CHECK_BYTES, levels, children)
     return ExactEntry(data[0] >> 5, check, ranks, counts, children)
@@ -86,33 +94,49 @@ def _read_counts(
     counts = [count]
     for row, (first, last) in enumerate(children):
         above = counts[row]
-        for child in range(first, last):
-            count = round(above * 2 ** (-levels[child] / 2))
-            if above >= MIN_AMBIGUOUS_COUNT:
-                count, at = _read_number(data, at)
+        if above < MIN_AMBIGUOUS_COUNT:
+            counts += [SMALL_COUNTS[above][level] for level in levels[first:last]]
+            continue
+        for _ in range(first, last):
+            count, at = _read_number(data, at)
             counts.append(count)
     return counts
 
 
 def write_entry(entry: ExactEntry) -> bytes:
     """The bytes of `entry`, as `datastores.crest.format.encode` writes them."""
-    counts, children = entry.counts, entry.children
+    counts, children, ranks = entry.counts, entry.children, entry.ranks
     tree = bytearray((entry.kind << 5 | min(31, round(2 * log2(counts[0]))), children[0][1] - 1))
     tail = bytearray(entry.check.to_bytes(CHECK_BYTES, "little"))
     if counts[0] >= MIN_AMBIGUOUS_COUNT:
         tail += _number(counts[0])
-    for row, (first, last) in enumerate(children):
+    for above, (first, last) in zip(counts, children, strict=True):
         for child in range(first, last):
-            number = children[child][1] - children[child][0]
-            level = min(15, round(-2 * log2(counts[child] / counts[row])))
-            tree.append(level << 4 | min(number, CHILDREN_FOLLOW))
-            if number >= CHILDREN_FOLLOW:
-                tree.append(number)
-            tree += _number(entry.ranks[child])
-            if counts[row] >= MIN_AMBIGUOUS_COUNT:
-                tail += _number(counts[child])
+            start, stop = children[child]
+            count, number = counts[child], stop - start
+            level = _level(count, above) << 4
+            if number < CHILDREN_FOLLOW:
+                tree.append(level | number)
+            else:
+                tree += bytes((level | CHILDREN_FOLLOW, number))
+            tree += ranks[child]
+            if above >= MIN_AMBIGUOUS_COUNT:
+                tail += _number(count)
     tree += tail
     return bytes(tree + bytes(len(tree) & 1))
+
+
+@lru_cache(maxsize=1 << 16)
+def _level(count: int, above: int) -> int:
+    """`datastores.crest.format.probability_level` of one node."""
+    return min(15, round(-2 * log2(count / above)))
+
+
+SMALL_COUNTS = tuple(
+    tuple(round(above * 2 ** (-level / 2)) for level in range(16))
+    for above in range(MIN_AMBIGUOUS_COUNT)
+)
+"""The count of a node by that of its parent and its half octaves."""
 
 
 def _read_number(data: bytes, at: int) -> tuple[int, int]:
@@ -126,6 +150,7 @@ def _read_number(data: bytes, at: int) -> tuple[int, int]:
     return number, at
 
 
+@lru_cache(maxsize=1 << 12)
 def _number(number: int) -> bytes:
     """`number` by 7 bits a byte, the lowest first."""
     pieces = bytearray()
@@ -221,7 +246,8 @@ class Subtraction:
         found = [(0, length, index)]
         for row, deep, string in found:
             for child in range(*entry.children[row]):
-                below = own.child(deep, string, ids[entry.ranks[child]])
+                rank, _ = _read_number(entry.ranks[child], 0)
+                below = own.child(deep, string, ids[rank])
                 if below >= 0:
                     counts[child] -= own.count(deep + 1, below)
                     found.append((child, deep + 1, below))
@@ -229,25 +255,26 @@ class Subtraction:
 
     def _pruned(self, entry: ExactEntry) -> bytes:
         """`entry` without the rows that are rarer than the store counts."""
-        kept = ExactEntry(entry.kind, entry.check, [0], [entry.counts[0]], [])
-        rows = [0] if entry.counts[0] >= self._tier.least else []
+        counts, children, least = entry.counts, entry.children, self._tier.least
+        if min(counts) >= least:
+            return write_entry(entry)
+        rows = [0] if counts[0] >= least else []
+        spans = []
         for row in rows:
-            below = [
-                child
-                for child in range(*entry.children[row])
-                if entry.counts[child] >= self._tier.least
-            ]
             first = len(rows)
-            rows += below
-            kept.ranks += [entry.ranks[child] for child in below]
-            kept.counts += [entry.counts[child] for child in below]
-            kept.children.append((first, len(rows)))
-        self.dropped.update(entry.ranks[1:])
+            rows += [child for child in range(*children[row]) if counts[child] >= least]
+            spans.append((first, len(rows)))
         if len(rows) < 2:
             self.entries += 1
+            self._drop(entry.ranks[1:])
             return b""
-        self.dropped.subtract(kept.ranks[1:])
-        return write_entry(kept)
+        kept = frozenset(rows)
+        self._drop([rank for row, rank in enumerate(entry.ranks) if row not in kept])
+        ranks, left = [entry.ranks[row] for row in rows], [counts[row] for row in rows]
+        return write_entry(ExactEntry(entry.kind, entry.check, ranks, left, spans))
+
+    def _drop(self, ranks: Sequence[bytes]) -> None:
+        self.dropped.update(_read_number(rank, 0)[0] for rank in ranks)
 
 
 _Ngrams = dict[int, list[tuple[int, int, int]]]

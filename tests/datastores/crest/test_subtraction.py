@@ -64,7 +64,8 @@ def paths(entry: ExactEntry, ids: Sequence[int]) -> dict[Tokens, int]:
     above: dict[int, Tokens] = {0: ()}
     for row, (first, last) in enumerate(entry.children):
         for child in range(first, last):
-            above[child] = (*above[row], ids[entry.ranks[child]])
+            rank = sum((byte & 127) << 7 * at for at, byte in enumerate(entry.ranks[child]))
+            above[child] = (*above[row], ids[rank])
     return {path: entry.counts[row] for row, path in above.items() if row}
 
 
@@ -185,25 +186,25 @@ def test_no_byte_of_what_was_forgotten_is_left(store: CrestStore, pending: bool)
 
 def test_no_row_of_the_base_tier_is_in_the_file_twice(store: CrestStore) -> None:
     """What overwriting rows where they are rests on: a copy elsewhere would stay."""
-    docs = text_like(60_000)
-    for part in (docs, docs[:40], docs[:60], docs[:2]):
+    docs = text_like(20_000)
+    for part in (docs, docs[:10], docs[:20], docs[:2]):
         store.rebuild(part)
         store.forget(part[:1])
         content = traces(store.store.path)
-        pages = store.store.rows("SELECT entries FROM pages")
+        pages = store.store.rows("SELECT entries FROM pages WHERE number < 40 OR number % 90 = 0")
         assert all(content.count(page["entries"][:64]) == 1 for page in pages if page["entries"][0])
 
 
 def test_pages_that_changed_leave_no_copy(store: CrestStore) -> None:
-    docs = text_like(60_000)
+    docs = text_like(10_000)
     store.rebuild(docs)
     before = {row["number"]: row["entries"] for row in store.store.rows("SELECT * FROM pages")}
     store.forget(docs[5:7])
     content = traces(store.store.path)
     after = {row["number"]: row["entries"] for row in store.store.rows("SELECT * FROM pages")}
     changed = [number for number, page in before.items() if after[number] != page]
-    assert len(changed) > 20
-    assert not any(before[number] in content for number in changed)
+    assert len(changed) > 200
+    assert not any(before[number] in content for number in changed[::10])
 
 
 def test_more_than_is_worth_subtracting_empties_the_base_tier(tmp_path: Path) -> None:
@@ -228,8 +229,8 @@ def test_an_older_store_opens_and_is_rebuilt_when_a_document_leaves(tmp_path: Pa
             db.conn.execute("INSERT INTO tiers VALUES (?, ?, ?, ?, ?, ?)", row)
             pages = [(number if sign > 0 else -1 - number, page) for number, page in one.pages]
             db.conn.executemany("INSERT INTO pages VALUES (?, ?)", pages)
-        row = (words(99).identity, 0, np.array(words(99).tokens, dtype="<u4").tobytes())
-        db.conn.execute("INSERT INTO pending VALUES (?, ?, ?)", row)
+        tokens = np.array(words(99).tokens, dtype="<u4").tobytes()
+        db.conn.execute("INSERT INTO pending VALUES (?, 0, ?)", (words(99).identity, tokens))
     with closing(CrestStore.open(path, AMPLE)) as store:
         assert store.unknown([one.identity for one in (*docs, words(99))]) == []
         assert len(looked_up(path, [1, 2])) == 4
