@@ -355,9 +355,9 @@ def _subtract(db: Database, documents: Sequence[TokenDocument]) -> bool:
     longest, pages, least, ids, identities, total = db.conn.execute(sql).fetchone()
     if not least or tokens * MIN_REBUILD_SHARE > total:
         return False
-    subtraction = Subtraction(db.conn, BaseTier(longest, pages, least, unpack_ids(ids)))
+    subtraction = Subtraction(db, BaseTier(longest, pages, least, unpack_ids(ids)))
     subtraction.subtract(documents)
-    drop_uses(db.conn, BASE, subtraction.dropped, ids[0])
+    drop_uses(db, BASE, subtraction.dropped, ids[0])
     _drop_identities(db, identities, documents)
     db.conn.execute(
         "UPDATE tiers SET entries = entries - ?, tokens = tokens - ?", (subtraction.entries, tokens)
@@ -376,7 +376,7 @@ def _drop_identities(db: Database, identities: bytes, documents: Sequence[TokenD
     leaving = np.isin(found, np.array(wanted, dtype=np.uint64))
     stays = found[~leaving][:1].tobytes()
     places = np.flatnonzero(leaving).tolist()
-    overwrite(db.conn, "documents", BASE, ((IDENTITY_BYTES * at, stays) for at in places))
+    overwrite(db, "documents", BASE, ((IDENTITY_BYTES * at, stays) for at in places))
 
 
 def pack_ids(ids: NDArray[np.uint32]) -> bytes:

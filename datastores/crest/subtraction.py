@@ -14,7 +14,6 @@ caller empties). Owns what a page looks like to Python. Refuses to know budgets 
 
 from __future__ import annotations
 
-import sqlite3
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +23,7 @@ from math import log2
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlite_utils import Database
 
 from datastores.crest.build import USE_BYTES
 from datastores.crest.counting import Level, TokenDocument, count_strings, join
@@ -204,26 +204,26 @@ class BaseTier:
 
 
 class Subtraction:
-    """Subtracts documents from the base tier on one connection, within its transaction.
+    """Subtracts documents from the base tier in a database, within a transaction.
 
     Attributes:
         dropped: how many nodes have gone, by the rank of their token.
         entries: how many n-grams have gone.
     """
 
-    def __init__(self, connection: sqlite3.Connection, tier: BaseTier) -> None:
+    def __init__(self, db: Database, tier: BaseTier) -> None:
         self.dropped: Counter[int] = Counter()
         self.entries = 0
-        self._connection = connection
+        self._db = db
         self._tier = tier
 
     def subtract(self, documents: Sequence[TokenDocument]) -> None:
         """Rewrite every page with an n-gram of `documents`."""
         own = OwnStrings(documents, self._tier.longest)
         for number, ngrams in _by_page(own, self._tier):
-            row = self._connection.execute("SELECT entries FROM pages WHERE number = ?", (number,))
+            row = self._db.conn.execute("SELECT entries FROM pages WHERE number = ?", (number,))
             for (page,) in row.fetchall():
-                with self._connection.blobopen("pages", "entries", number) as blob:
+                with self._db.conn.blobopen("pages", "entries", number) as blob:
                     blob.write(self._subtracted(page, own, ngrams).ljust(len(page), b"\0"))
 
     def _subtracted(self, page: bytes, own: OwnStrings, ngrams: _Ngrams) -> bytes:
@@ -317,24 +317,22 @@ def write_page(entries: Sequence[tuple[int, bytes]]) -> bytes:
     )
 
 
-def overwrite(
-    connection: sqlite3.Connection, column: str, tier: int, pieces: Iterable[tuple[int, bytes]]
-) -> None:
+def overwrite(db: Database, column: str, tier: int, pieces: Iterable[tuple[int, bytes]]) -> None:
     """Overwrite parts of a column of the tier's row, given by their offsets, where they are."""
-    with connection.blobopen("tiers", column, tier) as blob:
+    with db.conn.blobopen("tiers", column, tier) as blob:
         for offset, piece in pieces:
             blob.seek(offset)
             blob.write(piece)
 
 
-def drop_uses(connection: sqlite3.Connection, tier: int, dropped: Counter[int], width: int) -> None:
+def drop_uses(db: Database, tier: int, dropped: Counter[int], width: int) -> None:
     """Count nodes that have gone, by rank; an id that no node has any more is erased.
 
     Args:
         width: bytes of an id, after the first byte of the ids.
     """
     gone = []
-    with connection.blobopen("tiers", "uses", tier) as uses:
+    with db.conn.blobopen("tiers", "uses", tier) as uses:
         for rank, number in dropped.items():
             if number:
                 uses.seek(USE_BYTES * rank)
@@ -343,4 +341,4 @@ def drop_uses(connection: sqlite3.Connection, tier: int, dropped: Counter[int], 
                 uses.write(left.to_bytes(USE_BYTES, "little"))
                 if not left:
                     gone.append((1 + width * rank, bytes(width)))
-    overwrite(connection, "ids", tier, gone)
+    overwrite(db, "ids", tier, gone)
