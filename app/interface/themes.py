@@ -21,12 +21,12 @@ def style_classes(owner: str) -> set[str]:
 
 
 def panel_styles(
-    widget: Widget, owner: str, text: Style | None = None, hint: str = ""
+    widget: Widget, owner: str, text: Style | None = None, hint: str = "", larger: str = ""
 ) -> PanelStyles:
     """The current styles of `widget`, which has the component classes of `owner`."""
     dim, faint, accent, warning = (component_color(widget, f"{owner}--{kind}") for kind in KINDS)
     dark = widget.app.current_theme.dark
-    return PanelStyles(text or Style(), dim, faint, accent, warning, dark, hint)
+    return PanelStyles(text or Style(), dim, faint, accent, warning, dark, hint, larger)
 
 
 def component_color(widget: Widget, component: str) -> Style:

@@ -25,7 +25,11 @@ LEVELS = "▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True, slots=True)
 class PanelStyles:
-    """Styles for a `dark` background or a light one, and the `hint` at the end of the panel."""
+    """Styles for a `dark` background or a light one, and the keys that the panel names.
+
+    Attributes:
+        hint: the key for more, at the end of the panel; larger: the one for other models.
+    """
 
     text: Style
     dim: Style
@@ -34,6 +38,7 @@ class PanelStyles:
     warning: Style
     dark: bool
     hint: str = ""
+    larger: str = ""
 
     def of(self, source: SourceLabel) -> Style:
         """The colour of a source."""
@@ -55,16 +60,21 @@ def parts_of(shares: Mapping[str, float]) -> list[BarPart]:
     return [*known, BarPart(MODEL_LABEL, max(0.0, 1 - sum(shares.values())))]
 
 
-def counterfactual_parts(budget_status: BudgetStatus) -> list[BarPart]:
-    """While drafting is paused: the sources whose drafts would have been accepted, best first."""
-    accepted = budget_status.counterfactual_acceptance if budget_status.paused else {}
-    parts = [BarPart(LABELS_BY_NAME[name], share) for name, share in accepted.items() if share > 0]
+def ready_parts(budget_status: BudgetStatus) -> list[BarPart]:
+    """The sources whose drafts, verified or not, held the answer's words, largest first.
+
+    Each word counts for one source, so that the shares add up.
+    """
+    ready = budget_status.counterfactual_acceptance
+    parts = [BarPart(LABELS_BY_NAME[name], share) for name, share in ready.items() if share > 0]
     return sorted(parts, key=lambda part: -part.share)
 
 
 def headline(stats: SessionStatistics, styles: PanelStyles) -> Text:
-    """`2.3× faster`."""
+    """`2.3× faster`; the speed alone where the model writes by itself."""
     assert stats.budget_status is not None
+    if phrases.is_unaided(stats):
+        return Text(phrases.speed(stats.current.speed), style=styles.text + Style(bold=True))
     style = styles.accent if phrases.is_faster(stats.current) else styles.text
     return Text(phrases.ratio(stats.current, stats.budget_status), style=style + Style(bold=True))
 
@@ -95,9 +105,9 @@ def share_bar(part: BarPart, columns: int, styles: PanelStyles) -> Text:
     return Text.assemble(letter, (source.texture * (columns - 1), style))
 
 
-def stacked_bar(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
-    """All sources in one bar."""
-    shown = [part for part in parts_of(stats.shares) if part.share > 0]
+def stacked_bar(parts: Sequence[BarPart], width: int, styles: PanelStyles) -> Text:
+    """All sources in one bar of `width` columns for a share of 1."""
+    shown = [part for part in parts if part.share > 0]
     columns = allocate_columns([part.share for part in shown], width)
     joined = Text("").join(
         share_bar(part, count, styles) for part, count in zip(shown, columns, strict=True)

@@ -16,9 +16,9 @@ from app.interface.panel.details import details
 from app.interface.panel.drawing import (
     BarPart,
     PanelStyles,
-    counterfactual_parts,
     headline,
     parts_of,
+    ready_parts,
     share_bar,
     speed_bar,
     speed_text,
@@ -43,6 +43,13 @@ MIN_SPEED_BAR, MAX_SPEED_BAR = 4, 24
 
 SPEED_COLUMNS = len("1,234 tok/s  ")
 
+SPEEDS = ((False, "with drafts"), (True, "without"))
+"""The speeds compared: whether it is the plain one, and its label."""
+
+READY, READY_SHORT = "words that drafts had ready", "ready"
+"""The title of what drafts hold while the model writes by itself, and its label in the footer."""
+NOTHING_READY = "nothing yet: chats and imports add words"
+
 
 def column(
     stats: SessionStatistics, width: int, height: int, styles: PanelStyles, *, detailed: bool
@@ -50,14 +57,15 @@ def column(
     """The panel as lines of at most `width` columns."""
     if stats.budget_status is None:
         return _introduction(width, styles)
+    unaided = phrases.is_unaided(stats)
     lines = [
         *_large_headline(stats, height, styles),
         Text(),
-        *_speed_lines(stats, width, styles),
+        *(_unaided_lines if unaided else _speed_lines)(stats, width, styles),
         Text(),
-        *_source_lines(stats, width, styles),
+        *(_ready_lines if unaided else _source_lines)(stats, width, styles),
         Text(),
-        *_draft_lines(stats, width, styles),
+        *_draft_lines(stats, styles),
         Text(),
     ]
     if detailed:
@@ -71,7 +79,11 @@ def footer(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Te
     """The panel as three lines of at most `width` columns."""
     if stats.budget_status is None:
         return [*_introduction(width, styles), *[Text()] * 3][:3]
-    lines = [draw(stats, width, styles) for draw in (_speed_line, _source_line, _draft_line)]
+    if phrases.is_unaided(stats):
+        draw = (_unaided_line, _ready_line, _advice_line)
+    else:
+        draw = (_speed_line, _source_line, _draft_line)
+    lines = [line(stats, width, styles) for line in draw]
     for line in lines:
         line.truncate(width, overflow="ellipsis")
     return lines
@@ -101,20 +113,24 @@ def _large_headline(stats: SessionStatistics, height: int, styles: PanelStyles) 
 def _speed_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     columns = width - COLUMN_LABEL - len(" ~1,234 tok/s")
     lines = []
-    for plain, label in _speeds(stats):
+    for plain, label in SPEEDS:
         line = _label(label, COLUMN_LABEL, styles)
         line.append_text(speed_bar(stats, plain, columns, styles))
         lines.append(_justified(line, speed_text(stats, plain, styles), width))
-    return [*lines, Text()][:2]  # two lines, so that nothing below moves
+    return lines
+
+
+def _unaided_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
+    said = f"{phrases.own_speed(stats.current)} {phrases.advice(stats, styles.larger)}"
+    return [Text(line, style=styles.dim) for line in phrases.wrapped(said, width)]
 
 
 def _speed_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
     line = Text.assemble(headline(stats, styles))
     line.pad_right(max(1, FOOTER_LABEL - line.cell_len))
-    speeds = _speeds(stats)
-    labels = "".join(f"{label} " for _, label in speeds)
-    columns = (width - line.cell_len - len(labels) - len(speeds) * SPEED_COLUMNS) // len(speeds)
-    for plain, label in speeds:
+    labels = "".join(f"{label} " for _, label in SPEEDS)
+    columns = (width - line.cell_len - len(labels) - 2 * SPEED_COLUMNS) // 2
+    for plain, label in SPEEDS:
         value = speed_text(stats, plain, styles)
         line.append(f"{label} ", style=styles.dim)
         if columns >= MIN_SPEED_BAR:
@@ -126,49 +142,70 @@ def _speed_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Te
     return line
 
 
-def _speeds(stats: SessionStatistics) -> list[tuple[bool, str]]:
-    """The speeds to show, each with whether it is the plain one: only one while drafting is off."""
-    assert stats.budget_status is not None
-    if stats.budget_status.paused and not phrases.is_faster(stats.current):
-        return [(False, "speed")]
-    return [(False, "with drafts"), (True, "without")]
+def _unaided_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
+    line = headline(stats, styles)
+    line.pad_right(max(1, FOOTER_LABEL - line.cell_len))
+    return line.append(phrases.own_speed(stats.current), style=styles.dim)
+
+
+def _advice_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
+    line = _label("drafts", FOOTER_LABEL, styles)
+    line.append(phrases.advice(stats, styles.larger), style=styles.dim)
+    return _with_hint(line, width, styles)
 
 
 def _source_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    lines = [_title("words from", styles), stacked_bar(stats, width, styles)]
-    return lines + [_share_line(part, width, styles) for part in parts_of(stats.shares)]
+    parts = parts_of(stats.shares)
+    lines = [_title("words from", styles), stacked_bar(parts, width, styles)]
+    return lines + [_share_line(part, width, styles) for part in parts]
+
+
+def _ready_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
+    """What drafts hold although they are not used: it grows with chats and imports."""
+    assert stats.budget_status is not None
+    parts = ready_parts(stats.budget_status)
+    share = Text(phrases.percent(sum(part.share for part in parts)), style=styles.dim)
+    lines = [_justified(_title(READY, styles), share, width)]
+    if not parts:
+        return [*lines, Text(NOTHING_READY, style=styles.dim)]
+    return [
+        *lines,
+        stacked_bar(parts, width, styles),
+        *(_share_line(part, width, styles) for part in parts),
+    ]
 
 
 def _source_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
-    line = _label("words from", FOOTER_LABEL, styles)
-    counterfactual = _counterfactual(stats, styles)
-    width -= FOOTER_LABEL + counterfactual.cell_len
-    shown = _fitting(parts_of(stats.shares), width)
+    parts = parts_of(stats.shares)
+    return _parts_line(_label("words from", FOOTER_LABEL, styles), parts, width, styles)
+
+
+def _ready_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
+    assert stats.budget_status is not None
+    line = _label(READY_SHORT, FOOTER_LABEL, styles)
+    parts = ready_parts(stats.budget_status)
+    if not parts:
+        return line.append(NOTHING_READY, style=styles.dim)
+    return _parts_line(line, parts, width, styles)
+
+
+def _parts_line(line: Text, parts: list[BarPart], width: int, styles: PanelStyles) -> Text:
+    """`line` with the largest of `parts`, each with its bar."""
+    width -= line.cell_len
+    shown = _fitting(parts, width)
     columns = min(width - sum(_min_columns(part) for part in shown), MAX_SHARE_COLUMNS)
     for part in shown:
         line.append_text(share_bar(part, 1 + int(part.share * columns), styles))
         line.append(f" {part.source.label} ", style=styles.text)
         line.append(f"{phrases.percent(part.share)}  ", style=styles.dim)
     line.rstrip()
-    return line.append_text(counterfactual)
-
-
-def _counterfactual(stats: SessionStatistics, styles: PanelStyles) -> Text:
-    """While drafting is paused: `  drafts would have supplied T 31%  H 12%`."""
-    assert stats.budget_status is not None
-    line = Text()
-    for part in counterfactual_parts(stats.budget_status)[:2]:
-        line.append("  " if line else "  drafts would have supplied ", style=styles.dim)
-        line.append_text(_letter(part, styles))
-        line.append(f" {phrases.percent(part.share)}", style=styles.dim)
     return line
 
 
 def _fitting(all_parts: list[BarPart], width: int) -> list[BarPart]:
-    """The largest sources that fit with their bars; the model alone last, if it fits too."""
-    *sources, own = [part for part in all_parts if part.share > 0 or not part.source.name]
+    """The first sources that fit with their bars, without those that gave nothing."""
     shown: list[BarPart] = []
-    for part in (*sources, own):
+    for part in (part for part in all_parts if part.share > 0 or not part.source.name):
         columns = sum(map(_min_columns, (*shown, part)))
         if columns <= width - MAX_SHARE_COLUMNS // 4 or not shown:
             shown.append(part)
@@ -180,33 +217,26 @@ def _min_columns(part: BarPart) -> int:
     return len(f"X {part.source.label} {phrases.percent(part.share)}  ")
 
 
-def _draft_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    assert stats.budget_status is not None
-    lines = [_title("drafts", styles)]
-    if stats.budget_status.paused:
-        paused = phrases.wrapped(phrases.pause(stats.budget_status), width)
-        lines += [Text(line, style=styles.warning) for line in paused]
-        if parts := counterfactual_parts(stats.budget_status)[:3]:
-            lines.append(Text("drafts would have supplied", style=styles.dim))
-            lines += [_share_line(part, width, styles) for part in parts]
-    lines += [
+def _draft_lines(stats: SessionStatistics, styles: PanelStyles) -> list[Text]:
+    return [
+        _title("drafts", styles),
         Text(phrases.accepted(stats), style=styles.text),
         Text(phrases.calls(stats), style=styles.text),
         Text.assemble(("last 5 min ", styles.dim), trend(stats, styles)),
     ]
-    return lines
 
 
 def _draft_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
-    assert stats.budget_status is not None
     line = _label("drafts", FOOTER_LABEL, styles)
-    if stats.budget_status.paused:
-        line.append(phrases.pause(stats.budget_status), style=styles.warning)
-    else:
-        line.append(f"{phrases.accepted(stats)} · {phrases.calls(stats)}", style=styles.text)
-        history = Text.assemble(("  5 min ", styles.dim), trend(stats, styles))
-        if line.cell_len + history.cell_len <= width:
-            line.append_text(history)
+    line.append(f"{phrases.accepted(stats)} · {phrases.calls(stats)}", style=styles.text)
+    history = Text.assemble(("  5 min ", styles.dim), trend(stats, styles))
+    if line.cell_len + history.cell_len <= width:
+        line.append_text(history)
+    return _with_hint(line, width, styles)
+
+
+def _with_hint(line: Text, width: int, styles: PanelStyles) -> Text:
+    """`line` with the key for more at the right edge, if it fits."""
     if line.cell_len + len(styles.hint) + 1 <= width:
         line = _justified(line, Text(styles.hint, style=styles.dim), width)
     return line

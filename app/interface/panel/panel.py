@@ -123,5 +123,5 @@ class Panel(LineCanvas):
         return lines
 
     def _panel_styles(self) -> PanelStyles:
-        hint = keymap_of(self).fill("{panel} more")
-        return panel_styles(self, "panel", Style(color=self.rich_style.color), hint)
+        hint, larger = map(keymap_of(self).fill, ("{panel} more", "{models}"))
+        return panel_styles(self, "panel", Style(color=self.rich_style.color), hint, larger)

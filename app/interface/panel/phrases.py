@@ -24,8 +24,12 @@ MIN_MEASURED_TOKENS = 8
 MANY_STATES = 4096
 """With fewer states (about fifty answers), the dense index rarely has a match."""
 
-MIN_SAVED_SECONDS = 0.05
-"""Less counts as nothing saved or lost."""
+MIN_SAVED_SECONDS, MIN_SAVED_SHARE = 0.05, 0.02
+"""Less, or a smaller share of the time without drafts, counts as nothing saved or lost."""
+
+FAST_TOKENS_PER_S = 100.0
+"""A model this fast by itself writes ahead of its reader, and its passes cost hardly more than
+finding drafts for them."""
 
 INTRODUCTION = (
     "Ask something. This panel shows how much time you saved, and where the guessed words came"
@@ -44,16 +48,13 @@ def is_faster(throughput: Throughput) -> bool:
 
 
 def ratio(throughput: Throughput, budget_status: BudgetStatus) -> str:
-    """The headline: how many times as fast as without drafts.
-
-    While drafting is off, the model writes at its own speed, which is never called slower.
-    """
+    """The headline: how many times as fast as without drafts."""
     if not is_measured(throughput):
         return "measuring…"
     about = mark(budget_status)
     if is_faster(throughput):
         return f"{about}{times(throughput.ratio)} faster"
-    if throughput.ratio > 1 - MIN_SPEED_DIFFERENCE or budget_status.paused:
+    if throughput.ratio > 1 - MIN_SPEED_DIFFERENCE:
         return "no speed-up"
     return f"{about}{round((1 - throughput.ratio) * 100)}% slower"
 
@@ -88,14 +89,34 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def pause(budget_status: BudgetStatus) -> str:
-    """Why drafting is paused."""
-    if not budget_status.loss:
-        return "Drafting is off: it lost time recently. It retries automatically."
-    return (
-        f"Drafting is off: it would be {percent(budget_status.loss)} slower with this model."
-        " It retries automatically."
-    )
+def is_unaided(stats: SessionStatistics) -> bool:
+    """Whether the model writes at its own speed: it is too fast to gain, or drafting is paused."""
+    status = stats.budget_status
+    if status is None or not is_measured(stats.current) or is_faster(stats.current):
+        return False
+    return status.paused or is_fast(stats.current)
+
+
+def is_fast(throughput: Throughput) -> bool:
+    """Whether the model alone is too fast to gain from drafts."""
+    return throughput.plain_speed >= FAST_TOKENS_PER_S
+
+
+def own_speed(throughput: Throughput) -> str:
+    """`This model answers at 710 tokens/s by itself.`, to two digits, so that it stands still."""
+    speed = float(f"{throughput.speed:.2g}")
+    written = f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"
+    return f"This model answers at {written} tokens/s by itself."
+
+
+def advice(stats: SessionStatistics, larger: str) -> str:
+    """What would make drafts pay; `larger` names the key to get a larger model."""
+    assert stats.budget_status is not None
+    if is_fast(stats.current):
+        return f"Drafting pays with larger models · {larger}"
+    if not stats.budget_status.loss:
+        return "Drafting pauses after wrong guesses and resumes by itself."
+    return "Drafting waits for better guesses. Chats and imports add them."
 
 
 def accepted(stats: SessionStatistics) -> str:
@@ -113,7 +134,8 @@ def calls(stats: SessionStatistics) -> str:
 def saved(stats: SessionStatistics) -> str:
     """The time saved or lost in this session."""
     seconds = stats.saved_seconds
-    if abs(seconds) < MIN_SAVED_SECONDS:
+    least = max(MIN_SAVED_SECONDS, MIN_SAVED_SHARE * stats.session.plain_seconds)
+    if abs(seconds) < least:
         return "no time saved"
     return f"{duration(abs(seconds))} {'saved' if seconds >= 0 else 'lost'}"
 

@@ -118,6 +118,16 @@ def test_drafting_paused(stage: Make, snap_compare: Compare, size: tuple[int, in
     assert snap_compare(made.app, terminal_size=size, run_before=before(made, "f2"))
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_a_model_too_fast_to_gain(
+    stage: Make, snap_compare: Compare, size: tuple[int, int]
+) -> None:
+    ready = {"chats": 0.41, "prompt": 0.18, "recycle": 0.06}
+    fast = BudgetStatus(0.0014, True, True, 0.34, ready)
+    made = stage(Script(passes_of(ANSWER, [0], 1), cycle=0.0014, budget_status=fast))
+    assert snap_compare(made.app, terminal_size=size, run_before=before(made))
+
+
 @pytest.mark.parametrize("theme", ["specchat-dark", "specchat-light", "nord"])
 def test_markdown(stage: Make, snap_compare: Compare, theme: str) -> None:
     made = stage(Script(passes_of(DOCUMENT, [CHATS], 3)), theme=theme)

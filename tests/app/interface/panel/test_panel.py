@@ -21,7 +21,9 @@ from engines.draft_tree import SOURCE_NAMES
 from tests.app.interface.conftest import SCRIPT
 from tests.app.interface.scripted import BUDGET_STATUS, Script, events_of, passes_of
 
-STYLES = PanelStyles(Style(), Style(), Style(), Style(), Style(), dark=True, hint="F2 more")
+STYLES = PanelStyles(
+    Style(), Style(), Style(), Style(), Style(), dark=True, hint="F2 more", larger="F5"
+)
 
 
 def statistics_of(script: Script) -> SessionStatistics:
@@ -70,12 +72,63 @@ def test_the_ratio_is_honest(ratio: float, said: str) -> None:
     assert phrases.ratio(throughput(ratio), BUDGET_STATUS) == said
 
 
-def test_without_drafts_an_answer_is_never_called_slower() -> None:
-    paused = BudgetStatus(0.05, True, True, 0.34, {})
-    assert phrases.ratio(throughput(0.9), paused) == "no speed-up"
-    speeds = footer_of(Script(passes_of("word " * 20, [0], 1), budget_status=paused))[0]
-    assert "speed ███" in speeds
-    assert "without" not in speeds
+PAUSED = BudgetStatus(0.05, True, True, 0.34, {"prompt": 0.3, "recycle": 0.05})
+"""Drafting is paused, with a model of 20 tokens per second."""
+FAST = BudgetStatus(0.0014, True, False, 0.0, {"chats": 0.41})
+"""A model of 714 tokens per second."""
+
+
+def unaided(status: BudgetStatus, cycle: float) -> Script:
+    return Script(passes_of("word " * 20, [0], 1), cycle=cycle, budget_status=status)
+
+
+@pytest.mark.parametrize(
+    ("status", "cycle", "said"),
+    [
+        (PAUSED, 0.06, "17 tok/s"),
+        (FAST, 0.0015, "667 tok/s"),
+        (replace(FAST, paused=True), 0.0015, "667 tok/s"),
+    ],
+)
+def test_a_model_that_writes_by_itself_is_never_called_slower(
+    status: BudgetStatus, cycle: float, said: str
+) -> None:
+    stats = statistics_of(unaided(status, cycle))
+    lines = [
+        *footer(stats, 76, STYLES),
+        *column(stats, 34, 60, STYLES, detailed=True),
+    ]
+    text = "\n".join(line.plain for line in lines)
+    assert text.startswith(said)
+    assert not [word for word in ("slower", "lost", "without", "faster") if word in text]
+
+
+def test_a_fast_model_is_said_to_be_fast() -> None:
+    speed, ready, advice = footer_of(unaided(FAST, 0.0015))
+    assert speed == "667 tok/s    This model answers at 670 tokens/s by itself."
+    assert ready.startswith("ready        P▓")
+    assert ready.endswith("past chats 41%")
+    assert advice.startswith("drafts       Drafting pays with larger models · F5")
+    _, nothing, _ = footer_of(unaided(replace(FAST, counterfactual_acceptance={}), 0.0015))
+    assert nothing == "ready        nothing yet: chats and imports add words"
+
+
+def test_what_drafts_have_ready_adds_up() -> None:
+    lines = [
+        line.plain
+        for line in column(statistics_of(unaided(PAUSED, 0.06)), 34, 60, STYLES, detailed=False)
+    ]
+    title = next(line for line in lines if line.startswith("words that drafts had ready"))
+    assert title.endswith("35%")
+    assert any("this chat" in line and line.endswith("30%") for line in lines)
+    assert any("common phrases" in line and line.endswith("5%") for line in lines)
+
+
+def test_a_slow_model_whose_drafts_do_not_pay_is_given_another_reason() -> None:
+    stats = statistics_of(unaided(PAUSED, 0.06))
+    assert "better guesses" in phrases.advice(stats, "F5")
+    stats.budget_status = replace(PAUSED, loss=0.0)
+    assert "wrong guesses" in phrases.advice(stats, "F5")
 
 
 def test_acceptance_is_of_the_longest_draft() -> None:
@@ -91,17 +144,6 @@ def test_estimates_are_marked() -> None:
 
 def test_a_few_tokens_are_not_a_measurement() -> None:
     assert phrases.ratio(throughput(2.0, tokens=3), BUDGET_STATUS) == "measuring…"
-
-
-def test_a_pause_is_shown_with_its_reason() -> None:
-    paused = BudgetStatus(0.05, True, True, 0.09, {"prompt": 0.3})
-    script = Script(passes_of("word " * 20, [0], 1), budget_status=paused)
-    _, words, drafts = footer_of(script)
-    assert words.endswith("drafts would have supplied T 30%")
-    assert "Drafting is off: it would be 9% slower with this model." in drafts
-    lines = [line.plain for line in column(statistics_of(script), 32, 60, STYLES, detailed=True)]
-    assert any("this chat" in line and line.endswith("30%") for line in lines)
-    assert "it would be" not in phrases.pause(replace(paused, loss=0.0))
 
 
 def test_every_source_has_its_own_letter_texture_and_colours() -> None:
