@@ -47,6 +47,7 @@ COMMANDS = {
     "bench": "app.cli.bench.commands:bench",
     "chats": "app.cli.chats:chats",
     "delete": "app.cli.chats:delete",
+    "demo": "app.cli.demo:demo",
     "doctor": "app.cli.doctor:doctor",
     "export": "app.cli.chats:export",
     "find": "app.cli.texts:find",

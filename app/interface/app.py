@@ -26,7 +26,8 @@ from app.interface.messages import IdleChanged, IndexerChanged
 from app.interface.screen import ChatScreen
 from app.interface.themes import DARK, THEMES, theme_variables
 from app.locations import Locations, locate
-from app.runtime.model_thread import OpenModel
+from app.runtime.demo import DEMO_MODEL, INTRODUCTION, DemoStage
+from app.runtime.model_thread import Model, OpenModel
 from app.runtime.open_model import open_model
 from app.sanitise import one_line
 from datastores.chats.history import History
@@ -55,8 +56,10 @@ class Specchat(App[None], inherit_bindings=False):
         theme: str = DARK.name,
         keep_theme: Callable[[str], None] = lambda theme: None,
         keymap: Keymap | None = None,
+        stage: DemoStage | None = None,
     ) -> None:
-        """`keep_theme` is called with the name of each theme the person chooses."""
+        """`keep_theme` is called with the name of each theme the person chooses; with a `stage`,
+        the demonstration runs."""
         super().__init__()
         self.keymap = keymap or Keymap(SCOPES)
         self.set_keymap(self.keymap.overrides)
@@ -67,7 +70,7 @@ class Specchat(App[None], inherit_bindings=False):
         # An animation costs processor time that the model needs.
         self.animation_level = "none"
         self._keep_theme = keep_theme
-        self.chat_screen = ChatScreen(history, locations, open_model)
+        self.chat_screen = ChatScreen(history, locations, open_model, stage)
         self._typed_early: list[events.Event] | None = []
 
     async def on_event(self, event: events.Event) -> None:
@@ -154,8 +157,13 @@ class Specchat(App[None], inherit_bindings=False):
         return at_rest
 
 
-def run(options: Options) -> None:
-    """Run the interface until the person quits.
+def run_demo(stage: DemoStage) -> None:
+    """Run the interface on the demonstration's stage, which asks and imports by itself."""
+    run(stage.options, stage)
+
+
+def run(options: Options, stage: DemoStage | None = None) -> None:
+    """Run the interface until the person quits; with a `stage`, the demonstration in it.
 
     Raises:
         StoreError, InputError: the data or the configuration cannot be used, or there is no
@@ -169,19 +177,20 @@ def run(options: Options) -> None:
     config = load_config(locations.settings)
     keymap = Keymap(SCOPES, config.keys, f"{locations.settings}: keys")
     history = History.open(locations.history)
+
+    def load(choice: str | None) -> Model:
+        chosen = replace(options, model=choice or options.model)
+        model = open_model(chosen, locations, history, app.indexer_changed, app.idle_changed)
+        return model if stage is None else replace(model, name=DEMO_MODEL, hint=INTRODUCTION)
+
     app = Specchat(
         history,
         locations,
-        lambda choice: open_model(
-            replace(options, model=choice or options.model),
-            locations,
-            history,
-            app.indexer_changed,
-            app.idle_changed,
-        ),
+        load,
         config.theme,
         lambda theme: write_setting(locations, "theme", theme),
         keymap,
+        stage,
     )
     try:
         app.run()
@@ -191,6 +200,8 @@ def run(options: Options) -> None:
     if not at_rest:
         # A thread inside the model cannot be waited for (reading a long prompt or a large file
         # takes minutes), nor run on while modules are torn down. What was shown is stored.
+        if stage is not None:
+            stage.remove()
         os._exit(0)
 
 

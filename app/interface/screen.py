@@ -21,6 +21,7 @@ from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions
 from app.interface.chat.document_actions import DocumentActions
 from app.interface.commands.table import COMMANDS, RUN
+from app.interface.demo import Demo
 from app.interface.dialogs.chat_settings import ChatSettings
 from app.interface.dialogs.search import ChatSearch
 from app.interface.imports.deletion_task import DeletionTask
@@ -40,6 +41,7 @@ from app.interface.panel import phrases
 from app.interface.panel.panel import Panel
 from app.interface.statistics.statistics_screen import StatisticsScreen, report_reader
 from app.locations import Locations
+from app.runtime.demo import DemoStage
 from app.runtime.model_thread import OpenModel
 from datastores.chats.history import History
 from datastores.chats.search import Hit
@@ -59,7 +61,13 @@ class ChatScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [command.binding() for command in COMMANDS]
 
-    def __init__(self, history: History, locations: Locations, open_model: OpenModel) -> None:
+    def __init__(
+        self,
+        history: History,
+        locations: Locations,
+        open_model: OpenModel,
+        stage: DemoStage | None = None,
+    ) -> None:
         super().__init__()
         self._history, self._locations = history, locations
         self._session_statistics = SessionStatistics()
@@ -74,6 +82,7 @@ class ChatScreen(Screen[None]):
             self.conversation, locations, self.import_task.source_removed
         )
         self.text_actions = TextActions(self.conversation, self.import_task, self.deletion_task)
+        self._stage = stage
         self._listed: bool | None = None
 
     def compose(self) -> ComposeResult:
@@ -94,6 +103,8 @@ class ChatScreen(Screen[None]):
         # After the first frame, which the imports of loading would delay.
         self.call_after_refresh(lambda: self.run_worker(self.model_switch.load()))
         self.call_after_refresh(self.chat_actions.retry_pending_erasure)
+        if self._stage is not None:
+            self.run_worker(Demo(self, self._session_statistics, self._stage).run())
 
     def _theme_changed(self, theme: Theme) -> None:
         """Draw everything in the new colours.

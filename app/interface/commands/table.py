@@ -25,6 +25,7 @@ from app.interface.chat.document_actions import DocumentActions
 from app.interface.chat.topbar import TUNED
 from app.interface.commands.help import Help
 from app.interface.commands.keymap import UNBOUND, keymap_of
+from app.interface.demo import show_demo
 from app.interface.dialogs.chat_settings import ChatSettings
 from app.interface.models.switch import ModelSwitch
 
@@ -318,6 +319,12 @@ COMMANDS = (
         "Change theme",
         "Choose a dark or light theme",
         lambda screen: screen.app.action_change_theme(),
+    ),
+    Command(
+        "demo",
+        "Demo",
+        "See what drafts gain with a large model, in a minute",
+        lambda screen: show_demo(screen.app),
     ),
     Command(
         "copy",

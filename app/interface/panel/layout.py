@@ -143,7 +143,7 @@ def _speed_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Te
 
 
 def _unaided_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
-    line = headline(stats, styles)
+    line = Text.assemble(headline(stats, styles))
     line.pad_right(max(1, FOOTER_LABEL - line.cell_len))
     return line.append(phrases.own_speed(stats.current), style=styles.dim)
 

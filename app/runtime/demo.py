@@ -1,0 +1,143 @@
+"""The demonstration's stage: an enlarged model, a data directory and a file to import.
+
+The embedded model is too fast to gain from drafts. An enlarged copy generates the same tokens at a
+larger model's cost (`engines.llama.enlarge`), so what is measured on it is what drafts gain with a
+model of that size; nothing is simulated. Its draft model is left out: a larger model that a person
+downloads brings none. Owns one temporary directory; the person's own data is never opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory
+
+from app.config import Options
+from app.models.discovery import embedded
+from datastores.errors import StoreError
+from engines.llama.enlarge import Enlargement, enlarge
+
+LARGER = Enlargement(wider=4, deeper=8)
+"""About 200 million weights: some 30 tokens per second on two cores. Widths of a power of four
+round nothing."""
+DRAFTERS = ("prompt", "recycle", "crest")
+"""Those that need no draft model and no fifty answers before they help."""
+MAX_TOKENS = 200
+
+DEMO_MODEL = "built-in model, enlarged"
+
+BEFORE = (
+    "How do I change the owner of a file?",
+    "How do I show disk usage?",
+    "How do I mount a disk?",
+)
+"""Questions whose answers the file does not hold."""
+AFTER = (
+    "How do I search for text in files?",
+    "How do I resize an image?",
+    "How do I find large files?",
+    "How do I run a container in the background?",
+    "How do I convert a video to mp4?",
+)
+"""Other questions, whose answers it holds."""
+
+INTRODUCTION = (
+    "Demo: the built-in model, enlarged so that each word takes as long as with a model of 200"
+    " million weights. It writes the same words. Three questions are asked for you, then a file is"
+    " imported, then five others are asked. Esc ends the demo. Nothing of it is kept."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoStage:
+    """What the demonstration runs on.
+
+    Attributes:
+        folder: holds everything, and is temporary.
+        options: open the enlarged model over the data directory in it.
+        file: to import.
+    """
+
+    folder: Path
+    options: Options
+    file: Path
+
+    def remove(self) -> None:
+        """Remove everything, for an end that leaves no `with`."""
+        rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def demo_stage() -> Iterator[DemoStage]:
+    """A new stage, removed at the end.
+
+    Raises:
+        ModelError: the enlarged model cannot be made.
+        StoreError: the temporary directory has no room for it.
+    """
+    with TemporaryDirectory(prefix="specchat-demo-") as folder:
+        model = Path(folder) / "built-in, enlarged.gguf"
+        notes = Path(folder) / "commands.md"
+        try:
+            enlarge(embedded(), LARGER, model)
+            notes.write_bytes(files("assets").joinpath("demo/commands.md").read_bytes())
+        except OSError as error:
+            raise StoreError(
+                f"the demo needs 500 MB in {folder}: {error.strerror}; set TMPDIR to another folder"
+            ) from error
+        yield DemoStage(
+            Path(folder),
+            Options(
+                model=str(model),
+                data_dir=Path(folder) / "data",
+                drafters=DRAFTERS,
+                temperature=0.0,
+                max_tokens=MAX_TOKENS,
+            ),
+            notes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredAnswer:
+    """What an answer took with drafts, and would have taken or took without."""
+
+    tokens: int
+    calls: int
+    seconds: float
+    plain_seconds: float
+
+
+def speedup(answers: Sequence[MeasuredAnswer]) -> float:
+    """How many times as fast as without drafts; 0 for no answers."""
+    seconds = sum(answer.seconds for answer in answers)
+    return sum(answer.plain_seconds for answer in answers) / seconds if seconds else 0.0
+
+
+def tokens_per_step(answers: Sequence[MeasuredAnswer]) -> float:
+    """Tokens that came out of one pass of the model, on average; 0 for no answers."""
+    calls = sum(answer.calls for answer in answers)
+    return sum(answer.tokens for answer in answers) / calls if calls else 0.0
+
+
+MIN_SPEEDUP = 1.5
+"""A smaller speed-up after the import is explained."""
+
+
+def conclusion(before: Sequence[MeasuredAnswer], after: Sequence[MeasuredAnswer]) -> str:
+    """The result in words, with the reason where it is small."""
+    faster, steps = speedup(after), tokens_per_step(after)
+    said = (
+        f"With drafts, answers came {speedup(before):.1f}× as fast as without before the import,"
+        f" and {faster:.1f}× after it, with {steps:.1f} tokens per step."
+    )
+    if faster >= MIN_SPEEDUP or not faster:
+        return said
+    return (
+        f"{said} A step with drafts took {steps / faster:.1f} times as long as one without: this"
+        " machine gains little by checking several tokens at once, or other programs keep it busy."
+    )
