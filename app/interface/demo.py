@@ -63,14 +63,20 @@ class Demo:
             await asyncio.sleep(PAUSE_S)
             if conversation.turn is not None:
                 return None
-            conversation.post_message(Submitted(question))
-            await _until(lambda: conversation.turn is not None)
-            turn = conversation.turn
-            await _until(lambda: conversation.turn is None)
-            if turn is None or turn.stopped or turn.text != question:
+            if not await self._answered(question):
                 return None
             answers.append(self._measured())
         return answers
+
+    async def _answered(self, question: str) -> bool:
+        """Send `question` and wait for its answer; False if the person took over."""
+        conversation, answers = self._screen.conversation, self._stats.answers
+        conversation.post_message(Submitted(question))
+        # A short answer may have ended before it is looked for.
+        await _until(lambda: conversation.turn is not None or self._stats.answers > answers)
+        turn = conversation.turn
+        await _until(lambda: conversation.turn is None)
+        return turn is None or not (turn.stopped or turn.text != question)
 
     def _measured(self) -> MeasuredAnswer:
         """What the last answer took."""
