@@ -14,6 +14,7 @@ from app.indexing.passage_index import FoundPassage, find, open_passages
 from app.locations import Locations
 from datastores.chats.records import SYSTEM
 from datastores.library.library import Library
+from datastores.passages.protocol import Passage
 from datastores.passages.store import PassageStore
 from engines.chat_template.prompt_builder import Message
 from engines.target import Vocabulary
@@ -66,7 +67,9 @@ class Documents:
         return tuple(chosen)
 
 
-def with_notes(messages: Sequence[Message], passages: Sequence[FoundPassage]) -> list[Message]:
+def with_notes(
+    messages: Sequence[Message], passages: Sequence[FoundPassage | Passage]
+) -> list[Message]:
     """`messages` with the passages before the last one, which is the question.
 
     What precedes them keeps its tokens, so the KV cache of the chat so far is reused.

@@ -20,6 +20,8 @@ from datastores.storage.sqlite import Store
 
 INDEX = "chunks_index"
 """The word index (FTS5)."""
+TOKENIZER = "porter unicode61 remove_diacritics 2"
+"""Of the word index: part of the schema."""
 
 
 def _texts_and_chunks(db: Database) -> None:
@@ -39,7 +41,7 @@ def _texts_and_chunks(db: Database) -> None:
         CREATE INDEX chunks_by_text ON chunks(text);
         CREATE VIRTUAL TABLE {INDEX} USING fts5(
             heading, content, content='chunks', content_rowid='id',
-            tokenize="porter unicode61 remove_diacritics 2"
+            tokenize="{TOKENIZER}"
         );
         CREATE TRIGGER chunks_added AFTER INSERT ON chunks BEGIN
             INSERT INTO {INDEX} (rowid, heading, content)

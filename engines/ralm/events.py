@@ -31,13 +31,13 @@ class RalmStatistics:
     Attributes:
         strides: confirmed; changes: those whose document is not the one before's.
         searches: of the whole knowledge base; queries: in them.
-        guesses: strides written under a guess that was verified; right: guesses that were right.
+        guesses: that were compared with the truth; right: those that were right.
         rollbacks: wrong guesses that tokens were taken back for; discarded: those tokens.
         prefills, calls: see `StrideWriter`.
         generation_s: spent prefilling and decoding; encoding_s: encoding queries; lookup_s: ranking
             the cache; search_s: searching the whole base; waited_s: of that, while nothing else
             was done.
-        stride_sum: of the speculation strides chosen, one for each verification.
+        stride_sum: of the sizes of all verified batches.
     """
 
     strides: int = 0

@@ -48,6 +48,14 @@ class KnowledgeBase(Protocol):
         ...
 
 
+class PassageScorer(Protocol):
+    """Scores given passages: the part of a `Retriever` that guessing needs."""
+
+    def score(self, queries: Sequence[str], passages: Sequence[int]) -> list[list[float]]:
+        """See `Retriever.score`."""
+        ...
+
+
 class TextKnowledgeBase:
     """A retriever over the words of a query, as a `KnowledgeBase`.
 
@@ -56,7 +64,7 @@ class TextKnowledgeBase:
         scorer: the same over a connection of its own, which need not wait for a search.
     """
 
-    def __init__(self, retriever: Retriever, scorer: Retriever) -> None:
+    def __init__(self, retriever: Retriever, scorer: PassageScorer) -> None:
         self._retriever = retriever
         self._scorer = scorer
 

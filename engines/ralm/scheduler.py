@@ -8,10 +8,15 @@ expected number of verified strides per second,
 
 where a is the time of a speculative stride (encoding its query included), b that of a
 verification, and γ the probability that a guess is right. All three are estimated over the last
-verifications. Two points differ from the paper. Its γ is cut off at γ_max = 0.6, which never lets
-s exceed 5 or so; here the estimate is drawn towards the answer's long-run accuracy instead, so it
-stays below 1 by itself. And b is a line over s: a batch of queries costs less than as many single
-ones, but on few cores it is not free.
+verifications. What differs from the paper:
+
+- Its γ is cut off at γ_max = 0.6, which never lets s exceed 5 or so; here the estimate is drawn
+  towards the answer's long-run accuracy, so it stays below 1 by itself.
+- b is a line over s: a batch costs less than single queries, but on few cores it is not free.
+- A wrong guess costs more than the verification: the stride is written again, in c seconds, and a
+  stride that was written meanwhile is waited for and dropped. With these terms, a stride of 0 has a
+  rate, too: search first, as RaLMSeq does, in a + b. Where searching is cheap or guesses are wrong,
+  that is the best there is, and whether a verification is hidden is chosen with the stride.
 """
 
 from __future__ import annotations
@@ -52,11 +57,20 @@ class StrideScheduler(Protocol):
 
     @property
     def stride(self) -> int:
-        """Strides to write before their queries are verified, at least 1."""
+        """Strides to write before their queries are verified; 0 to search before writing."""
+        ...
+
+    @property
+    def hides(self) -> bool:
+        """Whether to write on while a batch is verified, if that is possible."""
         ...
 
     def speculated(self, seconds: float) -> None:
         """One stride was written in `seconds`, its query and its guess included."""
+        ...
+
+    def rewritten(self, seconds: float) -> None:
+        """A stride was written again in `seconds`, since its guess was wrong."""
         ...
 
     def verified(self, verification: Verification) -> None:
@@ -67,10 +81,15 @@ class StrideScheduler(Protocol):
 class FixedStride:
     """Always the same stride."""
 
+    hides = True
+
     def __init__(self, stride: int = PAPER_STRIDE) -> None:
         self.stride = stride
 
     def speculated(self, seconds: float) -> None:
+        """Nothing to learn."""
+
+    def rewritten(self, seconds: float) -> None:
         """Nothing to learn."""
 
     def verified(self, verification: Verification) -> None:
@@ -81,15 +100,17 @@ class OptimalStride:
     """OS3, beginning with a stride of 1.
 
     Args:
-        asynchronous: whether one stride is written while a batch is verified.
-        max_accuracy: γ_max; 1 to rely on the long-run accuracy.
+        asynchronous: whether one stride can be written while a batch is verified.
+        max_accuracy: γ_max, with the paper's own objectives; None for what differs (see above).
     """
 
-    def __init__(self, *, asynchronous: bool, max_accuracy: float = 1.0) -> None:
+    def __init__(self, *, asynchronous: bool, max_accuracy: float | None = None) -> None:
         self.stride = 1
+        self.hides = asynchronous
         self._asynchronous = asynchronous
         self._max_accuracy = max_accuracy
         self._strides: deque[float] = deque(maxlen=WINDOW)
+        self._rewrites: deque[float] = deque(maxlen=WINDOW)
         self._recent: deque[Verification] = deque(maxlen=WINDOW)
         self._right, self._wrong = (
             PRIOR_ACCURACY * PRIOR_WEIGHT,
@@ -103,11 +124,15 @@ class OptimalStride:
         wrong = sum(one.matched < one.queries for one in self._recent)
         long_run = self._right / (self._right + self._wrong)
         estimate = (right + PRIOR_WEIGHT * long_run) / (right + wrong + PRIOR_WEIGHT)
-        return min(estimate, self._max_accuracy)
+        return estimate if self._max_accuracy is None else min(estimate, self._max_accuracy)
 
     def speculated(self, seconds: float) -> None:
         """Estimate a from `seconds` and the strides before."""
         self._strides.append(seconds)
+
+    def rewritten(self, seconds: float) -> None:
+        """Estimate c from `seconds` and those before."""
+        self._rewrites.append(seconds)
 
     def verified(self, verification: Verification) -> None:
         """Estimate b and γ, and choose the stride anew."""
@@ -116,9 +141,20 @@ class OptimalStride:
         self._wrong += verification.matched < verification.queries
         stride_s = float(np.mean(self._strides)) if self._strides else 0.0
         base_s, query_s = self._verification_line()
-        self.stride = best_stride(
-            self.accuracy, stride_s, base_s, query_s, asynchronous=self._asynchronous
-        )
+        if self._max_accuracy is not None:
+            self.stride = best_stride(
+                self.accuracy, stride_s, base_s, query_s, asynchronous=self._asynchronous
+            )
+            return
+        rewrite_s = float(np.mean(self._rewrites)) if self._rewrites else stride_s
+        choices = [
+            (full_rate(stride, self.accuracy, costs, hides=hides), -stride, hides)
+            for stride in range(MAX_STRIDE + 1)
+            for costs in [StrideCosts(stride_s, base_s + query_s * max(stride, 1), rewrite_s)]
+            for hides in ((False, True) if self._asynchronous and stride else (False,))
+        ]
+        _, negative, self.hides = max(choices)
+        self.stride = -negative
 
     def _verification_line(self) -> tuple[float, float]:
         """b as (seconds of any batch, seconds of each further query), neither below 0.
@@ -162,10 +198,37 @@ def rate(
     return verified / max(all_right * hidden_s + (1 - all_right) * synchronous_s, 1e-9)
 
 
-def speedup_bound(stride: int, ratio: float, *, asynchronous: bool) -> float:
-    """The most that RaLMSpec can gain over RaLMSeq if every guess is right.
+@dataclass(frozen=True, slots=True)
+class StrideCosts:
+    """Seconds to write a stride (a), to verify the batch (b), and to write a stride again (c)."""
+
+    stride_s: float
+    verify_s: float
+    rewrite_s: float
+
+
+def full_rate(stride: int, accuracy: float, costs: StrideCosts, *, hides: bool) -> float:
+    """Expected strides confirmed per second, what a wrong guess costs included; 0 searches first.
 
     Args:
+        hides: whether one more stride is written during the verification.
+    """
+    a, b = costs.stride_s, costs.verify_s
+    if not stride:
+        return 1 / max(a + b, 1e-9)
+    confirmed = sum(accuracy**power for power in range(stride))
+    all_right = accuracy**stride
+    if not hides:
+        return confirmed / max(stride * a + b + (1 - all_right) * costs.rewrite_s, 1e-9)
+    right_s = (stride - 1) * a + max(a, b)
+    return confirmed / max(right_s + (1 - all_right) * (a + costs.rewrite_s), 1e-9)
+
+
+def speedup_bound(stride: float, ratio: float, *, asynchronous: bool) -> float:
+    """The most that RaLMSpec can gain over RaLMSeq if every guess is right and batches are free.
+
+    Args:
+        stride: s; the mean of them where it varies.
         ratio: r, retrieval time ÷ generation time of one stride.
     """
     if asynchronous:

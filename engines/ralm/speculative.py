@@ -3,7 +3,8 @@
 Algorithm 1 of the paper, with its three accelerations, each of which may be off:
 
 - prefetching (P): a verification puts the best `prefetch` passages of each query into the cache;
-- the stride scheduler (S): how many strides are written before their queries are verified;
+- the stride scheduler (S): how many strides are written before their queries are verified, none
+  where it is better to search first;
 - asynchronous verification (A): one more stride is written while a batch is verified.
 
 The stride before which a batch's first wrong guess was made is written again under the passage that
@@ -31,7 +32,7 @@ PREFETCH, PREFETCH_FAR = 20, 256
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A stride written under a guessed passage; `start` is its first token in the answer."""
+    """The passage that the cache has for a stride; `start` is its first token in the answer."""
 
     start: int
     query: Query
@@ -85,11 +86,14 @@ class SpeculativeRalm:
         yield self._first()
         pending: list[Guess] = []
         while not self._ended or pending:
+            if not pending and not self._scheduler.stride:
+                yield self._retrieve()
+                continue
             while len(pending) < self._scheduler.stride and not self._ended:
                 pending.append(self._speculate())
             batch, pending = pending, []
             wait = self._verifier.begin([guess.query for guess in batch])
-            if self._asynchronous and not self._ended:
+            if self._asynchronous and self._scheduler.hides and not self._ended:
                 pending.append(self._speculate())
             matched, found = self._verify(batch, wait)
             for guess in batch[:matched]:
@@ -115,13 +119,30 @@ class SpeculativeRalm:
     def _speculate(self) -> Guess:
         """Guess the next stride's passage and write under it."""
         started = perf_counter()
+        guess = self._guess()
+        self._write_stride(guess.start, guess.document)
+        self._scheduler.speculated(perf_counter() - started)
+        return guess
+
+    def _retrieve(self) -> ConfirmedStride:
+        """Search for the next stride's passage, then write; the guess only tells the accuracy."""
+        started = perf_counter()
+        guess = self._guess()
+        waiting = perf_counter()
+        _, found = self._verify([guess], self._verifier.begin([guess.query]))
+        waited = perf_counter() - waiting
+        document = found[0][0].passage if found[0] else None
+        self._write_stride(guess.start, document)
+        self._scheduler.speculated(perf_counter() - started - waited)
+        return self._confirmed(guess.start, document)
+
+    def _guess(self) -> Guess:
+        """The next stride's query and what the cache says to it."""
         start = self._next
         query = encode(self._base, self._request, self._writer, start, self._statistics)
         looking = perf_counter()
         document = self._cache.guess(query)
         self._statistics.lookup_s += perf_counter() - looking
-        self._write_stride(start, document)
-        self._scheduler.speculated(perf_counter() - started)
         return Guess(start, query, document)
 
     def _verify(
@@ -157,8 +178,10 @@ class SpeculativeRalm:
         """Take back what was written under a wrong guess and behind it, and write it anew."""
         self._statistics.rollbacks += 1
         self._statistics.discarded += len(self._writer.tokens) - guess.start
+        started = perf_counter()
         self._writer.rewind(guess.start)
         self._write_stride(guess.start, document)
+        self._scheduler.rewritten(perf_counter() - started)
         return self._confirmed(guess.start, document)
 
     def _write_stride(self, start: int, document: Passage | None) -> None:

@@ -20,6 +20,7 @@ from app.cli.main import LazyGroup
         "dense": "app.cli.bench.dense:dense",
         "growth": "app.cli.bench.growth:growth",
         "import": "app.cli.bench.imports:import_",
+        "ralm": "app.cli.bench.ralm:ralm",
         "replay": "app.cli.bench.replay:replay",
     },
 )

@@ -12,8 +12,10 @@ from engines.ralm.scheduler import (
     MAX_STRIDE,
     FixedStride,
     OptimalStride,
+    StrideCosts,
     Verification,
     best_stride,
+    full_rate,
     rate,
     speedup_bound,
 )
@@ -67,7 +69,7 @@ def test_estimates_stay_in_bounds_whatever_happens(
     for queries, share, seconds in outcomes:
         scheduler.speculated(min(seconds, 1e6))
         scheduler.verified(Verification(queries, int(queries * share), min(seconds, 1e6)))
-        assert 1 <= scheduler.stride <= MAX_STRIDE
+        assert 0 <= scheduler.stride <= MAX_STRIDE
         assert 0 < scheduler.accuracy < 1
 
 
@@ -83,6 +85,39 @@ def test_it_learns_when_guesses_are_right_and_wrong() -> None:
         scheduler.verified(Verification(scheduler.stride, 0, 17.0))
     assert scheduler.accuracy < 0.4
     assert scheduler.stride <= 4
+
+
+@given(st.integers(0, MAX_STRIDE), st.floats(0, 1), SECONDS, SECONDS, SECONDS, st.booleans())
+def test_wrong_guesses_cost_at_least_what_the_paper_says(
+    stride: int, accuracy: float, stride_s: float, verify_s: float, rewrite_s: float, hides: bool
+) -> None:
+    costs = StrideCosts(stride_s, verify_s, rewrite_s)
+    ours = full_rate(stride, accuracy, costs, hides=hides)
+    if stride:
+        paper = rate(stride, accuracy, stride_s, verify_s, asynchronous=hides)
+        assert ours <= paper * (1 + 1e-6) or hides
+    else:
+        assert ours == pytest.approx(1 / (stride_s + verify_s))
+
+
+def test_where_searching_is_cheap_or_guesses_are_wrong_it_searches_first() -> None:
+    for right, search_s in ((False, 5.0), (True, 0.001)):
+        scheduler = OptimalStride(asynchronous=True)
+        for _ in range(20):
+            scheduler.speculated(1.0)
+            scheduler.rewritten(1.0)
+            queries = max(scheduler.stride, 1)
+            scheduler.verified(Verification(queries, queries * right, search_s))
+        assert scheduler.stride == 0 or (right and scheduler.stride * search_s < 0.05)
+    # Guesses are compared with what is found, so it notices when they become right.
+    scheduler = OptimalStride(asynchronous=True)
+    for at in range(60):
+        scheduler.speculated(1.0)
+        queries = max(scheduler.stride, 1)
+        scheduler.verified(Verification(queries, queries * (at > 20), 17.0))
+        assert at != 20 or scheduler.stride == 0
+    assert scheduler.stride > 8
+    assert scheduler.hides
 
 
 def test_a_verification_that_costs_by_the_query_is_not_put_off() -> None:

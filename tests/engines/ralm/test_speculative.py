@@ -124,7 +124,7 @@ def test_the_text_is_that_of_the_sequential_one(
     size=st.integers(0, 8),
     matching=st.sampled_from([0.2, 0.7, 1.0]),
     stride=st.integers(1, 6),
-    ahead=st.integers(1, 9),
+    ahead=st.integers(0, 9),
     prefetch=st.integers(1, 9),
     asynchronous=st.booleans(),
     across=st.booleans(),
@@ -162,7 +162,7 @@ def test_any_base_any_stride_and_any_end(
     assert text(written) == text(plain)
     assert documents(written) == documents(plain)
     assert [one.finish for one in written] == [one.finish for one in plain]
-    assert statistics.rollbacks == statistics.guesses - statistics.right
+    assert statistics.rollbacks == (statistics.guesses - statistics.right if ahead else 0)
 
 
 def test_drafts_change_nothing_in_the_sequential_one_either() -> None:
@@ -213,6 +213,17 @@ def test_drafts_that_reach_beyond_a_stride_save_passes() -> None:
         for across in (False, True)
     ]
     assert calls[1] < calls[0]
+
+
+def test_searching_first_costs_no_more_searches_than_the_sequential_one() -> None:
+    asked = request(0.8, StopCriteria(NEVER, ANSWER))
+    base = ScriptedBase(12)
+    strides, statistics = speculative(
+        asked, base, [], FixedStride(0), prefetch=1, asynchronous=True
+    )
+    assert base.batches == [1] * 15
+    assert statistics.rollbacks == statistics.discarded == 0
+    assert text(strides) == text(sequential(asked, ScriptedBase(12), [])[0])
 
 
 class BrokenBase(ScriptedBase):

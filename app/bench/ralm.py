@@ -1,0 +1,253 @@
+"""`specchat bench ralm`: RaLMSeq against RaLMSpec with every subset of P, S and A, paired.
+
+Every method answers every question, one right after the other in rotating order, from an empty KV
+cache, with the end token suppressed. Speed-ups are ratios to RaLMSeq without drafts: of wall time,
+and of CPU time, which other programs on the machine do not change but which counts a hidden search
+in full. The ratio r of searching to writing is what the corpus and the model make it, and the bound
+beside a result is what r and the stride allow (`engines.ralm.scheduler.speedup_bound`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import astuple, dataclass, field, fields
+from statistics import mean, median, stdev
+from time import perf_counter, process_time
+
+from app.conversation.iterative import make_request
+from app.engine.engine import Engine
+from engines.chat_template.prompt_builder import Message
+from engines.decode import StopCriteria
+from engines.ralm.events import ConfirmedStride, RalmStatistics
+from engines.ralm.iterative import write_iteratively
+from engines.ralm.knowledge_base import KnowledgeBase
+from engines.ralm.scheduler import (
+    PAPER_STRIDE,
+    FixedStride,
+    OptimalStride,
+    StrideScheduler,
+    speedup_bound,
+)
+from engines.ralm.speculative import PREFETCH, PREFETCH_FAR, SpeculativeRalm
+from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
+
+NO_END = frozenset({-1})
+"""The end token is suppressed: all answers have one length."""
+PAPER_MAX_ACCURACY = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class RalmMethod:
+    """How documents are chosen.
+
+    Attributes:
+        speculates: false for RaLMSeq, which ignores the rest.
+        prefetch: passages of each query put into the cache.
+        stride: fixed speculation stride; 0 for OS3.
+        max_accuracy: γ_max of the paper's own OS3; None for ours.
+    """
+
+    speculates: bool = True
+    prefetch: int = 1
+    stride: int = PAPER_STRIDE
+    asynchronous: bool = False
+    max_accuracy: float | None = None
+
+    @property
+    def name(self) -> str:
+        """As in the paper's tables: RaLMSpec+P(20)SA; a fixed stride that is not 3 follows: s=8."""
+        if not self.speculates:
+            return "RaLMSeq"
+        parts = f"P({self.prefetch})" if self.prefetch > 1 else ""
+        parts += "" if self.stride else "S" if self.max_accuracy is None else "S(0.6)"
+        parts += "A" if self.asynchronous else ""
+        name = f"RaLMSpec+{parts}" if parts else "RaLMSpec"
+        return f"{name} s={self.stride}" if self.stride not in (0, PAPER_STRIDE) else name
+
+    def scheduler(self) -> StrideScheduler:
+        """A fresh scheduler for one answer."""
+        if self.stride:
+            return FixedStride(self.stride)
+        return OptimalStride(asynchronous=self.asynchronous, max_accuracy=self.max_accuracy)
+
+
+SEQUENTIAL = RalmMethod(speculates=False)
+FULL = RalmMethod(prefetch=PREFETCH, stride=0, asynchronous=True)
+TABLES: dict[str, tuple[RalmMethod, ...]] = {
+    "1": tuple(
+        RalmMethod(prefetch=prefetch, stride=stride, asynchronous=asynchronous)
+        for asynchronous in (False, True)
+        for stride in (PAPER_STRIDE, 0)
+        for prefetch in (1, PREFETCH)
+    ),
+    "2": (
+        RalmMethod(prefetch=PREFETCH),
+        RalmMethod(prefetch=PREFETCH_FAR),
+        FULL,
+        RalmMethod(prefetch=PREFETCH_FAR, stride=0, asynchronous=True),
+    ),
+    "5": (
+        *(RalmMethod(prefetch=PREFETCH, stride=stride) for stride in (1, 2, 4, 8, 16)),
+        RalmMethod(prefetch=PREFETCH, stride=0),
+        RalmMethod(prefetch=PREFETCH, stride=0, max_accuracy=PAPER_MAX_ACCURACY),
+    ),
+    "full": (FULL,),
+}
+"""Methods by the paper's table they are compared in: every subset, prefetch sizes, strides."""
+
+
+@dataclass(frozen=True, slots=True)
+class RalmAnswer:
+    """One answer and what it cost."""
+
+    tokens: tuple[int, ...]
+    documents: tuple[int | None, ...]
+    seconds: float
+    cpu_seconds: float
+    statistics: RalmStatistics
+
+
+@dataclass(slots=True)
+class RalmRow:
+    """One method with one set of drafters, and its answers by run and question."""
+
+    method: RalmMethod
+    drafters: str
+    engine: Engine
+    runs: list[list[RalmAnswer]] = field(default_factory=list)
+
+    def answers(self) -> list[RalmAnswer]:
+        """All answers in one list."""
+        return [answer for run in self.runs for answer in run]
+
+
+def run(
+    rows: Sequence[RalmRow], base: KnowledgeBase, questions: Sequence[str], tokens: int, runs: int
+) -> Iterator[int]:
+    """Answer every question `runs` times with every row; yields the number of answers so far."""
+    done = 0
+    for number in range(runs):
+        for row in rows:
+            row.runs.append([])
+        for index, question in enumerate(questions):
+            turn = (index + number) % len(rows)
+            for row in (*rows[turn:], *rows[:turn]):
+                row.runs[-1].append(answer(row.engine, base, question, row.method, tokens))
+                done += 1
+                yield done
+
+
+def answer(
+    engine: Engine, base: KnowledgeBase, question: str, method: RalmMethod, tokens: int
+) -> RalmAnswer:
+    """Answer `question` in `tokens` tokens."""
+    stop = StopCriteria(NO_END, tokens)
+    request = make_request(engine, [Message("user", question)], engine.sampling, stop)
+    statistics = RalmStatistics()
+    with engine.busy:
+        engine.target.rewind(0)
+        across = method.speculates and bool(engine.drafters)
+        writer = StrideWriter(engine.target, engine.drafters, engine.budget, request, across=across)
+        started, cpu = perf_counter(), process_time()
+        strides = list(_strides(writer, base, request, method, statistics))
+        seconds, cpu_seconds = perf_counter() - started, process_time() - cpu
+    return RalmAnswer(
+        tuple(token for one in strides for step in one.steps for token in step.tokens),
+        tuple(number_of(stride.document) for stride in strides),
+        seconds,
+        cpu_seconds,
+        statistics,
+    )
+
+
+def _strides(
+    writer: StrideWriter,
+    base: KnowledgeBase,
+    request: RalmRequest,
+    method: RalmMethod,
+    statistics: RalmStatistics,
+) -> Iterator[ConfirmedStride]:
+    if not method.speculates:
+        strides = write_iteratively(writer, base, request, statistics)
+    else:
+        strides = SpeculativeRalm(
+            writer,
+            base,
+            request,
+            method.scheduler(),
+            statistics,
+            prefetch=method.prefetch,
+            asynchronous=method.asynchronous,
+        ).write()
+    with closing(strides):
+        yield from strides
+
+
+def summarise(row: RalmRow, plain: RalmRow) -> dict[str, object]:
+    """The row's figures; `plain` is RaLMSeq without drafts. Seconds are means over answers."""
+    answers, pairs = row.answers(), list(zip(row.answers(), plain.answers(), strict=True))
+    total = _total([one.statistics for one in answers])
+    ratio = retrieval_ratio(plain)
+    stride = row.method.stride or total.mean_stride
+    speedups = [_speedup(one, other) for one, other in zip(row.runs, plain.runs, strict=True)]
+    bound = speedup_bound(stride, ratio, asynchronous=row.method.asynchronous)
+    return {
+        "method": row.method.name,
+        "drafters": row.drafters,
+        "answers": len(answers),
+        "identical": mean(one.tokens == other.tokens for one, other in pairs),
+        "seconds": mean(one.seconds for one in answers),
+        "generation": total.generation_s / len(answers),
+        "encoding": (total.encoding_s + total.lookup_s) / len(answers),
+        "retrieval": total.waited_s / len(answers),
+        "hidden": (total.search_s - total.waited_s) / len(answers),
+        "changes": total.changes / max(total.strides - len(answers), 1),
+        "accuracy": total.accuracy,
+        "stride": total.mean_stride,
+        "rollbacks": total.rollbacks / len(answers),
+        "calls": total.calls / len(answers),
+        "prefills": total.prefills / len(answers),
+        "searches": total.searches / len(answers),
+        "speedup": mean(speedups),
+        "deviation": stdev(speedups) if len(speedups) > 1 else 0.0,
+        "cpu_speedup": median(other.cpu_seconds / one.cpu_seconds for one, other in pairs),
+        "bound": bound if row.method.speculates else 1.0,
+    }
+
+
+def retrieval_ratio(plain: RalmRow) -> float:
+    """r: RaLMSeq's searching time ÷ all of its other time."""
+    searching = sum(one.statistics.search_s for one in plain.answers())
+    return searching / (sum(one.seconds for one in plain.answers()) - searching)
+
+
+def latency_per_query(
+    base: KnowledgeBase, questions: Sequence[str], sizes: Sequence[int], rounds: int = 5
+) -> dict[str, float]:
+    """Median milliseconds of a search ÷ queries in its batch, by the batch's size (figure 6)."""
+    queries = [base.encode(question) for question in questions]
+    times: dict[str, float] = {}
+    for size in sizes:
+        batch = [queries[at % len(queries)] for at in range(size)]
+        taken = []
+        for _ in range(rounds):
+            started = perf_counter()
+            base.search(batch, 1)
+            taken.append(perf_counter() - started)
+        times[str(size)] = round(1e3 * median(taken) / size, 3)
+    return times
+
+
+def _speedup(run: Sequence[RalmAnswer], plain: Sequence[RalmAnswer]) -> float:
+    """Median over questions of paired ratios."""
+    return median(other.seconds / one.seconds for one, other in zip(run, plain, strict=True))
+
+
+def _total(statistics: Sequence[RalmStatistics]) -> RalmStatistics:
+    names = [entry.name for entry in fields(RalmStatistics)]
+    sums = (sum(values) for values in zip(*map(astuple, statistics), strict=True))
+    total = RalmStatistics(**dict(zip(names, sums, strict=True)))
+    # The first search of an answer is no verification.
+    total.searches -= len(statistics) - 1
+    return total

@@ -1,0 +1,204 @@
+"""`specchat bench ralm`: options and output of the benchmark of retrieval while generating."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from app.bench.environment import STUDENT
+from app.bench.ralm import (
+    SEQUENTIAL,
+    TABLES,
+    RalmRow,
+    latency_per_query,
+    retrieval_ratio,
+    run,
+    summarise,
+)
+from app.bench.ralm_corpus import EXACT, RETRIEVERS, knowledge_base
+from app.bench.report import Chart, svg, table
+from app.bench.workloads import read_workload
+from app.cli.bench.commands import workload_options
+from app.cli.global_options import DrafterNames
+from app.config import Options
+from app.engine.engine import load, with_drafters
+from app.engine.stores import Stores
+from app.machine import machine
+from engines.llama.enlarge import Enlargement
+from engines.ralm.speculative import PREFETCH, PREFETCH_FAR
+
+PLAIN = "none"
+BATCHES = (1, 2, 4, 8, 16)
+COLUMNS = {
+    "method": "",
+    "drafters": "",
+    "identical": ".0%",
+    "seconds": ".3f",
+    "generation": ".3f",
+    "encoding": ".3f",
+    "retrieval": ".3f",
+    "hidden": ".3f",
+    "changes": ".0%",
+    "accuracy": ".0%",
+    "stride": ".1f",
+    "rollbacks": ".1f",
+    "calls": ".0f",
+    "speedup": ".2f",
+    "deviation": ".2f",
+    "cpu_speedup": ".2f",
+    "bound": ".2f",
+}
+
+
+@click.command()
+@workload_options(default="none, and those that need no history")
+@click.option(
+    "--texts",
+    required=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="FOLDER",
+    help="Markdown and text files to retrieve from.",
+)
+@click.option(
+    "--retriever",
+    type=click.Choice(RETRIEVERS),
+    default=EXACT,
+    show_default=True,
+    help="Exact dense, approximate dense, or sparse (BM25).",
+)
+@click.option(
+    "--corpus",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    metavar="N",
+    help="Vectors to search, random ones beside those of the texts.",
+)
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    type=click.Choice(list(TABLES)),
+    help="Methods of the paper's table 1 (every subset of P, S, A), 2 (prefetch) or 5 (strides),"
+    " or only all three at once (full); repeatable.  [default: 1]",
+)
+@click.option(
+    "--tokens",
+    type=click.IntRange(min=1),
+    default=128,
+    show_default=True,
+    metavar="N",
+    help="Length of every answer.",
+)
+@click.option(
+    "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Of every answer."
+)
+@click.option(
+    "--plot",
+    type=click.File("w", encoding="utf-8", lazy=False),
+    metavar="FILE",
+    help="Write the speed-ups by stride and the latency by batch to this SVG file.",
+)
+@click.pass_obj
+def ralm(
+    options: Options,
+    workload: Path,
+    sets: tuple[str, ...],
+    limit: int | None,
+    wider: int,
+    deeper: int,
+    as_json: bool,
+    texts: Path,
+    retriever: str,
+    corpus: int,
+    tables: tuple[str, ...],
+    tokens: int,
+    runs: int,
+    plot: TextIO | None,
+) -> None:
+    """Compare iterative retrieval with speculative retrieval, which writes the same text.
+
+    The first question of each chat is answered by RaLMSeq and by RaLMSpec with prefetching (P), the
+    stride scheduler OS3 (S) and asynchronous verification (A). Speed-ups are paired, and the bound
+    is what the ratio of searching to writing allows. Ctrl-C prints what is done.
+    """
+    questions = [chat.questions[0] for chat in read_workload(workload)[:limit]]
+    rows = _rows(options, sets, tables or ("1",), Enlargement(wider, deeper))
+    reach = PREFETCH_FAR if "2" in tables else PREFETCH
+    with knowledge_base(texts, retriever, corpus, reach + 8) as (base, size):
+        batches = latency_per_query(base, questions, BATCHES)
+        try:
+            count = len(rows) * len(questions) * runs
+            with click.progressbar(length=count, label=retriever, file=sys.stderr) as bar:
+                for _ in run(rows, base, questions, tokens, runs):
+                    bar.update(1)
+        except KeyboardInterrupt:
+            click.echo("interrupted: figures of the finished runs", err=True)
+            _keep_whole_runs(rows, len(questions))
+    if not rows[0].runs:
+        return
+    figures = [summarise(row, rows[0]) for row in rows]
+    ratio = retrieval_ratio(rows[0])
+    if plot:
+        plot.write(svg(_charts(figures, batches)))
+    if as_json:
+        setting = {"retriever": retriever, "passages": size, "tokens": tokens, "runs": runs}
+        sizes = {"wider": wider, "deeper": deeper, "machine": machine()}
+        measured = {"r": ratio, "ms_per_query": batches, "rows": figures}
+        click.echo(json.dumps({"model": rows[0].engine.name, **setting, **sizes, **measured}))
+    else:
+        per_query = ", ".join(f"{ms:.2f} in {number}" for number, ms in batches.items())
+        click.echo(table(figures, COLUMNS))
+        click.echo(f"{retriever} over {size} passages; r = {ratio:.2f}; ms a query: {per_query}")
+
+
+def _rows(
+    options: Options, sets: Sequence[str], tables: Sequence[str], larger: Enlargement
+) -> list[RalmRow]:
+    """RaLMSeq without drafts, then every method with every set of drafters."""
+    kind = DrafterNames()
+    named = {name: kind.convert(name, None, None) for name in sets or (PLAIN, "prompt,recycle")}
+    own = any(STUDENT in names for names in named.values())
+    engine = load(replace(options, drafters=(STUDENT,) * own), larger=larger)
+    stores = Stores(student=engine.stores.student)
+    methods = dict.fromkeys(method for name in tables for method in TABLES[name])
+    plain = RalmRow(SEQUENTIAL, PLAIN, with_drafters(engine, (), 0))
+    rows = [plain]
+    for name, names in named.items():
+        if names:
+            drafting = with_drafters(engine, names, options.draft_tokens, stores)
+            rows.append(RalmRow(SEQUENTIAL, name, replace(drafting, observers=[])))
+        for method in methods:
+            drafting = with_drafters(engine, names, options.draft_tokens if names else 0, stores)
+            rows.append(RalmRow(method, name, replace(drafting, observers=[])))
+    return rows
+
+
+def _keep_whole_runs(rows: Sequence[RalmRow], questions: int) -> None:
+    """Drop a run that some row has not finished."""
+    for row in rows:
+        if row.runs and any(len(one.runs[-1]) < questions for one in rows):
+            row.runs[-1] = row.runs[-1][:0]
+    for row in rows:
+        row.runs = [answers for answers in row.runs if answers]
+
+
+def _charts(figures: Sequence[Mapping[str, object]], batches: Mapping[str, float]) -> list[Chart]:
+    """Speed-up against the mean stride, and the latency of a query against its batch's size."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for row in figures:
+        stride, speedup = row["stride"], row["speedup"]
+        assert isinstance(stride, float)
+        assert isinstance(speedup, float)
+        lines[f"{row['method']}, {row['drafters']}"] = [(stride, speedup)]
+    latency = {"search": [(float(size), ms) for size, ms in batches.items()]}
+    return [
+        Chart("Speed-up over RaLMSeq", "mean speculation stride", "times as fast", lines),
+        Chart("Batched search", "queries in a batch", "ms a query", latency),
+    ]

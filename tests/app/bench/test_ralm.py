@@ -1,0 +1,102 @@
+"""`bench ralm` on the embedded model: the report, its parts, and that the texts are the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from app.bench.ralm import FULL, SEQUENTIAL, TABLES, RalmMethod
+from app.bench.ralm_corpus import knowledge_base
+from app.cli.main import run
+from datastores.errors import InputError
+
+Call = Callable[..., Any]
+TOPICS = ("archive", "snapshot", "volume", "network", "printer", "keyboard")
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for topic in TOPICS:
+        task = f"- List every {topic}:\n\n`{topic}ctl list`\n"
+        page = f"# {topic}ctl\n\n> Manage each {topic}.\n\n{task}"
+        (folder / f"{topic}.md").write_text(page)
+    return folder
+
+
+@pytest.fixture
+def bench(texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Call:
+    chats = tmp_path / "chats.jsonl"
+    question = {"role": "user", "content": "How do I list every snapshot?"}
+    chats.write_text(json.dumps({"messages": [question]}))
+
+    def call(*arguments: str) -> Any:
+        data = ["--data-dir", str(tmp_path / "data"), "--exact", "bench", "ralm"]
+        paths = ["--workload", str(chats), "--texts", str(texts), "--corpus", "500"]
+        assert run([*data, *paths, "--tokens", "16", "--runs", "1", *arguments]) == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.mark.parametrize("retriever", ["edr", "adr", "sr"])
+def test_every_method_writes_the_same_text(bench: Call, retriever: str) -> None:
+    output = bench("--retriever", retriever, "--table", "full", "--table", "2", "--json")
+    report = json.loads(output.splitlines()[-1])
+    methods = [(row["method"], row["drafters"]) for row in report["rows"]]
+    assert methods[0] == ("RaLMSeq", "none")
+    assert ("RaLMSpec+P(20)SA", "prompt,recycle") in methods
+    assert ("RaLMSpec+P(256)", "none") in methods
+    assert [row["identical"] for row in report["rows"]] == [1.0] * len(methods)
+    assert report["passages"] == (len(TOPICS) if retriever == "sr" else 500)
+    assert report["r"] > 0
+    for row in report["rows"]:
+        parts = row["generation"] + row["encoding"] + row["retrieval"]
+        assert 0 < parts <= row["seconds"]
+        assert row["bound"] >= 1.0
+    assert list(report["ms_per_query"]) == ["1", "2", "4", "8", "16"]
+
+
+def test_it_prints_a_table_and_draws_charts(bench: Call, tmp_path: Path) -> None:
+    picture = tmp_path / "ralm.svg"
+    output = bench("--table", "full", "--drafters", "none", "--plot", str(picture))
+    assert "RaLMSpec+P(20)SA" in output
+    assert "edr over 500 passages; r = " in output
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+
+
+def test_the_papers_tables_are_complete() -> None:
+    names = {method.name for method in TABLES["1"]}
+    assert names == {
+        *("RaLMSpec", "RaLMSpec+P(20)", "RaLMSpec+S", "RaLMSpec+A", "RaLMSpec+P(20)S"),
+        *("RaLMSpec+P(20)A", "RaLMSpec+SA", "RaLMSpec+P(20)SA"),
+    }
+    assert FULL in TABLES["1"]
+    assert SEQUENTIAL.name == "RaLMSeq"
+    assert RalmMethod(prefetch=20, stride=8).name == "RaLMSpec+P(20) s=8"
+    assert RalmMethod(stride=0, max_accuracy=0.6).name == "RaLMSpec+S(0.6)"
+
+
+def test_a_folder_without_text_is_named(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InputError, match="holds no text: name a folder"),
+        knowledge_base(tmp_path, "sr", 10, 28),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("retriever", ["edr", "adr", "sr"])
+def test_guesses_are_scored_as_in_a_search(texts: Path, retriever: str) -> None:
+    with knowledge_base(texts, retriever, 300, 28) as (base, _):
+        queries = [base.encode(f"how do I list the {topic}") for topic in TOPICS]
+        for query, ranked, topic in zip(queries, base.search(queries, 20), TOPICS, strict=True):
+            assert f"{topic}ctl" in ranked[0].passage.chunk.content
+            ids = [one.passage.id for one in ranked]
+            assert base.score(query, ids) == pytest.approx([one.score for one in ranked])
+            assert base.search([query], 1) == [ranked[:1]]
