@@ -23,17 +23,14 @@ from app.cli.output import MAX_LINE_CHARACTERS
 from app.cli.stores import open_history
 from app.config import Options
 from app.conversation.assistant import Assistant
-from app.conversation.citations import citation, citation_records
-from app.conversation.events import (
+from app.conversation.attachments import (
     STANDARD_INPUT,
-    Dropped,
-    Event,
-    Finished,
-    Retrieved,
-    Wrote,
-    attach,
+    Attachment,
+    read_attachment,
     read_stream,
 )
+from app.conversation.citations import citation, citation_records
+from app.conversation.events import Dropped, Event, Finished, Retrieved, Wrote
 from app.engine.engine import Engine
 from app.indexing.indexer import catch_up
 from app.indexing.passage_index import FoundPassage
@@ -58,12 +55,15 @@ Write = Callable[[str], object]
 @click.command()
 @click.argument("words", nargs=-1, metavar="[QUESTION]…")
 @click.option(
+    "-a",
     "-f",
+    "--attach",
     "--file",
     "files",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Attach a text file; repeatable.",
+    metavar="PATH",
+    help="Attach a text, a PDF, a web page or a folder of these; repeatable.",
 )
 @click.option("-c", "--continue", "continued", is_flag=True, help="Continue the last chat.")
 @click.option("-s", "--system", default="", metavar="TEXT", help="System prompt of the new chat.")
@@ -96,7 +96,7 @@ def ask(
     options: Options = context.ensure_object(Options)
     if system and continued:
         raise InputError("--system is for a new chat: leave out --continue")
-    text = read_question(words, files)
+    text, attachments = read_question(words, files)
     locations = locate(options.data_dir)
     with open_history(locations) as history:
         model_thread = ModelThread(
@@ -107,10 +107,10 @@ def ask(
         with stopping(model_thread), ExitStack() as place:
             if unsaved:
                 parent = history.last_chat().active if continued else None
-                begin = partial(assistant.answer_unsaved, parent, text, system)
+                begin = partial(assistant.answer_unsaved, parent, text, system, attachments)
             else:
                 chat = place.enter_context(_chat(history, locations, engine, continued, system))
-                begin = partial(assistant.answer, chat.id, chat.active, text)
+                begin = partial(assistant.answer, chat.id, chat.active, text, attachments)
             write = None if as_json else place.enter_context(printing(formatted=not raw))
             answer = converse(model_thread, begin, write)
         if docs == DOCS_ONCE and answer.passages is None:
@@ -151,8 +151,8 @@ def _warn(error: object) -> None:
     click.echo(str(error), err=True)
 
 
-def read_question(words: Sequence[str], files: Sequence[Path]) -> str:
-    """The message: `files`, then what is piped in, then the question in `words`.
+def read_question(words: Sequence[str], files: Sequence[Path]) -> tuple[str, list[Attachment]]:
+    """The question in `words`, and what goes before it: `files`, then what is piped in.
 
     Without words, or with `-`, what is piped in is the question.
 
@@ -161,16 +161,17 @@ def read_question(words: Sequence[str], files: Sequence[Path]) -> str:
     """
     question = " ".join(words)
     stdin: TextIO | None = sys.stdin  # None if the shell closed it
-    piped = ""
+    piped = None
     if stdin is not None and (question == "-" or not stdin.isatty()):
         piped = read_stream(stdin.buffer, STANDARD_INPUT)
     elif not words:
         raise InputError('nothing asked: specchat ask "…", or pipe the question in')
-    if question in ("", "-"):
-        question, piped = piped, ""
+    if question in ("", "-") and piped is not None:
+        question, piped = piped.text, None
     if not question.strip():
         raise InputError("the question is empty")
-    return attach(question, files, piped)
+    attachments = [read_attachment(path) for path in files]
+    return question, [*attachments, piped] if piped is not None and piped.text else attachments
 
 
 @contextmanager

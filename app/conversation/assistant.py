@@ -15,6 +15,7 @@ from secrets import randbits
 from threading import Event as Flag
 from typing import Any
 
+from app.conversation.attachments import Attachment, compose, question_of
 from app.conversation.citations import CITATIONS_KEY, citation_records
 from app.conversation.documents import Documents, with_notes
 from app.conversation.events import Event, Finished, Retrieved, Wrote
@@ -60,7 +61,9 @@ class Assistant:
         self._isolation = ChatIsolation(engine, history.name)
         self._stop = Flag()
 
-    def answer(self, chat: int, parent: int | None, text: str) -> Generator[Event]:
+    def answer(
+        self, chat: int, parent: int | None, text: str, attachments: Sequence[Attachment] = ()
+    ) -> Generator[Event]:
         """Store `text` as the user's message under `parent`; the generator answers it.
 
         Raises:
@@ -69,14 +72,19 @@ class Assistant:
         """
         if not text.strip():
             raise InputError("the message is empty: type a question")
+        content, attached = compose(text, attachments)
         system = _system(self.history.chat(chat).system)
-        require_fit(self.engine, [*system, Message(records.USER, text)])
-        message = self.history.add_message(chat, parent, records.USER, text)
+        require_fit(self.engine, [*system, Message(records.USER, content)])
+        message = self.history.add_message(
+            chat, parent, records.USER, content, attachments=attached
+        )
         if not self.history.chat(chat).title:
             self.history.rename(chat, first_title(text))
         return self.respond(chat, message.id)
 
-    def edit(self, message: int, text: str) -> Generator[Event]:
+    def edit(
+        self, message: int, text: str, attachments: Sequence[Attachment] = ()
+    ) -> Generator[Event]:
         """Store `text` as another version of the user's `message`; the generator answers it.
 
         Raises:
@@ -85,7 +93,7 @@ class Assistant:
         edited = self.history.message(message)
         if edited.role != records.USER:
             raise InputError("only your own messages can be edited")
-        return self.answer(edited.chat, edited.parent, text)
+        return self.answer(edited.chat, edited.parent, text, attachments)
 
     def regenerate(self, answer: int) -> Generator[Event]:
         """Answer the question of the stored `answer` once more; both answers are kept.
@@ -117,9 +125,10 @@ class Assistant:
         self._stop.clear()
         settings = self.history.chat(chat)
         sampling = self._sampling(settings.sampling, again)
-        messages = self._messages(settings.system, self.history.path(message))
+        path = self.history.path(message)
+        messages = self._messages(settings.system, path)
         # Before the answer is stored: if retrieval fails, no empty answer is left behind.
-        passages = yield from self._retrieve(messages[-1].content, settings.docs)
+        passages = yield from self._retrieve(question_of(path[-1]), settings.docs)
         answer = self._add_answer(chat, message)
         engine = self._isolation.engine(settings, (message.content for message in messages))
         # The dense index would keep the passages' tokens under this chat's name.
@@ -158,7 +167,13 @@ class Assistant:
                 self.history.discard_answer(answer, settings.active)
         self._update_title(chat, message, content)
 
-    def answer_unsaved(self, parent: int | None, text: str, system: str = "") -> Generator[Event]:
+    def answer_unsaved(
+        self,
+        parent: int | None,
+        text: str,
+        system: str = "",
+        attachments: Sequence[Attachment] = (),
+    ) -> Generator[Event]:
         """Answer `text` as if it followed the stored message `parent`; nothing is stored anywhere.
 
         Args:
@@ -178,10 +193,11 @@ class Assistant:
             settings = self.history.chat(path[-1].chat)
             sampling = self._sampling(settings.sampling, again=False)
             thread, docs = self._messages(settings.system, path), settings.docs
+        messages = [*thread, Message(records.USER, compose(text, attachments)[0])]
         passages = yield from self._retrieve(text, docs)
         yield from generate(
             self._isolation.unsaved_engine(),
-            with_notes([*thread, Message(records.USER, text)], passages or ()),
+            with_notes(messages, passages or ()),
             sampling,
             self.engine.max_tokens,
             Statistics(),
@@ -231,8 +247,9 @@ class Assistant:
         question = self.history.message(message)
         if question.parent is None:
             current = self.history.chat(chat).title
-            better = title(question.content, answer)
-            if current == first_title(question.content) and better != current:
+            asked = question_of(question)
+            better = title(asked, answer)
+            if current == first_title(asked) and better != current:
                 self.history.rename(chat, better)
 
     def _sampling(self, chosen: Mapping[str, Any], again: bool) -> Sampling:

@@ -5,13 +5,15 @@ The JSON holds everything, one chat a line:
     {"specchat": 1, "chats": [
     {"title", "pinned", "private", "system", "sampling", "docs", "created", "updated", "active",
      "messages": [{"id", "parent", "role", "content", "tokens", "model", "tokenizer", "finish",
-                   "statistics", "created"}, …]},
+                   "statistics", "created", "attachments"}, …]},
     …]}
 
 `messages` is the whole tree with all versions, in the order in which they were begun: `id` counts
 from 1 within the chat, `parent` is the id of the previous message or null, and `active` is the id
 of the message at which the chat is open, or null in an empty chat. `tokens` are the exact ids of
-the tokenizer whose fingerprint is `tokenizer`. Times are seconds since 1970, UTC.
+the tokenizer whose fingerprint is `tokenizer`. `attachments` says where the files that go with a
+message are in its `content`: {"name", "size", "files", "start", "end"}, in bytes and characters; a
+message without files has none. Times are seconds since 1970, UTC.
 
 The Markdown is the open thread.
 
@@ -24,10 +26,12 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from app.conversation.attachments import question_of
 from app.conversation.citations import Citation, stored_citations
 from app.sanitise import one_line
 from datastores.chats.history import HistoryReader
@@ -131,6 +135,7 @@ def _without_empty_answers(messages: Sequence[StoredMessage]) -> list[StoredMess
 
 
 def _message_record(message: StoredMessage, ids: Mapping[int, int]) -> dict[str, Any]:
+    files = [asdict(one) for one in message.attachments]
     return {
         "id": ids[message.id],
         "parent": None if message.parent is None else ids[message.parent],
@@ -142,6 +147,7 @@ def _message_record(message: StoredMessage, ids: Mapping[int, int]) -> dict[str,
         "finish": INTERRUPTED if message.finish == STREAMING else message.finish,
         "statistics": dict(message.statistics),
         "created": message.created,
+        **({"attachments": files} if files else {}),
     }
 
 
@@ -156,7 +162,9 @@ def as_markdown(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
             if is_empty_answer(message):
                 continue
             yield f"## {_heading(message, versions.get(message.id, ()))}\n\n"
-            yield f"{_with_closed_fence(message.content)}\n\n"
+            for one in message.attachments:
+                yield f"*Attached: {' '.join(one.name.split())}*\n\n"
+            yield f"{_with_closed_fence(question_of(message))}\n\n"
             yield from _sources(stored_citations(message.statistics) or ())
 
 

@@ -17,7 +17,15 @@ from app.conversation.export import VERSION
 from app.importing.json_stream import items
 from app.sampling_settings import DOCS, require_docs_mode, with_overrides
 from datastores.chats.history import History
-from datastores.chats.records import ASSISTANT, INTERRUPTED, SYSTEM, USER, Chat, StoredMessage
+from datastores.chats.records import (
+    ASSISTANT,
+    INTERRUPTED,
+    SYSTEM,
+    USER,
+    Attached,
+    Chat,
+    StoredMessage,
+)
 from datastores.chats.restore import contains_chat, restore_chat
 from datastores.errors import InputError
 from engines.sampler import Sampling
@@ -130,6 +138,7 @@ def _message(record: Any) -> StoredMessage:
     role, tokens = _field(record, "role", str), _field(record, "tokens", list)
     if role not in (SYSTEM, USER, ASSISTANT):
         raise InputError(f"unknown role {role!r}")
+    content = _field(record, "content", str)
     if not all(type(token) is int and 0 <= token <= MAX_TOKEN for token in tokens):
         raise InputError("tokens must be whole numbers below 2^32")
     return StoredMessage(
@@ -137,14 +146,27 @@ def _message(record: Any) -> StoredMessage:
         chat=0,
         parent=_id(record, "parent"),
         role=role,
-        content=_field(record, "content", str),
+        content=content,
         tokens=tuple(tokens),
         model=_field(record, "model", str),
         tokenizer=_field(record, "tokenizer", str),
         finish=_field(record, "finish", str) or INTERRUPTED,
         statistics=_field(record, "statistics", dict),
         created=_time(record, "created"),
+        attachments=_attachments(record, len(content)),
     )
+
+
+def _attachments(record: Any, length: int) -> tuple[Attached, ...]:
+    """The files of a message, in order and within its text, which has `length` characters."""
+    files, end = [], 0
+    for item in _field(record, "attachments", list) if "attachments" in record else ():
+        numbers = {key: _field(item, key, int) for key in ("size", "files", "start", "end")}
+        if min(numbers.values()) < 0 or not end <= numbers["start"] <= numbers["end"] <= length:
+            raise InputError("its attachments are not in its text")
+        files.append(Attached(_field(item, "name", str), **numbers))
+        end = files[-1].end
+    return tuple(files)
 
 
 def _id(record: Mapping[str, Any], name: str) -> int | None:

@@ -46,12 +46,8 @@ _STOP_WORDS = frozenset(
 
 def first_title(question: str) -> str:
     """The title until there is an answer."""
-    if question.startswith("File "):
-        # Attached files come before the question.
-        lines = [*_lines(question[-MAX_CHARACTERS_READ:])][-1:]
-    else:
-        beginning = question[:MAX_CHARACTERS_READ]
-        lines = [*_lines(_FENCE.sub("", beginning)), *_lines(beginning), beginning]
+    beginning = question[:MAX_CHARACTERS_READ]
+    lines = [*_lines(_FENCE.sub("", beginning)), *_lines(beginning), beginning]
     return _shortened(_without_courtesies(lines[0])) if lines else ""
 
 

@@ -64,6 +64,11 @@ def completion(line: str) -> Completion:
     return Completion(line[:start] + _SPECIAL.sub(r"\\\1", common), tuple(names))
 
 
+def names_in(path: str) -> list[str]:
+    """The paths that begin with `path`, within its folder; folders end with a slash."""
+    return [(_folder(path) if path != "~" else "") + name for name in _names(path)]
+
+
 def _names(path: str) -> list[str]:
     """Entries of the folder of `path` that begin with its last part, if a screen can show them."""
     if path == "~":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from app.indexing.corpus_index import IndexingProgress
+from app.interface.commands.slash import SlashLine
 from datastores.errors import SpecchatError
 
 if TYPE_CHECKING:
@@ -21,6 +22,19 @@ class Submitted(Message):
     """The person sent `text`."""
 
     text: str
+
+
+@dataclass
+class CommandEntered(Message):
+    """The person typed a slash command.
+
+    Attributes:
+        text: as it was typed.
+        line: what it means.
+    """
+
+    text: str
+    line: SlashLine
 
 
 @dataclass

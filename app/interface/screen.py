@@ -20,7 +20,7 @@ from app.interface.chat.chat_list import ChatList
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions
 from app.interface.chat.document_actions import DocumentActions
-from app.interface.commands.table import COMMANDS, RUN
+from app.interface.commands.table import COMMANDS, RUN, SLASH_NAMES, run_slash
 from app.interface.demo import Demo
 from app.interface.dialogs.chat_settings import ChatSettings
 from app.interface.dialogs.search import ChatSearch
@@ -32,6 +32,7 @@ from app.interface.messages import (
     ChatsChanged,
     ChatSelected,
     CitationChosen,
+    CommandEntered,
     IdleChanged,
     IndexerChanged,
     StatisticsChanged,
@@ -96,6 +97,7 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, self._theme_changed)
+        self.conversation.prompt.completion.commands = SLASH_NAMES
         self._list_chats()
         damaged = self._history.store.quarantined
         if damaged is not None:
@@ -161,6 +163,12 @@ class ChatScreen(Screen[None]):
     @on(ChatActionRequested)
     def _kept(self, event: ChatActionRequested) -> None:
         self.chat_actions.run(event.action, event.chat)
+
+    @on(CommandEntered)
+    def _command_entered(self, event: CommandEntered) -> None:
+        if error := run_slash(self, event.line):
+            self.conversation.prompt.put_back(event.text)
+            self.conversation.show_error(error)
 
     @on(ChatListLeft)
     def _left(self) -> None:

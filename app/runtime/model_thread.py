@@ -9,13 +9,14 @@ who displays them, and what a turn looks like on a screen.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from app.conversation.attachments import Attachment
 from app.conversation.events import Event
 from app.runtime.idle import IdleQueue
 from datastores.errors import ModelError, SpecchatError
@@ -31,9 +32,13 @@ CLOSE_TIMEOUT_S = 1.0
 class Answers(Protocol):
     """What is asked of `app.conversation.assistant.Assistant`."""
 
-    def answer(self, chat: int, parent: int | None, text: str) -> Generator[Event]: ...
+    def answer(
+        self, chat: int, parent: int | None, text: str, attachments: Sequence[Attachment] = ()
+    ) -> Generator[Event]: ...
 
-    def edit(self, message: int, text: str) -> Generator[Event]: ...
+    def edit(
+        self, message: int, text: str, attachments: Sequence[Attachment] = ()
+    ) -> Generator[Event]: ...
 
     def regenerate(self, answer: int) -> Generator[Event]: ...
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -24,6 +25,7 @@ from datastores.chats.records import (
     STREAMING,
     WHOLE,
     WORD_INDEXES,
+    Attached,
     Chat,
     StoredMessage,
     chat_from_row,
@@ -275,6 +277,7 @@ class History(HistoryReader):
         tokenizer: str = "",
         finish: str = WHOLE,
         statistics: Mapping[str, object] | None = None,
+        attachments: Sequence[Attached] = (),
     ) -> StoredMessage:
         """Append a message under `parent` (None: at the root) and make it the active leaf.
 
@@ -288,6 +291,7 @@ class History(HistoryReader):
             "model": model,
             "tokenizer": tokenizer,
             "created": now,
+            "attachments": attachments_json(attachments),
             **_answer(content, tokens, finish, statistics or {}),
         }
         with self.store.writing() as db:
@@ -358,6 +362,11 @@ class History(HistoryReader):
         with self.store.writing() as db:
             self.chat(chat)
             db.table("chats").update(chat, columns)
+
+
+def attachments_json(attachments: Sequence[Attached]) -> str:
+    """The column of a message's attachments."""
+    return json.dumps([asdict(one) for one in attachments])
 
 
 def storable(text: str) -> str:

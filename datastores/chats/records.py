@@ -60,6 +60,24 @@ class Chat:
 
 
 @dataclass(frozen=True, slots=True)
+class Attached:
+    """Where a file that goes with a message is in its text.
+
+    Attributes:
+        name: of the file or the folder (untrusted).
+        size: in bytes, when it was attached.
+        files: how many; 1 unless it is a folder.
+        start, end: of its text within the message's, in characters.
+    """
+
+    name: str
+    size: int
+    files: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoredMessage:
     """One message; never changed once finished: edits and new answers become siblings.
 
@@ -72,6 +90,7 @@ class StoredMessage:
         finish: stop, length, context, interrupted, failed, or empty while it is being generated.
         statistics: figures of the answer, by name; empty for other messages.
         created: seconds since the epoch, UTC.
+        attachments: the files in `content`, in order, before what was typed.
     """
 
     id: int
@@ -85,11 +104,13 @@ class StoredMessage:
     finish: str
     statistics: Mapping[str, object]
     created: float
+    attachments: tuple[Attached, ...] = ()
 
 
 CHAT_COLUMNS = "id, title, pinned, private, system, sampling, active, created, updated, docs"
 MESSAGE_COLUMNS = (
-    "id, chat, parent, role, content, tokens, model, tokenizer, finish, statistics, created"
+    "id, chat, parent, role, content, tokens, model, tokenizer, finish, statistics, created,"
+    " attachments"
 )
 
 
@@ -112,6 +133,7 @@ def message_from_row(row: dict[str, Any]) -> StoredMessage:
             **row,
             "tokens": unpack(row["tokens"]),
             "statistics": json.loads(row["statistics"]),
+            "attachments": tuple(Attached(**one) for one in json.loads(row["attachments"])),
         }
     )
 
@@ -224,7 +246,11 @@ def _docs(db: Database) -> None:
     db.executescript("ALTER TABLE chats ADD COLUMN docs TEXT NOT NULL DEFAULT ''")
 
 
-MIGRATIONS = (_chats_and_messages, _full_text, _presets_and_erasures, _name, _docs)
+def _attachments(db: Database) -> None:
+    db.executescript("ALTER TABLE messages ADD COLUMN attachments TEXT NOT NULL DEFAULT '[]'")
+
+
+MIGRATIONS = (_chats_and_messages, _full_text, _presets_and_erasures, _name, _docs, _attachments)
 """Version n of the history is what the first n of these produce. One that was released is never
 edited again."""
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from datastores.chats.history import History, HistoryReader, storable
+from datastores.chats.history import History, HistoryReader, attachments_json, storable
 from datastores.chats.records import Chat, StoredMessage
 from datastores.tokens import pack
 
@@ -32,6 +32,7 @@ def restore_chat(history: History, chat: Chat, messages: Sequence[StoredMessage]
         for message in messages:
             row = _columns(asdict(message), content=storable(message.content))
             row.update(chat=number, parent=new_ids[message.parent], tokens=pack(message.tokens))
+            row.update(attachments=attachments_json(message.attachments))
             new_ids[message.id] = int(db.table("messages").insert(row).last_pk or 0)
         db.table("chats").update(number, {"active": new_ids[chat.active]})
     return history.chat(number)

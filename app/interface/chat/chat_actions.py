@@ -13,8 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.conversation.events import attach
 from app.conversation.export import STEM_LENGTH, as_json, as_markdown, free_path, write_whole
+from app.importing.path_completion import paths_of
 from app.indexing.corpus_index import damage_message
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import NEW_CHAT
@@ -38,12 +38,13 @@ if TYPE_CHECKING:
 
 ExportFormat = Callable[[History, Sequence[Chat]], Iterator[str]]
 
+ATTACH = "Attach files or folders"
 EMPTY_CHAT = "This chat is empty. Ask something first."
 BUSY = "Still answering. {answer.stop} stops it."
 
 
 class TextActions:
-    """Attaches a file to the question, and opens the screens of imported texts."""
+    """Attaches files to the question, and opens the screens of imported texts."""
 
     def __init__(
         self, conversation: Conversation, import_task: ImportTask, deletion_task: DeletionTask
@@ -53,10 +54,12 @@ class TextActions:
         self._deletion_task = deletion_task
 
     def attach_file(self) -> None:
-        """Ask for a file and insert its text before the text of the prompt."""
-        self._conversation.app.push_screen(
-            InputDialog("Attach a file", action="Attach"), self._attach
-        )
+        """Ask for files or folders, and attach them to the question."""
+        self._conversation.app.push_screen(InputDialog(ATTACH, action="Attach"), self.attach)
+
+    def attach(self, line: str | None) -> None:
+        """Attach the paths in `line` to the question."""
+        self._conversation.prompt.attachments.attach(paths_of(line or ""))
 
     def open_import(self, line: str | None = None) -> None:
         """Open the import screen with `line` in its box; None: what was imported last."""
@@ -74,15 +77,6 @@ class TextActions:
         self._conversation.app.push_screen(
             SourcesScreen(self._import_task, self._deletion_task), again
         )
-
-    def _attach(self, path: str | None) -> None:
-        if not path or not path.strip():
-            return
-        prompt = self._conversation.prompt
-        try:
-            prompt.write(attach(prompt.text, [Path(path.strip()).expanduser()]))
-        except SpecchatError as error:
-            self._conversation.show_error(error)
 
 
 class ChatActions:
@@ -117,6 +111,13 @@ class ChatActions:
             self._conversation.post_message(ChatsChanged())
         else:
             self.actions[action](stored)
+
+    def rename_to(self, chat: int | None, title: str) -> None:
+        """Give a chat this title."""
+        if chat is None:
+            self._conversation.show_error(EMPTY_CHAT)
+        else:
+            self._conversation.change_history(lambda history: history.rename(chat, title))
 
     def retry_pending_erasure(self) -> None:
         """Erase what another window kept from being erased when it was deleted."""

@@ -8,7 +8,7 @@ gets no answer returns to the prompt.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 
@@ -16,9 +16,12 @@ from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Center, Vertical
 
+from app.conversation.attachments import Attachment
 from app.conversation.session_statistics import SessionStatistics
+from app.interface.chat.attachment_bar import AttachmentBar
 from app.interface.chat.event_stream import EventStream
 from app.interface.chat.prompt import Prompt, UnsentText
+from app.interface.chat.suggestions import SuggestionClicked, Suggestions
 from app.interface.chat.thread import (
     Thread,
     Turn,
@@ -38,6 +41,7 @@ from app.interface.chat.thread import (
 )
 from app.interface.chat.topbar import NEW_CHAT, TopBar
 from app.interface.commands.keymap import keymap_of
+from app.interface.commands.slash import as_typed
 from app.interface.messages import (
     ChatsChanged,
     EventsArrived,
@@ -94,10 +98,15 @@ class ChatView(Vertical):
         self._unsent = UnsentText()
 
     def compose(self) -> ComposeResult:
+        attachments, suggestions = AttachmentBar(self.show_error), Suggestions()
         yield TopBar()
         yield Transcript()
         with Center():
-            yield Prompt()
+            yield suggestions
+        with Center():
+            yield attachments
+        with Center():
+            yield Prompt(attachments, suggestions)
         yield Panel(self._session_statistics, wide=False)
 
     @property
@@ -188,6 +197,12 @@ class ChatView(Vertical):
         self._thread = thread
         self.prompt.remember(questions(thread.messages))
 
+    @on(SuggestionClicked)
+    def _suggestion_clicked(self) -> None:
+        self.prompt.focus()
+        # As the prompt's own: a message that is sent from here would end here.
+        self.prompt.call_later(self.prompt.choose, run=True)
+
     @on(ScrollRequested)
     def _scroll(self, event: ScrollRequested) -> None:
         if event.pages < 0:
@@ -260,12 +275,23 @@ class Conversation(ChatView):
     @on(Submitted)
     def _send(self, event: Submitted) -> None:
         if self.turn is not None:
-            self.prompt.put_back(event.text)
+            self.prompt.put_back(as_typed(event.text))
             self.show_error(keymap_of(self).fill(BUSY))
             return
-        turn = self._next_turn(event.text)
+        if self.prompt.attachments.reading:
+            self.run_worker(self._send_when_read(event.text))
+            return
+        turn = self._next_turn(event.text, self.prompt.attachments.attachments)
+        self.prompt.attachments.set(())
         self._unsent.sent(self.prompt)
         self._begin(turn)
+
+    async def _send_when_read(self, text: str) -> None:
+        """Send once the attachments are read; if one cannot be, the text is kept instead."""
+        if await self.prompt.attachments.wait():
+            self.post_message(Submitted(text))
+        else:
+            self.prompt.put_back(as_typed(text))
 
     def _begin(self, turn: Turn) -> None:
         turn.answer.status = "" if self.model_thread.model else WAITING_FOR_MODEL
@@ -309,11 +335,11 @@ class Conversation(ChatView):
         else:
             self._ask(turn)
 
-    def _next_turn(self, text: str) -> Turn:
+    def _next_turn(self, text: str, attachments: Sequence[Attachment]) -> Turn:
         """A turn for `text`: an edited question, or a new one at the end of the chat."""
         if self._unsent.edited is not None:
-            return edit_turn(self._thread.messages, self._unsent.edited, text)
-        return new_turn(self.chat, self._thread.messages, text)
+            return edit_turn(self._thread.messages, self._unsent.edited, text, attachments)
+        return new_turn(self.chat, self._thread.messages, text, attachments)
 
     @work
     async def _finish(self, turn: Turn, answered: Future[None]) -> None:

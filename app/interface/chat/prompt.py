@@ -1,47 +1,70 @@
 """The prompt, and every text that is written in it and not sent yet.
 
 `Prompt` owns its keys (Enter sends, others insert a line break), its history of questions, and
-growing with the text. `UnsentText` keeps one unsent text per chat; `QuestionEdit` holds the
-question that is being edited, and the text that it replaced.
+growing with the text. `UnsentText` keeps one unsent text per chat, with its attachments;
+`QuestionEdit` holds the question that is being edited, and the text that it replaced.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
+from textual import events
 from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
+from textual.widgets.text_area import Selection
 
+from app.conversation.attachments import Attachment, attachments_of, question_of
+from app.importing.path_search import dropped_paths
+from app.interface.chat.attachment_bar import AttachmentBar
+from app.interface.chat.completion import Completion
+from app.interface.chat.suggestions import Suggestions
 from app.interface.chat.thread import Turn
 from app.interface.commands.keymap import keymap_of
-from app.interface.messages import ScrollRequested, Submitted
+from app.interface.commands.slash import SlashLine, as_typed, parse
+from app.interface.messages import CommandEntered, ScrollRequested, Submitted
 from app.interface.text_inputs import TextInput
 from app.sanitise import clean
 from datastores.chats.records import StoredMessage
 
+PATH_BEGINNINGS = ("/", "~/", "file://", "'", '"')
+"""Of a pasted text that may be paths."""
 EDITING_HINT = "Editing question · {answer.stop} Cancel"
 
 
 class Prompt(TextInput):
-    """The box in which questions are written."""
+    """The box in which questions are written.
+
+    Attributes:
+        attachments: the files that go with the question.
+        completion: of the word at the cursor.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "Send", id="prompt.send"),
         Binding("ctrl+j,shift+enter", "newline", "New line", id="prompt.newline"),
         Binding("up", "cursor_up", "Up, or previous prompt", id="prompt.up"),
+        Binding("tab", "complete", "Complete a /command or an @path", id="prompt.complete"),
+        Binding("escape", "dismiss", "Close the suggestions", id="prompt.dismiss"),
         Binding("pageup", "scroll(-1)", "Scroll up", id="prompt.scroll-up"),
         Binding("pagedown", "scroll(1)", "Scroll down", id="prompt.scroll-down"),
     ]
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(
+        self, attachments: AttachmentBar, suggestions: Suggestions, *, id: str | None = None
+    ) -> None:
         super().__init__("Ask anything", id=id)
+        self.attachments = attachments
+        self.completion = Completion(self, suggestions)
         self._questions: Sequence[str] = ()
         self._recalled: int | None = None
 
     def remember(self, questions: Sequence[str]) -> None:
         """Set the questions that can be recalled, oldest first."""
-        self._questions = [clean(text) for text in questions]
+        self._questions = [as_typed(clean(text)) for text in questions]
         self._recalled = None
 
     def put_back(self, text: str) -> None:
@@ -50,11 +73,60 @@ class Prompt(TextInput):
         self.write(f"{text}\n{written}" if written.strip() else text)
 
     def action_send(self) -> None:
-        """Send the text and empty the box."""
+        """Send the text, or run it as a command, and empty the box."""
+        if self.completion.is_open:
+            self.choose(run=True)
+            return
         text = self.text
         if text.strip():
             self.clear()
-            self.post_message(Submitted(text))
+            parsed = parse(text)
+            message = Submitted(parsed) if isinstance(parsed, str) else CommandEntered(text, parsed)
+            self.post_message(message)
+
+    def choose(self, *, run: bool) -> None:
+        """Complete the word at the cursor with the highlighted suggestion."""
+        chosen = self.completion.choose(run=run)
+        if isinstance(chosen, str):
+            parsed = parse(chosen)
+            assert isinstance(parsed, SlashLine)
+            self.clear()
+            self.post_message(CommandEntered(chosen, parsed))
+        elif chosen is not None:
+            self.attachments.attach([chosen])
+
+    def action_complete(self) -> None:
+        """Complete the word at the cursor; without suggestions, the focus moves on."""
+        if not self.completion.is_open:
+            raise SkipAction
+        self.choose(run=False)
+
+    def action_dismiss(self) -> None:
+        if not self.completion.is_open:
+            raise SkipAction
+        self.completion.dismiss()
+
+    def action_delete_left(self) -> None:
+        """Delete to the left; at the start of the text, remove the last attachment."""
+        if self.selection == Selection() and self.attachments.chips:
+            self.attachments.detach(-1)
+        else:
+            super().action_delete_left()
+
+    def on_text_area_changed(self) -> None:
+        self.completion.update()
+
+    def on_text_area_selection_changed(self) -> None:
+        self.completion.update()
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        """Files that are dropped on the terminal are pasted as their paths."""
+        if event.text.lstrip().startswith(PATH_BEGINNINGS):
+            paths = await asyncio.to_thread(dropped_paths, event.text)
+            if paths:
+                event.prevent_default()
+                event.stop()
+                self.attachments.attach(paths)
 
     def action_copy(self) -> None:
         """Leave the key to the command that also stops, clears and quits."""
@@ -68,12 +140,16 @@ class Prompt(TextInput):
 
     def action_cursor_up(self, select: bool = False) -> None:
         """Move up; in an empty prompt, or while recalling, recall the previous question."""
-        if select or not self._recall(-1):
+        if not select and self.completion.is_open:
+            self.completion.move(-1)
+        elif select or not self._recall(-1):
             super().action_cursor_up(select)
 
     def action_cursor_down(self, select: bool = False) -> None:
         """Move down; while recalling, recall the next question."""
-        if select or not self._recall(1):
+        if not select and self.completion.is_open:
+            self.completion.move(1)
+        elif select or not self._recall(1):
             super().action_cursor_down(select)
 
     def _recall(self, step: int) -> bool:
@@ -93,6 +169,25 @@ class Prompt(TextInput):
         return self._recalled if self.text == self._questions[self._recalled] else None
 
 
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """What is in the prompt: a text and its attachments."""
+
+    text: str = ""
+    attachments: Sequence[Attachment] = ()
+
+
+def unsent_in(prompt: Prompt) -> Unsent:
+    """What is in the prompt now."""
+    return Unsent(prompt.text, prompt.attachments.attachments)
+
+
+def show(prompt: Prompt, unsent: Unsent) -> None:
+    """Put `unsent` into the prompt instead of what is in it."""
+    prompt.write(unsent.text)
+    prompt.attachments.set(unsent.attachments)
+
+
 class QuestionEdit:
     """The edit of a question, or none.
 
@@ -102,22 +197,22 @@ class QuestionEdit:
 
     def __init__(self) -> None:
         self.question: StoredMessage | None = None
-        self._replaced = ""
+        self._replaced = Unsent()
 
-    def enter(self, prompt: Prompt, question: StoredMessage, text: str) -> None:
-        """Put `text` into the prompt; it will be another version of `question`."""
+    def enter(self, prompt: Prompt, question: StoredMessage, unsent: Unsent) -> None:
+        """Put `unsent` into the prompt; it will be another version of `question`."""
         self.leave(prompt)
-        self.question, self._replaced = question, prompt.text
-        prompt.write(text)
+        self.question, self._replaced = question, unsent_in(prompt)
+        show(prompt, unsent)
         prompt.border_subtitle = keymap_of(prompt).fill(EDITING_HINT)
         prompt.focus()
 
     def leave(self, prompt: Prompt) -> None:
         """End the edit and restore the previous text of the prompt."""
         if self.question is not None:
-            prompt.write(self._replaced)
+            show(prompt, self._replaced)
             prompt.border_subtitle = ""
-            self.question, self._replaced = None, ""
+            self.question, self._replaced = None, Unsent()
 
 
 class UnsentText:
@@ -125,7 +220,7 @@ class UnsentText:
 
     def __init__(self) -> None:
         self._edit = QuestionEdit()
-        self._by_chat: dict[int | None, str] = {}
+        self._by_chat: dict[int | None, Unsent] = {}
 
     @property
     def edited(self) -> StoredMessage | None:
@@ -135,13 +230,14 @@ class UnsentText:
     def change_chat(self, prompt: Prompt, left: int | None, opened: int | None) -> None:
         """Keep the text written in the chat `left`, and show that of `opened`."""
         self.leave_edit(prompt)
-        self._by_chat[left] = prompt.text
-        prompt.write(self._by_chat.pop(opened, ""))
+        self._by_chat[left] = unsent_in(prompt)
+        show(prompt, self._by_chat.pop(opened, Unsent()))
         prompt.focus()
 
     def edit(self, prompt: Prompt, question: StoredMessage) -> None:
         """Begin to edit `question`."""
-        self._edit.enter(prompt, question, question.content)
+        unsent = Unsent(as_typed(question_of(question)), attachments_of(question))
+        self._edit.enter(prompt, question, unsent)
 
     def leave_edit(self, prompt: Prompt) -> None:
         """Cancel the edit."""
@@ -156,9 +252,11 @@ class UnsentText:
 
     def give_back(self, prompt: Prompt, turn: Turn, opened: int | None) -> None:
         """Put the unanswered question of `turn` back where it was written."""
+        unsent = Unsent(as_typed(turn.text), turn.attachments)
         if turn.chat != opened:
-            self._by_chat[turn.chat] = turn.text
+            self._by_chat[turn.chat] = unsent
         elif turn.edited is not None:
-            self._edit.enter(prompt, turn.edited, turn.text)
+            self._edit.enter(prompt, turn.edited, unsent)
         elif turn.text:
-            prompt.put_back(turn.text)
+            prompt.put_back(unsent.text)
+            prompt.attachments.put_back(unsent.attachments)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from app.conversation.attachments import Attachment, attachments_of, question_of
 from app.conversation.citations import stored_citations
 from app.conversation.events import Event
 from app.conversation.statistics import SOURCES_KEY
@@ -29,6 +30,7 @@ class Turn:
         chat: the chat it belongs to; None until a new chat is stored.
         parent: the message it follows.
         text: the question as it was typed; empty if a stored question is answered again.
+        attachments: the files that go with it.
         question, answer: its entries.
         begin: begins it on the model's thread.
         previous: the last message of the thread before it.
@@ -44,32 +46,46 @@ class Turn:
     begin: Begin
     previous: int | None = None
     edited: StoredMessage | None = None
+    attachments: Sequence[Attachment] = ()
     stopped: bool = False
 
 
-def new_turn(chat: int | None, thread: Sequence[StoredMessage], text: str) -> Turn:
+def new_turn(
+    chat: int | None,
+    thread: Sequence[StoredMessage],
+    text: str,
+    attachments: Sequence[Attachment] = (),
+) -> Turn:
     """A new question at the end of `thread`; None: in a chat that is still to be stored."""
     parent = parent_of_next(thread)
 
     def begin(assistant: Answers) -> Generator[Event]:
         assert turn.chat is not None
-        return assistant.answer(turn.chat, parent, text)
+        return assistant.answer(turn.chat, parent, text, attachments)
 
-    turn = Turn(chat, parent, text, Question(text), Answer(), begin, _last(thread))
+    question = Question(text, attachments=attachments)
+    turn = Turn(chat, parent, text, question, Answer(), begin, _last(thread))
+    turn.attachments = attachments
     return turn
 
 
-def edit_turn(thread: Sequence[StoredMessage], question: StoredMessage, text: str) -> Turn:
+def edit_turn(
+    thread: Sequence[StoredMessage],
+    question: StoredMessage,
+    text: str,
+    attachments: Sequence[Attachment] = (),
+) -> Turn:
     """Another version of `question`."""
     return Turn(
         question.chat,
         question.parent,
         text,
-        Question(text),
+        Question(text, attachments=attachments),
         Answer(),
-        lambda assistant: assistant.edit(question.id, text),
+        lambda assistant: assistant.edit(question.id, text, attachments),
         _last(thread),
         question,
+        attachments,
     )
 
 
@@ -82,7 +98,7 @@ def regenerate_turn(thread: Sequence[StoredMessage]) -> Turn | None:
         answer.chat,
         question.parent,
         "",
-        Question(question.content, question.id),
+        Question(question_of(question), question.id, attachments_of(question)),
         Answer(),
         lambda assistant: assistant.regenerate(answer.id),
         answer.id,
@@ -209,7 +225,7 @@ def parent_of_next(messages: Sequence[StoredMessage]) -> int | None:
 
 def questions(messages: Sequence[StoredMessage]) -> list[str]:
     """The person's questions, oldest first."""
-    return [message.content for message in messages if message.role == USER]
+    return [question_of(message) for message in messages if message.role == USER]
 
 
 def update_entries(thread: Thread, turn: Turn) -> None:
@@ -222,7 +238,7 @@ def update_entries(thread: Thread, turn: Turn) -> None:
 def _entry(message: StoredMessage, thread: Thread) -> Entry | None:
     entry: Question | Answer
     if message.role == USER:
-        entry = Question(message.content, message.id)
+        entry = Question(question_of(message), message.id, attachments_of(message))
     elif message.role == ASSISTANT:
         finish = WRITTEN_ELSEWHERE if message.finish == STREAMING else message.finish
         runs = message.statistics.get(SOURCES_KEY)

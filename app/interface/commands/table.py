@@ -1,7 +1,7 @@
 """Every command of the interface, once: its name, its keys, what it is for, and what it runs.
 
-A new command is a new row of `COMMANDS`. Key bindings, the help screen and the command palette are
-all made from this table. Ids are stable: people's settings remap keys by them.
+A new command is a new row of `COMMANDS`. Key bindings, the help screen, the command palette and
+slash commands are all made from this table. Ids are stable: people's settings remap keys by them.
 
 Refuses to know how a command is carried out: a row calls one method of the part it is for.
 """
@@ -25,6 +25,7 @@ from app.interface.chat.document_actions import DocumentActions
 from app.interface.chat.topbar import TUNED
 from app.interface.commands.help import Help
 from app.interface.commands.keymap import UNBOUND, keymap_of
+from app.interface.commands.slash import SlashLine, SlashName, unknown
 from app.interface.demo import show_demo
 from app.interface.dialogs.chat_settings import ChatSettings
 from app.interface.models.switch import ModelSwitch
@@ -68,6 +69,9 @@ class Command:
         help: one line on what it does.
         run: runs it.
         key: default keys, separated by commas; most commands have none.
+        slash: its name as a slash command, without the slash; empty for none.
+        argument: what may follow the slash name, for people; empty for nothing.
+        run_with: runs it with what followed the slash name; None where nothing may.
     """
 
     id: str
@@ -75,6 +79,9 @@ class Command:
     help: str
     run: Callable[[CommandTarget], object]
     key: str = UNBOUND
+    slash: str = ""
+    argument: str = ""
+    run_with: Callable[[CommandTarget, str], object] | None = None
 
     @property
     def action(self) -> str:
@@ -91,6 +98,20 @@ def _toggle_tint(screen: CommandTarget) -> None:
     transcript.sources_highlighted = not transcript.sources_highlighted
 
 
+def _rename(screen: CommandTarget, title: str) -> None:
+    screen.chat_actions.rename_to(screen.conversation.chat, title)
+
+
+def _export(screen: CommandTarget, form: str) -> None:
+    if form.lower() in EXPORT_FORMS:
+        screen.act_on_chat(EXPORT_FORMS[form.lower()])
+    else:
+        screen.conversation.show_error("/export takes json or md")
+
+
+EXPORT_FORMS = {"md": "markdown", "markdown": "markdown", "json": "json"}
+"""The actions of `ChatActions`, by what follows `/export`."""
+
 COMMANDS = (
     Command(
         "help",
@@ -98,6 +119,7 @@ COMMANDS = (
         "List all keys and explain the panel",
         lambda screen: screen.app.push_screen(Help()),
         "f1",
+        slash="help",
     ),
     Command(
         "panel",
@@ -126,6 +148,9 @@ COMMANDS = (
         "Choose a model, or download one from Hugging Face",
         lambda screen: screen.model_switch.pick(),
         "f5",
+        slash="model",
+        argument="[NAME]",
+        run_with=lambda screen, name: screen.model_switch.switch_to(name),
     ),
     Command(
         "stats.open",
@@ -140,36 +165,44 @@ COMMANDS = (
         "Start an empty chat",
         lambda screen: screen.conversation.open(None),
         "ctrl+n",
+        slash="new",
     ),
     Command(
         "chat.new-private",
         "New private chat",
         "Start a chat that is stored, but not used for drafts, indexing or training",
         lambda screen: screen.conversation.open(None, private=True),
+        slash="new-private",
     ),
     Command(
         "chat.rename",
         "Rename chat",
         "Change the title of this chat",
         lambda screen: screen.act_on_chat("rename"),
+        slash="rename",
+        argument="[TITLE]",
+        run_with=_rename,
     ),
     Command(
         "chat.pin",
         "Pin or unpin chat",
         "Keep this chat at the top of the list, or not",
         lambda screen: screen.act_on_chat("pin"),
+        slash="pin",
     ),
     Command(
         "chat.private",
         "Make chat private or not",
         "Stop using this chat for drafts, or use it again",
         lambda screen: screen.act_on_chat("private"),
+        slash="private",
     ),
     Command(
         "chat.delete",
         "Delete chat",
         "Delete this chat completely",
         lambda screen: screen.act_on_chat("delete"),
+        slash="delete",
     ),
     Command(
         "chat.settings",
@@ -177,12 +210,25 @@ COMMANDS = (
         "System prompt, sampling settings and presets",
         lambda screen: screen.chat_settings.open(),
         "ctrl+s",
+        slash="settings",
+    ),
+    Command(
+        "chat.system",
+        "System prompt",
+        "Set what the model reads before this chat",
+        lambda screen: screen.chat_settings.open(),
+        slash="system",
+        argument="[TEXT]",
+        run_with=lambda screen, text: screen.chat_settings.set_system(text),
     ),
     Command(
         "chat.markdown",
         "Export chat as Markdown",
         "Save this chat to a readable file",
         lambda screen: screen.act_on_chat("markdown"),
+        slash="export",
+        argument="[json|md]",
+        run_with=_export,
     ),
     Command(
         "chat.json",
@@ -196,6 +242,7 @@ COMMANDS = (
         "Show or hide the chat list",
         lambda screen: screen.toggle_list(),
         "ctrl+o",
+        slash="chats",
     ),
     Command(
         "chat.find",
@@ -203,6 +250,7 @@ COMMANDS = (
         "Search titles and messages",
         lambda screen: screen.search(),
         "ctrl+f",
+        slash="search",
     ),
     Command(
         "chat.newer",
@@ -231,6 +279,7 @@ COMMANDS = (
         "Generate another answer",
         lambda screen: screen.conversation.regenerate(),
         "ctrl+r",
+        slash="regenerate",
     ),
     Command(
         "question.edit",
@@ -238,6 +287,7 @@ COMMANDS = (
         "Edit the last question; press again for the one before",
         lambda screen: screen.conversation.edit(),
         "ctrl+t,alt+e",
+        slash="edit",
     ),
     Command(
         "answer.copy",
@@ -245,6 +295,7 @@ COMMANDS = (
         "Copy the last answer as Markdown",
         lambda screen: screen.copy_actions.copy_answer(),
         "ctrl+g,alt+c",
+        slash="copy",
     ),
     Command(
         "code.copy",
@@ -252,6 +303,7 @@ COMMANDS = (
         "Copy the last code block of the answer",
         lambda screen: screen.copy_actions.copy_code(),
         "alt+y",
+        slash="copy-code",
     ),
     Command(
         "version.older",
@@ -269,10 +321,20 @@ COMMANDS = (
     ),
     Command(
         "attach",
-        "Attach file",
-        "Insert the text of a file into the prompt",
+        "Attach files",
+        "Send files or folders with your next message",
         lambda screen: screen.text_actions.attach_file(),
         "f8",
+        slash="attach",
+        argument="[PATH]",
+        run_with=lambda screen, path: screen.text_actions.attach(path),
+    ),
+    Command(
+        "detach",
+        "Remove attachments",
+        "Send your next message without the attached files",
+        lambda screen: screen.conversation.prompt.attachments.set(()),
+        slash="detach",
     ),
     Command(
         "texts.import",
@@ -280,18 +342,23 @@ COMMANDS = (
         "Use your own files for drafts",
         lambda screen: screen.text_actions.open_import(),
         "f9",
+        slash="import",
+        argument="[PATH]",
+        run_with=lambda screen, path: screen.text_actions.open_import(path),
     ),
     Command(
         "texts.list",
         "Imported files",
         "List or remove imported files",
         lambda screen: screen.text_actions.list_sources(),
+        slash="imports",
     ),
     Command(
         "docs",
         "Answer from imports",
         "Search your imports for each question of this chat, or don't",
         lambda screen: screen.document_actions.toggle(),
+        slash="docs",
     ),
     Command(
         "answer.sources",
@@ -299,6 +366,7 @@ COMMANDS = (
         "Show the passages that the last answer was given",
         lambda screen: screen.document_actions.show_last_sources(),
         "alt+s",
+        slash="sources",
     ),
     Command(
         "scroll.start",
@@ -319,12 +387,14 @@ COMMANDS = (
         "Change theme",
         "Choose a dark or light theme",
         lambda screen: screen.app.action_change_theme(),
+        slash="theme",
     ),
     Command(
         "demo",
         "Demo",
         "See what drafts gain with a large model, in a minute",
         lambda screen: show_demo(screen.app),
+        slash="demo",
     ),
     Command(
         "copy",
@@ -346,8 +416,29 @@ COMMANDS = (
         "Quit; everything is saved",
         lambda screen: screen.app.exit(),
         "ctrl+q",
+        slash="quit",
     ),
 )
+
+SLASH = {command.slash: command for command in COMMANDS if command.slash}
+"""The commands that have a slash name, by it."""
+
+SLASH_NAMES = tuple(SlashName(one.slash, one.argument, one.help) for one in SLASH.values())
+
+
+def run_slash(screen: CommandTarget, line: SlashLine) -> str:
+    """Run a slash command; returns what is wrong with it in one line, empty if it was run."""
+    command = SLASH.get(line.name.lower())
+    if command is None:
+        return unknown(line.name, SLASH_NAMES)
+    if not line.argument:
+        command.run(screen)
+    elif command.run_with is None:
+        return f"/{command.slash} takes no argument (// sends this as text)"
+    else:
+        command.run_with(screen, line.argument)
+    return ""
+
 
 RUN = {command.id: command.run for command in COMMANDS}
 """What each command runs, by its id."""

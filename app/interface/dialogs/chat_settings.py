@@ -103,6 +103,14 @@ class ChatSettings:
         except SpecchatError as error:
             self._conversation.show_error(error)
 
+    def set_system(self, prompt: str) -> None:
+        """Give the open chat this system prompt."""
+        chat = self._conversation.chat
+        try:
+            self._keep(chat, replace(self._current(chat), system=prompt))
+        except SpecchatError as error:
+            self._conversation.show_error(error)
+
     def _show(self, chat: int | None, tuning: ChatTuning) -> None:
         form = ChatSettingsForm(
             tuning,

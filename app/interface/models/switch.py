@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
+from pathlib import Path
 
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.conversation import Conversation
@@ -16,7 +17,7 @@ from app.interface.models.download import DownloadTask
 from app.interface.models.picker import ModelPicker
 from app.locations import Locations
 from app.models.description import FoundModel
-from app.models.discovery import embedded
+from app.models.discovery import embedded, resolve_model
 from app.models.selection import choose, first_launch_offer
 from app.sanitise import one_line
 from datastores.errors import SpecchatError, StoreError
@@ -52,31 +53,46 @@ class ModelSwitch:
         picker = ModelPicker(self._locations, in_use, self._download_task)
         self._conversation.app.push_screen(picker, self._chosen)
 
+    def switch_to(self, name: str) -> None:
+        """Switch to the model of that name or path."""
+        if self._is_free():
+            self._conversation.run_worker(self._resolve_and_switch(name))
+
     async def shutdown(self) -> None:
         """Stop the download."""
         await self._download_task.shutdown()
 
     def _chosen(self, found: FoundModel | None) -> None:
-        if found is None:
-            return
+        if found is not None and self._is_free():
+            self._conversation.run_worker(self._switch(found.name, found.path))
+
+    def _is_free(self) -> bool:
+        """Whether no answer is being written; otherwise the person is notified."""
         if self._conversation.turn is not None:
             self._conversation.show_error(keymap_of(self._conversation).fill(BUSY))
-        else:
-            self._conversation.run_worker(self._switch(found))
+        return self._conversation.turn is None
 
-    async def _switch(self, found: FoundModel) -> None:
+    async def _resolve_and_switch(self, name: str) -> None:
+        try:
+            path = await asyncio.to_thread(resolve_model, name, self._locations)
+        except SpecchatError as error:
+            self._conversation.show_error(error)
+        else:
+            await self._switch(name, path)
+
+    async def _switch(self, model: str, path: Path) -> None:
         """Load another model; where that succeeds, store the choice."""
         self._conversation.topbar.model = ""
-        if not await self._await_model(self._conversation.model_thread.switch(str(found.path))):
+        if not await self._await_model(self._conversation.model_thread.switch(str(path))):
             return
         self._session_statistics.reset()
         self._conversation.redraw_panel()
         try:
-            await asyncio.to_thread(choose, found.name, self._locations)
+            await asyncio.to_thread(choose, model, self._locations)
         except SpecchatError as error:
             self._conversation.show_error(error)
         else:
-            name = one_line(found.name, 60)
+            name = one_line(model, 60)
             self._conversation.notify(f"Switched to {name}", markup=False, timeout=4)
 
     async def _await_model(self, loading: Future[None]) -> bool:

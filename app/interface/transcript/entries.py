@@ -5,14 +5,22 @@ An entry owns its text and lays it out as rows; it knows nothing of scrolling.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rich.cells import set_cell_size
 from rich.segment import Segment
 from rich.text import Text
 
+from app.conversation.attachments import Attachment
 from app.interface.transcript.plain_text import PlainText, TextCollector, spans_of
 from app.interface.transcript.rows import Layout, Row, rows_of
-from app.sanitise import clean
+from app.interface.transcript.styles import Line
+from app.sanitise import clean, one_line
 
 BAR = "▌"
+
+MAX_SHOWN_CHARACTERS = 20_000
+"""Of an unfolded attachment."""
 
 
 class Question:
@@ -21,27 +29,44 @@ class Question:
     Attributes:
         message: id of the stored message; None until it is stored.
         version: which of its versions this is; empty where there is only one.
+        attachments: the files that go with it, a line each, folded.
         texts: what can be selected, once it is laid out.
     """
 
-    def __init__(self, text: str, message: int | None = None) -> None:
+    def __init__(
+        self, text: str, message: int | None = None, attachments: Sequence[Attachment] = ()
+    ) -> None:
         self.text = clean(text)
         self.message = message
         self.version = ""
+        self.attachments = attachments
         self.texts: list[PlainText] = []
-        self._laid_out_for: tuple[Layout, str] | None = None
+        self._unfolded: frozenset[int] = frozenset()
+        self._fold_rows: dict[int, int] = {}
+        self._laid_out_for: tuple[Layout, str, frozenset[int]] | None = None
         self._rows: list[Row] = []
 
     def rows(self, layout: Layout) -> list[Row]:
-        if (layout, self.version) != self._laid_out_for:
-            self._laid_out_for, self._rows = (layout, self.version), self._lay_out(layout)
+        state = (layout, self.version, self._unfolded)
+        if state != self._laid_out_for:
+            self._laid_out_for, self._rows = state, self._lay_out(layout)
         return self._rows
+
+    def toggle_fold(self, row: int) -> bool:
+        """Fold or unfold the attachment that `row` names; False if it names none."""
+        attachment = self._fold_rows.get(row)
+        if attachment is None:
+            return False
+        self._unfolded ^= {attachment}
+        return True
 
     def _lay_out(self, layout: Layout) -> list[Row]:
         styles = layout.styles
         collector = TextCollector()
+        lines = self._attached_lines(layout, collector)
         text = collector.add(Text(self.text, overflow="fold"))
-        lines, self.texts = styles.lines(text, layout.width), collector.texts
+        lines += styles.lines(text, layout.width)
+        self.texts = collector.texts
         if self.version:
             lines.append([Segment(self.version, styles["dim"])])
         bar = Segment(BAR, styles["question-bar"])
@@ -49,6 +74,37 @@ class Question:
         for row in rows:
             row.bar, row.background = bar, styles["question"]
         return [*rows, Row([])]
+
+    def _attached_lines(self, layout: Layout, collector: TextCollector) -> list[Line]:
+        """A line for each attachment, and its text below if it is unfolded."""
+        styles, lines = layout.styles, list[Line]()
+        self._fold_rows = {}
+        for index, attachment in enumerate(self.attachments):
+            self._fold_rows[len(lines)] = index
+            mark = "▾" if index in self._unfolded else "▸"
+            title = set_cell_size(f"{mark} {label(attachment)}", layout.width)
+            lines.append([Segment(title.rstrip(), styles["dim"])])
+            if index in self._unfolded:
+                shown = clean(attachment.text[:MAX_SHOWN_CHARACTERS])
+                rest = len(attachment.text) - MAX_SHOWN_CHARACTERS
+                more = f"\n… {rest:,} more characters" if rest > 0 else ""
+                text = collector.add(Text(shown + more, styles["quote"], overflow="fold"))
+                lines += styles.lines(text, layout.width)
+        return lines
+
+
+def label(attachment: Attachment) -> str:
+    """`notes.txt · 1.2 KB`, `src/ · 12 files · 34 KB`: what an attachment is, in one line."""
+    files = f" · {attachment.files:,} files" if attachment.files > 1 else ""
+    return f"{one_line(attachment.name, 60)}{files} · {file_size(attachment.size)}"
+
+
+def file_size(size: int) -> str:
+    """`812 bytes`, `1.2 KB`, `34 MB`."""
+    if size < 1000:
+        return f"{size} byte{'s' * (size != 1)}"
+    value, unit = (size / 1e3, "KB") if size < 999_500 else (size / 1e6, "MB")
+    return f"{value:.1f} {unit}" if value < 9.95 else f"{value:,.0f} {unit}"
 
 
 class Greeting:

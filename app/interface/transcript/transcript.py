@@ -346,6 +346,8 @@ class Transcript(EntryScroll, can_focus=True):
         elif isinstance(entry, Answer) and offset in entry.citation_rows:
             index = entry.citation_rows[offset]
             self.post_message(CitationChosen(entry.citations or (), index))
+        elif isinstance(entry, Question) and entry.toggle_fold(offset):
+            self.update_entry(entry)
 
     def watch_sources_highlighted(self) -> None:
         self.unselect()

@@ -13,12 +13,13 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from app.conversation.attachments import Attachment, compose
 from app.conversation.export import as_json, as_markdown
 from app.conversation.restore import restore
 from app.importing.readers import chat_exports
 from app.importing.source_file import SourceFile
 from datastores.chats.history import History
-from datastores.chats.records import ASSISTANT, STREAMING, SYSTEM, USER
+from datastores.chats.records import ASSISTANT, STREAMING, SYSTEM, USER, Attached
 from datastores.errors import InputError
 from datastores.library.documents import Document
 
@@ -38,6 +39,7 @@ _MESSAGE = st.fixed_dictionaries(
         "model": _TEXT,
         "finish": st.sampled_from(["stop", "length", "interrupted", "failed"]),
         "statistics": st.dictionaries(_TEXT, _JSON, max_size=2),
+        "attachments": st.lists(_TEXT, max_size=2),
     }
 )
 _CHAT = st.fixed_dictionaries(
@@ -82,10 +84,18 @@ def _make(history: History, chats: list[dict[str, Any]]) -> None:
         for said in made["messages"]:
             rest = {key: value for key, value in said.items() if key != "parent"}
             parent = ids[said["parent"] % len(ids)]
+            rest["attachments"] = _attached(rest["content"], rest["attachments"])
             ids.append(history.add_message(chat, parent, **rest).id)
         history.pin(chat, made["pinned"])
         if made["active"] % len(ids):
             history.set_active(chat, ids[made["active"] % len(ids)] or 0)
+
+
+def _attached(content: str, names: list[str]) -> list[Attached]:
+    """Attachments of these names somewhere in `content`, in order."""
+    half = len(content) // 2
+    places = [(0, half), (half, len(content))]
+    return [Attached(name, 7, 1, *place) for name, place in zip(names, places, strict=False)]
 
 
 def _exported(history: History) -> str:
@@ -259,6 +269,30 @@ def test_no_export_has_an_answer_without_a_word(history: History) -> None:
     assert [message["content"] for message in record["messages"]] == ["question"]
     assert record["active"] == 1
     assert "Assistant" not in "".join(as_markdown(history, history.chats()))
+
+
+def test_markdown_names_what_was_attached_instead_of_repeating_it(history: History) -> None:
+    chat = history.create_chat("title").id
+    content, attached = compose("What is it?", [Attachment("notes.txt", 9, "walruses")])
+    history.add_message(chat, None, USER, content, attachments=attached)
+    text = "".join(as_markdown(history, history.chats()))
+    assert text.endswith("## You\n\n*Attached: notes.txt*\n\nWhat is it?\n\n")
+
+
+@pytest.mark.parametrize(
+    "changed", [{"end": 99}, {"start": 9, "end": 3}, {"size": -1}, {"name": 3}, {"files": None}]
+)
+def test_attachments_outside_of_their_message_are_refused(
+    history: History, other: History, tmp_path: Path, changed: dict[str, object]
+) -> None:
+    chat = history.create_chat("title").id
+    attached = Attached("notes.txt", 9, 1, 3, 9)
+    history.add_message(chat, None, USER, "0123456789", attachments=[attached])
+    document = json.loads(_exported(history))
+    document["chats"][0]["messages"][0]["attachments"][0].update(changed)
+    restored, _, [flaw] = _restored(other, json.dumps(document), tmp_path)
+    assert restored == 0
+    assert "attachments" in flaw or "is missing or not of type" in flaw
 
 
 def test_markdown_says_of_an_answer_that_it_failed(history: History) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.conversation.events import attach
 from app.engine.learned_state import LearnedState
-from datastores.errors import InputError, StoreError
+from datastores.errors import StoreError
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 
@@ -87,21 +86,6 @@ def test_what_cannot_be_written_is_named_and_what_was_kept_stays(
         learned.save(CostModel(), AcceptanceModel())
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_attached_files_stand_before_the_question(tmp_path: Path) -> None:
-    path = tmp_path / "notes.md"
-    path.write_bytes(b"\xef\xbb\xbfline\n")
-    assert attach("what?", [path]) == "File notes.md:\n\nline\n\nwhat?"
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe\x00", None])
-def test_a_file_that_cannot_be_attached_is_named(tmp_path: Path, content: bytes | None) -> None:
-    path = tmp_path / "picture.png"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(InputError, match=r"picture\.png"):
-        attach("what?", [path])
 
 
 @pytest.mark.parametrize("part", ["", "path_"])

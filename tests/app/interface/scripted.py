@@ -13,6 +13,7 @@ from threading import Event as Flag
 
 import numpy as np
 
+from app.conversation.attachments import Attachment, compose
 from app.conversation.citations import CITATIONS_KEY, citation_records
 from app.conversation.events import Dropped, Event, Finished, Prefilling, Retrieved, Wrote
 from app.conversation.statistics import SOURCES_KEY, Piece, Provenance, Statistics
@@ -64,21 +65,28 @@ class ScriptedAssistant:
     history: History
     scripts: list[Script]
     asked: list[str] = field(default_factory=list)
+    attached: list[Sequence[Attachment]] = field(default_factory=list)
     _stop: Flag = field(default_factory=Flag)
 
     def stop(self) -> None:
         self._stop.set()
 
-    def answer(self, chat: int, parent: int | None, text: str) -> Generator[Event]:
+    def answer(
+        self, chat: int, parent: int | None, text: str, attachments: Sequence[Attachment] = ()
+    ) -> Generator[Event]:
         self.asked.append(text)
-        question = self.history.add_message(chat, parent, USER, text)
+        self.attached.append(attachments)
+        content, attached = compose(text, attachments)
+        question = self.history.add_message(chat, parent, USER, content, attachments=attached)
         if not self.history.chat(chat).title:
             self.history.rename(chat, text[:60])
         yield from self._respond(chat, question.id)
 
-    def edit(self, message: int, text: str) -> Generator[Event]:
+    def edit(
+        self, message: int, text: str, attachments: Sequence[Attachment] = ()
+    ) -> Generator[Event]:
         edited = self.history.message(message)
-        yield from self.answer(edited.chat, edited.parent, text)
+        yield from self.answer(edited.chat, edited.parent, text, attachments)
 
     def regenerate(self, answer: int) -> Generator[Event]:
         given = self.history.message(answer)

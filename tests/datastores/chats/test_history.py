@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from datastores.chats.history import History
-from datastores.chats.records import ASSISTANT, STREAMING, USER, WHOLE, StoredMessage
+from datastores.chats.records import ASSISTANT, STREAMING, USER, WHOLE, Attached, StoredMessage
 from datastores.errors import InputError, StoreError
 from datastores.tokens import pack, unpack
 
@@ -26,6 +26,7 @@ def test_a_message_comes_back_as_it_was_given(history: History) -> None:
         tokenizer="t",
         finish="length",
         statistics=figures,
+        attachments=[Attached("notes\x1b.md", 3, 1, 0, 2)],
     )
     assert history.message(message.id) == message
     assert message == StoredMessage(
@@ -40,6 +41,7 @@ def test_a_message_comes_back_as_it_was_given(history: History) -> None:
         finish="length",
         statistics=figures,
         created=message.created,
+        attachments=(Attached("notes\x1b.md", 3, 1, 0, 2),),
     )
     kept = history.chat(chat.id)
     assert (kept.title, kept.private, kept.system) == ("title", True, "Be brief.")

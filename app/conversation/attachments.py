@@ -1,0 +1,170 @@
+"""Files that go with a question: read as text, put before it, found again in what is stored.
+
+The stored text of a message is what the model reads: each file under its name, then the question.
+Beside it, `Attached` records where the files are in that text, so that it can be shown folded and
+edited without them. The formats are those of the import (text, PDF, web pages, notebooks); a folder
+is attached with all its files, as an import would find them. Refuses to know screens and tokens.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from datastores.chats.history import storable
+from datastores.chats.records import Attached, StoredMessage
+from datastores.errors import InputError
+
+if TYPE_CHECKING:
+    from app.importing.source_file import FormatReader, SourceFile
+
+MAX_ATTACHMENT_BYTES = 4_000_000
+"""Of text in one attachment; no model's context holds more."""
+MAX_FILES = 200
+"""Of one folder."""
+STANDARD_INPUT = "standard input"
+
+_GAP = "\n\n"
+"""Between a file's name, its text and what follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file or a folder, read.
+
+    Attributes:
+        name: for people and for the model; that of a folder ends with a slash.
+        size: in bytes, on the disk.
+        text: what the model reads of it; of a folder, each file under its name.
+        files: how many; 1 unless it is a folder.
+    """
+
+    name: str
+    size: int
+    text: str
+    files: int = 1
+
+
+def compose(question: str, attachments: Sequence[Attachment]) -> tuple[str, tuple[Attached, ...]]:
+    """A message's text, the files before the question, and where each of them is in it."""
+    content, places = "", []
+    for one in attachments:
+        content += f"{'Folder' if one.files > 1 else 'File'} {one.name}:{_GAP}"
+        places.append(
+            Attached(one.name, one.size, one.files, len(content), len(content) + len(one.text))
+        )
+        content += one.text + _GAP
+    return content + question, tuple(places)
+
+
+def question_of(message: StoredMessage) -> str:
+    """The text of `message` without its attachments."""
+    if not message.attachments:
+        return message.content
+    return message.content[message.attachments[-1].end + len(_GAP) :]
+
+
+def attachments_of(message: StoredMessage) -> tuple[Attachment, ...]:
+    """The attachments of `message`, as they were read for it."""
+    return tuple(
+        Attachment(one.name, one.size, message.content[one.start : one.end], one.files)
+        for one in message.attachments
+    )
+
+
+def read_attachment(path: Path) -> Attachment:
+    """Read a file or a folder; a PDF takes seconds.
+
+    Raises:
+        InputError: it is missing, binary, too large, or nothing of it can be read.
+    """
+    # Imported here: a question without files needs no readers.
+    from app.importing.events import SkippedFile
+    from app.importing.find_files import find_files
+
+    path = path.expanduser()
+    texts: list[tuple[str, str]] = []
+    size, reasons = 0, []
+    with closing(_Readers()) as readers:
+        for found in find_files(path, frozenset()):
+            if isinstance(found, SkippedFile):
+                reasons.append(found.reason)
+                continue
+            if len(texts) == MAX_FILES:
+                raise InputError(f"cannot attach {path}: more than {MAX_FILES} files")
+            try:
+                texts.append((found.name, readers.text(found.file)))
+            except InputError as error:
+                reasons.append(str(error))
+                continue
+            size += found.file.size
+            _require_size(path, sum(len(text) for _, text in texts))
+    if not texts:
+        raise InputError(f"cannot attach {path}: {reasons[0] if reasons else 'it is empty'}")
+    return _attachment(path, size, texts)
+
+
+def read_stream(stream: BinaryIO, name: str) -> Attachment:
+    """The UTF-8 text in `stream`, which `name` names.
+
+    Raises:
+        InputError: it is too large or no text.
+    """
+    content = stream.read(MAX_ATTACHMENT_BYTES + 1)
+    _require_size(name, len(content))
+    try:
+        return Attachment(name, len(content), content.decode("utf-8-sig").rstrip())
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is not UTF-8 text: convert it first") from error
+
+
+class _Readers:
+    """The readers of attached files, with the process that reads PDFs and web pages."""
+
+    def __init__(self) -> None:
+        from app.importing.readers import pdf_html, text
+
+        self._extractor = pdf_html.TextExtractor()
+        self._readers: tuple[FormatReader, ...] = (
+            pdf_html.make_pdf_reader(self._extractor),
+            text.NOTEBOOK,
+            pdf_html.make_html_reader(self._extractor),
+            text.TEXT,
+        )
+
+    def close(self) -> None:
+        self._extractor.close()
+
+    def text(self, file: SourceFile) -> str:
+        """The text of `file`. Raises InputError, whose message is a reason."""
+        from app.importing.find_files import read_failure
+        from datastores.library.documents import Document
+
+        try:
+            reader = next(reader for reader in self._readers if reader.claims(file))
+            read = [one for one in reader.read(file) if isinstance(one, Document)]
+        except OSError as error:
+            raise InputError(read_failure(error)) from error
+        text = _GAP.join(part.text.strip("\n") for one in read for part in one.parts)
+        if not text.strip():
+            raise InputError("no text in it")
+        return storable(text.replace("\0", ""))
+
+
+def _attachment(path: Path, size: int, texts: Sequence[tuple[str, str]]) -> Attachment:
+    near = not path.is_absolute() and ".." not in path.parts and path.name
+    name = storable(path.as_posix() if near else os.path.basename(os.path.abspath(path)) or "/")
+    if not path.is_dir():
+        return Attachment(name, size, texts[0][1])
+    inside = _GAP.join(f"File {name}/{file}:{_GAP}{text}" for file, text in texts)
+    return Attachment(f"{name}/", size, inside, len(texts))
+
+
+def _require_size(name: object, size: int) -> None:
+    if size > MAX_ATTACHMENT_BYTES:
+        limit = MAX_ATTACHMENT_BYTES // 1_000_000
+        raise InputError(f"{name} has more than {limit} MB of text: attach a part of it")

@@ -1,0 +1,136 @@
+"""Files and folders by a few letters of their path, and the paths in what was dropped or pasted.
+
+Paths are searched in one folder, as far as git would look: `.gitignore` is respected, version
+control is left out. A path that is typed from the root, from `~` or from a parent folder is
+completed folder by folder instead. Reads folders, which takes seconds where they are large; changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from urllib.parse import unquote, urlparse
+
+from app.importing.find_files import VERSION_CONTROL, is_ignored, rules_above
+from app.importing.path_completion import MAX_ENTRIES, names_in
+from app.sanitise import clean
+
+MAX_PATHS = 20_000
+"""Files and folders that are searched, those near the top first."""
+MAX_AGE_S = 5.0
+"""After this time, the folder is read again."""
+MAX_DROPPED_CHARACTERS = 20_000
+"""A longer text is no list of paths."""
+
+_FROM_ELSEWHERE = re.compile(r"~?/|\.\.?/|~$|\.\.$")
+
+
+class PathSearch:
+    """Searches one folder. For one thread at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._paths: list[str] = []
+        self._read_at = float("-inf")
+
+    def find(self, typed: str, limit: int) -> list[str]:
+        """At most `limit` paths that match what was typed, best first; folders end with a slash."""
+        if _FROM_ELSEWHERE.match(typed):
+            return names_in(typed)[:limit]
+        if monotonic() - self._read_at > MAX_AGE_S:
+            self._paths, self._read_at = list(_walk(self._folder)), monotonic()
+        found = [(rank, path) for path in self._paths if (rank := match(typed, path)) is not None]
+        return [path for _, path in sorted(found)[:limit]]
+
+
+def match(typed: str, path: str) -> tuple[int, int, int] | None:
+    """How well `typed` matches `path`, smallest best; None if its letters are not in it in order.
+
+    A name that begins with it is best, then a name or a path that contains it. Hidden files match
+    only what begins with a dot.
+    """
+    wanted, whole = typed.lower(), path.lower().rstrip("/")
+    name = whole.rpartition("/")[2]
+    hidden = any(part.startswith(".") for part in whole.split("/"))
+    if hidden and not any(part.startswith(".") for part in wanted.split("/")):
+        return None
+    letters = iter(whole)
+    if name.startswith(wanted) or whole.startswith(wanted):
+        kind = 0
+    elif wanted in name:
+        kind = 1
+    elif wanted.rstrip("/") in whole:
+        kind = 2
+    elif all(letter in letters for letter in wanted):
+        kind = 3
+    else:
+        return None
+    return kind, whole.count("/"), len(whole)
+
+
+def dropped_paths(text: str) -> list[Path]:
+    """The files in `text`, if it is nothing but full paths of existing ones; else none.
+
+    Terminals paste a dropped file as its path, quoted, escaped or as a `file://` address, several
+    of them on one line or one a line.
+    """
+    if len(text) > MAX_DROPPED_CHARACTERS or "\0" in text:
+        return []
+    paths: list[Path] = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        words = [line] if _existing(line) else _words(line)
+        found = [_existing(word) for word in words]
+        if not words or None in found:
+            return []
+        paths += filter(None, found)
+    return paths
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:  # an unclosed quote
+        return []
+
+
+def _existing(word: str) -> Path | None:
+    """The full path in `word`, if there is such a file or folder."""
+    if word.startswith("file://"):
+        word = unquote(urlparse(word).path)
+    if not word.startswith(("/", "~/")):
+        return None
+    path = Path(os.path.expanduser(word))
+    try:
+        return path if path.exists() else None
+    except OSError:  # a name that is too long
+        return None
+
+
+def _walk(root: Path) -> Iterator[str]:
+    """Paths under `root`, level by level."""
+    waiting = deque([(root, "", rules_above(root))])
+    left = MAX_PATHS
+    while waiting and left > 0:
+        folder, prefix, rules = waiting.popleft()
+        try:
+            rules = rules.within(folder)
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)[:MAX_ENTRIES]
+        except OSError:
+            continue  # it cannot be read, so nothing in it can be attached
+        for entry in entries:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            hostile = clean(entry.name) != entry.name or "\n" in entry.name
+            if hostile or entry.name in VERSION_CONTROL:
+                continue
+            if is_ignored(rules, Path(entry.path), is_folder):
+                continue
+            left -= 1
+            yield f"{prefix}{entry.name}{'/' * is_folder}"
+            if is_folder:
+                waiting.append((Path(entry.path), f"{prefix}{entry.name}/", rules))

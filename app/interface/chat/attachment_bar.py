@@ -1,0 +1,158 @@
+"""The files that go with the next question: a chip each, with name, size and tokens.
+
+Owns reading them, in a thread, and their chips; a click on a chip's ✕ removes it. The texts are the
+question's as soon as they are read. `app.conversation.attachments` knows what can be attached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.message import Message
+from textual.widgets import Static
+from textual.worker import Worker
+
+from app.conversation.attachments import Attachment, read_attachment
+from app.interface.themes import component_color
+from app.interface.transcript.entries import label
+from app.sanitise import one_line
+from datastores.errors import InputError
+
+REMOVE = "✕"
+_CHIP = "chip"
+"""Key of a style's metadata: the index of the chip that a click removes."""
+
+
+@dataclass(eq=False, slots=True)
+class Chip:
+    """One file or folder.
+
+    Attributes:
+        name: for people, until it is read.
+        attachment: None while it is read.
+        tokens: of its text; None while they are not counted.
+    """
+
+    name: str
+    attachment: Attachment | None = None
+    tokens: int | None = None
+
+    @property
+    def title(self) -> str:
+        """`notes.txt · 1.2 KB · 310 tokens`."""
+        if self.attachment is None:
+            return f"{one_line(self.name, 40)} · reading…"
+        tokens = "" if self.tokens is None else f" · {self.tokens:,} tokens"
+        return label(self.attachment) + tokens
+
+
+@dataclass
+class AttachmentsChanged(Message):
+    """A file was attached, read or removed."""
+
+
+class AttachmentBar(Static):
+    """Chips above the prompt; takes no space without any.
+
+    Attributes:
+        chips: in the order of the message.
+    """
+
+    COMPONENT_CLASSES = {"attachment-bar--dim", "attachment-bar--chip"}  # noqa: RUF012
+
+    def __init__(self, show_error: Callable[[str], object]) -> None:
+        super().__init__(markup=False)
+        self.chips: Sequence[Chip] = ()
+        self._show_error = show_error
+        self._readers: list[Worker[bool]] = []
+
+    def on_mount(self) -> None:
+        self.display = False
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        """Those that are read."""
+        return tuple(chip.attachment for chip in self.chips if chip.attachment is not None)
+
+    @property
+    def reading(self) -> str:
+        """The name of a file that is still read; empty if all are."""
+        return next((chip.name for chip in self.chips if chip.attachment is None), "")
+
+    def set(self, attachments: Iterable[Attachment]) -> None:
+        """Show these instead."""
+        self._show([Chip(one.name, one) for one in attachments])
+
+    def put_back(self, attachments: Iterable[Attachment]) -> None:
+        """Put those of a question that was not sent before the present ones."""
+        self._show([*(Chip(one.name, one) for one in attachments), *self.chips])
+
+    def attach(self, paths: Iterable[Path]) -> None:
+        """Attach files and folders; those that cannot be read are named in an error."""
+        for path in paths:
+            chip = Chip(path.name or str(path))
+            self._show([*self.chips, chip])
+            self._readers.append(self.run_worker(self._read(chip, path)))
+
+    async def wait(self) -> bool:
+        """Wait until all are read; returns whether all could be."""
+        readers, self._readers = self._readers, []
+        return all([await reader.wait() for reader in readers])
+
+    def detach(self, index: int) -> None:
+        """Remove the chip at `index`; -1 for the last one."""
+        chips = list(self.chips)
+        if chips:
+            del chips[index]
+            self._show(chips)
+
+    def show_tokens(self) -> None:
+        """Draw the chips again, whose tokens were counted."""
+        self.refresh(layout=True)
+
+    async def _read(self, chip: Chip, path: Path) -> bool:
+        try:
+            chip.attachment = await asyncio.to_thread(read_attachment, path)
+        except InputError as error:
+            self._show_error(str(error))
+            self._show([one for one in self.chips if one is not chip])
+            return False
+        self._show(self.chips)
+        return True
+
+    def _show(self, chips: Sequence[Chip]) -> None:
+        self.chips = tuple(chips)
+        self.display = bool(chips)
+        self.refresh(layout=True)
+        self.post_message(AttachmentsChanged())
+
+    def on_click(self, event: events.Click) -> None:
+        index = event.style.meta.get(_CHIP, -1)
+        if 0 <= index < len(self.chips):
+            self.detach(index)
+
+    def render(self) -> Text:
+        """The chips side by side, on as many lines as they need."""
+        style = self.get_component_rich_style("attachment-bar--chip")
+        dim = component_color(self, "attachment-bar--dim")
+        width = max(20, self.content_size.width or self.size.width)
+        text, column = Text(), 0
+        for index, chip in enumerate(self.chips):
+            title = one_line(chip.title, max(8, width - 5))
+            size = Text(title).cell_len + 4
+            if column and column + 1 + size > width:
+                text.append("\n")
+                column = 0
+            elif column:
+                text.append(" ")
+                column += 1
+            text.append(f" {title} ", style)
+            text.append(f"{REMOVE} ", style + dim + Style.from_meta({_CHIP: index}))
+            column += size
+        return text

@@ -1,0 +1,121 @@
+"""Completes the word at the prompt's cursor: slash commands at once, paths from a thread.
+
+Owns when suggestions are shown, and what a chosen one does to the text. `suggestions.py` draws
+them; what a command or an attached file does is not its concern.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.importing.path_search import PathSearch
+from app.interface.chat.suggestions import (
+    ARGUMENT,
+    COMMAND,
+    MAX_SUGGESTIONS,
+    MENTION,
+    Suggestion,
+    Suggestions,
+    Target,
+    target,
+)
+from app.interface.commands.slash import SlashName, completions
+from app.interface.text_inputs import TextInput
+
+
+class Completion:
+    """The completion of one prompt.
+
+    Attributes:
+        commands: the slash commands there are.
+    """
+
+    def __init__(self, prompt: TextInput, suggestions: Suggestions) -> None:
+        self.commands: Sequence[SlashName] = ()
+        self._prompt = prompt
+        self._suggestions = suggestions
+        self._search = PathSearch(Path.cwd())
+        self._target: Target | None = None
+        self._row = 0
+        self._dismissed: tuple[int, int] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something to choose."""
+        return self._suggestions.chosen is not None
+
+    def move(self, step: int) -> None:
+        """Highlight another suggestion."""
+        self._suggestions.move(step)
+
+    def dismiss(self) -> None:
+        """Suggest nothing more for this word."""
+        if self._target is not None:
+            self._dismissed = (self._row, self._target.start)
+        self._close()
+
+    def update(self) -> None:
+        """Suggest for the word that is now at the cursor."""
+        row, column = self._prompt.cursor_location
+        line = self._prompt.document.get_line(row)[:column]
+        found = target(line, first=row == 0)
+        if found is not None and found.kind != MENTION and self._prompt.text != line:
+            found = None  # a command is all there is in the prompt
+        if found is None or (row, found.start) != self._dismissed:
+            self._dismissed = None
+        if found is None or self._dismissed is not None:
+            self._close()
+        elif found != self._target or row != self._row:
+            self._target, self._row = found, row
+            self._suggest(found)
+
+    def choose(self, *, run: bool) -> str | Path | None:
+        """Complete the word; returns the command to run, or the path to attach, if any.
+
+        Args:
+            run: whether the person chose with Enter, not to type on.
+        """
+        chosen, found = self._suggestions.chosen, self._target
+        self._close()
+        if chosen is None or found is None:
+            return None
+        if found.kind == COMMAND and run:
+            return chosen.text
+        if found.kind == COMMAND:
+            self._replace(found, f"{chosen.text} ")
+        elif found.kind == ARGUMENT:
+            self._replace(found, chosen.text)
+            return self._prompt.text if run else None
+        elif chosen.text.endswith("/") and not run:
+            self._replace(found, f"@{chosen.text}")
+        else:
+            self._replace(found, f"{chosen.text} ")
+            return Path(chosen.text).expanduser()
+        return None
+
+    def _close(self) -> None:
+        self._target = None
+        if self.is_open:
+            self._suggestions.show(())
+
+    def _suggest(self, found: Target) -> None:
+        if found.kind == COMMAND:
+            known = completions(found.typed, self.commands)
+            self._suggestions.show(
+                [Suggestion(f"/{one.name}", f"{one.argument} {one.help}".strip()) for one in known]
+            )
+        else:
+            self._prompt.run_worker(self._find_paths(found), group="paths", exclusive=True)
+
+    async def _find_paths(self, found: Target) -> None:
+        """In a thread: reading a large folder takes a while."""
+        paths = await asyncio.to_thread(self._search.find, found.typed, MAX_SUGGESTIONS)
+        if found == self._target:
+            self._suggestions.show([Suggestion(path) for path in paths])
+
+    def _replace(self, found: Target, text: str) -> None:
+        start = (self._row, found.start)
+        self._prompt.replace(text, start, self._prompt.cursor_location)
+        self._prompt.move_cursor((self._row, found.start + len(text)))

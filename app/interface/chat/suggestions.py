@@ -1,0 +1,137 @@
+"""What the word at the cursor can be completed to: slash commands, and paths behind an `@`.
+
+`Suggestions` is the list above the prompt; `target` finds the word to complete. The prompt's keys
+move through the list and choose; what a choice does is the prompt's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.message import Message
+from textual.widgets import Static
+
+from app.interface.themes import component_color
+from app.sanitise import one_line
+
+MAX_LINES = 8
+"""Of the list that are visible at a time."""
+MAX_SUGGESTIONS = 60
+_ROW = "row"
+"""Key of a style's metadata: the index of the suggestion on a line."""
+
+_MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
+_COMMAND = re.compile(r"/[A-Za-z-]*$")
+_PATH_ARGUMENT = re.compile(r"/(?:attach|import)\s+(.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The word that is completed.
+
+    Attributes:
+        kind: `COMMAND`, `MENTION` (a path behind an `@`) or `ARGUMENT` (a path of a slash command).
+        start: where the replaced text begins in the line.
+        typed: what was typed of it, without the `@`.
+    """
+
+    kind: str
+    start: int
+    typed: str
+
+
+COMMAND, MENTION, ARGUMENT = "command", "mention", "argument"
+
+
+def target(line: str, *, first: bool) -> Target | None:
+    """What is completed at the end of `line`, the text before the cursor; None for nothing.
+
+    Args:
+        first: whether it is the first line of the prompt, where slash commands are.
+    """
+    if first and _COMMAND.match(line):
+        return Target(COMMAND, 0, line)
+    if first and (found := _PATH_ARGUMENT.match(line)):
+        return Target(ARGUMENT, found.start(1), found[1])
+    if found := _MENTION.search(line):
+        return Target(MENTION, found.start(), found[1])
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """One completion: what it is replaced by, and what is said about it."""
+
+    text: str
+    detail: str = ""
+
+
+@dataclass
+class SuggestionClicked(Message):
+    """The person clicked on the suggestion that is now highlighted."""
+
+
+class Suggestions(Static):
+    """The list; takes no space while there is nothing to suggest."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "suggestions--dim",
+        "suggestions--accent",
+        "suggestions--cursor",
+    }
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self._all: Sequence[Suggestion] = ()
+        self._cursor = 0
+
+    def on_mount(self) -> None:
+        self.display = False
+
+    @property
+    def chosen(self) -> Suggestion | None:
+        """The highlighted suggestion; None without any."""
+        return self._all[self._cursor] if self._all else None
+
+    def show(self, suggestions: Sequence[Suggestion]) -> None:
+        """Show these, the first one highlighted."""
+        self._all, self._cursor = tuple(suggestions[:MAX_SUGGESTIONS]), 0
+        self.display = bool(self._all)
+        self.refresh(layout=True)
+
+    def move(self, step: int) -> None:
+        """Highlight the suggestion `step` lines down, around the ends."""
+        self._cursor = (self._cursor + step) % max(1, len(self._all))
+        self.refresh(layout=True)
+
+    def on_click(self, event: events.Click) -> None:
+        row = event.style.meta.get(_ROW, -1)
+        if 0 <= row < len(self._all):
+            self._cursor = row
+            self.post_message(SuggestionClicked())
+
+    def render(self) -> Text:
+        width = max(20, self.content_size.width or self.size.width)
+        first = min(max(0, self._cursor - MAX_LINES + 1), max(0, len(self._all) - MAX_LINES))
+        shown = self._all[first : first + MAX_LINES]
+        column = min(max((len(one.text) for one in shown if one.detail), default=0) + 2, width // 2)
+        lines = [self._line(first + at, one, column, width) for at, one in enumerate(shown)]
+        return Text("\n").join(lines)
+
+    def _line(self, index: int, suggestion: Suggestion, column: int, width: int) -> Text:
+        dim, accent = (component_color(self, f"suggestions--{kind}") for kind in ("dim", "accent"))
+        line = Text(no_wrap=True)
+        line.append("› " if index == self._cursor else "  ", accent)
+        line.append(one_line(suggestion.text, width).ljust(column))
+        line.append(suggestion.detail, dim)
+        line.truncate(width, overflow="ellipsis", pad=True)
+        if index == self._cursor:
+            line.stylize(self.get_component_rich_style("suggestions--cursor").background_style)
+        line.stylize(Style.from_meta({_ROW: index}))
+        return line

@@ -1,0 +1,79 @@
+"""Slash commands: what a line that begins with a slash means, and what it can be completed to.
+
+`/name argument` runs a command of the table that has a slash name; `//text` is the message `/text`.
+Anything else is a message as it stands, `/ text` and `/* text */` too. Pure functions over the
+names; the table owns which there are, the chat screen runs them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+_LINE = re.compile(r"/(?P<name>[A-Za-z][^\s]*)(?:\s+(?P<argument>.*))?", re.DOTALL)
+_ESCAPED = re.compile(r"//+[^\s/]")
+_NAME_SO_FAR = re.compile(r"/(?P<name>[A-Za-z-]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class SlashName:
+    """The slash name of a command.
+
+    Attributes:
+        name: without the slash.
+        argument: what may follow it, for people (`[PATH]`); empty for nothing.
+        help: what the command does, in one line.
+    """
+
+    name: str
+    argument: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlashLine:
+    """A line that runs a command.
+
+    Attributes:
+        name: as it was typed, without the slash; there may be no such command.
+        argument: what follows it; empty for nothing.
+    """
+
+    name: str
+    argument: str
+
+
+def parse(text: str) -> SlashLine | str:
+    """The command that `text` runs, or the message that it is."""
+    if _ESCAPED.match(text):
+        return text[1:]
+    found = _LINE.fullmatch(text.rstrip())
+    return SlashLine(found["name"], (found["argument"] or "").strip()) if found else text
+
+
+def as_typed(message: str) -> str:
+    """What has to be typed to send `message`."""
+    return message if parse(message) == message else f"/{message}"
+
+
+def completions(text: str, names: Iterable[SlashName]) -> list[SlashName]:
+    """The commands whose names begin with `text`, then those that contain it; in their order."""
+    found = _NAME_SO_FAR.fullmatch(text)
+    if found is None:
+        return []
+    typed = found["name"].lower()
+    known = list(names)
+    begin = [one for one in known if one.name.startswith(typed)]
+    return begin + [one for one in known if typed in one.name and one not in begin]
+
+
+def unknown(name: str, names: Sequence[SlashName]) -> str:
+    """The line about a command that does not exist, with the nearest one."""
+    known = [one.name for one in names]
+    near = get_close_matches(name.lower(), known, 1, 0.5) or [
+        one for one in known if one.startswith(name[:1].lower())
+    ]
+    way_out = f"did you mean /{near[0]}?" if near else "type / to see them all"
+    return f"There is no command /{name}: {way_out} (// sends it as text)"

@@ -1,0 +1,125 @@
+"""Slash commands in the prompt: completed, run, refused; and messages that begin with a slash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from app.interface.chat.suggestions import Suggestions
+from app.interface.commands.help import Help
+from app.interface.imports.import_screen import ImportScreen
+from app.interface.models.picker import ModelPicker
+from datastores.chats.history import History
+from engines.draft_tree import CHATS
+from tests.app.interface.conftest import SIZES, Compare, Stage, ask, notices, ready, until
+from tests.app.interface.scripted import Script, passes_of
+
+Make = Callable[..., Stage]
+
+PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
+
+
+def suggested(made: Stage) -> list[str]:
+    return [one.text for one in made.conversation.query_one(Suggestions)._all]
+
+
+async def test_commands_are_completed_and_run(stage: Make, history: History) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        prompt = made.conversation.prompt
+        await ask(pilot, made, "one")
+        await pilot.press("/")
+        assert suggested(made)[:2] == ["/help", "/model"]
+        await pilot.press(*"ren", "tab")
+        assert prompt.text == "/rename "
+        assert suggested(made) == []
+        await pilot.press(*"A new title", "enter")
+        await until(pilot, lambda: history.chats()[0].title == "A new title")
+        assert prompt.text == ""
+        await pilot.press(*"/he", "enter")
+        await until(pilot, lambda: isinstance(made.app.screen, Help))
+        await pilot.press("escape", *"/import ~/notes", "enter")
+        await until(pilot, lambda: isinstance(made.app.screen, ImportScreen))
+        assert made.app.screen.query_one("LineInput").value == "~/notes"  # type: ignore[attr-defined]
+        await pilot.press("escape", *"/mod", "down", "up", "enter")
+        await until(pilot, lambda: isinstance(made.app.screen, ModelPicker))
+        await pilot.press("escape", *"/system Be brief.", "enter")
+        await until(pilot, lambda: history.chats()[0].system == "Be brief.")
+        await pilot.press(*"/new", "enter")
+        await until(pilot, lambda: made.conversation.chat is None)
+    assert made.assistant.asked == ["one"]
+
+
+async def test_a_suggestion_is_clicked_or_dismissed(stage: Make) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await pilot.press(*"/")
+        await until(pilot, lambda: made.conversation.query_one(Suggestions).size.height)
+        await pilot.click(Suggestions, offset=(4, 0))
+        await until(pilot, lambda: isinstance(made.app.screen, Help))
+        await pilot.press("escape", *"/mo", "escape")
+        assert suggested(made) == []
+        assert made.conversation.prompt.text == "/mo"
+        await pilot.press("d")
+        assert suggested(made) == []
+
+
+async def test_an_unknown_command_is_refused_with_the_nearest_one(stage: Make) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await pilot.press(*"/impot x", "enter")
+        await until(pilot, lambda: notices(made))
+        assert "no command /impot: did you mean /import?" in notices(made)[0]
+        assert made.conversation.prompt.text == "/impot x"
+        made.conversation.prompt.clear()
+        await pilot.press(*"/pin 3", "enter")
+        await until(pilot, lambda: "takes no argument" in notices(made)[-1])
+        made.conversation.prompt.clear()
+        await pilot.press(*"/export pdf", "enter")
+        await until(pilot, lambda: "json or md" in notices(made)[-1])
+        assert made.assistant.asked == []
+
+
+async def test_a_message_may_begin_with_a_slash(stage: Make) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await pilot.press(*"//usr is what?", "enter")
+        await until(pilot, lambda: made.assistant.asked == ["/usr is what?"])
+        await until(pilot, lambda: made.conversation.turn is None)
+        await pilot.press("up")
+        assert made.conversation.prompt.text == "//usr is what?"
+        await pilot.press("down", "ctrl+t")
+        assert made.conversation.prompt.text == "//usr is what?"
+        await pilot.press("enter")
+        await until(pilot, lambda: made.assistant.asked == ["/usr is what?"] * 2)
+
+
+async def test_another_model_is_loaded_by_its_path(stage: Make, tmp_path: Path) -> None:
+    made = stage()
+    (tmp_path / "other.gguf").touch()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await pilot.press(*f"/model {tmp_path}/other.gguf", "enter")
+        await until(pilot, lambda: made.conversation.topbar.model == "other")
+        await pilot.press(*"/model nowhere", "enter")
+        await until(pilot, lambda: any("nowhere" in notice for notice in notices(made)))
+        assert made.conversation.topbar.model == "other"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_commands(stage: Make, snap_compare: Compare, size: tuple[int, int]) -> None:
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        await pilot.press("/", "down")
+        await pilot.pause()
+
+    assert snap_compare(made.app, terminal_size=size, run_before=act)
