@@ -13,29 +13,41 @@ from dataclasses import dataclass
 
 REDACTED = "[redacted]"
 
+PRIVATE_KEY, ACCESS_TOKEN, PASSWORD = "private key", "access token", "password"
+KEY_OR_TOKEN, WEBHOOK = "key or token", "webhook address"
+"""Kinds of secrets."""
+
 
 @dataclass(frozen=True, slots=True)
 class SecretPattern:
     """One format of secrets.
 
     Attributes:
+        kind: what it is, for people; plural with an s.
         hints: the lower-cased text must contain one of these; checking that costs next to nothing.
         pattern: its group `secret`, or the whole match without such a group, is removed.
     """
 
+    kind: str
     hints: tuple[str, ...]
     pattern: re.Pattern[str]
 
 
 def redact(text: str) -> tuple[str, int]:
     """`text` without its secrets, and how many there were."""
+    clean, kinds = redact_kinds(text)
+    return clean, len(kinds)
+
+
+def redact_kinds(text: str) -> tuple[str, list[str]]:
+    """`text` without its secrets, and the kind of each."""
     lowered = text.lower()
-    count = 0
+    kinds: list[str] = []
     for secret in SECRET_PATTERNS:
         if any(hint in lowered for hint in secret.hints):
             text, hits = secret.pattern.subn(_redacted, text)
-            count += hits
-    return text, count
+            kinds += [secret.kind] * hits
+    return text, kinds
 
 
 def _redacted(match: re.Match[str]) -> str:
@@ -47,7 +59,7 @@ def _redacted(match: re.Match[str]) -> str:
 
 def _token(*hints: str, pattern: str) -> SecretPattern:
     """A token with a known prefix, not in the middle of a word."""
-    return SecretPattern(hints, re.compile(rf"(?<![A-Za-z0-9_]){pattern}"))
+    return SecretPattern(ACCESS_TOKEN, hints, re.compile(rf"(?<![A-Za-z0-9_]){pattern}"))
 
 
 _NOT_DUMMY = r"(?![{<$%*\[]|x{3,}|\.{3}|your\b|your[_-]|example)"
@@ -73,6 +85,7 @@ _QUOTED = r"[^\n'\"`\\]"
 
 SECRET_PATTERNS = (
     SecretPattern(
+        PRIVATE_KEY,
         ("private key",),
         # Base64 has no hyphen, so this ends where the key does, in one pass.
         re.compile(
@@ -99,6 +112,7 @@ SECRET_PATTERNS = (
     _token(":aa", pattern=r"[0-9]{8,10}:AA[A-Za-z0-9_-]{33}"),
     _token("eyj", pattern=r"eyJ[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*)?"),
     SecretPattern(
+        WEBHOOK,
         ("hooks.slack.com", "discord"),
         re.compile(
             r"(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)"
@@ -106,6 +120,7 @@ SECRET_PATTERNS = (
         ),
     ),
     SecretPattern(
+        ACCESS_TOKEN,
         ("authorization",),
         re.compile(
             r"(?i)\bauthorization['\"]?\s{0,4}[:=]\s{0,4}['\"]?(?:bearer|basic|token)\s{1,4}"
@@ -113,6 +128,7 @@ SECRET_PATTERNS = (
         ),
     ),
     SecretPattern(
+        ACCESS_TOKEN,
         ("bearer",),
         re.compile(
             rf"(?i)\bbearer\s{{1,4}}{_NOT_DUMMY}(?=[a-z._~+/=-]{{0,80}}[0-9])"
@@ -120,6 +136,7 @@ SECRET_PATTERNS = (
         ),
     ),
     SecretPattern(
+        PASSWORD,
         ("://",),
         re.compile(
             rf"(?i)(?<=://)[^\s/:@'\"<>]{{0,100}}:{_NOT_DUMMY}(?!pass(?:word)?@)"
@@ -127,18 +144,21 @@ SECRET_PATTERNS = (
         ),
     ),
     SecretPattern(
+        PASSWORD,
         ("pass", "pwd"),
         re.compile(
             rf"(?i){_PASSWORD}{_NAME_END}['\"`]{_NOT_DUMMY}{_NOT_CODE}(?P<secret>{_QUOTED}{{4,200}})"
         ),
     ),
     SecretPattern(
+        PASSWORD,
         ("pass", "pwd"),
         re.compile(
             rf"(?i){_PASSWORD}{_NAME_END}{_NOT_DUMMY}{_NOT_CODE}(?P<secret>{_BARE}{{4,200}}+)(?![(\[{{<])"
         ),
     ),
     SecretPattern(
+        PASSWORD,
         ("pass", "pwd"),
         re.compile(
             rf"(?i){_PASSWORD} (?:is|was)[: ] {{0,2}}['\"]?{_NOT_DUMMY}(?=[^\s0-9]{{0,80}}[0-9])"
@@ -146,6 +166,7 @@ SECRET_PATTERNS = (
         ),
     ),
     SecretPattern(
+        KEY_OR_TOKEN,
         ("secret", "token", "key", "credential"),
         re.compile(
             rf"(?i){_KEY}{_NAME_END}(['\"`]?){_NOT_DUMMY}{_NOT_CODE}(?=[^\s0-9]{{0,80}}[0-9])"
@@ -153,6 +174,7 @@ SECRET_PATTERNS = (
         ),
     ),
     SecretPattern(
+        KEY_OR_TOKEN,
         ("--pass", "--token", "--api-key", "--secret", "sshpass"),
         re.compile(
             r"(?i)(?:--(?:pass(?:word|wd|phrase)?|token|api-key|secret)(?: {1,4}|=)|\bsshpass -p ?)"
@@ -160,6 +182,7 @@ SECRET_PATTERNS = (
         ),
     ),
     SecretPattern(
+        PASSWORD,
         ("curl", "wget"),
         re.compile(
             r"\b(?:curl|wget)\b[^\n]{0,200}?\s(?:-u|--user)[ =]?['\"]?[^\s:'\"{<$]{1,64}:"
@@ -167,6 +190,7 @@ SECRET_PATTERNS = (
         ),
     ),
     SecretPattern(
+        PASSWORD,
         ("mysql", "mariadb"),
         re.compile(
             r"\b(?:mysql|mariadb)[a-z-]{0,8}\b[^\n]{0,200}?\s-p(?!ort\b|rotocol\b)['\"]?"

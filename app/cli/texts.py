@@ -114,11 +114,16 @@ def summary(report: ImportReport) -> Iterator[str]:
         yield f"imported {amount(report.documents, 'document')}, {characters}"
     if report.unchanged:
         yield f"unchanged {amount(report.unchanged, 'document')}"
-    if report.redacted:
-        yield f"removed {amount(report.redacted, 'secret')}"
     few = MAX_NAMES if sys.stdout.isatty() else None
-    for reason, names in report.skipped.items():
-        yield f"skipped {len(names):,}: {reason}"
+    removed = [
+        (f"removed {amount(len(names), kind)}", list(dict.fromkeys(names)))
+        for kind, names in report.secrets.items()
+    ]
+    skipped = [
+        (f"skipped {len(names):,}: {reason}", names) for reason, names in report.skipped.items()
+    ]
+    for line, names in (*removed, *skipped):
+        yield line
         yield from (f"    {one_line(name, MAX_LINE_CHARACTERS)}" for name in names[:few])
         if few is not None and len(names) > few:
             yield f"    … {len(names) - few:,} more (--json lists all)"
@@ -141,7 +146,7 @@ def _line(event: Event) -> str:
 
 
 def _report_json(report: ImportReport, tokens: int | None) -> str:
-    return json.dumps({**asdict(report), "tokens": tokens})
+    return json.dumps({**asdict(report), "redacted": report.redacted, "tokens": tokens})
 
 
 @click.command()

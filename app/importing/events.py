@@ -66,15 +66,20 @@ class ImportReport:
         documents: stored, new or changed.
         unchanged: documents that were stored before.
         characters: of the documents stored.
-        redacted: secrets that were removed from them.
+        secrets: of what was removed from them: file names by kind, one for each secret.
         skipped: names by reason, in the order of the import.
     """
 
     documents: int = 0
     unchanged: int = 0
     characters: int = 0
-    redacted: int = 0
+    secrets: dict[str, list[str]] = field(default_factory=dict)
     skipped: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def redacted(self) -> int:
+        """How many secrets were removed."""
+        return sum(len(names) for names in self.secrets.values())
 
     @property
     def counts(self) -> Mapping[str, int]:

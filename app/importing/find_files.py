@@ -101,6 +101,11 @@ def _read(base: Path, path: Path) -> tuple[tuple[Path, GitIgnoreSpec], ...]:
 
 
 VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj"})
+CACHES = frozenset(
+    {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".ipynb_checkpoints"}
+)
+CLUTTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
+"""What programs leave behind, which nobody misses: skipped without a word."""
 
 SECRET_NAMES = (
     ".env",
@@ -192,6 +197,8 @@ def _folder(source: str, root: Path, own: frozenset[Path]) -> Iterator[FoundFile
         below = []
         exported = any(CONVERSATIONS_FILE.fullmatch(entry.name) for entry in entries)
         for entry in entries:
+            if _is_silent(entry):
+                continue
             reason = _skip_reason(entry, rules, own)
             if exported and entry.name in EXPORT_COMPANIONS:
                 reason = PART_OF_EXPORT
@@ -221,13 +228,18 @@ def _file(source: str, path: Path, name: str) -> FoundFile | SkippedFile:
     return FoundFile(source, name, SourceFile(name, status.st_size, lambda: path.open("rb")))
 
 
+def _is_silent(entry: os.DirEntry[str]) -> bool:
+    """Whether to skip an entry without a word."""
+    if entry.is_dir(follow_symlinks=False):
+        return entry.name in VERSION_CONTROL or entry.name in CACHES
+    return entry.name in CLUTTER or entry.name.endswith(".pyc")
+
+
 def _skip_reason(entry: os.DirEntry[str], rules: IgnoreRules, own: frozenset[Path]) -> str:
     """Why an entry of a folder is skipped; empty if it is not."""
     if entry.is_symlink():
         return _link_reason(Path(entry.path))
     folder = entry.is_dir(follow_symlinks=False)
-    if folder and entry.name in VERSION_CONTROL:
-        return "version control folder"
     if folder and Path(entry.path) in own:
         return "specchat's own data"
     if is_ignored(rules, Path(entry.path), folder):

@@ -32,7 +32,7 @@ from datastores.chats.history import storable
 from datastores.errors import InputError
 from datastores.library.documents import Document, FinishFile, Part, StoreDocument
 from datastores.library.library import Library
-from datastores.redaction import redact
+from datastores.redaction import redact_kinds
 
 MAX_GROUP_CHARACTERS = 2**22
 MAX_GROUP_AGE_S = 0.5
@@ -60,10 +60,11 @@ class DocumentWriter:
 
     def add(self, source: str, file: str, position: int, document: Document) -> None:
         """Add a document, without its secrets."""
-        clean, hits = redacted(document)
+        clean, secrets = redacted(document)
         self._group.append(StoreDocument(source, file, position, clean))
         self._characters += clean.characters
-        self._report.redacted += hits
+        for kind in secrets:
+            self._report.secrets.setdefault(kind, []).append(file)
         self._flush_if_due()
 
     def finish(self, source: str, file: str, digest: str, count: int) -> None:
@@ -229,15 +230,15 @@ def is_too_large(file: SourceFile, readers: Sequence[FormatReader]) -> bool:
     return limit is not None and file.size > limit
 
 
-def redacted(document: Document) -> tuple[Document, int]:
-    """The document as it is stored, without secrets, and how many were removed."""
-    title, hits = redact(_normalized(document.title))
+def redacted(document: Document) -> tuple[Document, list[str]]:
+    """The document as it is stored, without secrets, and the kind of each that was removed."""
+    title, secrets = redact_kinds(_normalized(document.title))
     parts = []
     for part in document.parts:
-        text, found = redact(_normalized(part.text))
-        hits += found
+        text, found = redact_kinds(_normalized(part.text))
+        secrets += found
         parts.append(Part(part.kind, text, part.role))
-    return Document(title, tuple(parts)), hits
+    return Document(title, tuple(parts)), secrets
 
 
 def _extract(file: SourceFile, readers: Sequence[FormatReader]) -> Iterator[Outcome]:

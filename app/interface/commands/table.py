@@ -339,7 +339,7 @@ COMMANDS = (
     Command(
         "texts.import",
         "Import files",
-        "Use your own files for drafts",
+        "Answer from your own files, and faster",
         lambda screen: screen.text_actions.open_import(),
         "f9",
         slash="import",

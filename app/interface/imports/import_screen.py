@@ -22,7 +22,7 @@ from app.interface.dialogs.list_dialog import ListDialog, list_bindings
 from app.interface.imports.deletion_task import DeletionTask
 from app.interface.imports.import_task import ImportTask
 from app.interface.imports.sources_screen import SourcesScreen
-from app.interface.imports.status import skipped_lines, status_lines
+from app.interface.imports.status import detail_lines, status_lines
 from app.interface.panel.phrases import wrapped
 from app.interface.text_inputs import LineInput
 from app.interface.themes import panel_styles, style_classes
@@ -103,14 +103,14 @@ class ImportScreen(ListDialog[None]):
         self._list_skipped()
 
     def _list_skipped(self) -> None:
-        """List what was skipped, once the import has ended."""
+        """List what was skipped or removed, once the import has ended."""
         state, log = self._import_task.state, self.list_widget
-        names = 0 if state.running else sum(state.report.counts.values())
+        names = 0 if state.running else sum(state.report.counts.values()) + state.report.redacted
         self.query_one(Vertical).set_class(names > 0, "-tall")
         if names != self._names_listed:
             self._names_listed = names
             log.clear()
-            log.write_lines(skipped_lines(state.report) if names else [])
+            log.write_lines(detail_lines(state.report) if names else [])
             log.scroll_home(animate=False)
 
     @on(Input.Changed)

@@ -28,10 +28,11 @@ from app.sanitise import one_line, tilde_path
 
 WELCOME = (
     "Import notes, source code, web pages, PDFs, chats with other assistants or shell histories, to"
-    " be used for drafts: a file, a folder or an archive. Respects .gitignore. Secrets are removed."
-    " Nothing leaves this machine."
+    " answer from them and to answer faster: a file, a folder or an archive. Respects .gitignore."
+    " Secrets are removed. Nothing leaves this machine."
 )
 STOPPED = "Stopped. Keeps what was imported; Enter resumes."
+USES = "Answers are drafted from it, and given from its passages where they fit."
 SEPARATOR = " · "
 MAX_REASONS = 6
 """Skip reasons listed while an import runs, most frequent first."""
@@ -97,7 +98,11 @@ def topbar_note(state: ImportState) -> str:
 def status_lines(state: ImportState, width: int, styles: PanelStyles) -> list[Text]:
     """The status on the import screen; only the bar depends on the width."""
     if state.removed:
-        return [Text(f"Removed {tilde_path(state.removed)}. It is no longer used for drafts.")]
+        return [
+            Text(
+                f"Removed {tilde_path(state.removed)}. It is no longer used for drafts or answers."
+            )
+        ]
     if not state.typed:
         return [Text(WELCOME, styles.dim)]
     if state.running:
@@ -110,8 +115,12 @@ def status_lines(state: ImportState, width: int, styles: PanelStyles) -> list[Te
     return lines
 
 
-def skipped_lines(report: ImportReport) -> Iterator[str]:
-    """Everything that was skipped, grouped by reason, the most frequent reason first."""
+def detail_lines(report: ImportReport) -> Iterator[str]:
+    """The files that secrets were removed from, by kind; then everything that was skipped, by
+    reason, the most frequent first."""
+    for kind, names in report.secrets.items():
+        yield f"removed {counted(len(names), kind)}"
+        yield from (f"    {one_line(name, MAX_NAME_CHARS)}" for name in dict.fromkeys(names))
     for reason, names in _by_count(report):
         yield f"skipped {len(names):,}: {one_line(reason, MAX_NAME_CHARS)}"
         yield from (f"    {one_line(name, MAX_NAME_CHARS)}" for name in names)
@@ -127,7 +136,8 @@ def summary(state: ImportState) -> str:
     if state.report.unchanged:
         parts.append(f"{state.report.unchanged:,} unchanged")
     if state.report.redacted:
-        parts.append(f"{counted(state.report.redacted, 'secret')} removed")
+        kinds = [counted(len(names), kind) for kind, names in state.report.secrets.items()]
+        parts.append(f"{', '.join(kinds)} removed")
     total = sum(state.report.counts.values())
     return SEPARATOR.join([*parts, f"{total:,} skipped"] if total else parts)
 
@@ -182,10 +192,10 @@ def _drafting_status(state: ImportState) -> str:
     if state.indexing:
         return f"{_indexing(state.indexing)}, {counted(state.indexing.tokens, 'token')} so far"
     if state.indexed_tokens:
-        return f"{counted(state.indexed_tokens, 'new token')} ready for drafts"
+        return f"{counted(state.indexed_tokens, 'new token')} ready. {USES}"
     if state.completed and not state.report.documents:
-        return "Nothing new. All of it is ready for drafts."
-    return "Ready for drafts in a moment."
+        return f"Nothing new. {USES}"
+    return f"Ready in a moment. {USES}"
 
 
 def _indexing(progress: IndexingProgress) -> str:

@@ -47,7 +47,7 @@ def test_import_tells_what_it_did(
     said = capsys.readouterr()
     lines = said.out.splitlines()
     assert lines[0].startswith("imported 2 documents, ")
-    assert "removed 1 secret" in lines
+    assert lines[lines.index("removed 1 password") + 1] == "    b.md"
     assert "skipped 1: binary" in lines
     assert "    bad.bin" in lines
     assert "skipped 1: empty" in lines

@@ -67,7 +67,12 @@ def test_rules_above_the_folder_count_within_the_repository(folder: Path) -> Non
     _fill(folder, "repo/.git/info/exclude")
     (folder / "repo" / ".git" / "info" / "exclude").write_text("*.bak\n")
     assert _walked(folder / "repo" / "sub")[0] == ["b.md"]
-    assert _walked(folder / "repo")[1][".git"] == "version control folder"
+
+
+def test_what_programs_leave_behind_is_skipped_without_a_word(folder: Path) -> None:
+    left = (".git/config", "__pycache__/a.pyc", "b.pyc", ".DS_Store", ".mypy_cache/x.json")
+    _fill(folder, "notes.md", *left)
+    assert _walked(folder) == (["notes.md"], {})
 
 
 PATTERNS = st.sampled_from(

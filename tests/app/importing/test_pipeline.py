@@ -121,6 +121,9 @@ def test_nothing_that_is_stored_holds_a_secret(
     report = imported(folder)
     assert report.documents == 4
     assert report.redacted == 5
+    names = ["note.md", "x.py", ".bash_history", "conversations.json"]
+    assert set(report.secrets) <= {"access token", "key or token"}
+    assert {name for found in report.secrets.values() for name in found} == set(names)
     for file in library.store.path.parent.glob("library.db*"):
         assert body.encode() not in file.read_bytes()
 

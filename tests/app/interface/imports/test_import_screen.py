@@ -59,7 +59,7 @@ async def test_a_folder_is_imported_and_summarised(stage: Make, folder: Path) ->
         await start(pilot, str(folder))
         await until(pilot, lambda: state_of(made).completed and not state_of(made).running)
         text = status_text(made)
-        assert "Imported 2 documents · 1 secret removed · 1 skipped" in text
+        assert "Imported 2 documents · 1 password removed · 1 skipped" in text
         assert "skipped 1: binary\n    bad.bin" in text
         await pilot.press("escape")
         assert isinstance(made.app.screen, ChatScreen)

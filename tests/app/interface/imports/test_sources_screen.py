@@ -108,7 +108,7 @@ async def test_a_source_is_deleted_everywhere_and_the_others_stay(stage: Make) -
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(made.app.screen, ImportScreen))
         status = str(made.app.screen.query_one(".-state", Static).content)
-        assert status == "Removed /gone/notes. It is no longer used for drafts."
+        assert status == "Removed /gone/notes. It is no longer used for drafts or answers."
     assert list(read_imports(made.locations.imported)) == ["/kept"]
 
 
