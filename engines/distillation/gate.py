@@ -8,7 +8,7 @@ it may have lost `MAX_LOSS` of α at most: a buffer can be one-sided, or poisone
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,23 +58,25 @@ def measure(
 
 
 def tree_tokens_per_call(student: Student, records: Sequence[ReplayRecord]) -> float:
-    """Tokens that a call yields with the student and the n-gram drafters in one tree.
+    """Tokens that a call yields with the student and the n-gram drafters in one tree."""
+    counts = list(tree_calls(student, records))
+    calls = sum(count.calls for count in counts)
+    return sum(count.tokens for count in counts) / calls if calls else 0.0
+
+
+def tree_calls(student: Student, records: Sequence[ReplayRecord]) -> Iterator[ReplayCounts]:
+    """The calls that each recorded answer takes.
 
     Stores are left out: they hold the very answers that are replayed.
     """
     tree = CombinedDrafter([PromptLookup(), TokenRecycling(), StudentDrafter(student)])
-    total = ReplayCounts()
     for record in records:
         tokens = record.tokens.tolist()
         prompt, answer = tokens[: record.prompt_length], tokens[record.prompt_length :]
-        recorded = Recorded(tuple(prompt), tuple(answer))
         # Read before, so that the drafts do not depend on how fast this machine reads.
-        for _ in student.model.prefill(recorded.prompt):
+        for _ in student.model.prefill(prompt):
             pass
-        counts = replay_calls(tree, recorded, DRAFT_ROWS)
-        total.calls += counts.calls
-        total.tokens += counts.tokens
-    return total.tokens_per_call
+        yield replay_calls(tree, Recorded(tuple(prompt), tuple(answer)), DRAFT_ROWS)
 
 
 def refusal(held_out: Sequence[ReplayRecord]) -> str:

@@ -18,6 +18,7 @@ from app.cli.main import LazyGroup
         "crest": "app.cli.bench.crest:crest",
         "decode": "app.cli.bench.decode:decode",
         "dense": "app.cli.bench.dense:dense",
+        "distill": "app.cli.bench.distill:distill",
         "growth": "app.cli.bench.growth:growth",
         "import": "app.cli.bench.imports:import_",
         "ralm": "app.cli.bench.ralm:ralm",

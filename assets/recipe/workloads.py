@@ -1,0 +1,87 @@
+"""``python -m assets.recipe.workloads``: questions for ``specchat bench distill``.
+
+Writes one workload of each kind: ``known.jsonl`` asks about pages that the pair knows, the others
+about pages that training held out, a few pages each, so that the student meets topics it has never
+seen. Some questions are asked again, as people do. The model's answers to the others are its own
+guesses: what a target says is what a student has to learn, right or wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+import click
+
+from assets.recipe.from_memory import everyday, recall
+from assets.recipe.pages import Page, read_pages, split
+from assets.recipe.prepare import make_pool
+from assets.recipe.turns import Chat, Pool, ask_examples, ask_explained, ask_how, ask_what
+from assets.recipe.wording import Style
+
+REPEATED_SHARE = 0.15
+"""The share of questions that were asked before in the same file."""
+TOPIC_PAGES = 20
+"""Pages that one topic is about."""
+
+
+@click.command()
+@click.option("--pages", type=click.Path(path_type=Path), required=True, help="As in the recipe.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@click.option("--topics", default=2, show_default=True, help="Files about held-out pages.")
+@click.option("--count", default=300, show_default=True, help="Questions of each file.")
+@click.option("--seed", default=7, show_default=True, help="Fixes pages and questions.")
+def main(pages: Path, out: Path, topics: int, count: int, seed: int) -> None:
+    """Write workloads of known and of unknown topics."""
+    out.mkdir(parents=True, exist_ok=True)
+    parts = split(read_pages(pages))
+    rng = Random(seed)
+    held_out = rng.sample(parts.held_out, min(len(parts.held_out), topics * TOPIC_PAGES))
+    pool = make_pool(parts)
+    write(out / "known.jsonl", [known(pool, rng) for _ in range(count)])
+    for number in range(topics):
+        chosen = held_out[number::topics]
+        write(out / f"topic-{number + 1}.jsonl", list(questions(chosen, count, rng)))
+
+
+def known(pool: Pool, rng: Random) -> str:
+    """A question about a page that the pair knows."""
+    chat: Chat = rng.choice((recall, everyday))(pool, rng, Style())
+    return chat[-2].text
+
+
+def questions(pages: Sequence[Page], count: int, rng: Random) -> Iterator[str]:
+    """Questions about ``pages`` without notes; some come again."""
+    asked: list[str] = []
+    for _ in range(count):
+        if asked and rng.random() < REPEATED_SHARE:
+            yield rng.choice(asked)
+            continue
+        asked.append(_question(rng.choice(pages), rng))
+        yield asked[-1]
+
+
+def _question(page: Page, rng: Random) -> str:
+    example, kind = rng.choice(page.examples), rng.random()
+    if kind < 0.15:
+        return ask_what(page, rng)[0].text
+    if kind < 0.2:
+        return ask_examples(page, rng)[0].text
+    if kind < 0.3:
+        return ask_explained(page, example, rng)[0].text
+    return ask_how(page, example, rng, Style(), plain=True)[0].text
+
+
+def write(path: Path, asked: Sequence[str]) -> None:
+    """Write a workload of one question a chat."""
+    lines = (
+        {"id": f"{path.stem}-{number}", "messages": [{"role": "user", "content": question}]}
+        for number, question in enumerate(asked)
+    )
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
