@@ -31,17 +31,17 @@ from app.bench.workloads import Workload
 from app.engine.engine import Engine
 from datastores.replay_buffer.record import ReplayRecord, question_key, top_of
 from datastores.replay_buffer.store import ReplayBuffer
+from engines.distillation.forced import force
 from engines.distillation.gate import tree_calls
 from engines.distillation.holdout import split
 from engines.distillation.reader import StudentReader
 from engines.distillation.round import RoundResult, run_round
 from engines.distillation.trainer import TrainingSettings
 from engines.distillation.versions import Versions
-from engines.draft_tree import chain
 from engines.drafters.student import Student
 from engines.recorded_replay import ReplayCounts
 from engines.sampler import Sampling, make_sampler
-from engines.target import Floats, Target
+from engines.target import Floats
 
 WINDOW = 50
 """Answers over which α is averaged, as in the paper."""
@@ -84,50 +84,26 @@ def answers(
     for number, (topic, chat) in enumerate(
         (name, one) for name, of in topics.items() for one in of
     ):
-        for question, answer in zip(
-            chat.questions, answer_chat(engine, chat, (), sampling), strict=True
-        ):
+        given = answer_chat(engine, chat, (), sampling)
+        for question, answer in zip(chat.questions, given, strict=True):
             key = question_key(question)
-            keys = (key, question_key(chat.questions[0]))
             if answer.prompt and answer.tokens:
-                yield _streamed(engine, topic, key in asked, number, keys, answer, sampling)
+                made = _streamed(engine, answer, number + 1, question, chat.questions[0], sampling)
+                yield StreamedAnswer(topic, key in asked, *made)
             asked.add(key)
 
 
 def _streamed(
-    engine: Engine,
-    topic: str,
-    repeated: bool,
-    chat: int,
-    keys: tuple[str, str],
-    answer: TimedAnswer,
-    sampling: Sampling,
-) -> StreamedAnswer:
+    engine: Engine, answer: TimedAnswer, chat: int, question: str, topic: str, sampling: Sampling
+) -> tuple[ReplayRecord, tuple[NDArray[np.int32], Logs] | None]:
+    """The record of an answer, and what `StreamedAnswer.tempered` holds."""
     with engine.busy:
-        logits = forced_logits(engine.target, answer.prompt, answer.tokens)
-    tokens = np.array([*answer.prompt, *answer.tokens], dtype=np.int32)
-    start = len(answer.prompt)
-    positions = np.arange(start, len(tokens), dtype=np.int32)
-    top, logprobs, rest = top_of(logits)
-    record = ReplayRecord(0, chat + 1, 0.0, *keys, tokens, start, positions, top, logprobs, rest)
+        forced = force(engine.target, answer.prompt, answer.tokens)
     tempered = None
     if sampling.temperature > 0:
-        top, logprobs, rest = top_of(logits / np.float32(sampling.temperature))
+        top, logprobs, rest = top_of(forced.logits / np.float32(sampling.temperature))
         tempered = (top, np.concatenate([logprobs, rest[:, None]], axis=1).astype(np.float64))
-    return StreamedAnswer(topic, repeated, record, tempered)
-
-
-def forced_logits(target: Target, prompt: Sequence[int], answer: Sequence[int]) -> Floats:
-    """float32 [answer, vocabulary]: the distribution that each token of `answer` came from."""
-    for _ in target.prefill(prompt):
-        pass
-    rows = [target.last_row.logits.copy()]
-    given, size = list(answer[:-1]), target.max_rows
-    for first in range(0, len(given), size):
-        part = given[first : first + size]
-        rows.append(target.verify(chain(part[0], part[1:], 1)).logits.copy())
-        target.commit(range(len(part)))
-    return np.concatenate(rows)
+    return forced.record(chat, question, topic), tempered
 
 
 @dataclass(slots=True)
@@ -290,16 +266,14 @@ class Classroom:
     def static(self) -> DistillRow:
         """The student as it is."""
         row = DistillRow("static")
-        self._pass(row, self.stream, self._student)
-        self._measure_base(row, self._student)
+        self._pass_all(row, self._student)
         return row
 
     def online(self, settings: TrainingSettings) -> Iterator[DistillRow]:
         """The student learns on the way; yields the row after each part of the stream."""
         row = DistillRow(f"online, {settings.loss}")
         with self._school() as (buffer, versions):
-            for first in range(0, len(self.stream), self.every):
-                part = self.stream[first : first + self.every]
+            for part in self._parts():
                 self._pass(row, part, self._current(versions))
                 self._learn(row, part, buffer, versions, settings)
                 yield row
@@ -312,8 +286,7 @@ class Classroom:
         row = DistillRow(f"offline, {share:.0%}")
         with self._school() as (buffer, versions):
             self._learn(row, lessons[: round(share * len(lessons))], buffer, versions, settings)
-            self._pass(row, self.stream, self._current(versions))
-            self._measure_base(row, self._current(versions))
+            self._pass_all(row, self._current(versions))
         return row
 
     @contextmanager
@@ -329,6 +302,17 @@ class Classroom:
     def _current(self, versions: Versions) -> Path:
         number = versions.current
         return versions.file(number) if number else self._student
+
+    def _parts(self) -> Iterator[Sequence[StreamedAnswer]]:
+        """What is met between two rounds."""
+        for first in range(0, len(self.stream), self.every):
+            yield self.stream[first : first + self.every]
+
+    def _pass_all(self, row: DistillRow, path: Path) -> None:
+        """Meet the whole stream with one student; in parts, since drafters begin afresh in each."""
+        for part in self._parts():
+            self._pass(row, part, path)
+        self._measure_base(row, path)
 
     def _pass(self, row: DistillRow, part: Sequence[StreamedAnswer], path: Path) -> None:
         """Measure `part` of the stream with the student in `path`."""

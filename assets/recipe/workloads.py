@@ -4,6 +4,9 @@ Writes one workload of each kind: ``known.jsonl`` asks about pages that the pair
 about pages that training held out, a few pages each, so that the student meets topics it has never
 seen. Some questions are asked again, as people do. The model's answers to the others are its own
 guesses: what a target says is what a student has to learn, right or wrong.
+
+``known-questions.txt`` is the file in ``assets``: what the student is asked again while it learns,
+lest it forget.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from assets.recipe.wording import Style
 
 REPEATED_SHARE = 0.15
 """The share of questions that were asked before in the same file."""
+KNOWN_QUESTIONS, KNOWN_SEED = 400, 2026
+"""Number of questions in the file in ``assets``, and what drew them."""
 TOPIC_PAGES = 20
 """Pages that one topic is about."""
 
@@ -41,6 +46,8 @@ def main(pages: Path, out: Path, topics: int, count: int, seed: int) -> None:
     held_out = rng.sample(parts.held_out, min(len(parts.held_out), topics * TOPIC_PAGES))
     pool = make_pool(parts)
     write(out / "known.jsonl", [known(pool, rng) for _ in range(count)])
+    lines = "\n".join(known_questions(pool))
+    (out / "known-questions.txt").write_text(f"{lines}\n", encoding="utf-8")
     for number in range(topics):
         chosen = held_out[number::topics]
         write(out / f"topic-{number + 1}.jsonl", list(questions(chosen, count, rng)))
@@ -50,6 +57,14 @@ def known(pool: Pool, rng: Random) -> str:
     """A question about a page that the pair knows."""
     chat: Chat = rng.choice((recall, everyday))(pool, rng, Style())
     return chat[-2].text
+
+
+def known_questions(pool: Pool) -> list[str]:
+    """Different questions about what the pair knows."""
+    rng, found = Random(KNOWN_SEED), dict[str, None]()
+    while len(found) < KNOWN_QUESTIONS:
+        found[known(pool, rng)] = None
+    return list(found)
 
 
 def questions(pages: Sequence[Page], count: int, rng: Random) -> Iterator[str]:
