@@ -57,21 +57,25 @@ class Difference:
 
 
 class Corpus:
-    """The texts of one library and one history. For one thread; others open their own."""
+    """The texts of one library and one history. For one thread; others open their own.
+
+    Attributes:
+        library: the imported texts.
+    """
 
     def __init__(self, library: Library, history: History) -> None:
-        self._library = library
+        self.library = library
         self._history = history
         self._prefix = _MESSAGE_PREFIX + history.name.encode() + b" "
 
     @property
     def quarantined(self) -> Path | None:
         """Where a damaged library was moved to, if it was when this one was opened."""
-        return self._library.store.quarantined
+        return self.library.store.quarantined
 
     def difference(self, known: Iterable[bytes]) -> Difference:
         """What a store that contains `known` has to add and remove to contain exactly this."""
-        present = {*self._library.digests(), *self._messages()}
+        present = {*self.library.digests(), *self._messages()}
         seen = frozenset(known)
         return Difference(tuple(sorted(present - seen)), tuple(sorted(seen - present)))
 
@@ -80,12 +84,12 @@ class Corpus:
         if is_message(key):
             own = key.startswith(self._prefix)
             return self._message(int(key.removeprefix(self._prefix))) if own else ()
-        parts = self._library.read(key)
+        parts = self.library.read(key)
         return tuple(CorpusText(part.kind, part.role, part.text) for part in parts)
 
     def library_version(self) -> tuple[int, int]:
         """A value that changes whenever the library does; comparable within this object only."""
-        return _version(self._library.store)
+        return _version(self.library.store)
 
     def last_message(self) -> int:
         """Id of the newest message, finished or not; 0 if there is none."""

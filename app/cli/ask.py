@@ -20,7 +20,7 @@ from typing import TextIO
 import click
 
 from app.cli.output import MAX_LINE_CHARACTERS
-from app.cli.stores import open_history
+from app.cli.stores import open_history, open_library
 from app.config import Options
 from app.conversation.assistant import Assistant
 from app.conversation.attachments import (
@@ -38,7 +38,7 @@ from app.locations import Locations, locate
 from app.runtime.deletion import delete_chat
 from app.runtime.model_thread import ModelThread
 from app.runtime.open_model import open_for_one_answer
-from app.sampling_settings import DOCS_MODES, DOCS_ONCE
+from app.sampling_settings import DOCS_MODES, DOCS_OFF, DOCS_ONCE
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, INTERRUPTED, Chat
@@ -74,6 +74,7 @@ Write = Callable[[str], object]
     help="Search your imported texts once for the question and answer from them, or don't."
     "  [default: the chat's setting, else that of the settings]",
 )
+@click.option("--source", default="", metavar="NAME", help="Search only this import.")
 @click.option("--raw", is_flag=True, help="Print the text as it is, without formatting Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as one JSON object.")
 @click.pass_context
@@ -85,6 +86,7 @@ def ask(
     system: str,
     unsaved: bool,
     docs: str | None,
+    source: str,
     raw: bool,
     as_json: bool,
 ) -> None:
@@ -96,11 +98,16 @@ def ask(
     options: Options = context.ensure_object(Options)
     if system and continued:
         raise InputError("--system is for a new chat: leave out --continue")
+    if source and docs == DOCS_OFF:
+        raise InputError("--source needs --docs once: leave out --docs off")
     text, attachments = read_question(words, files)
     locations = locate(options.data_dir)
+    chosen = _source(source, locations) if source else ""
     with open_history(locations) as history:
         model_thread = ModelThread(
-            lambda _: open_for_one_answer(options, locations, history, docs or "")
+            lambda _: open_for_one_answer(
+                options, locations, history, docs or (DOCS_ONCE if chosen else ""), chosen
+            )
         )
         engine, assistant = load(model_thread)
         reported = _report_errors(engine, ())
@@ -126,6 +133,19 @@ def ask(
             catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, before, _warn)
     if answer.end.finish == INTERRUPTED:
         context.exit(EXIT_INTERRUPTED)
+
+
+def _source(name: str, locations: Locations) -> str:
+    """The path of the import called `name`.
+
+    Raises:
+        InputError: there is none.
+    """
+    # Imported here: a question without it needs nothing of importing.
+    from app.cli.texts import named
+
+    with open_library(locations) as library:
+        return named(name, library).path
 
 
 def _report_errors(engine: Engine, reported: Sequence[str]) -> list[str]:

@@ -20,9 +20,10 @@ from app.cli import stores
 from app.cli.output import MAX_LINE_CHARACTERS, StatusLine, amount, duration
 from app.cli.stores import open_library, project
 from app.config import Options
+from app.importing import session
 from app.importing.events import Event, FindingFiles, ImportFinished, ImportProgress, ImportReport
-from app.importing.find_files import storable_name
-from app.importing.session import ListedSource, import_into, list_sources
+from app.importing.find_files import source_of, storable_name
+from app.importing.session import ListedSource, import_into, list_sources, read_imports
 from app.indexing.passage_index import FoundPassage, open_passages, update
 from app.indexing.passage_index import find as find_passages
 from app.locations import Locations, locate
@@ -42,8 +43,13 @@ MAX_NAMES = 10
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object that lists every skipped file."
 )
+@click.option(
+    "--watch/--no-watch",
+    default=None,
+    help="Follow later changes of PATH while specchat is open, or stop following them.",
+)
 @click.pass_obj
-def import_(options: Options, paths: tuple[Path, ...], as_json: bool) -> None:
+def import_(options: Options, paths: tuple[Path, ...], as_json: bool, watch: bool | None) -> None:
     """Import your files, to answer from them and to answer faster.
 
     PATH is a file, a folder or an archive. File types are detected: Markdown, plain text, source
@@ -55,6 +61,8 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool) -> None:
     status = StatusLine()
     try:
         report = _imported(paths, locations, status, as_json)
+        if watch is not None:
+            _watch(paths, locations, watch, as_json)
         with open_library(locations) as library, closing(open_passages(locations)) as passages:
             _update_passages(library, passages, status)
         tokens = _projected(options, locations, status)
@@ -93,6 +101,18 @@ def _imported(
             click.echo(_report_json(report, None))
         raise
     return report
+
+
+def _watch(paths: Sequence[Path], locations: Locations, watched: bool, as_json: bool) -> None:
+    """Follow the changes of what was imported, or no longer."""
+    known = read_imports(locations.imported)
+    for source in (source_of(path) for path in paths):
+        if source not in known:
+            continue
+        session.watch(locations.imported, source, watched)
+        if not as_json:
+            name = one_line(source, MAX_LINE_CHARACTERS)
+            click.echo(f"watching {name}" if watched else f"no longer watching {name}")
 
 
 def _projected(options: Options, locations: Locations, status: StatusLine) -> int | None:
@@ -173,6 +193,7 @@ def line(one: ListedSource) -> str:
         amount(one.source.characters, "character"),
         "+".join(one.source.kinds),
         *([strftime("%d %b %Y", localtime(one.record.at))] if one.record else []),
+        *(["watched"] if one.watched else []),
         *([] if one.whole else ["incomplete: import it again"]),
     ]
     return f"{one_line(one.source.path, MAX_LINE_CHARACTERS)}  ({', '.join(figures)})"
@@ -180,7 +201,7 @@ def line(one: ListedSource) -> str:
 
 def _source_json(one: ListedSource) -> dict[str, object]:
     imported = one.record.at if one.record else None
-    return {**asdict(one.source), "whole": one.whole, "imported": imported}
+    return {**asdict(one.source), "whole": one.whole, "imported": imported, "watched": one.watched}
 
 
 @click.command()

@@ -46,18 +46,21 @@ class Assistant:
         *,
         default_docs: str = DOCS_ONCE,
         docs: str = "",
+        source: str = "",
     ) -> None:
         """Answer from `documents` too, where they are given and a question concerns them.
 
         Args:
             default_docs: how they are searched in chats without a setting of their own.
             docs: how they are searched in every chat; empty leaves that to the chats.
+            source: the import to which that is limited; empty for all.
         """
         self.engine = engine
         self.history = history
         self._documents = documents
         self._default_docs = default_docs
         self._docs = docs
+        self._source = source
         self._isolation = ChatIsolation(engine, history.name)
         self._stop = Flag()
 
@@ -237,7 +240,11 @@ class Assistant:
             return None
         engine = self.engine
         passages = self._documents.relevant(
-            question, engine.max_passages, engine.vocabulary, engine.target.context_length
+            question,
+            engine.max_passages,
+            engine.vocabulary,
+            engine.target.context_length,
+            self._source,
         )
         yield Retrieved(passages)
         return passages

@@ -50,13 +50,21 @@ class Documents:
         return self._passages.empty
 
     def relevant(
-        self, question: str, limit: int, vocabulary: Vocabulary, context_length: int
+        self,
+        question: str,
+        limit: int,
+        vocabulary: Vocabulary,
+        context_length: int,
+        source: str = "",
     ) -> tuple[FoundPassage, ...]:
         """The best passages that are relevant to `question`, best first.
 
         At most `limit`, and no more tokens than `MAX_CONTEXT_SHARE` of the context.
+
+        Args:
+            source: only passages imported from this path; empty for all.
         """
-        found = find(self._library, self._passages, question, limit, relevant_only=True)
+        found = find(self._library, self._passages, question, limit, source, relevant_only=True)
         room = int(context_length * MAX_CONTEXT_SHARE)
         chosen: list[FoundPassage] = []
         for passage in found:

@@ -131,6 +131,9 @@ SECRET_NAMES = (
 CONVERSATIONS_FILE = re.compile(r"conversations(-\d+)?\.json")
 """The file with the chats of an export of ChatGPT or Claude."""
 
+READ_FAILURE = "cannot be read"
+"""Begins the reason for what exists but cannot be read."""
+
 PART_OF_EXPORT = "beside the chats of an export"
 EXPORT_COMPANIONS = frozenset(
     {
@@ -150,11 +153,16 @@ EXPORT_COMPANIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file to import, with the path of its source and its name within that."""
+    """A file to import, with the path of its source and its name within that.
+
+    Attributes:
+        changed: when it was changed last, in nanoseconds.
+    """
 
     source: str
     name: str
     file: SourceFile
+    changed: int = 0
 
 
 def source_of(path: Path) -> str:
@@ -225,7 +233,8 @@ def _file(source: str, path: Path, name: str) -> FoundFile | SkippedFile:
         return SkippedFile(name, "not a regular file")
     if not status.st_size:
         return SkippedFile(name, "empty")
-    return FoundFile(source, name, SourceFile(name, status.st_size, lambda: path.open("rb")))
+    file = SourceFile(name, status.st_size, lambda: path.open("rb"))
+    return FoundFile(source, name, file, status.st_mtime_ns)
 
 
 def _is_silent(entry: os.DirEntry[str]) -> bool:
@@ -269,4 +278,4 @@ def storable_name(name: str) -> str:
 
 def read_failure(error: OSError) -> str:
     """The system's error as a reason."""
-    return f"cannot be read: {(error.strerror or str(error)).lower()}"
+    return f"{READ_FAILURE}: {(error.strerror or str(error)).lower()}"

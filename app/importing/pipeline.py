@@ -10,7 +10,7 @@ stays. Refuses to know formats.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence, Set
 from contextlib import closing
 from pathlib import Path
 from time import perf_counter
@@ -92,11 +92,16 @@ class DocumentWriter:
 
 
 def import_paths(
-    paths: Sequence[Path], library: Library, own: Iterable[Path] = ()
+    paths: Sequence[Path],
+    library: Library,
+    own: Iterable[Path] = (),
+    only: Set[str] | None = None,
 ) -> Generator[Event]:
     """Import `paths`, files or folders; ends with `ImportFinished`.
 
-    `own`: specchat's directories, which are skipped.
+    Args:
+        own: specchat's directories, which are skipped.
+        only: names of the files to import; None for all.
 
     Raises:
         StoreError: the library cannot be written.
@@ -108,13 +113,15 @@ def import_paths(
         if isinstance(item, SkippedFile):
             yield _count(report, item)
             continue
+        if only is not None and item.name not in only:
+            continue
         found.append(item)
         if len(found) % FINDING_EVENT_FILES == 0:
             yield FindingFiles(len(found))
     with closing(TextExtractor()) as extractor:
         yield from _import_files(found, make_readers(extractor), library, report)
     yield ImportFinished(report)
-    if not report.documents and not report.unchanged:
+    if not report.documents and not report.unchanged and only is None:
         missing = [path for path in paths if not path.exists()]
         if missing:
             raise InputError(f"Nothing imported: {missing[0]} does not exist")

@@ -7,7 +7,7 @@ child may be killed at any time; what is stored stays. Refuses to know screens.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -28,19 +28,27 @@ from app.locations import Locations
 from datastores.errors import StoreError
 from datastores.library.library import Library
 
+MAX_NAMED_FILES = 200
+"""More changed files than this are not named to the child, which then reads all of the source."""
+
 
 async def import_in_child(
-    paths: Sequence[Path], locations: Locations
+    paths: Sequence[Path], locations: Locations, only: Set[str] = frozenset()
 ) -> AsyncGenerator[list[Event], None]:
     """Import `paths` into the library of `locations`; yields batches of events, ten a second.
 
     Closing it kills the child: what is stored stays, and importing the same paths continues there.
 
+    Args:
+        only: names of the files to import of the one path in `paths`; empty for all.
+
     Raises:
         InputError, StoreError: as `import_paths`; StoreError also if the child dies.
     """
     directories = (locations.data, locations.cache, locations.config)
-    async with AsyncChildProcess("app.importing.process", *directories, *paths) as child:
+    names = sorted(only) if 0 < len(only) <= MAX_NAMED_FILES else []
+    arguments = (*directories, len(names), *names, *paths)
+    async with AsyncChildProcess("app.importing.process", *arguments) as child:
         async for batch in child:
             yield [_event(**event) for event in batch]
         code = await child.code()
@@ -73,13 +81,17 @@ def import_and_report(arguments: Sequence[str]) -> None:
     """In the child: import, and emit what happens in batches; of progress only the latest.
 
     Args:
-        arguments: data, cache and configuration directory; then the paths.
+        arguments: data, cache and configuration directory; how many names of files follow, and
+            these names; then the paths.
     """
-    data, cache, config, *paths = map(Path, arguments)
+    data, cache, config, count, *rest = arguments
+    only = frozenset(rest[: int(count)]) or None
+    locations = Locations(Path(data), Path(cache), Path(config))
+    paths = [Path(path) for path in rest[int(count) :]]
     batch: list[Event] = []
     due = 0.0
     try:
-        for event in _events(Locations(data, cache, config), paths):
+        for event in _events(locations, paths, only):
             if (
                 batch
                 and isinstance(event, ImportProgress)
@@ -94,12 +106,12 @@ def import_and_report(arguments: Sequence[str]) -> None:
         _emit_batch(batch)
 
 
-def _events(locations: Locations, paths: Sequence[Path]) -> Iterator[Event]:
+def _events(locations: Locations, paths: Sequence[Path], only: Set[str] | None) -> Iterator[Event]:
     locations.create()
     with closing(Library.open(locations.library)) as library:
         if library.store.quarantined is not None:
             yield SkippedFile(str(library.store.quarantined), LIBRARY_QUARANTINED)
-        yield from import_into(library, locations, paths)
+        yield from import_into(library, locations, paths, only)
 
 
 def _emit_batch(batch: Sequence[Event]) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence, Set
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import time
 
@@ -30,10 +30,17 @@ from datastores.storage.files import write_atomic
 
 @dataclass(frozen=True, slots=True)
 class ImportRecord:
-    """The last import of a source: when it began or ended (seconds since 1970), and which."""
+    """The last import of a source.
+
+    Attributes:
+        at: when it began or ended, in seconds since 1970.
+        whole: whether it ended.
+        watched: whether its changes are followed.
+    """
 
     at: float
     whole: bool
+    watched: bool = False
 
 
 ImportRecords = dict[str, ImportRecord]
@@ -44,7 +51,9 @@ def read_imports(path: Path) -> ImportRecords:
     try:
         found = json.loads(path.read_bytes())
         return {
-            source: ImportRecord(float(record["at"]), bool(record["whole"]))
+            source: ImportRecord(
+                float(record["at"]), bool(record["whole"]), bool(record.get("watched", False))
+            )
             for source, record in found.items()
         }
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -58,8 +67,33 @@ def record_imports(path: Path, sources: Iterable[str], *, whole: bool) -> None:
     Raises:
         StoreError: the file cannot be written.
     """
-    record = ImportRecord(time(), whole)
-    _update(path, lambda imports: imports.update(dict.fromkeys(sources, record)))
+    now = time()
+
+    def record(imports: ImportRecords) -> None:
+        for source in sources:
+            watched = source in imports and imports[source].watched
+            imports[source] = ImportRecord(now, whole, watched)
+
+    _update(path, record)
+
+
+def watch(path: Path, source: str, watched: bool) -> None:
+    """Follow the changes of an imported `source` from now on, or no longer.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+
+    def change(imports: ImportRecords) -> None:
+        record = imports.get(source, ImportRecord(time(), whole=True))
+        imports[source] = replace(record, watched=watched)
+
+    _update(path, change)
+
+
+def watched_sources(path: Path) -> list[str]:
+    """The sources whose changes are followed, in the order of their paths."""
+    return sorted(source for source, record in read_imports(path).items() if record.watched)
 
 
 def drop_import(path: Path, source: str) -> None:
@@ -84,12 +118,14 @@ def _update(path: Path, change: Callable[[ImportRecords], object]) -> None:
         raise StoreError(f"cannot write {path}: {error.strerror}; check its permissions") from error
 
 
-def import_into(library: Library, locations: Locations, paths: Sequence[Path]) -> Generator[Event]:
+def import_into(
+    library: Library, locations: Locations, paths: Sequence[Path], only: Set[str] | None = None
+) -> Generator[Event]:
     """Like `import_paths`, into the library of `locations`, with the imports recorded."""
     own = (locations.data, locations.cache, locations.config)
     sources = [source_of(path) for path in paths if path.expanduser().exists()]
     record_imports(locations.imported, sources, whole=False)
-    for event in import_paths(paths, library, own):
+    for event in import_paths(paths, library, own, only):
         if isinstance(event, ImportFinished):
             _record_end(library, locations, sources)
         yield event
@@ -124,6 +160,11 @@ class ListedSource:
     def whole(self) -> bool:
         """Whether its last import was completed, as far as is known."""
         return self.source.whole and (self.record is None or self.record.whole)
+
+    @property
+    def watched(self) -> bool:
+        """Whether its changes are followed."""
+        return self.record is not None and self.record.watched
 
 
 def list_sources(locations: Locations, token_counts: Mapping[bytes, int]) -> list[ListedSource]:

@@ -15,6 +15,7 @@ from subprocess import Popen
 
 from app.child_process import ChildProcess, start_detached
 from app.indexing.corpus_index import CorpusIndex, IndexingProgress, damage_message, open_index
+from app.indexing.passage_index import passages_due
 from app.locations import Locations
 from datastores.errors import SpecchatError, StoreError
 from engines.target import Vocabulary
@@ -92,10 +93,15 @@ class Indexer:
                 # Wait until the version is stable: an import is written in many transactions.
                 version, due = current, True
             elif due:
-                due = refused = index.is_due() and not self._run_worker(index)
+                due = self._is_due(index)
+                due = refused = due and not self._run_worker(index)
             message, complete = _index_messages(index, message)
             due = due or not complete
             self._closing.wait(RETRY_INTERVAL_S if refused and complete else POLL_INTERVAL_S)
+
+    def _is_due(self, index: CorpusIndex) -> bool:
+        """Whether a worker has anything to do."""
+        return index.is_due() or passages_due(self._locations, index.corpus.library)
 
     def _run_worker(self, index: CorpusIndex) -> bool:
         """Have a worker process do all that is due; False if it has to be started again later."""

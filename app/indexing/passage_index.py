@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.indexing.corpus_index import discard_quarantined
 from app.locations import Locations, make_folder
 from datastores.library.library import Library
 from datastores.passages.bm25 import Bm25Retriever
@@ -75,30 +76,37 @@ def update(library: Library, passages: PassageStore) -> Generator[int]:
         )
 
 
-def update_passages(locations: Locations) -> None:
-    """Bring the passages of the person's library up to date, if anything was ever imported.
+def update_passages(locations: Locations, library: Library) -> None:
+    """Bring the passages of the person's `library` up to date.
 
     Raises:
         StoreError: a store cannot be read or written.
     """
-    if not locations.library.exists():
-        return
-    with (
-        closing(Library.open(locations.library)) as library,
-        closing(open_passages(locations)) as passages,
-    ):
+    with closing(open_passages(locations)) as passages:
         for _ in update(library, passages):
             pass
 
 
+def passages_due(locations: Locations, library: Library) -> bool:
+    """Whether the passages are not those of the person's `library`.
+
+    Raises:
+        StoreError: a store cannot be read.
+    """
+    with closing(open_passages(locations)) as passages:
+        return passages.keys() != set(library.digests())
+
+
 def open_passages(locations: Locations) -> PassageStore:
-    """The passages of the person's library.
+    """The passages of the person's library; a damaged store begins anew.
 
     Raises:
         StoreError: they cannot be opened.
     """
     make_folder(locations.projections)
-    return PassageStore.open(locations.passages)
+    opened = PassageStore.open(locations.passages)
+    discard_quarantined(opened.store)
+    return opened
 
 
 def find(
@@ -121,9 +129,7 @@ def find(
     """
     retriever = Bm25Retriever(passages)
     (ranked,) = retriever.search([query], limit * OVERFETCH if not source else -1)
-    candidates = (
-        one for one in ranked if not relevant_only or retriever.is_relevant(query, one.passage.id)
-    )
+    candidates = retriever.relevant(query, ranked) if relevant_only else ranked
     return list(_selected(library, candidates, limit, source))
 
 
@@ -155,6 +161,6 @@ def forget_passages(locations: Locations) -> None:
         return
     with (
         closing(Library.open(locations.library)) as library,
-        closing(PassageStore.open(locations.passages)) as passages,
+        closing(open_passages(locations)) as passages,
     ):
         passages.remove(passages.keys() - set(library.digests()))

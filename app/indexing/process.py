@@ -37,7 +37,7 @@ def bring_up_to_date(arguments: Sequence[str]) -> None:
     vocabulary = load_vocabulary(Path(model))
     with open_index(locations, vocabulary, int(budget)) as index, _exit_when_preempted(index):
         if index.lock.acquire():
-            update_passages(locations)
+            update_passages(locations, index.corpus.library)
             for progress in index.run():
                 emit(asdict(progress))
 

@@ -26,6 +26,7 @@ from app.interface.dialogs.chat_settings import ChatSettings
 from app.interface.dialogs.search import ChatSearch
 from app.interface.imports.deletion_task import DeletionTask
 from app.interface.imports.import_task import ImportTask
+from app.interface.imports.watch_task import WatchTask
 from app.interface.messages import (
     ChatActionRequested,
     ChatListLeft,
@@ -82,6 +83,9 @@ class ChatScreen(Screen[None]):
         self.deletion_task = DeletionTask(
             self.conversation, locations, self.import_task.source_removed
         )
+        self.watch_task = WatchTask(
+            self.conversation, self.import_task, self.deletion_task, locations
+        )
         self.text_actions = TextActions(self.conversation, self.import_task, self.deletion_task)
         self._stage = stage
         self._listed: bool | None = None
@@ -105,6 +109,7 @@ class ChatScreen(Screen[None]):
         # After the first frame, which the imports of loading would delay.
         self.call_after_refresh(lambda: self.run_worker(self.model_switch.load()))
         self.call_after_refresh(self.chat_actions.retry_pending_erasure)
+        self.call_after_refresh(self.watch_task.begin)
         if self._stage is not None:
             self.run_worker(Demo(self, self._session_statistics, self._stage).run())
 
@@ -121,6 +126,7 @@ class ChatScreen(Screen[None]):
     async def on_unmount(self) -> None:
         await self.model_switch.shutdown()
         await self.import_task.shutdown()
+        await self.watch_task.shutdown()
 
     def on_resize(self, event: events.Resize) -> None:
         width = event.size.width

@@ -7,7 +7,7 @@ takes part by its entry in `ERASERS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -84,12 +84,40 @@ def forget_source(
             that.
     """
     library.forget(path)
+    with ExitStack() as steps:
+        steps.callback(_erase_texts, library, history, locations, engine)
+        steps.callback(drop_import, locations.imported, path)
+
+
+def forget_files(
+    library: Library,
+    history: History,
+    locations: Locations,
+    source: str,
+    files: Iterable[str],
+    engine: Engine | None = None,
+) -> None:
+    """Forget `files` of the imported `source` in every store; texts that others share stay.
+
+    Args:
+        engine: the one loaded in this process, if any.
+
+    Raises:
+        StoreError: as for `forget_source`.
+    """
+    library.forget_files(source, files)
+    _erase_texts(library, history, locations, engine)
+
+
+def _erase_texts(
+    library: Library, history: History, locations: Locations, engine: Engine | None
+) -> None:
+    """Erase texts that were deleted from the library, in every store."""
     stores = engine.stores if engine is not None else Stores()
     with ExitStack() as steps:
         steps.callback(stores.ask_dense, lambda index: index.reconcile())
         steps.callback(erase_deleted, history, locations)
         steps.callback(library.erase)
-        steps.callback(drop_import, locations.imported, path)
         # The loaded index first: it writes what it still holds, so that it is deleted on disk.
         steps.callback(stores.ask_dense, lambda index: index.flush())
 

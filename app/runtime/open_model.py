@@ -69,12 +69,13 @@ def open_model(
 
 
 def open_for_one_answer(
-    options: Options, locations: Locations, history: History, docs: str
+    options: Options, locations: Locations, history: History, docs: str, source: str = ""
 ) -> Model:
     """Load the chosen model alone, without drafters that need large libraries.
 
     Args:
         docs: how imported texts are searched; empty leaves that to the chat and the settings.
+        source: the import to which that is limited; empty for all.
     """
     from app.config import load_config
     from app.conversation.assistant import Assistant
@@ -83,7 +84,9 @@ def open_for_one_answer(
     engine = load(options, locations, light=True)
     documents = _documents(engine, locations) if locations.passages.exists() else None
     default_docs = load_config(locations.settings).docs
-    assistant = Assistant(engine, history, documents, default_docs=default_docs, docs=docs)
+    assistant = Assistant(
+        engine, history, documents, default_docs=default_docs, docs=docs, source=source
+    )
 
     def close() -> None:
         if documents is not None:

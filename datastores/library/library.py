@@ -8,7 +8,7 @@ the last of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sqlite_utils import Database
@@ -141,6 +141,20 @@ class Library:
             if not db.conn.execute("DELETE FROM sources WHERE path = ?", (path,)).rowcount:
                 raise InputError(f"{path} is not imported: `specchat sources` lists imports")
             request_erasure(db)
+
+    def forget_files(self, source: str, files: Iterable[str]) -> None:
+        """Delete files of a source with the texts that no other file has. `erase` must follow."""
+        with self.store.writing() as db:
+            db.conn.executemany(
+                "DELETE FROM files WHERE source = ? AND name = ?",
+                [(source, file) for file in files],
+            )
+            request_erasure(db)
+
+    def files(self, source: str) -> set[str]:
+        """The names of the files of a source."""
+        rows = self.store.rows("SELECT name FROM files WHERE source = ?", (source,))
+        return {row["name"] for row in rows}
 
     def erase(self) -> bool:
         """Leave no byte of what was deleted, if anything was; returns whether there was work.

@@ -8,7 +8,8 @@ words, how columns are weighted, and when a passage is relevant at all.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from math import log
 
 from datastores.passages.protocol import ScoredPassage
@@ -26,6 +27,9 @@ passage, .90 of 70 questions on other subjects found none. Without stop words th
 told apart (.71 and .80)."""
 MIN_SHARED_WORDS = 2
 """One word in common is a coincidence, unless the question has no more."""
+
+RELEVANCE_BATCH = 8
+"""Passages judged at once: few questions need more."""
 
 _STOP_WORDS = """
 a about all an and any anyone are as at be been being best but by can command could did do does
@@ -86,14 +90,24 @@ class Bm25Retriever:
         rows = self._passages.store.rows(_SEARCH, (words, limit)) if words else []
         return [ScoredPassage(passage_of(row), float(row["score"])) for row in rows]
 
-    def is_relevant(self, query: str, passage: int) -> bool:
-        """Whether the passage with this id shares enough of the query's rare words."""
+    def relevant(
+        self, query: str, ranked: Iterable[ScoredPassage], batch: int = RELEVANCE_BATCH
+    ) -> Iterator[ScoredPassage]:
+        """Those of `ranked` that share enough of the query's rare words, in the same order.
+
+        The words' rarity is asked for once, and which passages hold a word once for each `batch`.
+        """
         words = informative_words(query)
-        shared = [bool(self.score([word], [passage])[0][0]) for word in words]
         weights = [self._rarity(word) for word in words]
-        covered = sum(w for w, is_shared in zip(weights, shared, strict=True) if is_shared)
-        enough = sum(shared) >= min(MIN_SHARED_WORDS, len(words))
-        return bool(words) and enough and covered >= MIN_COVERAGE * sum(weights)
+        waiting = iter(ranked)
+        while words and (judged := list(islice(waiting, batch))):
+            ids = [one.passage.id for one in judged]
+            shared = [self.score([word], ids)[0] for word in words]
+            for one, scores in zip(judged, zip(*shared, strict=True), strict=True):
+                held = [weight for weight, score in zip(weights, scores, strict=True) if score]
+                enough = len(held) >= min(MIN_SHARED_WORDS, len(words))
+                if enough and sum(held) >= MIN_COVERAGE * sum(weights):
+                    yield one
 
     def _rarity(self, word: str) -> float:
         """The inverse document frequency of `word`, as in BM25."""

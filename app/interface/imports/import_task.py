@@ -6,12 +6,14 @@ Owns the one import at a time, and the note about it in the top bar. Importing i
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 
 from app.importing.path_completion import paths_of
 from app.importing.process import import_in_child
+from app.importing.session import watch
 from app.interface.background_task import BackgroundTask
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import TopBar
@@ -40,6 +42,14 @@ class ImportTask(BackgroundTask):
             self.state = ImportState(typed=typed, running=True, indexing=self.state.indexing)
             self._start(partial(self._import, self.state, paths))
             self._changed()
+
+    async def watch(self, source: str, watched: bool) -> None:
+        """Follow the changes of an imported source from now on, or no longer.
+
+        Raises:
+            StoreError: that cannot be stored.
+        """
+        await asyncio.to_thread(watch, self._locations.imported, source, watched)
 
     def source_removed(self, path: str) -> None:
         """Show that `path` was deleted, in place of the last import's outcome."""

@@ -30,7 +30,10 @@ from app.interface.themes import component_color
 from app.sanitise import tilde_path
 from datastores.errors import SpecchatError
 
-KEYS = "{sources.again} Import again · {sources.forget} Remove · {sources.close} Close"
+KEYS = (
+    "{sources.again} Import again · {sources.watch} Watch · {sources.forget} Remove"
+    " · {sources.close} Close"
+)
 CLOSES = "{sources.close} Close"
 NOTHING = "No imports. Press {sources.import} to import your files."
 READING = "loading…"
@@ -50,6 +53,7 @@ class SourcesScreen(ListDialog[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "again", "Import again", id="sources.again"),
         *list_bindings("sources"),
+        Binding("w", "watch", "Follow its changes, or don't", id="sources.watch"),
         Binding("delete", "forget", "Delete it completely", id="sources.forget"),
         Binding("f9", "dismiss('')", "Import other files", id="sources.import"),
         Binding("escape", "dismiss", "Close", id="sources.close"),
@@ -130,6 +134,18 @@ class SourcesScreen(ListDialog[str | None]):
         if self._highlighted is not None:
             self.dismiss(self._highlighted.source.path)
 
+    @work
+    async def action_watch(self) -> None:
+        """Follow the changes of the highlighted source from now on, or no longer."""
+        listed = self._highlighted
+        if listed is None:
+            return
+        try:
+            await self._import_task.watch(listed.source.path, not listed.watched)
+        except SpecchatError as error:
+            self.show_error(error)
+        self._read()
+
     def action_forget(self) -> None:
         """Delete the highlighted source, if the person confirms it."""
         if self._highlighted is None:
@@ -154,4 +170,5 @@ def _facts(listed: ListedSource) -> list[str]:
         counted(listed.source.documents, "document"),
         about + counted(listed.tokens, "token"),
         " and ".join(listed.source.kinds),
+        *(["watched"] if listed.watched else []),
     ]

@@ -239,6 +239,22 @@ def test_imported_texts_answer_and_are_cited(tmp_path: Path) -> None:
     assert uncovered.stderr.decode().splitlines() == [NO_PASSAGE]
 
 
+def test_one_import_alone_is_searched(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for name, knob in (("one", "blue"), ("two", "red")):
+        (tmp_path / f"{name}.md").write_text(f"# frobnicate\n\nTurn the {knob} knob of it.\n")
+        specchat(data, "import", str(tmp_path / f"{name}.md"))
+    question = "How do I turn a knob with frobnicate?"
+    chosen = str(tmp_path / "two.md")
+    cited = ask_json(data, question, "--source", chosen)["citations"]
+    assert isinstance(cited, list)
+    assert [one["source"] for one in cited] == [chosen]
+    unknown = specchat(data, "ask", question, "--source", "/nowhere", code=1)
+    assert b"/nowhere is not imported" in unknown.stderr
+    off = specchat(data, "ask", question, "--source", chosen, "--docs", "off", code=1)
+    assert b"--source needs --docs once" in off.stderr
+
+
 def test_asking_for_imports_where_there_are_none_is_said(tmp_path: Path) -> None:
     printed = specchat(tmp_path, "ask", "--docs", "once", "hello", *SHORT)
     assert printed.stderr.decode().splitlines() == [NOTHING_IMPORTED]

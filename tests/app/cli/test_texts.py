@@ -130,6 +130,19 @@ def test_ctrl_c_says_how_to_go_on(
     assert "the same command resumes" in capsys.readouterr().err
 
 
+def test_a_watched_folder_is_listed_as_such_until_it_is_not(
+    specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert specchat("import", "--watch", folder) == DONE
+    assert f"watching {folder}" in capsys.readouterr().out.splitlines()
+    assert specchat("sources") == DONE
+    assert ", watched" in capsys.readouterr().out
+    assert specchat("import", "--no-watch", folder) == DONE
+    assert f"no longer watching {folder}" in capsys.readouterr().out.splitlines()
+    assert specchat("sources", "--json") == DONE
+    assert json.loads(capsys.readouterr().out)["sources"][0]["watched"] is False
+
+
 def test_sources_lists_what_was_imported(
     specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

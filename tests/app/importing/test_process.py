@@ -74,7 +74,7 @@ async def test_a_process_that_dies_is_a_failure(
     locations: Locations, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.child_process.sys.executable", shutil.which("false"))
-    with pytest.raises(StoreError, match="the same path goes on"):
+    with pytest.raises(StoreError, match="import the same path again to resume"):
         await _events(folder, locations)
 
 

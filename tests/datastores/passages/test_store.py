@@ -47,13 +47,22 @@ def test_relevant_is_what_shares_the_rare_words(passages: PassageStore) -> None:
     retriever = Bm25Retriever(passages)
 
     def relevant(query: str) -> bool:
-        ((best,),) = retriever.search([query], 1)
-        return retriever.is_relevant(query, best.passage.id)
+        return bool(list(retriever.relevant(query, retriever.search([query], 1)[0])))
 
     assert relevant("How do I extract a tar archive?")
     assert relevant("tar")
     assert not relevant("Which archive holds the sonnets of Shakespeare?")
     assert not relevant("Who wrote a directory of giraffes, unicorns and zebras?")
+    assert not relevant("?!")
+
+
+def test_relevance_does_not_depend_on_what_is_judged_at_once(passages: PassageStore) -> None:
+    retriever = Bm25Retriever(passages)
+    query = "How do I list or extract an archive?"
+    ranked = retriever.search([query], 10)[0]
+    together = list(retriever.relevant(query, ranked))
+    assert list(retriever.relevant(query, ranked, batch=1)) == together
+    assert [one for one in ranked if one in together] == together
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

@@ -120,7 +120,7 @@ async def test_bad_input_is_named_at_its_field_and_stays(
         assert field(made, name).error == ""
         await pilot.press("ctrl+s")
         assert not on(made, ChatSettingsForm)
-    assert history.chats()[0].sampling == {name: 1}
+        await until(pilot, lambda: history.chats()[0].sampling == {name: 1})
 
 
 async def test_an_emptied_field_is_the_default_again(stage: Make, history: History) -> None:

@@ -1,0 +1,163 @@
+"""Follows watched sources while nobody asks anything, for as long as the interface runs.
+
+Owns when they are looked at, and what is announced. `app.importing.watch` knows what changed; files
+are read in the import's child process, deletions run in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import aclosing, closing
+from dataclasses import dataclass
+from pathlib import Path
+from time import thread_time
+from typing import TYPE_CHECKING
+
+from app.importing.process import import_in_child
+from app.importing.session import watched_sources
+from app.importing.watch import (
+    MIN_INTERVAL_S,
+    FolderChange,
+    FolderState,
+    compare,
+    interval,
+    look,
+)
+from app.interface.background_task import BackgroundTask
+from app.interface.chat.conversation import Conversation
+from app.interface.imports.deletion_task import DeletionTask
+from app.interface.imports.import_task import ImportTask
+from app.locations import Locations
+from app.machine import on_battery
+from datastores.chats.history import History
+from datastores.errors import SpecchatError
+from datastores.library.library import Library
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+BATTERY_FACTOR = 10
+"""On battery, this many times as long passes between two looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One look at a source: its state and what to do, or why it is left alone."""
+
+    source: str
+    state: FolderState | None = None
+    change: FolderChange | None = None
+    problem: str = ""
+
+
+class WatchTask(BackgroundTask):
+    """Imports what is new or changed in watched sources, and deletes what is gone."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        import_task: ImportTask,
+        deletion_task: DeletionTask,
+        locations: Locations,
+    ) -> None:
+        super().__init__(conversation)
+        self._import_task = import_task
+        self._deletion_task = deletion_task
+        self._locations = locations
+        self._states: dict[str, FolderState] = {}
+        self._problems: dict[str, str] = {}
+
+    def begin(self) -> None:
+        """Follow the sources from now on."""
+        self._start(self._watch)
+
+    async def _watch(self) -> None:
+        pause = MIN_INTERVAL_S
+        while True:
+            await asyncio.sleep(pause)
+            pause = MIN_INTERVAL_S if self._is_busy() else await self._follow_all()
+
+    def _is_busy(self) -> bool:
+        answering = self._conversation.turn is not None
+        return answering or self._import_task.state.running or self._deletion_task.running
+
+    async def _follow_all(self) -> float:
+        """Follow every watched source; returns the seconds until the next look."""
+        try:
+            found, cost_s = await asyncio.to_thread(self._look_at_all)
+        except SpecchatError as error:
+            self._report("", str(error))
+            return interval(0) * BATTERY_FACTOR
+        for looked in found:
+            self._report(looked.source, looked.problem)
+            # A question goes first; the next look finds the same again.
+            if looked.change is not None and not self._is_busy():
+                await self._follow(looked, looked.change)
+        return interval(cost_s) * (BATTERY_FACTOR if on_battery() else 1)
+
+    def _look_at_all(self) -> tuple[list[Looked], float]:
+        """Look at every watched source, in a thread; with the processor time it took."""
+        sources, started = watched_sources(self._locations.imported), thread_time()
+        if not sources:
+            return [], 0.0
+        with closing(Library.open(self._locations.library)) as library:
+            found = [self._look(source, library.files(source)) for source in sources]
+        return found, thread_time() - started
+
+    def _look(self, source: str, stored: set[str]) -> Looked:
+        locations = self._locations
+        own = (locations.data, locations.cache, locations.config)
+        try:
+            state = look(source, frozenset(path.resolve() for path in own))
+            change = compare(source, self._states.get(source), state, stored)
+        except SpecchatError as error:
+            return Looked(source, problem=str(error))
+        return Looked(source, state, change)
+
+    async def _follow(self, looked: Looked, change: FolderChange) -> None:
+        """Import and delete what `change` says."""
+        source, before = looked.source, self._states.get(looked.source)
+        assert looked.state is not None
+        self._states[source] = looked.state
+        if not change.changed and not change.removed:
+            return
+        try:
+            if change.changed:
+                await self._import(source, change.changed if before is not None else frozenset())
+            if change.removed:
+                await asyncio.to_thread(
+                    _forget_files, self._locations, source, change.removed, self._engine
+                )
+        except SpecchatError as error:
+            self._report(source, str(error))
+        self._notify_listener()
+
+    async def _import(self, source: str, names: frozenset[str]) -> None:
+        """Import files of these names; without names, all that are not as they were imported."""
+        async with aclosing(import_in_child([Path(source)], self._locations, names)) as batches:
+            async for _ in batches:
+                pass
+
+    def _report(self, source: str, problem: str) -> None:
+        """Show a problem once, as long as it lasts."""
+        if problem and self._problems.get(source) != problem:
+            self._conversation.show_error(problem)
+        self._problems[source] = problem
+
+    @property
+    def _engine(self) -> Engine | None:
+        model = self._conversation.model_thread.model
+        return model.engine if model is not None else None
+
+
+def _forget_files(
+    locations: Locations, source: str, files: Iterable[str], engine: Engine | None
+) -> None:
+    from app.runtime.deletion import forget_files
+
+    with (
+        closing(Library.open(locations.library)) as library,
+        closing(History.open(locations.history)) as history,
+    ):
+        forget_files(library, history, locations, source, files, engine)

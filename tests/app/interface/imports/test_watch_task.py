@@ -1,0 +1,112 @@
+"""Watched folders are followed while nobody asks: new words are found, old and deleted ones not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import OptionList
+
+from app.importing.session import import_into, watch, watched_sources
+from app.indexing.passage_index import find, open_passages, update
+from app.interface.imports import watch_task
+from app.interface.imports.sources_screen import SourcesScreen
+from datastores.library.library import Library
+from tests.app.interface.conftest import Stage, notices, ready, until
+
+Make = Callable[..., Stage]
+
+SECRET_WORD = b"seventeen brass telescopes"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_task, "MIN_INTERVAL_S", 0.02)
+    monkeypatch.setattr(watch_task, "interval", lambda cost_s: 0.02)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "watched"
+    path.mkdir()
+    (path / "walrus.md").write_text(f"The walrus keeps {SECRET_WORD.decode()}.")
+    (path / "giraffe.md").write_text("A giraffe sells umbrellas.")
+    return path
+
+
+def watched(made: Stage, folder: Path) -> None:
+    """Import the folder and watch it."""
+    with closing(Library.open(made.locations.library)) as library:
+        list(import_into(library, made.locations, [folder]))
+    watch(made.locations.imported, str(folder), True)
+
+
+def found(made: Stage, words: str) -> list[str]:
+    """The files in which words are found, once the passages are up to date."""
+    with (
+        closing(Library.open(made.locations.library)) as library,
+        closing(open_passages(made.locations)) as passages,
+    ):
+        list(update(library, passages))
+        return [one.file for one in find(library, passages, words, 5)]
+
+
+async def test_changes_are_followed(stage: Make, folder: Path) -> None:
+    made = stage()
+    watched(made, folder)
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot, made)
+        (folder / "new.md").write_text("An okapi paints lighthouses.")
+        await until(pilot, lambda: found(made, "okapi") == ["new.md"])
+        (folder / "giraffe.md").write_text("A giraffe sells raincoats now.")
+        await until(pilot, lambda: found(made, "raincoats") == ["giraffe.md"])
+        assert found(made, "umbrellas") == []
+        (folder / "walrus.md").unlink()
+        await until(pilot, lambda: found(made, "telescopes") == [])
+        task = made.app.chat_screen.watch_task
+        await task.shutdown()
+        assert not [
+            file
+            for file in made.locations.data.rglob("*")
+            if file.is_file() and SECRET_WORD in file.read_bytes()
+        ]
+        assert notices(made) == []
+
+
+async def test_a_folder_that_vanished_is_said_once_and_loses_nothing(
+    stage: Make, folder: Path
+) -> None:
+    made = stage()
+    watched(made, folder)
+    away = folder.rename(folder.with_name("away"))
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot, made)
+        await until(pilot, lambda: notices(made))
+        await pilot.pause(0.2)
+        assert notices(made) == [f"{folder} is gone: keeps what was imported from it"]
+        assert found(made, "telescopes") == ["walrus.md"]
+        away.rename(folder)
+        (folder / "walrus.md").unlink()
+        await until(pilot, lambda: found(made, "telescopes") == [])
+
+
+async def listed(pilot: Pilot[None], made: Stage) -> str:
+    await until(pilot, lambda: made.app.screen.query_one(OptionList).option_count)
+    return str(made.app.screen.query_one(OptionList).get_option_at_index(0).prompt)
+
+
+async def test_a_listed_source_is_watched_by_a_key(stage: Make, folder: Path) -> None:
+    made = stage()
+    watched(made, folder)
+    async with made.app.run_test(size=(100, 24)) as pilot:
+        await ready(pilot, made)
+        await pilot.press("f9", "f9")
+        await until(pilot, lambda: isinstance(made.app.screen, SourcesScreen))
+        assert "watched" in (await listed(pilot, made)).split(" · ")
+        await pilot.press("w")
+        await until(pilot, lambda: watched_sources(made.locations.imported) == [])
+        await pilot.press("w")
+        await until(pilot, lambda: watched_sources(made.locations.imported) == [str(folder)])
