@@ -77,7 +77,9 @@ class Assistant:
             raise InputError("the message is empty: type a question")
         content, attached = compose(text, attachments)
         system = _system(self.history.chat(chat).system)
-        require_fit(self.engine, [*system, Message(records.USER, content)])
+        require_fit(
+            self.engine, [*system, Message(records.USER, content)], attached=bool(attachments)
+        )
         message = self.history.add_message(
             chat, parent, records.USER, content, attachments=attached
         )

@@ -113,28 +113,31 @@ def fit(engine: Engine, messages: Sequence[Message], limit: int) -> tuple[list[i
     return tokens, len(messages) - len(system) - len(kept)
 
 
-def require_fit(engine: Engine, messages: Sequence[Message]) -> None:
+def require_fit(engine: Engine, messages: Sequence[Message], *, attached: bool = False) -> None:
     """Check that `messages`, of which none can be dropped, leave space for an answer.
+
+    Args:
+        attached: whether files are part of the question.
 
     Raises:
         ContextOverflowError: by how many tokens they do not, and what would help.
     """
     length = len(engine.render(messages))
     if length > engine.target.context_length - 1:
-        raise _overflow(engine, length)
+        raise _overflow(engine, length, "remove an attachment" if attached else "shorten it")
 
 
-def _overflow(engine: Engine, length: int) -> ContextOverflowError:
+def _overflow(engine: Engine, length: int, way_out: str = "shorten it") -> ContextOverflowError:
     """The error for a prompt of `length` tokens; `context` is not worth raising beyond training."""
     context, trained = engine.target.context_length, engine.trained_context
     if trained > context:
-        way_out = f", or raise `context` in the settings (this model allows {trained:,})"
+        or_else = f", or raise `context` in the settings (this model allows {trained:,})"
     else:
-        way_out = ", or choose a model with a longer context (this one allows no more)"
+        or_else = ", or choose a model with a longer context (this one allows no more)"
     excess = length - context + 1
     return ContextOverflowError(
         f"the message is {excess:,} token{'s' * (excess > 1)} too long: it takes {length:,}, and"
-        f" {context - 1:,} fit; shorten it{way_out if trained else ''}"
+        f" {context - 1:,} fit; {way_out}{or_else if trained else ''}"
     )
 
 

@@ -15,10 +15,12 @@ from functools import partial
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Center, Vertical
+from textual.widgets import TextArea
 
 from app.conversation.attachments import Attachment
 from app.conversation.session_statistics import SessionStatistics
-from app.interface.chat.attachment_bar import AttachmentBar
+from app.interface.chat.attachment_bar import AttachmentBar, AttachmentsChanged
+from app.interface.chat.context_meter import ContextMeter
 from app.interface.chat.event_stream import EventStream
 from app.interface.chat.prompt import Prompt, UnsentText
 from app.interface.chat.suggestions import SuggestionClicked, Suggestions
@@ -58,7 +60,7 @@ from app.runtime.model_thread import ModelThread, OpenModel
 from app.sampling_settings import ChatTuning
 from app.sanitise import one_line
 from datastores.chats.history import History
-from datastores.chats.records import FAILED, INTERRUPTED, Chat
+from datastores.chats.records import FAILED, INTERRUPTED, Chat, StoredMessage
 from datastores.errors import SpecchatError
 
 
@@ -96,6 +98,7 @@ class ChatView(Vertical):
         self._thread = Thread()
         self._unstored: Turn | None = None
         self._unsent = UnsentText()
+        self._system = ""
 
     def compose(self) -> ComposeResult:
         attachments, suggestions = AttachmentBar(self.show_error), Suggestions()
@@ -165,6 +168,8 @@ class ChatView(Vertical):
         self.topbar.chat = stored.title if stored else NEW_CHAT
         self.topbar.tuned = tuning.summary()
         self.topbar.private = stored.private if stored else self.private
+        self._system = tuning.system
+        self.measure_context()
 
     def change_history(self, change: Callable[[History], object]) -> None:
         """Make a change of the history as soon as its lock is free; an error is shown."""
@@ -181,9 +186,13 @@ class ChatView(Vertical):
         """Show an error as a notification, in one line."""
         self.notify(one_line(str(problem), 400), severity="error", markup=False, timeout=15)
 
+    def measure_context(self) -> None:
+        """Show how much of the context the chat takes."""
+
     def set_hint(self, hint: str) -> None:
         """Show `hint` in empty chats from now on."""
         self.hint = hint
+        self.measure_context()
         if not self._thread.messages and self.turn is None:
             self._show_thread()
 
@@ -224,9 +233,21 @@ class Conversation(ChatView):
     ) -> None:
         super().__init__(history, session_statistics)
         self.model_thread = ModelThread(open_model)
+        self._meter = ContextMeter()
         self._stream = EventStream(
             self, session_statistics, lambda: self.post_message(EventsArrived())
         )
+
+    @on(AttachmentsChanged)
+    @on(TextArea.Changed)
+    def measure_context(self) -> None:
+        """Show how much of the context the chat takes, with what is in the prompt."""
+        model, edited = self.model_thread.model, self._unsent.edited
+        thread: Sequence[StoredMessage] = self._thread.messages
+        if edited is not None:
+            thread = up_to(thread, edited.parent)
+        engine = model.engine if model is not None else None
+        self._meter.schedule(self.prompt, engine, self._system, thread)
 
     def stop(self) -> None:
         """Stop the answer; without one, cancel an edit and focus the prompt."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.ask import NO_PASSAGE, NOTHING_IMPORTED
+from app.conversation.attachments import question_of
 from datastores.chats.history import History
 from tests.datastores.chats.test_deletion import holding
 
@@ -77,6 +78,21 @@ def test_the_question_may_come_from_standard_input_with_files(tmp_path: Path) ->
         question = history.thread(history.last_chat().id)[0].content
     assert "frob --all" in question
     assert question.endswith("What is frob?")
+
+
+def test_a_folder_and_piped_text_are_attached(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.md").write_text("alpha\n")
+    (folder / "b.png").write_bytes(b"\x89PNG\0\0")
+    options = ("ask", "--attach", str(folder), "What is this?", *SHORT)
+    specchat(tmp_path, *options, given=b"beta\n")
+    with closing(History.open(tmp_path / "history.db")) as history:
+        question = history.thread(history.last_chat().id)[0]
+    assert [one.name for one in question.attachments] == ["project/", "standard input"]
+    assert question_of(question) == "What is this?"
+    assert "alpha" in question.content
+    assert "beta" in question.content
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from app.conversation.attachments import (
 )
 from datastores.chats.history import History
 from datastores.chats.records import USER, StoredMessage
-from datastores.errors import InputError
+from datastores.errors import ContextOverflowError, InputError
 from tests.app.importing.texts import pdf
 from tests.app.scripted import scripted_engine
 
@@ -116,6 +116,9 @@ def test_the_model_reads_the_files_and_the_chat_is_titled_by_the_question(
 ) -> None:
     assistant = Assistant(scripted_engine(tmp_path), history)
     chat = history.create_chat().id
+    with pytest.raises(ContextOverflowError, match=r"remove an attachment$"):
+        list(assistant.answer(chat, None, "What?", [Attachment("notes.txt", 8, "x" * 600)]))
+    assert history.tree(chat) == []
     notes = Attachment("notes.txt", 8, "walruses")
     list(assistant.answer(chat, None, "How do I feed them all?", [notes]))
     question, answer = history.thread(chat)

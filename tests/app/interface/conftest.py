@@ -10,6 +10,7 @@ import pytest
 from textual.events import Key
 from textual.pilot import Pilot
 
+from app.engine.engine import Engine
 from app.importing.events import Event as ImportEvent
 from app.interface.app import Specchat
 from app.interface.chat.conversation import Conversation
@@ -60,6 +61,7 @@ class Stage:
         refused: raised instead of loading the model at that path.
         opened: the paths of all models that were to be loaded; None for the first one.
         closed: the names of those that were closed again.
+        engine: whose vocabulary and context the models have; None for none.
         first: whether this is the first launch.
         hint: what is to be known of the first model.
         keys: other keys, by name.
@@ -75,6 +77,7 @@ class Stage:
     opened: list[str | None] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
     first: bool = False
+    engine: Engine | None = None
     hint: str = "It knows commands."
 
     def __post_init__(self) -> None:
@@ -99,7 +102,9 @@ class Stage:
         path = Path(choice) if choice is not None else embedded()
         name = path.stem if path != embedded() else "small helper"
         hint = self.hint if path == embedded() else ""
-        return Model(name, hint, self.assistant, lambda: self.closed.append(name), None, path)
+        return Model(
+            name, hint, self.assistant, lambda: self.closed.append(name), self.engine, path
+        )
 
 
 @pytest.fixture(autouse=True)

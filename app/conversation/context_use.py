@@ -1,0 +1,64 @@
+"""How much of the model's context a chat takes, and would take with the question being written.
+
+Pure functions over stored messages and a tokenizer, for a thread beside the screen's: they take no
+lock of the model. `app.conversation.generation` decides what is sent in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from datastores.chats import records
+from datastores.chats.records import StoredMessage
+from engines.chat_template.prompt_builder import Message
+from engines.target import Vocabulary
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+MESSAGE_TOKENS = 4
+"""What a chat template adds to a message, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextUse:
+    """Tokens of a chat with its next question, and how many the model looks back on."""
+
+    tokens: int
+    limit: int
+
+    @property
+    def overflows(self) -> bool:
+        """Whether no room is left for an answer: old messages are dropped, or it is refused."""
+        return self.tokens > self.limit - 1
+
+
+def thread_tokens(vocabulary: Vocabulary, system: str, thread: Sequence[StoredMessage]) -> int:
+    """Tokens in the context after the last message of `thread`.
+
+    They are known from the last answer, if this tokenizer's model gave it; else they are counted.
+    """
+    last = thread[-1] if thread else None
+    if last is not None and last.tokenizer == vocabulary.fingerprint:
+        prompt, answer = (last.statistics.get(name) for name in ("prompt_tokens", "tokens"))
+        if isinstance(prompt, int) and isinstance(answer, int):
+            return prompt + answer
+    counts = [_message_tokens(vocabulary, message) for message in thread]
+    if system:
+        counts.append(len(vocabulary.encode(system)) + MESSAGE_TOKENS)
+    return sum(counts)
+
+
+def question_tokens(engine: Engine, question: str) -> int:
+    """Tokens that the question adds; 0 for an empty one."""
+    if not question.strip():
+        return 0
+    return len(engine.render([Message(records.USER, question)]))
+
+
+def _message_tokens(vocabulary: Vocabulary, message: StoredMessage) -> int:
+    if message.tokens and message.tokenizer == vocabulary.fingerprint:
+        return len(message.tokens) + MESSAGE_TOKENS
+    return len(vocabulary.encode(message.content)) + MESSAGE_TOKENS

@@ -1,0 +1,95 @@
+"""The meter of context used, at the prompt: what the chat takes, and the question being written.
+
+Owns when it is counted: in a thread, a moment after the last change. Files are counted once each,
+for their chips. `app.conversation.context_use` counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from textual.timer import Timer
+
+from app.conversation.context_use import ContextUse, question_tokens, thread_tokens
+from app.interface.chat.attachment_bar import Chip
+from app.interface.chat.prompt import Prompt
+from app.interface.commands.slash import parse
+from datastores.chats.records import StoredMessage
+from datastores.errors import SpecchatError
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+DELAY_S = 0.25
+"""After the last change, before it is counted."""
+
+
+class ContextMeter:
+    """Counts for one prompt, whose upper border shows the result."""
+
+    def __init__(self) -> None:
+        self._timer: Timer | None = None
+        self._counted: tuple[str, int | None, str, int] | None = None
+        self._tokenizer = ""
+
+    def schedule(
+        self, prompt: Prompt, engine: Engine | None, system: str, thread: Sequence[StoredMessage]
+    ) -> None:
+        """Count `thread` and what is in the prompt, soon; without an engine nothing is shown."""
+        if self._timer is not None:
+            self._timer.stop()
+        if engine is None:
+            show(prompt, None)
+            return
+
+        def start() -> None:
+            measuring = self._measure(prompt, engine, system, thread)
+            prompt.run_worker(measuring, group="context meter", exclusive=True)
+
+        self._timer = prompt.set_timer(DELAY_S, start)
+
+    async def _measure(
+        self, prompt: Prompt, engine: Engine, system: str, thread: Sequence[StoredMessage]
+    ) -> None:
+        chips = [chip for chip in prompt.attachments.chips if chip.attachment is not None]
+        parsed = parse(prompt.text)
+        text = parsed if isinstance(parsed, str) else ""  # a command is not sent
+        try:
+            use = await asyncio.to_thread(self._count, engine, system, thread, text, chips)
+        except SpecchatError:
+            use = None  # sending names what is wrong with the text
+        prompt.attachments.show_tokens()
+        show(prompt, use)
+
+    def _count(
+        self,
+        engine: Engine,
+        system: str,
+        thread: Sequence[StoredMessage],
+        text: str,
+        chips: Sequence[Chip],
+    ) -> ContextUse:
+        """In a thread: a long text takes a while."""
+        vocabulary = engine.vocabulary
+        last = thread[-1].id if thread else None
+        if self._counted is None or self._counted[:3] != (vocabulary.fingerprint, last, system):
+            tokens = thread_tokens(vocabulary, system, thread)
+            self._counted = (vocabulary.fingerprint, last, system, tokens)
+        for chip in chips:
+            if chip.attachment is not None and (
+                chip.tokens is None or self._tokenizer != vocabulary.fingerprint
+            ):
+                chip.tokens = len(vocabulary.encode(chip.attachment.text))
+        self._tokenizer = vocabulary.fingerprint
+        attached = sum(chip.tokens or 0 for chip in chips)
+        tokens = self._counted[3] + question_tokens(engine, text) + attached
+        return ContextUse(tokens, engine.target.context_length)
+
+
+def show(prompt: Prompt, use: ContextUse | None) -> None:
+    """Show `use` in the border of the prompt; nothing for an empty chat, or None."""
+    counted = use is not None and use.tokens > 0
+    prompt.border_title = f"{use.tokens:,} of {use.limit:,} tokens" if use and counted else ""
+    prompt.set_class(use is not None and use.overflows, "-overflows")
