@@ -44,8 +44,6 @@ MAX_ENCODE_CHARACTERS = 2**16
 """Characters given to a tokenizer at once; it takes many times their memory."""
 SLICE_CHARACTERS = 2**20
 """Characters tokenized between two writes: about a second's work."""
-MAX_SETTLED_TOKENS = 2**21
-"""Up to this many tokens in all, a rebuild takes only seconds, so `settle` rebuilds at once."""
 
 TOKENS_FILE = "tokens.db"
 CREST_FILE = "crest.db"
@@ -117,17 +115,24 @@ class CorpusIndex:
     def run(self, *, settle: bool = False) -> Generator[IndexingProgress]:
         """Bring the stores up to date. If it is interrupted, the next run continues.
 
-        Few texts are added to CREST's delta; with `settle` everything is rebuilt, so that the store
-        depends on the texts alone, not on the order in which they were added.
+        Few texts are added to CREST's delta, which costs what they cost. With `settle` everything
+        is rebuilt unless it was, so that the store depends on the texts alone, not on the order in
+        which they were added.
         """
         remove_deleted(self.corpus, self._cache, self._crest)
         added = self.corpus.difference(self._cache.keys()).added
         last = IndexingProgress(0, len(added), 0)
         for last in self._tokenize(added):
             yield last
-        if missing := self._missing():
+        missing = self._missing()
+        settle = settle and bool(missing or self._crest.has_pending())
+        if missing or settle:
             yield IndexingProgress(last.done, last.total, last.tokens, building=True)
             self._build(missing, settle)
+
+    def merge_due(self) -> bool:
+        """Whether enough was added since the last rebuild that an idle moment should take it in."""
+        return self._crest.merge_due()
 
     def _tokenize(self, keys: Sequence[bytes]) -> Iterator[IndexingProgress]:
         """Tokenize the texts under `keys` in slices, each written in one transaction."""
@@ -151,8 +156,7 @@ class CorpusIndex:
 
     def _build(self, missing: Sequence[bytes], settle: bool) -> None:
         """Bring CREST up to date with the token cache."""
-        at_once = settle and self._cache.total_tokens() <= MAX_SETTLED_TOKENS
-        if at_once or not self._crest.update(list(self._delta(missing))):
+        if settle or not self._crest.update(list(self._delta(missing))):
             self._crest.rebuild(self._documents(self._cache.keys()))
 
     def _delta(self, keys: Sequence[bytes]) -> Iterator[TokenDocument]:

@@ -2,8 +2,9 @@
 
 Owns one thread, which polls about once a second, and the process it starts for longer work. A
 finished answer is indexed at once, in milliseconds; an import, a deleted source or a tokenizer that
-is new here is left to `app.indexing.process`. Refuses to know what there is to do and how it is
-done (`app.indexing.corpus_index`).
+is new here is left to `app.indexing.process`. So is merging what was added into the large store; it
+waits until nothing has come for a minute, and for mains power. Refuses to know what there is to do
+and how it is done (`app.indexing.corpus_index`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
+from time import monotonic
 
 from app.child_process import ChildProcess, start_detached
 from app.indexing.corpus_index import CorpusIndex, IndexingProgress, damage_message, open_index
 from app.indexing.passage_index import passages_due
 from app.locations import Locations
+from app.machine import on_battery
 from datastores.errors import SpecchatError, StoreError
 from engines.target import Vocabulary
 
@@ -27,6 +30,8 @@ POLL_INTERVAL_S = 1.0
 """An answer can be drafted from this long after its end."""
 RETRY_INTERVAL_S = 15.0
 """Time until the next attempt if another process is doing the same work."""
+QUIET_S = 60.0
+"""Without a new message or import for so long, what was added is merged into the large store."""
 EXIT_YIELDED = 75
 """Exit code of a worker that yielded to a process waiting for the lock; it is started again."""
 
@@ -86,30 +91,39 @@ class Indexer:
     def _poll(self, index: CorpusIndex) -> None:
         corpus = index.corpus
         message, version = corpus.last_message(), corpus.library_version()
-        due = True
+        due, merged, changed = True, False, monotonic()
         while not self._closing.is_set():
-            refused, current = False, corpus.library_version()
+            refused, current, before = False, corpus.library_version(), message
             if current != version:
                 # Wait until the version is stable: an import is written in many transactions.
                 version, due = current, True
             elif due:
                 due = self._is_due(index)
                 due = refused = due and not self._run_worker(index)
+            elif not merged and monotonic() - changed > QUIET_S:
+                merged = True
+                if index.merge_due() and not on_battery():
+                    self._run_worker(index, settle=True)
             message, complete = _index_messages(index, message)
             due = due or not complete
+            if due or message != before:
+                merged, changed = False, monotonic()
             self._closing.wait(RETRY_INTERVAL_S if refused and complete else POLL_INTERVAL_S)
 
     def _is_due(self, index: CorpusIndex) -> bool:
         """Whether a worker has anything to do."""
         return index.is_due() or passages_due(self._locations, index.corpus.library)
 
-    def _run_worker(self, index: CorpusIndex) -> bool:
-        """Have a worker process do all that is due; False if it has to be started again later."""
+    def _run_worker(self, index: CorpusIndex, *, settle: bool = False) -> bool:
+        """Have a worker process do all that is due; False if it has to be started again later.
+
+        With `settle` it rebuilds CREST, if anything was added since it was rebuilt.
+        """
         if not index.lock.acquire():
             return False
         index.lock.release()
         failure = ""
-        command = worker_command(self._locations, self._model, self._budget_bytes)
+        command = worker_command(self._locations, self._model, self._budget_bytes, settle=settle)
         with ChildProcess(*command) as worker:
             self._worker = worker
             if self._closing.is_set():
@@ -156,15 +170,18 @@ def catch_up(
         if quarantined := index.corpus.quarantined:
             warn(StoreError(damage_message(quarantined)))
         _, complete = _index_messages(index, message)
-        if complete and not index.is_due():
+        settle = index.merge_due() and not on_battery()
+        if complete and not settle and not index.is_due():
             return None
-    return start_detached(*worker_command(locations, model, budget_bytes))
+    return start_detached(*worker_command(locations, model, budget_bytes, settle=settle))
 
 
-def worker_command(locations: Locations, model: Path, budget_bytes: int) -> tuple[str, ...]:
+def worker_command(
+    locations: Locations, model: Path, budget_bytes: int, *, settle: bool = False
+) -> tuple[str, ...]:
     """The worker's module and arguments."""
     folders = (locations.data, locations.cache, locations.config)
-    return ("app.indexing.process", *map(str, (model, *folders, budget_bytes)))
+    return ("app.indexing.process", *map(str, (model, *folders, budget_bytes, int(settle))))
 
 
 def _index_messages(index: CorpusIndex, message: int) -> tuple[int, bool]:

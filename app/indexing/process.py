@@ -30,15 +30,16 @@ def bring_up_to_date(arguments: Sequence[str]) -> None:
     """In the child: do all that is due, unless another process does it.
 
     Args:
-        arguments: model file; data, cache and configuration directory; bytes CREST may take.
+        arguments: model file; data, cache and configuration directory; bytes CREST may take; 1 to
+            rebuild CREST if anything was added since it was rebuilt, else 0.
     """
-    model, data, cache, config, budget = arguments
+    model, data, cache, config, budget, settle = arguments
     locations = Locations(Path(data), Path(cache), Path(config))
     vocabulary = load_vocabulary(Path(model))
     with open_index(locations, vocabulary, int(budget)) as index, _exit_when_preempted(index):
         if index.lock.acquire():
             update_passages(locations, index.corpus.library)
-            for progress in index.run():
+            for progress in index.run(settle=settle == "1"):
                 emit(asdict(progress))
 
 

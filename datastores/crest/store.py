@@ -90,6 +90,10 @@ BASE = 0
 """The number of the base tier's row in `tiers`."""
 MAX_DELTA_TOKENS = 1 << 15
 """Tokens of pending documents above which a rebuild is due."""
+MIN_MERGED_TOKENS = 1 << 12
+MERGED_SHARE = 64
+"""Pending tokens, and their share of the base tier's, from which a rebuild is worth its time while
+nobody waits: it takes them into the base tier, and adding to an emptier delta is cheaper."""
 DELTA_SHARE = 8
 """The delta tier takes at most this fraction of the budget, half of it for the documents."""
 DOCUMENT_BYTES = 64
@@ -182,6 +186,17 @@ class CrestStore:
             self._build_delta(db)
         self._shrink()
         self._truncate_log()
+
+    def has_pending(self) -> bool:
+        """Whether a document was added since the last `rebuild`."""
+        return bool(self.store.rows("SELECT 1 FROM pending LIMIT 1"))
+
+    def merge_due(self) -> bool:
+        """Whether `rebuild` is worth its time when nobody waits."""
+        pending = "SELECT coalesce(sum(length(tokens)), 0) / 4 AS n FROM pending"
+        tokens = int(self.store.rows(pending)[0]["n"])
+        base = int(self.store.rows("SELECT coalesce(sum(tokens), 0) AS n FROM tiers")[0]["n"])
+        return tokens >= max(MIN_MERGED_TOKENS, base // MERGED_SHARE)
 
     def forget(self, documents: Sequence[TokenDocument]) -> bool:
         """Remove `documents`, given with the tokens they were added with; unknown ones are ignored.

@@ -222,17 +222,39 @@ def test_what_is_too_much_for_that_is_settled(locations: Locations, library: Lib
     assert _follows(locations, "ab") == {"c": draft_tree.NOTES}
 
 
-def test_large_stores_take_in_a_little_without_a_rebuild(
+def test_what_was_added_is_merged_once(
     locations: Locations, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _import(library, "/large", "abc" * 200)
     _project(locations)
-    monkeypatch.setattr("app.indexing.corpus_index.MAX_SETTLED_TOKENS", 100)
-    monkeypatch.setattr("datastores.crest.store.CrestStore.rebuild", None)
     _import(library, "/small", "xyz" * 20)
+    with open_index(locations, VOCABULARY, BUDGET) as projection:
+        list(projection.run())
+        assert not projection.merge_due()
+        monkeypatch.setattr("datastores.crest.store.MIN_MERGED_TOKENS", 50)
+        assert projection.merge_due()
+        list(projection.run(settle=True))
+        assert not projection.merge_due()
+    settled = _rows(locations)
+    monkeypatch.setattr("datastores.crest.store.CrestStore.rebuild", None)
     _project(locations)
+    assert _rows(locations) == settled
     assert _follows(locations, "xy") == {"z": draft_tree.NOTES}
-    assert _follows(locations, "ab") == {"c": draft_tree.NOTES}
+
+
+def test_one_forgotten_text_of_many_rebuilds_nothing(
+    locations: Locations, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datastores.crest.store.MIN_REBUILD_SHARE", 1)
+    _import(library, "/kept", *(f"abc{number} " * 20 for number in range(9)))
+    _import(library, "/gone", "abd" * 20)
+    _project(locations)
+    assert set(_follows(locations, "ab")) == {"c", "d"}
+    monkeypatch.setattr("datastores.crest.store.CrestStore.rebuild", None)
+    library.forget("/gone")
+    forget_removed_texts(locations, BUDGET)
+    assert set(_follows(locations, "ab")) == {"c"}
+    _project(locations)
 
 
 @pytest.mark.parametrize("name", ["tokens.db", "crest.db"])

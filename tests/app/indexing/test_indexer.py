@@ -17,6 +17,7 @@ from app.runtime.deletion import forget_source
 from datastores.chats.history import History
 from datastores.corpus import Corpus
 from datastores.crest.reader import CrestReader
+from datastores.crest.store import CrestStore
 from datastores.errors import SpecchatError
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
@@ -86,6 +87,28 @@ def test_changes_while_it_runs_are_indexed(
     _wait_until(lambda: _knows(locations, vocabulary, " badger"))
     library.forget("/s")
     _wait_until(lambda: not _is_due(locations, vocabulary))
+    assert indexer.error is None
+
+
+def test_what_was_added_is_merged_when_nothing_more_comes(
+    locations: Locations,
+    vocabulary: LlamaVocabulary,
+    library: Library,
+    indexer: Indexer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def pending() -> bool:
+        with closing(CrestStore.open(crest_path(locations, vocabulary.fingerprint), BUDGET)) as it:
+            return it.has_pending()
+
+    monkeypatch.setattr("app.indexing.indexer.QUIET_S", 0.0)
+    monkeypatch.setattr("app.indexing.indexer.on_battery", lambda: False)
+    monkeypatch.setattr("datastores.crest.store.MIN_MERGED_TOKENS", 10)
+    _import(library, " walrus telescopes" * 20)
+    indexer.start()
+    _wait_until(lambda: _knows(locations, vocabulary, " walrus"))
+    _wait_until(lambda: not pending())
+    assert _knows(locations, vocabulary, " walrus")
     assert indexer.error is None
 
 
