@@ -10,7 +10,7 @@ and when to run (`app.indexing.indexer`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +103,9 @@ class CorpusIndex:
     def is_due(self) -> bool:
         """Whether `run` has anything to do. Reads every key, so not for the interface's thread."""
         difference = self.corpus.difference(self._cache.keys())
-        return bool(difference.added or difference.removed or self._missing())
+        if difference.added or difference.removed:
+            return True
+        return bool(self._missing(dict(passage_ids(self._cache))))
 
     def learn(self, keys: Sequence[bytes]) -> bool:
         """Add the few texts under `keys`, just stored; False if that needs a `run` instead."""
@@ -119,12 +121,14 @@ class CorpusIndex:
         is rebuilt unless it was, so that the store depends on the texts alone, not on the order in
         which they were added.
         """
-        remove_deleted(self.corpus, self._cache, self._crest)
+        passages = remove_deleted(self.corpus, self._cache, self._crest)
         added = self.corpus.difference(self._cache.keys()).added
         last = IndexingProgress(0, len(added), 0)
         for last in self._tokenize(added):
             yield last
-        missing = self._missing()
+        if added:
+            passages = dict(passage_ids(self._cache))
+        missing = self._missing(passages)
         settle = settle and bool(missing or self._crest.has_pending())
         if missing or settle:
             yield IndexingProgress(last.done, last.total, last.tokens, building=True)
@@ -149,10 +153,9 @@ class CorpusIndex:
                 yield IndexingProgress(number, len(keys), tokens)
                 batch, characters = [], 0
 
-    def _missing(self) -> list[bytes]:
-        """Keys of tokenized texts that CREST does not have completely."""
-        owners = dict(passage_ids(self._cache))
-        return sorted({owners[unknown] for unknown in self._crest.unknown(owners)})
+    def _missing(self, passages: Mapping[bytes, bytes]) -> list[bytes]:
+        """Keys of tokenized texts that CREST does not have completely, among all `passages`."""
+        return sorted({passages[unknown] for unknown in self._crest.unknown(passages)})
 
     def _build(self, missing: Sequence[bytes], settle: bool) -> None:
         """Bring CREST up to date with the token cache."""
@@ -286,14 +289,19 @@ def _held(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def remove_deleted(corpus: Corpus, cache: TokenCache, crest: CrestStore) -> None:
-    """Remove what is no longer in the corpus from the stores made from it."""
+def remove_deleted(corpus: Corpus, cache: TokenCache, crest: CrestStore) -> dict[bytes, bytes]:
+    """Remove what is no longer in the corpus from the stores made from it.
+
+    Returns the passages that are left, as `passage_ids`.
+    """
     removed = corpus.difference(cache.keys()).removed
     crest.forget([one for text in cache.read(removed) for one in token_documents(text)])
     # What a damaged cache did not know is in CREST under no text.
-    crest.retain([identity for identity, _ in passage_ids(cache, frozenset(removed))])
+    passages = dict(passage_ids(cache, frozenset(removed)))
+    crest.retain(passages)
     # Last: while the cache still has it, the next call repeats all of this.
     cache.forget(removed)
+    return passages
 
 
 def passage_ids(

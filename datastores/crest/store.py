@@ -91,7 +91,7 @@ BASE = 0
 MAX_DELTA_TOKENS = 1 << 15
 """Tokens of pending documents above which a rebuild is due."""
 MIN_MERGED_TOKENS = 1 << 12
-MERGED_SHARE = 64
+MERGED_SHARE = 256
 """Pending tokens, and their share of the base tier's, from which a rebuild is worth its time while
 nobody waits: it takes them into the base tier, and adding to an emptier delta is cheaper."""
 DELTA_SHARE = 8
@@ -209,11 +209,11 @@ class CrestStore:
             StoreError: also if another process reads an older state; the documents are removed, but
                 the log may still hold them until this is called again.
         """
-        base = self._base_identities()
         leaving = {one.identity[:IDENTITY_BYTES]: one for one in documents}
-        counted = [one for prefix, one in leaving.items() if prefix in base]
         due = False
-        if leaving.keys() & self._identities():
+        if leaving and leaving.keys() & self._identities():
+            base = self._base_identities()
+            counted = [one for prefix, one in leaving.items() if prefix in base]
             with self.store.writing() as db:
                 db.conn.execute(f"PRAGMA application_id = {ERASURE_DUE}")
                 if len(counted) == len(base):
@@ -271,9 +271,7 @@ class CrestStore:
     def _base_identities(self) -> frozenset[bytes]:
         rows = self.store.rows("SELECT documents FROM tiers WHERE tier = ?", (BASE,))
         blob = bytes(rows[0]["documents"]) if rows else b""
-        return frozenset(
-            blob[at : at + IDENTITY_BYTES] for at in range(0, len(blob), IDENTITY_BYTES)
-        )
+        return frozenset(np.frombuffer(blob, dtype=f"V{IDENTITY_BYTES}").tolist())
 
     def _base_bytes(self, documents: int) -> int:
         """Bytes for the pages of the base tier, beside everything else in the file."""
