@@ -74,14 +74,6 @@ def test_a_lookup_finds_the_tree_of_every_suffix(
         assert all(path[:-1] in kept for path in kept if len(path) > 1)
 
 
-def test_recent_documents_are_heard_before_settled_ones(store: CrestStore) -> None:
-    store.rebuild([document(0, [7, 8, 1] * 3, kind=1)])
-    assert store.update([document(1, [7, 8, 2] * 3, kind=2)])
-    entries = looked_up(store.store.path, [7, 8])
-    assert [entry.kind for entry in entries] == [2, 1, 2, 1]
-    assert [entry.tokens[1] for entry in entries[:2]] == [2, 1]
-
-
 def test_an_open_reader_sees_what_is_written(store: CrestStore) -> None:
     reader = CrestReader(store.store.path)
     assert reader.lookup([1, 2]) == []

@@ -1,0 +1,92 @@
+"""Reading: the two tiers are one store, that of brute force over the documents of both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from math import log2
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from datastores.crest.build import MAX_NGRAM
+from datastores.crest.counting import TokenDocument
+from datastores.crest.format import CrestEntry, hashes
+from datastores.crest.reader import CrestReader, joined
+from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
+from datastores.crest.store import CrestStore
+from tests.datastores.crest.reference import document, documents, strings, tree, unfold
+
+EVERY = 1 << 20
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[CrestStore]:
+    with closing(CrestStore.open(tmp_path / "crest.db", 1 << 24)) as opened:
+        yield opened
+
+
+def trees(store: CrestStore, docs: list[TokenDocument]) -> dict[tuple[int, ...], CrestEntry]:
+    """What a lookup of every n-gram of `docs` that something follows finds for it.
+
+    n-grams that share a mark, which the store may take for each other, are left out.
+    """
+    ngrams = [ngram for length in range(1, MAX_NGRAM + 1) for ngram in strings(docs, length)]
+    marks = Counter(hashes(ngram, MAX_NGRAM)[-1] & 0xFFFF for ngram in ngrams)
+    with closing(CrestReader(store.store.path)) as reader:
+        return {
+            ngram: reader.lookup(ngram)[0]
+            for ngram in ngrams
+            if marks[hashes(ngram, MAX_NGRAM)[-1] & 0xFFFF] == 1 and tree(docs, ngram, 1, EVERY)
+        }
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(documents, st.sets(st.integers(0, 5)))
+def test_two_tiers_are_brute_force_over_the_documents_of_both(
+    store: CrestStore, docs: list[TokenDocument], added: set[int]
+) -> None:
+    tiers = [
+        [one for number, one in enumerate(docs) if (number in added) == is_added]
+        for is_added in (False, True)
+    ]
+    store.retain([])
+    store.rebuild(tiers[0])
+    assert store.update(tiers[1])
+    found = trees(store, docs)
+    store.rebuild(docs)
+    rebuilt = trees(store, docs)
+    for ngram, entry in found.items():
+        paths = tree(docs, ngram, MAX_CONTINUATION, EVERY)
+        # A tier has no n-gram that nothing follows in it.
+        occurrences = sum(
+            strings(tier, len(ngram))[ngram] for tier in tiers if tree(tier, ngram, 1, EVERY)
+        )
+        drafted = unfold(entry)
+        assert set(drafted) <= set(paths)
+        if len(paths) <= MAX_NODES:
+            assert set(drafted) == set(paths) == set(unfold(rebuilt[ngram]))
+        assert abs(log2(entry.count / occurrences)) <= 0.25
+        for path, chance in drafted.items():
+            # Half octaves of two n-gram counts and of one probability are rounded.
+            if len(path) == 1:
+                assert abs(log2(chance * occurrences / paths[path])) <= 0.75
+
+
+def test_a_tree_in_one_tier_is_that_tier(store: CrestStore) -> None:
+    store.rebuild([document(0, [7, 8, 1] * 3, kind=1)])
+    alone = trees(store, [document(0, [7, 8, 1])])
+    store.update([document(1, [3, 4, 5] * 3, kind=2)])
+    assert trees(store, [document(0, [7, 8, 1])]) == alone
+
+
+def test_joined_trees_add_their_counts() -> None:
+    one = CrestEntry(4.0, 1, [0, 8, 9], [1.0, 0.5, 1.0], [(1, 2), (2, 3), (3, 3)])
+    two = CrestEntry(2.0, 2, [0, 9, 8], [1.0, 0.5, 0.5], [(1, 3), (3, 3), (3, 3)])
+    both = joined(one, two)
+    assert (both.count, both.kind) == (6.0, 1)
+    assert unfold(both) == {(8,): 3 / 6, (9,): 1 / 6, (8, 9): 2 / 3}
+    assert unfold(joined(two, one)) == unfold(both)
