@@ -81,6 +81,11 @@ class Locations:
         return self.data / "work.lock"
 
     @property
+    def unsent(self) -> Path:
+        """Prompts that were written and not sent."""
+        return self.data / "unsent.json"
+
+    @property
     def models(self) -> Path:
         """Models that the person put into specchat's own folder."""
         return self.data / "models"

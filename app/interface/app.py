@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.console import RenderableType
 from textual import events, work
 from textual.app import App
 from textual.binding import BindingType
@@ -24,7 +25,7 @@ from app.interface.commands.scopes import ALWAYS, SCOPES
 from app.interface.commands.table import CommandsProvider
 from app.interface.messages import IdleChanged, IndexerChanged
 from app.interface.screen import ChatScreen
-from app.interface.themes import DARK, THEMES, theme_variables
+from app.interface.themes import DARK, THEMES, muted_variables, theme_variables
 from app.locations import Locations, locate
 from app.runtime.demo import DEMO_MODEL, INTRODUCTION, DemoStage
 from app.runtime.model_thread import Model, OpenModel
@@ -118,8 +119,21 @@ class Specchat(App[None], inherit_bindings=False):
         if all(shown.message != message for shown in self._notifications):
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
+    def exit(
+        self, result: None = None, return_code: int = 0, message: RenderableType | None = None
+    ) -> None:
+        """Store what is written and not sent, and leave."""
+        try:
+            self.chat_screen.keep_unsent()
+        except SpecchatError as error:
+            message = one_line(str(error), 400)
+        super().exit(result, return_code, message)
+
     def get_default_screen(self) -> ChatScreen:
         return self.chat_screen
+
+    def get_css_variables(self) -> dict[str, str]:
+        return {**super().get_css_variables(), **muted_variables(self.current_theme)}
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return theme_variables(dark=self.current_theme.dark)

@@ -6,6 +6,7 @@ Owns the layout, and which part handles which message. What each command runs is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events, on
@@ -15,6 +16,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from app.conversation.session_statistics import SessionStatistics
+from app.conversation.unsent import read_unsent, write_unsent
 from app.interface.chat.chat_actions import ChatActions, TextActions
 from app.interface.chat.chat_list import ChatList
 from app.interface.chat.conversation import Conversation
@@ -46,6 +48,7 @@ from app.locations import Locations
 from app.runtime.demo import DemoStage
 from app.runtime.model_thread import OpenModel
 from datastores.chats.history import History
+from datastores.chats.records import Chat
 from datastores.chats.search import Hit
 from datastores.errors import SpecchatError
 
@@ -54,6 +57,19 @@ MIN_COLUMNS_PANEL_RIGHT = 120
 
 MIN_COLUMNS_CHAT_LIST = 150
 """Columns from which the list of chats is shown by default."""
+
+
+WATCH_INTERVAL_S = 2.0
+"""Between two looks at whether another process has changed the history."""
+
+
+def listed_chats(history: History) -> list[Chat]:
+    """The chats that are not empty.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    return [chat for chat in history.chats() if chat.active is not None]
 
 
 class ChatScreen(Screen[None]):
@@ -88,7 +104,10 @@ class ChatScreen(Screen[None]):
         )
         self.text_actions = TextActions(self.conversation, self.import_task, self.deletion_task)
         self._stage = stage
+        self._locations = locations
         self._listed: bool | None = None
+        self._watched: History | None = None
+        self._version = 0
 
     def compose(self) -> ComposeResult:
         yield ChatList()
@@ -103,6 +122,11 @@ class ChatScreen(Screen[None]):
         self.app.theme_changed_signal.subscribe(self, self._theme_changed)
         self.conversation.prompt.completion.commands = SLASH_NAMES
         self._list_chats()
+        # A connection of its own: it never waits for a write of this process.
+        self._watched = self._history.new_connection()
+        self._version = self._watched.data_version()
+        self.set_interval(WATCH_INTERVAL_S, self._follow_others)
+        self.conversation.restore_unsent(read_unsent(self._locations.unsent))
         damaged = self._history.store.quarantined
         if damaged is not None:
             self.conversation.show_error(f"The history was damaged. The old file is in {damaged}.")
@@ -123,7 +147,23 @@ class ChatScreen(Screen[None]):
             widget.notify_style_update()
             widget.refresh()
 
+    def keep_unsent(self) -> None:
+        """Store what is written and not sent, for the next session; nothing of private chats.
+
+        Raises:
+            StoreError: it cannot be read which are private, or the file cannot be written.
+        """
+        public: set[int | None] = {chat.id for chat in self._history.chats() if not chat.private}
+        texts = self.conversation.unsent_texts()
+        if not self.conversation.private:
+            public.add(None)
+        kept = {chat: text for chat, text in texts.items() if chat in public}
+        write_unsent(self._locations.unsent, kept)
+
     async def on_unmount(self) -> None:
+        if self._watched is not None:
+            self._watched.close()
+            self._watched = None
         await self.model_switch.shutdown()
         await self.import_task.shutdown()
         await self.watch_task.shutdown()
@@ -140,13 +180,28 @@ class ChatScreen(Screen[None]):
     def _list_chats(self) -> None:
         """List the chats that are not empty, and show the title of the open one."""
         try:
-            chats = [chat for chat in self._history.chats() if chat.active is not None]
+            chats = listed_chats(self._history)
         except SpecchatError as error:
             self.conversation.show_error(error)
             return
+        self._show_chats(chats)
+
+    def _show_chats(self, chats: Sequence[Chat]) -> None:
         opened = self.conversation.chat
         self.chat_list.show(chats, opened)
         self.conversation.show_title(next((chat for chat in chats if chat.id == opened), None))
+
+    def _follow_others(self) -> None:
+        """List the chats again if another window or command has changed one."""
+        if self._watched is None or self.conversation.turn is not None:
+            return
+        try:
+            version = self._watched.data_version()
+            if version != self._version:
+                self._version = version
+                self._show_chats(listed_chats(self._watched))
+        except SpecchatError as error:
+            self.conversation.show_error(error)
 
     @on(ChatSelected)
     def _chosen(self, event: ChatSelected) -> None:

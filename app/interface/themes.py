@@ -6,10 +6,16 @@ The colours of component classes (`OWNER--KIND`) are set in `.tcss` files.
 from __future__ import annotations
 
 from rich.style import Style
+from textual.color import Color
 from textual.theme import Theme
 from textual.widget import Widget
 
 from app.interface.panel.drawing import PanelStyles
+
+MUTED_SHARE = 0.6
+"""Of black or white in Textual's muted text."""
+MUTED_FOREGROUND = 0.75
+"""Of the foreground in ours."""
 
 KINDS = ("dim", "faint", "accent", "warning")
 """The styles of `PanelStyles`, in its order."""
@@ -91,6 +97,26 @@ LIGHT = Theme(
 )
 
 THEMES = (DARK, LIGHT)
+
+
+def muted_variables(theme: Theme) -> dict[str, str]:
+    """A muted colour for themes in which Textual's own would stand out more than the text.
+
+    Textual mixes it from black or white, whatever the theme's foreground is.
+    """
+    if theme.foreground is None or theme.background is None:
+        return {}
+    foreground, background = Color.parse(theme.foreground), Color.parse(theme.background)
+    if foreground.ansi is not None:  # the terminal's own colours
+        return {}
+    muted = background.blend(background.get_contrast_text(1.0), MUTED_SHARE)
+    if _contrast(muted, background) <= _contrast(foreground, background):
+        return {}
+    return {"text-muted": background.blend(foreground, MUTED_FOREGROUND).hex}
+
+
+def _contrast(color: Color, background: Color) -> float:
+    return abs(color.brightness - background.brightness)
 
 
 def theme_variables(*, dark: bool) -> dict[str, str]:

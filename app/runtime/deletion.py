@@ -19,6 +19,7 @@ from app.conversation.privacy import (
     forget_loaded,
     text_source,
 )
+from app.conversation.unsent import retain_unsent
 from app.engine.engine import Engine
 from app.engine.stores import Stores
 from app.importing.session import drop_import
@@ -173,9 +174,19 @@ def _offered_chats(history: History) -> set[str]:
     return {chat_source(history.name, chat.id) for chat in history.chats() if not chat.private}
 
 
+def _erase_unsent(locations: Locations, history: History) -> None:
+    retain_unsent(locations.unsent, {chat.id for chat in history.chats() if not chat.private})
+
+
 def _erase_passages(locations: Locations, _history: History) -> None:
     forget_passages(locations)
 
 
-ERASERS: list[Eraser] = [_erase_ngrams, _erase_states, _erase_records, _erase_passages]
+ERASERS: list[Eraser] = [
+    _erase_ngrams,
+    _erase_states,
+    _erase_records,
+    _erase_unsent,
+    _erase_passages,
+]
 """One for each kind of store that is derived from texts, or from a model's work on them."""

@@ -107,6 +107,10 @@ class HistoryReader:
     def close(self) -> None:
         self.store.close()
 
+    def data_version(self) -> int:
+        """A number that changes whenever another connection has changed the file."""
+        return int(self.store.rows("PRAGMA data_version")[0]["data_version"])
+
     def chats(self) -> list[Chat]:
         """All chats: pinned ones first, then by time of the last message, newest first."""
         order = "ORDER BY pinned DESC, updated DESC, id DESC"

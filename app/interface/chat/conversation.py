@@ -19,6 +19,7 @@ from textual.widgets import TextArea
 
 from app.conversation.attachments import Attachment
 from app.conversation.session_statistics import SessionStatistics
+from app.conversation.unsent import UnsentTexts
 from app.interface.chat.attachment_bar import AttachmentBar, AttachmentsChanged
 from app.interface.chat.context_meter import ContextMeter
 from app.interface.chat.event_stream import EventStream
@@ -181,6 +182,14 @@ class ChatView(Vertical):
         except SpecchatError as error:
             self.show_error(error)
         self.post_message(ChatsChanged())
+
+    def restore_unsent(self, texts: UnsentTexts) -> None:
+        """Take over the unsent texts of an earlier session."""
+        self._unsent.restore(self.prompt, texts)
+
+    def unsent_texts(self) -> UnsentTexts:
+        """What is written in each chat and not sent."""
+        return self._unsent.all(self.prompt, self.chat)
 
     def show_error(self, problem: SpecchatError | str) -> None:
         """Show an error as a notification, in one line."""

@@ -18,6 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets.text_area import Selection
 
 from app.conversation.attachments import Attachment, attachments_of, question_of
+from app.conversation.unsent import UnsentTexts
 from app.importing.path_search import dropped_paths
 from app.interface.chat.attachment_bar import AttachmentBar
 from app.interface.chat.completion import Completion
@@ -233,6 +234,18 @@ class UnsentText:
         self._by_chat[left] = unsent_in(prompt)
         show(prompt, self._by_chat.pop(opened, Unsent()))
         prompt.focus()
+
+    def restore(self, prompt: Prompt, texts: UnsentTexts) -> None:
+        """Take over the texts of an earlier session; what is written already comes after them."""
+        self._by_chat.update({chat: Unsent(text) for chat, text in texts.items()})
+        before = self._by_chat.pop(None, Unsent()).text
+        if before:
+            prompt.put_back(before)
+
+    def all(self, prompt: Prompt, opened: int | None) -> UnsentTexts:
+        """All unsent texts, without their attachments; ends an edit."""
+        self.leave_edit(prompt)
+        return {chat: unsent.text for chat, unsent in self._by_chat.items()} | {opened: prompt.text}
 
     def edit(self, prompt: Prompt, question: StoredMessage) -> None:
         """Begin to edit `question`."""

@@ -10,6 +10,7 @@ from textual.reactive import reactive
 from textual.widgets import Static
 
 from app.interface.themes import component_color
+from app.interface.transcript.rows import MAX_TEXT_COLUMNS
 from app.sanitise import one_line
 
 NEW_CHAT = "New chat"
@@ -62,11 +63,12 @@ class TopBar(Static):
         right = Text(" · ", style=dim).join(
             Text(one_line(text, 40), style=style) for text, style in said if text
         )
-        width = self.content_size.width
+        margin = max(0, (self.content_size.width - MAX_TEXT_COLUMNS) // 2)  # over the text column
+        width = self.content_size.width - 2 * margin
         left = Text.assemble((f"{PRIVATE_LABEL} · " if self.private else "", accent))
         left.append_text(self._left(max(8, width - left.cell_len - right.cell_len - 2), dim))
         left.pad_right(max(0, width - left.cell_len - right.cell_len))
-        return left + right
+        return Text(" " * margin) + left + right
 
     def _left(self, width: int, dim: Style) -> Text:
         """The title and the chat's own settings, or only their mark if they do not fit."""

@@ -146,10 +146,13 @@ class ImportScreen(ListDialog[None]):
         self._import_task.cancel()
 
     def action_sources(self) -> None:
+        self.query_one(Vertical).display = False  # nothing shows through the list
         self.app.push_screen(SourcesScreen(self._import_task, self._deletion_task), self._type_path)
 
     def _type_path(self, path: str | None) -> None:
         """Put the path of a source into the box, to be imported again."""
+        self.query_one(Vertical).display = True
+        self.redraw()
         if path is not None:
             self.box.value = path
             self.box.cursor_position = len(path)

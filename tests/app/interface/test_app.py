@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from app.config import Options
+from app.conversation.unsent import read_unsent, write_unsent
+from app.interface import screen
 from app.interface.app import run
+from datastores.chats.history import History
+from datastores.chats.records import USER
 from datastores.errors import InputError
+from tests.app.interface.conftest import Stage, ready, type_in, until
+
+Make = Callable[..., Stage]
 
 
 def test_without_a_terminal_it_says_what_to_use_instead(
@@ -19,3 +27,49 @@ def test_without_a_terminal_it_says_what_to_use_instead(
     with pytest.raises(InputError, match="specchat ask"):
         run(Options(data_dir=tmp_path / "data"))
     assert not (tmp_path / "data").exists()
+
+
+async def test_what_is_not_sent_is_there_after_a_restart(stage: Make, history: History) -> None:
+    chat, private = history.create_chat("public"), history.create_chat("private", private=True)
+    for one in (chat, private):
+        history.add_message(one.id, None, USER, "a question")
+    first = stage()
+    async with first.app.run_test() as pilot:
+        await ready(pilot, first)
+        for opened, text in ((chat.id, "in a chat"), (private.id, "secret"), (None, "new")):
+            first.conversation.open(opened)
+            await type_in(pilot, first, text)
+        first.app.exit()
+    assert read_unsent(first.locations.unsent) == {None: "new", chat.id: "in a chat"}
+    second = stage()
+    async with second.app.run_test() as pilot:
+        await ready(pilot, second)
+        assert second.conversation.prompt.text == "new"
+        second.conversation.open(chat.id)
+        await until(pilot, lambda: second.conversation.prompt.text == "in a chat")
+
+
+async def test_nothing_of_a_new_private_chat_is_kept(stage: Make) -> None:
+    made = stage()
+    write_unsent(made.locations.unsent, {None: "old"})
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        made.conversation.prompt.clear()
+        made.conversation.open(None, private=True)
+        await type_in(pilot, made, "secret")
+        made.app.exit()
+    assert not made.locations.unsent.exists()
+
+
+async def test_chats_of_other_processes_appear(
+    stage: Make, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "WATCH_INTERVAL_S", 0.05)
+    made = stage()
+    async with made.app.run_test(size=(160, 40)) as pilot:
+        await ready(pilot, made)
+        other = history.new_connection()
+        chat = other.create_chat("from a command")
+        other.add_message(chat.id, None, USER, "a question")
+        other.close()
+        await until(pilot, lambda: made.app.chat_screen.chat_list.count == 1)

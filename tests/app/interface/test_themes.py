@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from textual.color import Color
 from textual.pilot import Pilot
 
 from app.config import load_config, write_setting
@@ -109,3 +110,18 @@ def test_a_switched_theme(
         await ask(pilot, made, "second")
 
     assert snap_compare(made.app, terminal_size=(160, 50), run_before=act)
+
+
+@pytest.mark.parametrize("name", ["solarized-dark", "solarized-light", "nord", "specchat-dark"])
+async def test_labels_are_never_brighter_than_the_text(
+    stage: Callable[..., Stage], name: str
+) -> None:
+    made = stage(theme=name)
+    async with made.app.run_test(size=(160, 40)) as pilot:
+        await ready(pilot, made)
+        bar = made.conversation.topbar
+        styles = (bar.rich_style, bar.get_component_rich_style("topbar--dim"))
+        text, dim = (Color.from_rich_color(style.color) for style in styles)
+        background = bar.background_colors[1]
+        contrasts = [abs(color.brightness - background.brightness) for color in (text, dim)]
+        assert contrasts[1] < contrasts[0]

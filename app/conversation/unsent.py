@@ -1,0 +1,57 @@
+"""Prompts that were written and not sent, kept from one session to the next, by chat.
+
+Owns one small JSON file beside the history. Texts of private chats are not given to it, and those
+of deleted chats are erased with the chats.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Mapping
+from pathlib import Path
+
+from datastores.errors import StoreError
+from datastores.storage.files import write_atomic
+
+NEW = "new"
+"""The key of the text written in a chat that is not stored yet."""
+
+UnsentTexts = Mapping[int | None, str]
+"""Texts by chat; None is the chat that is not stored yet."""
+
+
+def read_unsent(path: Path) -> dict[int | None, str]:
+    """The texts of the last session; none if the file is missing or damaged."""
+    try:
+        stored = json.loads(path.read_bytes())
+        return {None if key == NEW else int(key): str(text) for key, text in stored.items()}
+    except (OSError, ValueError, AttributeError):
+        # A few unsent words: nothing that could be rebuilt.
+        return {}
+
+
+def write_unsent(path: Path, texts: UnsentTexts) -> None:
+    """Replace the file; without texts there is none.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    stored = {NEW if chat is None else str(chat): text for chat, text in texts.items() if text}
+    try:
+        if stored:
+            write_atomic(path, [json.dumps(stored)])
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}; check its permissions") from error
+
+
+def retain_unsent(path: Path, chats: Container[int]) -> None:
+    """Drop the texts of all other chats.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    if path.exists():
+        texts = read_unsent(path)
+        write_unsent(path, {chat: texts[chat] for chat in texts if chat is None or chat in chats})
