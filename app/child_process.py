@@ -23,6 +23,8 @@ from subprocess import DEVNULL, PIPE
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO
 
+import psutil
+
 from datastores.errors import SpecchatError
 
 if TYPE_CHECKING:
@@ -94,6 +96,21 @@ class ChildProcess:
     def is_running(self) -> bool:
         """Whether it has not ended yet."""
         return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
+    def pause(self) -> None:
+        """Have the system stop it where it is, until `resume`; it keeps its memory and locks."""
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(self.pid).suspend()
+
+    def resume(self) -> None:
+        """Let it go on after `pause`."""
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(self.pid).resume()
 
     def stop(self) -> None:
         """Kill it, from any thread. Its reader still gets what was already written."""
@@ -276,6 +293,9 @@ def _lower_priority(niceness: int) -> None:
         os.nice(niceness)
     if niceness == LOWEST_PRIORITY and sys.platform == "linux":
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
+    if niceness == LOWEST_PRIORITY and sys.platform == "win32":
+        psutil.Process().nice(psutil.IDLE_PRIORITY_CLASS)
 
 
 def _limit_memory(size: int) -> None:

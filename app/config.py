@@ -82,8 +82,11 @@ class Config:
     none. The embedded model brings its own."""
 
     learn: bool = True
-    """Whether answers are kept on this machine for the small model to learn from; private chats
-    never are."""
+    """Whether the small model learns from your chats while the machine is idle, but not on battery.
+    Nothing leaves the machine, and private chats are left out."""
+
+    learn_after: int = 60
+    """Seconds without a key press or an answer after which it learns."""
 
     context: int = 8192
     """Context length in tokens (limited by the model)."""
@@ -174,10 +177,10 @@ def _texts(table: Mapping[str, Any], path: Path, prefix: str) -> Iterator[tuple[
             raise InputError(f"{path}: {prefix}{name} must be a string, not {value!r}")
 
 
-def write_setting(locations: Locations, name: str, value: str) -> None:
+def write_setting(locations: Locations, name: str, value: str | bool) -> None:
     """Set `name` at the top of the settings file; comments and other settings stay as they are.
 
-    An empty value is not written if the setting is not there.
+    An empty string is not written if the setting is not there.
 
     Raises:
         InputError: the settings file is invalid; then it is not written to.
@@ -191,7 +194,7 @@ def write_setting(locations: Locations, name: str, value: str) -> None:
     if name in document:
         document[name] = value
         _replace(path, tomlkit.dumps(document))
-    elif value:
+    elif value != "":
         # At the top: tomlkit might put it between a comment and the setting that is about.
         _replace(path, tomlkit.dumps({name: value}) + text)
 

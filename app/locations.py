@@ -76,6 +76,12 @@ class Locations:
         return self.data / "replay"
 
     @property
+    def students(self) -> Path:
+        """Draft models that learned on this machine: a folder for each model that they draft for,
+        and in it one for each that they were made from."""
+        return self.data / "students"
+
+    @property
     def work_lock(self) -> Path:
         """Held by the one process that does idle work or indexing."""
         return self.data / "work.lock"

@@ -26,6 +26,39 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
+MAX_OTHER_LOAD = 0.25
+"""Share of all cores beyond which other programs are at work."""
+LOAD_WINDOW_S = 3.0
+"""Seconds over which that share is measured at least."""
+
+
+class OtherLoad:
+    """Whether programs of no lower priority keep the processor busy: called again and again.
+
+    What runs at a lower priority, as our own training does, is not counted where the system tells
+    it apart (not on Windows; there whatever runs counts, training pauses itself now and then).
+    """
+
+    def __init__(self) -> None:
+        self._busy, self._total = _processor_seconds()
+        self._loaded = False
+
+    def __call__(self) -> bool:
+        busy, total = _processor_seconds()
+        if total - self._total >= LOAD_WINDOW_S * (os.cpu_count() or 1):
+            self._loaded = busy - self._busy > MAX_OTHER_LOAD * (total - self._total)
+            self._busy, self._total = busy, total
+        return self._loaded
+
+
+def _processor_seconds() -> tuple[float, float]:
+    """Seconds of all cores together since the start: busy, low priorities excepted, and all."""
+    times = psutil.cpu_times()
+    busy = times.user + times.system + getattr(times, "irq", 0.0) + getattr(times, "softirq", 0.0)
+    total = busy + times.idle + getattr(times, "nice", 0.0) + getattr(times, "iowait", 0.0)
+    return busy, total
+
+
 def on_battery() -> bool:
     """Whether this machine runs on its battery now; False if it has none or that is unknown."""
     battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None

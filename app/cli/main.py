@@ -59,6 +59,7 @@ COMMANDS = {
     "search": "app.cli.chats:search",
     "sources": "app.cli.texts:sources",
     "stats": "app.cli.stats:stats",
+    "student": "app.cli.student:student",
 }
 """Every command and where it is defined; each accepts the global options after its name too."""
 

@@ -84,7 +84,7 @@ def _decode(
         make_sampler(sampling),
         StopCriteria(engine.vocabulary.stops, limit),
         temperature=sampling.temperature,
-        keep=wanted_logits(engine.observers),
+        keep=wanted_logits(engine.observers) if engine.learns else None,
         observers=(statistics, *engine.observers),
     )
 

@@ -85,11 +85,11 @@ class ChatIsolation:
         if redact(text)[1]:
             keep_answer(engine.observers, None)
             forget_loaded(engine, source)
-            return
-        questions = [message.content for message in thread if message.role == USER]
-        question, topic = question_key(questions[-1]), question_key(questions[0])
-        origin = AnswerOrigin(source, chat.id, question, topic, offered)
-        keep_answer(engine.observers, origin)
+        elif engine.learns:
+            questions = [message.content for message in thread if message.role == USER]
+            question, topic = question_key(questions[-1]), question_key(questions[0])
+            origin = AnswerOrigin(source, chat.id, question, topic, offered)
+            keep_answer(engine.observers, origin)
 
 
 def forget_loaded(engine: Engine, source: str) -> None:

@@ -23,14 +23,13 @@ from app.engine.stores import (
     open_replay,
     open_stores,
 )
-from app.engine.student import MAX_LIGHT_BYTES, open_student, student_file
+from app.engine.student import MAX_LIGHT_BYTES, StudentSource, student_file
 from app.locations import Locations, locate
 from app.models.discovery import (
     EMBEDDED,
     EMBEDDED_PASSAGES,
     EMBEDDED_TEMPERATURE,
     embedded,
-    embedded_student,
     resolve_model,
 )
 from app.models.memory import require_memory
@@ -49,7 +48,6 @@ from engines.step import StepObserver
 from engines.target import Target, Vocabulary
 
 if TYPE_CHECKING:
-    from engines.drafters.student import Student
     from engines.llama.model import LlamaModel
 
 
@@ -79,6 +77,8 @@ class Engine:
             it for a whole answer, idle encoding and `exclusively` for each pass, a benchmark around
             its own passes. Nobody calls the target without it; tokenizing needs only `vocabulary`,
             and no lock.
+        student_source: where the draft model comes from; None for none.
+        learns: whether answers are recorded for the draft model to learn from.
         observers: see every step after the drafters and the budget, on the decoding thread.
     """
 
@@ -102,6 +102,8 @@ class Engine:
     stores: Stores = field(default_factory=Stores)
     busy: Lock = field(default_factory=Lock)
     observers: list[StepObserver] = field(default_factory=list)
+    student_source: StudentSource | None = None
+    learns: bool = False
 
     @property
     def errors(self) -> list[SpecchatError]:
@@ -183,11 +185,15 @@ def load(
     learned.restore(costs, calibration)
     names = _without_heavy(options.drafters) if light else options.drafters
     stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
+    source: StudentSource | None = None
     if "student" in names:
         light = light and options.drafters == DRAFTERS
+        light = light and options.drafters == DRAFTERS
         with stores.collecting_errors():
-            stores.student = _student(chosen, model, options, config, locations, light=light)
-    if stores.student is not None and config.learn:
+            source = _student_source(chosen, model, options, config, locations, light=light)
+        if source is not None:
+            source.open(stores)
+    if stores.student is not None:
         stores.replay = open_replay(locations, model.target)
     sampling, unchosen = _sampling(options, config, path)
     return Engine(
@@ -210,6 +216,8 @@ def load(
         learned=learned,
         stores=stores,
         observers=make_observers(stores),
+        student_source=source,
+        learns=config.learn,
     )
 
 
@@ -231,7 +239,7 @@ def _load_model(
     )
 
 
-def _student(
+def _student_source(
     chosen: Path,
     model: LlamaModel,
     options: Options,
@@ -239,24 +247,25 @@ def _student(
     locations: Locations,
     *,
     light: bool,
-) -> Student | None:
-    """The draft model of `model`, opened from the file `chosen`; None if it has none.
+) -> StudentSource | None:
+    """Where the draft model of `model`, opened from the file `chosen`, comes from; None for none.
 
     With `light`, a large file is left out.
 
     Raises:
-        ModelError, InputError: see `open_student`.
+        ModelError: there is no model of the name in the settings.
     """
     path = student_file(config.student, chosen, locations)
     if path is None or (light and path.is_file() and path.stat().st_size > MAX_LIGHT_BYTES):
         return None
-    return open_student(
-        path,
-        model.vocabulary,
-        model.target.context_length,
+    return StudentSource(
+        original=path,
+        target=model.target.fingerprint,
+        vocabulary=model.vocabulary,
+        context_length=model.target.context_length,
+        locations=locations,
         gpu_layers=options.gpu_layers,
         threads=config.threads,
-        probe_cache=None if path == embedded_student() else locations.cache / "models.json",
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from app.engine.student_versions import replay_path
 from app.indexing.corpus_index import crest_path, discard_quarantined
 from app.locations import Locations, make_folder
 from datastores.crest.reader import CrestReader
@@ -40,6 +41,7 @@ class Stores:
         crest: n-grams of texts and past chats, for the model's tokenizer.
         dense: hidden states of this model.
         student: the draft model; no store, but opened and shared like one.
+        student_version: which of its versions that is; 0 for the original one.
         replay: what the student learns from.
         errors: which stores were damaged and are rebuilt, or cannot be used.
     """
@@ -47,6 +49,7 @@ class Stores:
     crest: CrestReader | None = None
     dense: DenseWorker | None = None
     student: Student | None = None
+    student_version: int = 0
     replay: ReplayWriter | None = None
     errors: list[SpecchatError] = field(default_factory=list)
 
@@ -127,11 +130,6 @@ def open_replay(locations: Locations, target: Target) -> ReplayWriter:
         return ReplayBuffer.open(path, target.fingerprint, target.vocabulary_size)
 
     return ReplayWriter(target.vocabulary_size, open_buffer)
-
-
-def replay_path(locations: Locations, fingerprint: str) -> Path:
-    """The replay buffer of the target of `fingerprint`."""
-    return locations.replay / f"{fingerprint}.db"
 
 
 def _open_crest(stores: Stores, path: Path, crest_bytes: int) -> None:

@@ -6,15 +6,23 @@ its setting. Refuses to know when it drafts.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.config import load_config, write_setting
+from app.engine.student_versions import versions_of
 from app.locations import Locations
 from app.models.discovery import EMBEDDED, embedded, embedded_student, resolve_model
 from app.models.memory import require_memory
 from datastores.errors import InputError, ModelError
-from engines.drafters.student import Student, require_same_vocabulary
+from engines.distillation.versions import Versions
+from engines.drafters.student import Student, StudentDrafter, require_same_vocabulary
 from engines.target import Vocabulary
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+    from app.engine.stores import Stores
 
 MAX_LIGHT_BYTES = 64 * 2**20
 """Largest file that is loaded for a single answer: loading a larger one takes longer than it
@@ -34,6 +42,74 @@ def student_file(setting: str, model: Path, locations: Locations) -> Path | None
     if model == embedded() or setting == EMBEDDED:
         return embedded_student()
     return resolve_model(setting, locations) if setting else None
+
+
+@dataclass(frozen=True, slots=True)
+class StudentSource:
+    """Where the draft model of a loaded target comes from.
+
+    Attributes:
+        original: its file, from which all versions are made.
+        target: fingerprint of the model it drafts for.
+        gpu_layers, threads: to run it with.
+    """
+
+    original: Path
+    target: str
+    vocabulary: Vocabulary
+    context_length: int
+    locations: Locations
+    gpu_layers: int | None
+    threads: int
+
+    @property
+    def versions(self) -> Versions:
+        """Its versions.
+
+        Raises:
+            ModelError: the original cannot be read.
+        """
+        return versions_of(self.locations, self.target, self.original)
+
+    def open(self, stores: Stores) -> None:
+        """Open the version that drafts; where it is damaged, the original, and keep the error."""
+        path, number = self.original, 0
+        with stores.collecting_errors():
+            if (self.locations.students / self.target).exists():  # else nothing need be read
+                number = self.versions.current
+                version = self.versions.current_version()
+                path = self.versions.file(number) if version else path
+        stores.student_version = number
+        with stores.collecting_errors():
+            # A version was loaded before it was published.
+            trusted = path != self.original or path == embedded_student()
+            stores.student = open_student(
+                path,
+                self.vocabulary,
+                self.context_length,
+                gpu_layers=self.gpu_layers,
+                threads=self.threads,
+                probe_cache=None if trusted else self.locations.cache / "models.json",
+            )
+
+
+def adopt_version(engine: Engine) -> None:
+    """Let the version draft that was published or chosen since; between two answers only.
+
+    Raises:
+        ModelError: the original student cannot be read.
+        StoreError: its versions cannot be read.
+    """
+    source, stores = engine.student_source, engine.stores
+    if source is None or not (source.locations.students / source.target).exists():
+        return
+    if source.versions.current == stores.student_version:
+        return
+    with engine.busy:
+        source.open(stores)
+        for index, drafter in enumerate(engine.drafters):
+            if drafter.name == StudentDrafter.name and stores.student is not None:
+                engine.drafters[index] = StudentDrafter(stores.student)
 
 
 def open_student(

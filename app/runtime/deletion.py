@@ -22,6 +22,7 @@ from app.conversation.privacy import (
 from app.conversation.unsent import retain_unsent
 from app.engine.engine import Engine
 from app.engine.stores import Stores
+from app.engine.student_versions import drop_tainted
 from app.importing.session import drop_import
 from app.indexing.corpus_index import forget_removed_texts
 from app.indexing.passage_index import forget_passages
@@ -168,6 +169,7 @@ def _erase_records(locations: Locations, history: History) -> None:
     offered = _offered_chats(history)
     for path in sorted(locations.replay.glob("*.db")):
         replay.retain(path, CHAT_PREFIX, offered)
+    drop_tainted(locations)
 
 
 def _offered_chats(history: History) -> set[str]:

@@ -24,6 +24,7 @@ from datastores.errors import ModelError, SpecchatError
 if TYPE_CHECKING:
     from app.engine.engine import Engine
     from app.runtime.idle import IdleWork
+    from app.runtime.learning import Learner
 
 CLOSE_TIMEOUT_S = 1.0
 """Seconds that `ModelThread.close` waits for a call into the model to return."""
@@ -57,6 +58,7 @@ class Model:
         engine: what it runs on, for stores that have to forget; None for none.
         path: its file; None for none.
         idle: its idle work; None for none.
+        learner: teaches its draft model; None for none.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Model:
     engine: Engine | None = None
     path: Path | None = None
     idle: IdleWork | None = None
+    learner: Learner | None = None
 
 
 OpenModel = Callable[[str | None], Model]
@@ -144,6 +147,11 @@ class ModelThread:
         cancelled = self._answer is not None and self._answer.cancel()
         if self.model is not None and not cancelled:
             self.model.assistant.stop()
+
+    def touch(self) -> None:
+        """Somebody is there: training pauses at once. From any thread; takes microseconds."""
+        if self.model is not None and self.model.learner is not None:
+            self.model.learner.touch()
 
     def close(self) -> bool:
         """Stop everything and close the model; False if a call into the model does not return."""

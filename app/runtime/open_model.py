@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from app.indexing.indexer import Indexer, NotifyIndexer
     from app.runtime.idle import IdleWork
     from app.runtime.idle_encoding import EncodingProgress
+    from app.runtime.learning import Learner, NotifyLearning
+
+MIN_NEW_ANSWERS = 25
+"""New answers from which on training is worth its time; some of them are held out to measure it."""
+PAUSED_FILE = "paused"
+"""In the folder of versions: names a training that is paused."""
 
 EMBEDDED = (
     "The built-in model is tiny and only knows shell commands. Try: How do I extract a tar archive?"
@@ -37,10 +43,12 @@ def open_model(
     history: History,
     notify_indexer: NotifyIndexer,
     notify_idle: NotifyIdle = lambda progress, error: None,
+    notify_learning: NotifyLearning = lambda progress, error: None,
 ) -> Model:
-    """Load the chosen model with an indexer and idle work.
+    """Load the chosen model with an indexer, idle work and what teaches its draft model.
 
-    `notify_indexer` is called on the indexer's thread, `notify_idle` on the model's.
+    `notify_indexer` is called on the indexer's thread, `notify_idle` on the model's and
+    `notify_learning` on any.
     """
     from app.config import load_config
     from app.conversation.assistant import Assistant
@@ -53,8 +61,11 @@ def open_model(
     history = history.new_connection()
     work = _idle_work(engine, locations, history, notify_idle)
     indexer = _indexer(engine, locations, notify_indexer, work)
+    learner = _learner(engine, locations, notify_learning, work)
 
     def close() -> None:
+        if learner is not None:
+            learner.close()
         indexer.close()
         if documents is not None:
             documents.close()
@@ -65,7 +76,7 @@ def open_model(
     hint = " ".join(filter(None, hints))
     default_docs = load_config(locations.settings).docs
     assistant = Assistant(engine, history, documents, default_docs=default_docs)
-    return Model(engine.name, hint, assistant, close, engine, engine.path, work)
+    return Model(engine.name, hint, assistant, close, engine, engine.path, work, learner)
 
 
 def open_for_one_answer(
@@ -119,6 +130,7 @@ def _idle_work(
 
     Errors of the engine are reported here, and those that occur later whenever it is idle.
     """
+    from app.engine.student import adopt_version
     from app.runtime.idle import IdleWork
     from app.runtime.idle_encoding import encode_when_idle
 
@@ -128,6 +140,7 @@ def _idle_work(
         nonlocal reported
         reported = _report_errors(engine, notify, reported)
         engine.save_learned()
+        adopt_version(engine)
         yield from encode_when_idle(engine, locations, history, texts=texts_changed)
 
     return IdleWork(begin, notify)
@@ -147,6 +160,34 @@ def _indexer(
     indexer = Indexer(locations, engine.path, engine.vocabulary, engine.crest_bytes, changed)
     indexer.start()
     return indexer
+
+
+def _learner(
+    engine: Engine, locations: Locations, notify: NotifyLearning, work: IdleWork
+) -> Learner | None:
+    """What teaches the engine's draft model, started; None if it has none."""
+    from app.config import load_config
+    from app.engine.student_versions import count_new_answers, versions_of
+    from app.machine import OtherLoad
+    from app.runtime.learning import Learner, LearningConditions
+
+    source, config = engine.student_source, load_config(locations.settings)
+    if source is None or engine.stores.student is None:
+        return None
+    pair = source.target, source.original
+    conditions = LearningConditions(
+        quiet_s=config.learn_after,
+        is_busy=engine.busy.locked,
+        has_news=lambda: count_new_answers(locations, *pair) >= MIN_NEW_ANSWERS,
+        is_loaded=OtherLoad(),
+    )
+    folders = (locations.data, locations.cache, locations.config)
+    command = ("app.runtime.learning_process", source.target, engine.path, source.original)
+    note = versions_of(locations, *pair).folder / PAUSED_FILE
+    learner = Learner((*command, *folders), note, conditions, notify, work.wake)
+    learner.enabled = engine.learns
+    learner.start()
+    return learner
 
 
 def _report_errors(engine: Engine, notify: NotifyIdle, reported: frozenset[str]) -> frozenset[str]:

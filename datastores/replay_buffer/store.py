@@ -105,6 +105,20 @@ class ReplayBuffer:
         erase_requested(opened.store)
         return opened
 
+    @classmethod
+    def existing(cls, path: Path) -> ReplayBuffer:
+        """Open a buffer of any target.
+
+        Raises:
+            FileNotFoundError: there is none, or it was damaged.
+        """
+        if path.exists():
+            store = _open_store(path)
+            for row in store.rows("SELECT fingerprint, vocabulary FROM buffer"):
+                return cls(store, row["fingerprint"], row["vocabulary"])
+            store.close()
+        raise FileNotFoundError(path)
+
     def close(self) -> None:
         self.store.close()
 
@@ -117,6 +131,11 @@ class ReplayBuffer:
     def total_bytes(self) -> int:
         """Size of all records."""
         return int(self.store.rows("SELECT total(size) AS n FROM records")[0]["n"])
+
+    def count_after(self, record: int) -> int:
+        """Records with larger ids than `record`."""
+        sql = "SELECT count(*) AS n FROM records WHERE id > ?"
+        return int(self.store.rows(sql, (record,))[0]["n"])
 
     @property
     def last_id(self) -> int:

@@ -94,6 +94,15 @@ def process_id() -> str:
     return _id_of(psutil.Process())
 
 
+def process_id_of(pid: int) -> str:
+    """As `process_id`, of another process.
+
+    Raises:
+        psutil.NoSuchProcess: there is none of that number.
+    """
+    return _id_of(psutil.Process(pid))
+
+
 def is_running(process: str) -> bool:
     """Whether the process that `process_id` named is still running on this machine."""
     number = process.partition(":")[0]

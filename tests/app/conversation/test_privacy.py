@@ -13,7 +13,8 @@ from app.conversation import privacy
 from app.conversation.assistant import Assistant
 from app.conversation.privacy import CHAT_PREFIX, ChatIsolation, chat_source
 from app.engine.engine import Engine
-from app.engine.stores import make_observers, open_replay, replay_path
+from app.engine.stores import make_observers, open_replay
+from app.engine.student_versions import replay_path
 from app.locations import locate
 from datastores.chats.history import History
 from datastores.dense.index import DenseIndex
@@ -74,6 +75,7 @@ def recording(tmp_path: Path) -> Iterator[Engine]:
     """An engine that records into a replay buffer."""
     made = scripted_engine(tmp_path)
     made.stores.replay = open_replay(locate(tmp_path), made.target)
+    made.learns = True
     made.observers.extend(make_observers(made.stores))
     yield made
     made.stores.close()
@@ -102,6 +104,15 @@ def test_answers_are_recorded_with_chat_and_question(tmp_path: Path, recording: 
         thread = history.path(history.chat(chat).active or 0)
         answer = list(thread[1].tokens)
         assert first.tokens[first.prompt_length :].tolist()[: len(answer)] == answer
+
+
+def test_nothing_is_recorded_where_learning_is_off(tmp_path: Path, recording: Engine) -> None:
+    with closing(History.open(tmp_path / "history.db")) as history:
+        assistant = Assistant(recording, history)
+        for learns in (False, True, False):
+            recording.learns = learns
+            list(assistant.answer(history.create_chat().id, None, "hello"))
+        assert len(recorded(recording, tmp_path)) == 1
 
 
 @pytest.mark.parametrize(("private", "text"), [(True, "hello"), (False, SECRET)])

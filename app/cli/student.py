@@ -1,0 +1,135 @@
+"""`specchat student list`, `rollback` and `reset`: what the small model learned on this machine.
+
+Owns what is printed. Which versions there are is `app.engine.student_versions`' business.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from time import localtime, strftime
+
+import click
+
+from app.bench.report import table
+from app.cli.main import LazyGroup
+from app.cli.output import MAX_LINE_CHARACTERS
+from app.config import Options, load_config
+from app.engine.student import student_file
+from app.engine.student_versions import LearningHistory, learning_history, versions_of
+from app.locations import Locations, locate
+from app.models.discovery import resolve_model
+from app.sanitise import one_line
+from datastores.errors import InputError
+from engines.distillation.versions import Version
+from engines.fingerprint import fingerprint
+
+COLUMNS = {"version": "", "learned": "", "answers": "", "acceptance": "", "tokens per step": ""}
+ORIGINAL = "the original small model"
+
+
+@click.group(
+    cls=LazyGroup,
+    commands_at={
+        "list": "app.cli.student:list_",
+        "reset": "app.cli.student:reset",
+        "rollback": "app.cli.student:rollback",
+    },
+)
+def student() -> None:
+    """Show or undo what the small model learned.
+
+    The small model drafts for the chosen one and learns from its answers while this machine is
+    idle. A version is used only if it drafts better on questions it has not seen.
+    """
+
+
+@click.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_obj
+def list_(options: Options, as_json: bool) -> None:
+    """List the versions of the small model and what each one brought.
+
+    A star marks the current one. Acceptance and tokens per step are measured on held-out questions,
+    before and after learning.
+    """
+    locations = locate(options.data_dir)
+    target, path = _pair(options, locations)
+    history = learning_history(locations, target, path)
+    if as_json:
+        versions = [asdict(version) for version in history.versions]
+        attempt = asdict(history.attempt) if history.attempt else None
+        report = {"current": history.current, "answers": history.answers, "attempt": attempt}
+        click.echo(json.dumps({**report, "versions": versions}))
+        return
+    for line in _lines(history):
+        click.echo(line)
+
+
+@click.command()
+@click.pass_obj
+def rollback(options: Options) -> None:
+    """Return to the previous version of the small model."""
+    locations = locate(options.data_dir)
+    number = versions_of(locations, *_pair(options, locations)).rollback()
+    click.echo(f"Version {number} is used from now on" if number else f"{_start(ORIGINAL)} is used")
+
+
+@click.command()
+@click.pass_obj
+def reset(options: Options) -> None:
+    """Delete all that the small model learned."""
+    locations = locate(options.data_dir)
+    versions_of(locations, *_pair(options, locations)).reset()
+    click.echo(f"Deleted all versions; {ORIGINAL} is used")
+
+
+def _pair(options: Options, locations: Locations) -> tuple[str, Path]:
+    """Fingerprint of the chosen model, and the file of its original small model.
+
+    Raises:
+        InputError: it has none.
+    """
+    config = load_config(locations.settings)
+    model = resolve_model(options.model or config.model, locations)
+    path = student_file(config.student, model, locations)
+    if path is None:
+        raise InputError(
+            f"no small model drafts for {model.name}: choose one with"
+            " `specchat models use --student NAME`"
+        )
+    return fingerprint(model), path
+
+
+def _lines(history: LearningHistory) -> list[str]:
+    rows = [_row(version, version.number == history.current) for version in history.versions]
+    lines = [table(rows, COLUMNS)] if rows else []
+    if not history.current:
+        lines.append(f"{_start(ORIGINAL)} is used")
+    lines.append(f"{history.answers:,} answers to learn from")
+    if history.attempt is not None and history.attempt.reason:
+        reason = one_line(history.attempt.reason, MAX_LINE_CHARACTERS)
+        lines.append(f"last attempt: {reason}")
+    return lines
+
+
+def _row(version: Version, in_use: bool) -> dict[str, object]:
+    figures = version.figures
+    return {
+        "version": f"{'*' if in_use else ' '} {version.number}",
+        "learned": strftime("%d %b %Y", localtime(version.created)),
+        "answers": f"{figures.get('new', 0):,.0f}",
+        "acceptance": _change(version, "acceptance"),
+        "tokens per step": _change(version, "tokens_per_call"),
+    }
+
+
+def _change(version: Version, name: str) -> str:
+    """`0.81 → 0.84`: a figure before and after learning."""
+    before, after = version.figures.get(f"{name}_before"), version.figures.get(name)
+    return f"{before:.2f} → {after:.2f}" if before is not None and after is not None else ""
+
+
+def _start(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -1,0 +1,139 @@
+"""Versions of the draft model that learned on this machine: where they are, what they learned, and
+which must go because something they learned from was deleted.
+
+Owns the folder of each pair of target and student, and the bond between versions and replay buffer.
+Refuses to know how versions are trained (`engines.distillation`).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.locations import Locations
+from datastores.errors import StoreError
+from datastores.replay_buffer.store import ReplayBuffer
+from engines.distillation.versions import ATTEMPT_FILE, Attempt, Version, Versions
+from engines.fingerprint import fingerprint
+
+CHECKPOINTS = "*.safetensors"
+"""Half-trained weights, in the folder of versions."""
+
+
+def versions_of(locations: Locations, target: str, student: Path) -> Versions:
+    """The versions of the original student in the file `student`, for the target of a fingerprint.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    return Versions(locations.students / target / fingerprint(student))
+
+
+@dataclass(frozen=True, slots=True)
+class LearningHistory:
+    """What the draft model of one target learned so far.
+
+    Attributes:
+        versions: oldest first; their `figures` say what each brought on held-out questions.
+        current: number of the one that drafts; 0 for the original student.
+        answers: recorded and kept to learn from.
+        attempt: how the last training ended; None before the first.
+    """
+
+    versions: list[Version]
+    current: int
+    answers: int
+    attempt: Attempt | None
+
+
+def learning_history(locations: Locations, target: str, student: Path) -> LearningHistory:
+    """What the student in the file `student` learned for the target of a fingerprint.
+
+    Raises:
+        ModelError: the student cannot be read.
+        StoreError: its versions or the answers cannot be read.
+    """
+    versions, answers = versions_of(locations, target, student), 0
+    path = replay_path(locations, target)
+    # There is none before the first record.
+    with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
+        answers = buffer.size
+    return LearningHistory(versions.all(), versions.current, answers, versions.last_attempt())
+
+
+def count_new_answers(locations: Locations, target: str, student: Path) -> int:
+    """Answers recorded since the last training of `student` for the target of a fingerprint.
+
+    Raises:
+        ModelError: the student cannot be read.
+        StoreError: the answers cannot be read.
+    """
+    path = replay_path(locations, target)
+    with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
+        attempt = versions_of(locations, target, student).last_attempt()
+        known = attempt is not None and attempt.buffer == buffer.identity
+        return buffer.count_after(attempt.last_record if attempt and known else 0)
+    return 0
+
+
+def replay_path(locations: Locations, target: str) -> Path:
+    """The replay buffer of the target of a fingerprint."""
+    return locations.replay / f"{target}.db"
+
+
+def drop_tainted(locations: Locations) -> None:
+    """Delete every version that learned from something that was removed since.
+
+    What is left drafts: an earlier version, or the original student. The next training starts from
+    there, on all that is still in the buffer.
+
+    Raises:
+        StoreError: one cannot be deleted; calling this again does.
+    """
+    for folder in sorted(locations.students.glob("*/*/")):
+        versions = Versions(folder)
+        tainted = list(_tainted(versions, replay_path(locations, folder.parent.name)))
+        if tainted:
+            drop(versions, tainted)
+
+
+def drop(versions: Versions, tainted: list[Version]) -> None:
+    """Delete `tainted` versions, and what is left of a training that may have seen the same.
+
+    Raises:
+        StoreError: one cannot be deleted.
+    """
+    gone = {version.number for version in tainted}
+    if versions.current in gone:
+        kept = [one.number for one in versions.all() if one.number not in gone]
+        earlier = [number for number in kept if number < versions.current]
+        versions.select(max(earlier, default=0))
+    try:
+        for number in gone:
+            shutil.rmtree(versions.file(number).parent)
+        # The next round must not take what it saw before for learned.
+        (versions.folder / ATTEMPT_FILE).unlink(missing_ok=True)
+        for checkpoint in versions.folder.glob(CHECKPOINTS):
+            checkpoint.unlink()
+    except OSError as error:
+        raise StoreError(f"cannot delete from {versions.folder}: {error.strerror}") from error
+
+
+def _tainted(versions: Versions, path: Path) -> Iterator[Version]:
+    """Versions that may know what was removed from the buffer at `path`.
+
+    Without the buffer that they learned from nobody can say what they know.
+    """
+    every = versions.all()
+    if not every:
+        return
+    with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
+        for version in every:
+            known = version.buffer == buffer.identity
+            if not known or buffer.removed_since(version.last_record, version.last_removal):
+                yield version
+        return
+    yield from every

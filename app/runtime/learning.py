@@ -1,0 +1,287 @@
+"""Teaches the draft model while nobody is there: decides when a training process runs.
+
+It starts after a quiet minute, on mains power, while nothing else keeps the machine busy and there
+are new answers to learn from. A key press pauses it within milliseconds: the system stops the
+process, whatever it is doing, so that it takes no processor time and goes on where it was; after
+some minutes it is ended instead, which frees its memory and costs the last seconds of training.
+
+Owns the process and the conditions. Refuses to know how a student is trained
+(`app.runtime.learning_process`) and how a new version comes to draft.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import psutil
+
+from app.child_process import ChildProcess
+from app.machine import on_battery
+from datastores.errors import ModelError, SpecchatError
+from datastores.storage.files import is_running, process_id, process_id_of
+
+POLL_S = 0.5
+"""Seconds between two checks of the conditions."""
+CHECK_S = 15.0
+"""Seconds between two looks for new answers."""
+RETRY_S = 1800.0
+"""Seconds until the next training after one that brought nothing."""
+MAX_PAUSE_S = 600.0
+"""Longest pause, after which the process is ended."""
+CLOSE_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class LearningProgress:
+    """How many of its steps a training has done."""
+
+    done: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A new version drafts: its acceptance on held-out questions, before and after."""
+
+    version: int
+    before: float
+    after: float
+
+
+NotifyLearning = Callable[[LearningProgress | Learned | None, SpecchatError | None], object]
+"""Called on any thread with what to show (None: nothing) and with what failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearningConditions:
+    """When training may run.
+
+    Attributes:
+        quiet_s: seconds without a key press or an answer.
+        is_busy: whether the model is used.
+        has_news: whether there are enough new answers.
+        is_loaded: whether other programs keep the machine busy.
+    """
+
+    quiet_s: float
+    is_busy: Callable[[], bool]
+    has_news: Callable[[], bool]
+    is_loaded: Callable[[], bool]
+
+
+class Learner:
+    """One thread that watches, and one process at most, read by another thread.
+
+    Attributes:
+        enabled: whether it may learn; switched by `switch`.
+        error: why the last training failed; None if it did not.
+    """
+
+    def __init__(
+        self,
+        command: tuple[object, ...],
+        note: Path,
+        conditions: LearningConditions,
+        notify: NotifyLearning,
+        adopt: Callable[[], object],
+    ) -> None:
+        """Args:
+        command: the process's module and arguments.
+        note: file that names a paused process, so that none outlives this program.
+        adopt: called, on a thread of its own, when a new version was published.
+        """
+        self.enabled = True
+        self.error: SpecchatError | None = None
+        self._command = command
+        self._note = note
+        self._conditions = conditions
+        self._notify = notify
+        self._adopt = adopt
+        self._touched = self._looked = monotonic()
+        self._lock = threading.Lock()
+        self._child: ChildProcess | None = None
+        self._reader: threading.Thread | None = None
+        self._paused_at: float | None = None
+        self._may_pause = False
+        self._closing = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="learner", daemon=True)
+
+    def start(self) -> None:
+        """Start to watch."""
+        self._watcher.start()
+
+    def touch(self) -> None:
+        """Somebody is there: pause at once. From any thread; takes microseconds."""
+        self._touched = monotonic()
+        if self._child is not None and self._paused_at is None:
+            self._pause()
+
+    def switch(self, enabled: bool) -> None:
+        """Learn, or end learning at once."""
+        self.enabled = enabled
+        if not enabled:
+            self._stop()
+
+    def close(self) -> None:
+        """End the process; what was saved is gone on with in the next session."""
+        self._closing.set()
+        self._stop()
+        if self._watcher.ident is not None:
+            self._watcher.join(CLOSE_TIMEOUT_S)
+        self._stop()  # it may have started one meanwhile
+        if self._reader is not None:
+            self._reader.join(CLOSE_TIMEOUT_S)
+
+    def _watch(self) -> None:
+        _end_orphan(self._note)
+        while not self._closing.wait(POLL_S):
+            if self._conditions.is_busy():
+                self._touched = monotonic()
+            child, may_run = self._child, self._may_run()
+            if child is None:
+                if may_run and self._has_news():
+                    self._start()
+            elif self._paused_at is not None:
+                if may_run:
+                    self._resume()
+                elif monotonic() > self._paused_at + MAX_PAUSE_S:
+                    self._stop()
+            elif not may_run:
+                self._pause()
+
+    def _may_run(self) -> bool:
+        quiet = monotonic() - self._touched >= self._conditions.quiet_s
+        loaded = self._conditions.is_loaded()  # asked always: it measures between two calls
+        return self.enabled and quiet and not loaded and not on_battery()
+
+    def _has_news(self) -> bool:
+        """Whether there is something to learn, asked now and then."""
+        if monotonic() < self._looked:
+            return False
+        self._looked = monotonic() + CHECK_S
+        try:
+            return self._conditions.has_news()
+        except SpecchatError as error:
+            self._report_error(error)
+            return False
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._closing.is_set() or not self.enabled:
+                return
+            self._may_pause, self._paused_at = False, None
+            self._child = child = ChildProcess(*map(str, self._command))
+        self._reader = threading.Thread(target=self._read, args=(child,), daemon=True)
+        self._reader.start()
+
+    def _read(self, child: ChildProcess) -> None:
+        """Follow `child` to its end."""
+        result: dict[str, Any] | None = None
+        error: SpecchatError | None = None
+        try:
+            for message in child:
+                if "steps" in message:
+                    self._may_pause = True
+                    self._notify(LearningProgress(message["done"], message["steps"]), None)
+                else:
+                    self._may_pause, result = False, message
+        except SpecchatError as raised:
+            error = raised
+        code = child.code()
+        with self._lock:
+            ended_by_us = self._child is not child
+            if not ended_by_us:
+                self._child, self._paused_at = None, None
+        child.close()
+        if ended_by_us:
+            return
+        if result is None and error is None and code:
+            error = ModelError(f"learning failed: exit code {code}")
+        self._ended(result, error)
+
+    def _ended(self, result: dict[str, Any] | None, error: SpecchatError | None) -> None:
+        learned = _learned(result)
+        if learned is None:
+            self._looked = monotonic() + RETRY_S
+        self._notify(learned, None)
+        if error is not None:
+            self._report_error(error)
+        if learned is not None:
+            self.error = None
+            self._adopt()
+
+    def _report_error(self, error: SpecchatError) -> None:
+        if str(error) != str(self.error):
+            self.error = error
+            self._notify(None, error)
+
+    def _pause(self) -> None:
+        """Stop the process where it is; one that is still loading is ended.
+
+        While it loads it reads the buffer, and a stopped reader would keep its locks.
+        """
+        with self._lock:
+            child = self._child
+            if child is None or self._paused_at is not None:
+                return
+            if self._may_pause:
+                self._paused_at = monotonic()
+                child.pause()
+                _write_note(self._note, child.pid)
+        if not self._may_pause:
+            self._stop()
+        self._notify(None, None)
+
+    def _resume(self) -> None:
+        with self._lock:
+            if self._child is not None and self._paused_at is not None:
+                self._paused_at = None
+                self._child.resume()
+                self._note.unlink(missing_ok=True)
+
+    def _stop(self) -> None:
+        """End the process; it goes on from what it saved when it is started again."""
+        with self._lock:
+            child, self._child = self._child, None
+            self._paused_at = None
+            self._looked = monotonic()
+        if child is not None:
+            child.stop()
+            self._note.unlink(missing_ok=True)
+            self._notify(None, None)
+
+
+def _learned(result: dict[str, Any] | None) -> Learned | None:
+    """What a result message brought; None for nothing."""
+    version = result["version"] if result is not None else None
+    if version is None:
+        return None
+    figures = version["figures"]
+    return Learned(version["number"], figures["acceptance_before"], figures["acceptance"])
+
+
+def _write_note(note: Path, pid: int) -> None:
+    """Name the paused process and this one; without it, a paused one might outlive this one."""
+    with suppress(OSError, psutil.NoSuchProcess):
+        note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        note.write_text(f"{process_id_of(pid)} {process_id()}")
+
+
+def _end_orphan(note: Path) -> None:
+    """End a process that was paused by a program that was killed then."""
+    try:
+        child, _, parent = note.read_text("ascii").partition(" ")
+    except (OSError, UnicodeDecodeError):
+        return
+    if is_running(parent):
+        return
+    if is_running(child):
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            psutil.Process(int(child.partition(":")[0])).kill()
+    note.unlink(missing_ok=True)

@@ -1,0 +1,163 @@
+"""Versions of the student: the chosen one drafts, and none survives what it learned from."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.config import Options
+from app.engine.engine import Engine, load
+from app.engine.student import adopt_version
+from app.engine.student_versions import (
+    drop_tainted,
+    learning_history,
+    replay_path,
+    versions_of,
+)
+from app.locations import Locations
+from app.models.discovery import embedded, embedded_student
+from datastores.replay_buffer.store import ReplayBuffer
+from engines.distillation.versions import STUDENT_FILE, Attempt, Version, Versions
+from engines.fingerprint import fingerprint
+from tests.datastores.replay_buffer.records import VOCABULARY, record
+from tests.engines.tiny import TinyVocabulary, write_llama
+
+TARGET = fingerprint(embedded())
+FIGURES = {"acceptance_before": 0.5, "acceptance": 0.75}
+
+
+@pytest.fixture
+def versions(locations: Locations) -> Versions:
+    return versions_of(locations, TARGET, embedded_student())
+
+
+@pytest.fixture
+def buffer(locations: Locations) -> Iterator[ReplayBuffer]:
+    locations.replay.mkdir()
+    with closing(ReplayBuffer.open(replay_path(locations, TARGET), TARGET, VOCABULARY)) as opened:
+        yield opened
+
+
+def publish(versions: Versions, buffer: ReplayBuffer | None = None) -> int:
+    """A version that learned from all that is in `buffer`: the embedded student once more."""
+    partial, number = versions.partial(), versions.next_number()
+    shutil.copy(embedded_student(), partial / STUDENT_FILE)
+    learned = (buffer.identity, buffer.last_id, buffer.last_removal) if buffer else ("", 0, 0)
+    mark = fingerprint(partial / STUDENT_FILE)
+    versions.publish(partial, Version(number, 1.0, mark, "", number - 1, *learned, FIGURES))
+    versions.note(Attempt(2.0, learned[0], learned[1], number, ""))
+    return number
+
+
+@pytest.fixture
+def engine(locations: Locations) -> Iterator[Engine]:
+    opened = load(Options(drafters=("prompt", "student")), locations)
+    yield opened
+    opened.close()
+
+
+def test_the_current_version_is_opened(locations: Locations, versions: Versions) -> None:
+    publish(versions)
+    publish(versions)
+    versions.rollback()
+    with closing(load(Options(drafters=("student",)), locations)) as engine:
+        assert engine.stores.student_version == 1
+        assert engine.stores.student is not None
+        assert engine.errors == []
+
+
+def test_a_version_is_adopted_between_two_answers(engine: Engine, versions: Versions) -> None:
+    before = engine.drafters[1]
+    adopt_version(engine)
+    assert engine.drafters[1] is before
+    publish(versions)
+    adopt_version(engine)
+    after = engine.drafters[1]
+    assert after is not before
+    assert (after.name, engine.stores.student_version) == ("student", 1)
+    adopt_version(engine)
+    assert engine.drafters[1] is after
+    versions.reset()
+    adopt_version(engine)
+    assert engine.stores.student_version == 0
+    assert engine.errors == []
+
+
+@pytest.mark.parametrize("content", [None, b"", b"GGUF" + bytes(99), "vocabulary"])
+def test_a_damaged_or_swapped_version_costs_one_line_and_the_original_drafts(
+    locations: Locations, engine: Engine, versions: Versions, content: bytes | str | None
+) -> None:
+    path = versions.file(publish(versions))
+    if isinstance(content, str):
+        write_llama(path, TinyVocabulary())
+    elif content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    for _ in range(2):
+        adopt_version(engine)
+        [error] = engine.errors
+        assert "version 1" in str(error)
+        assert "specchat student rollback" in str(error)
+        assert "\n" not in str(error)
+        assert engine.drafters[1].name == "student"
+    assert engine.stores.student is not None
+
+
+def test_versions_go_with_what_they_learned_from(
+    locations: Locations, versions: Versions, buffer: ReplayBuffer
+) -> None:
+    buffer.add("chat:h:1", record())
+    first = publish(versions, buffer)
+    buffer.add("chat:h:2", record(1))
+    publish(versions, buffer)
+    (versions.folder / "round.safetensors").write_bytes(b"half-trained")
+    drop_tainted(locations)
+    assert len(versions.all()) == 2
+    buffer.forget("chat:h:2")
+    drop_tainted(locations)
+    assert [version.number for version in versions.all()] == [first]
+    assert versions.current == first
+    assert versions.last_attempt() is None, "the rest is learned again"
+    assert not (versions.folder / "round.safetensors").exists()
+    again = publish(versions, buffer)
+    drop_tainted(locations)
+    assert versions.current == again, "it never knew chat 2"
+    buffer.forget("chat:h:1")
+    drop_tainted(locations)
+    assert (versions.current, versions.all()) == (0, [])
+
+
+def test_without_their_buffer_versions_go(
+    locations: Locations, versions: Versions, buffer: ReplayBuffer
+) -> None:
+    publish(versions, buffer)
+    buffer.close()
+    replay_path(locations, TARGET).write_bytes(b"no database" * 99)
+    drop_tainted(locations)
+    assert versions.all() == []
+    publish(versions)
+    replay_path(locations, TARGET).unlink(missing_ok=True)
+    drop_tainted(locations)
+    assert versions.all() == []
+
+
+def test_what_was_learned_is_reported(
+    locations: Locations, versions: Versions, buffer: ReplayBuffer
+) -> None:
+    empty = learning_history(locations, "another", embedded_student())
+    assert (empty.versions, empty.current, empty.answers, empty.attempt) == ([], 0, 0, None)
+    buffer.add("chat:h:1", record())
+    publish(versions, buffer)
+    history = learning_history(locations, TARGET, embedded_student())
+    assert (history.current, history.answers) == (1, 1)
+    assert history.versions[0].figures == FIGURES
+
+
+def test_a_target_without_versions_reads_no_student(locations: Locations, tmp_path: Path) -> None:
+    drop_tainted(locations)
+    assert not locations.students.exists()
