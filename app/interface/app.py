@@ -23,7 +23,7 @@ from app.interface.chat import copy
 from app.interface.commands.keymap import Keymap
 from app.interface.commands.scopes import ALWAYS, SCOPES
 from app.interface.commands.table import CommandsProvider
-from app.interface.messages import IdleChanged, IndexerChanged
+from app.interface.messages import IdleChanged, IndexerChanged, LearningChanged
 from app.interface.screen import ChatScreen
 from app.interface.themes import DARK, THEMES, muted_variables, theme_variables
 from app.locations import Locations, locate
@@ -36,6 +36,7 @@ from datastores.errors import InputError, SpecchatError
 
 if TYPE_CHECKING:
     from app.runtime.idle_encoding import EncodingProgress
+    from app.runtime.learning import Learned, LearningProgress
 
 INTERFACE_DIR = Path(__file__).parent
 THEME_HINT = "Press {palette} and choose “Change theme” to see them."
@@ -76,6 +77,8 @@ class Specchat(App[None], inherit_bindings=False):
 
     async def on_event(self, event: events.Event) -> None:
         """Keep what is typed before a box has the focus; Textual would drop it."""
+        if isinstance(event, events.InputEvent | events.Paste):
+            self.chat_screen.conversation.model_thread.touch()
         typed = isinstance(event, events.Key | events.Paste) and not event.is_forwarded
         if typed and self._typed_early is not None:
             self._typed_early.append(event)
@@ -163,6 +166,12 @@ class Specchat(App[None], inherit_bindings=False):
         """Show the progress of idle work; from any thread."""
         self.chat_screen.post_message(IdleChanged(progress, error))
 
+    def learning_changed(
+        self, progress: LearningProgress | Learned | None, error: SpecchatError | None
+    ) -> None:
+        """Show what the small model learns; from any thread."""
+        self.chat_screen.post_message(LearningChanged(progress, error))
+
     def leave(self) -> bool:
         """Close model and history after `run`; False if a call into the model does not return."""
         conversation = self.chat_screen.conversation
@@ -194,7 +203,8 @@ def run(options: Options, stage: DemoStage | None = None) -> None:
 
     def load(choice: str | None) -> Model:
         chosen = replace(options, model=choice or options.model)
-        model = open_model(chosen, locations, history, app.indexer_changed, app.idle_changed)
+        notify = (app.indexer_changed, app.idle_changed, app.learning_changed)
+        model = open_model(chosen, locations, history, *notify)
         return model if stage is None else replace(model, name=DEMO_MODEL, hint=INTRODUCTION)
 
     app = Specchat(

@@ -15,6 +15,7 @@ from datastores.errors import SpecchatError
 if TYPE_CHECKING:
     from app.conversation.citations import Citation
     from app.runtime.idle_encoding import EncodingProgress
+    from app.runtime.learning import Learned, LearningProgress
 
 
 @dataclass
@@ -100,4 +101,12 @@ class IdleChanged(Message):
     """The progress of idle encoding; None if there is nothing to show, or it failed."""
 
     progress: EncodingProgress | None
+    error: SpecchatError | None
+
+
+@dataclass
+class LearningChanged(Message):
+    """What the small model learns or learned; None if there is nothing to show, or it failed."""
+
+    progress: LearningProgress | Learned | None
     error: SpecchatError | None

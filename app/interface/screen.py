@@ -15,6 +15,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 from textual.theme import Theme
 
+from app.config import write_setting
 from app.conversation.session_statistics import SessionStatistics
 from app.conversation.unsent import read_unsent, write_unsent
 from app.interface.chat.chat_actions import ChatActions, TextActions
@@ -38,6 +39,7 @@ from app.interface.messages import (
     CommandEntered,
     IdleChanged,
     IndexerChanged,
+    LearningChanged,
     StatisticsChanged,
 )
 from app.interface.models.switch import ModelSwitch
@@ -221,6 +223,13 @@ class ChatScreen(Screen[None]):
         if event.error is not None:
             self.conversation.show_error(event.error)
 
+    @on(LearningChanged)
+    def _learning_changed(self, event: LearningChanged) -> None:
+        if event.error is not None:
+            self.conversation.show_error(event.error)
+        else:
+            self.conversation.topbar.learning = phrases.learning(event.progress)
+
     @on(ChatActionRequested)
     def _kept(self, event: ChatActionRequested) -> None:
         self.chat_actions.run(event.action, event.chat)
@@ -250,6 +259,26 @@ class ChatScreen(Screen[None]):
     def act_on_chat(self, action: str) -> None:
         """Run one of `ChatActions` on the open chat."""
         self.chat_actions.run(action, self.conversation.chat)
+
+    def toggle_learning(self) -> None:
+        """Have the small model learn while the machine is idle, or not; kept in the settings."""
+        model = self.conversation.model_thread.model
+        if model is None or model.engine is None or model.learner is None:
+            self.notify("No small model drafts for this model, so nothing can learn.")
+            return
+        learns = not model.engine.learns
+        try:
+            write_setting(self._locations, "learn", learns)
+        except SpecchatError as error:
+            self.conversation.show_error(error)
+            return
+        model.engine.learns = learns
+        model.learner.switch(learns)
+        self.notify(
+            "The small model learns from your chats while the machine is idle."
+            if learns
+            else "The small model no longer learns from your chats."
+        )
 
     def toggle_details(self) -> None:
         """Show or hide the raw figures."""

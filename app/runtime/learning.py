@@ -141,8 +141,6 @@ class Learner:
     def _watch(self) -> None:
         _end_orphan(self._note)
         while not self._closing.wait(POLL_S):
-            if self._conditions.is_busy():
-                self._touched = monotonic()
             child, may_run = self._child, self._may_run()
             if child is None:
                 if may_run and self._has_news():
@@ -156,9 +154,12 @@ class Learner:
                 self._pause()
 
     def _may_run(self) -> bool:
+        busy = self._conditions.is_busy()
+        if busy:
+            self._touched = monotonic()
         quiet = monotonic() - self._touched >= self._conditions.quiet_s
         loaded = self._conditions.is_loaded()  # asked always: it measures between two calls
-        return self.enabled and quiet and not loaded and not on_battery()
+        return self.enabled and quiet and not busy and not loaded and not on_battery()
 
     def _has_news(self) -> bool:
         """Whether there is something to learn, asked now and then."""

@@ -49,6 +49,9 @@ class TopBar(Static):
     idle: reactive[str] = reactive("")
     """What the model does while it is idle; empty without any."""
 
+    learning: reactive[str] = reactive("")
+    """What the small model learns or has learned; empty for nothing."""
+
     failed: reactive[bool] = reactive(False)
     """Whether `state` is a failure."""
 
@@ -58,7 +61,7 @@ class TopBar(Static):
     def render(self) -> Text:
         state = "topbar--warning" if self.failed else "topbar--accent"
         dim, accent = (component_color(self, f"topbar--{kind}") for kind in ("dim", "accent"))
-        besides = [(self.model, dim), (self.background or self.idle, dim)]
+        besides = [(self.model, dim), (self.background or self.idle or self.learning, dim)]
         said = [*besides, (self.state, component_color(self, state))]
         right = Text(" · ", style=dim).join(
             Text(one_line(text, 40), style=style) for text, style in said if text

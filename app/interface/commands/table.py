@@ -54,6 +54,8 @@ class CommandTarget(Protocol):
 
     def toggle_list(self) -> None: ...
 
+    def toggle_learning(self) -> None: ...
+
     def toggle_details(self) -> None: ...
 
     def show_statistics(self) -> None: ...
@@ -158,6 +160,13 @@ COMMANDS = (
         "Show speed, drafts and stores over weeks",
         lambda screen: screen.show_statistics(),
         "f10",
+    ),
+    Command(
+        "learning",
+        "Learn while idle or not",
+        "Let the small model learn from your chats, or stop it",
+        lambda screen: screen.toggle_learning(),
+        "f7",
     ),
     Command(
         "chat.new",

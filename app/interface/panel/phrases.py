@@ -10,6 +10,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from app.conversation.session_statistics import SessionStatistics, Throughput
+from app.runtime.learning import Learned, LearningProgress
 from engines.budget.protocol import BudgetStatus
 
 if TYPE_CHECKING:
@@ -156,3 +157,12 @@ def idle(progress: EncodingProgress | None) -> str:
         return ""
     what = "indexing imports" if progress.imports else "indexing chats"
     return f"{what} {percent(progress.done / max(1, progress.total))}"
+
+
+def learning(progress: LearningProgress | Learned | None) -> str:
+    """`learning 12%`, then `learned: 81% → 84% accepted`; empty if nothing worth showing."""
+    if progress is None:
+        return ""
+    if isinstance(progress, Learned):
+        return f"learned: {percent(progress.before)} → {percent(progress.after)} accepted"
+    return f"learning {percent(progress.done / max(1, progress.steps))}"

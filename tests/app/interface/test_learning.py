@@ -1,0 +1,103 @@
+"""Learning in the interface: it is shown, paused by a key, and switched off by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from app.config import load_config
+from app.engine.engine import Engine
+from app.runtime.learning import Learned, Learner, LearningConditions, LearningProgress
+from datastores.errors import ModelError
+from tests.app.interface.conftest import Stage, notices, ready, until
+from tests.app.scripted import scripted_engine
+
+Make = Callable[..., Stage]
+
+
+class WatchedLearner(Learner):
+    """One that is never started.
+
+    Attributes:
+        touches: how often somebody was there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        conditions = LearningConditions(0.0, lambda: False, lambda: False, lambda: False)
+        super().__init__((), folder / "paused", conditions, lambda *_: None, lambda: None)
+        self.touches = 0
+
+    def touch(self) -> None:
+        self.touches += 1
+
+
+async def with_learner(
+    pilot: Pilot[None], made: Stage, folder: Path
+) -> tuple[WatchedLearner, Engine]:
+    """Put a learner and an engine behind the screen."""
+    await ready(pilot, made)
+    thread = made.conversation.model_thread
+    await until(pilot, lambda: thread.model)
+    assert thread.model is not None
+    learner, engine = WatchedLearner(folder), scripted_engine(folder)
+    engine.learns = True
+    thread.model = replace(thread.model, engine=engine, learner=learner)
+    return learner, engine
+
+
+async def test_every_key_says_that_somebody_is_there(stage: Make, tmp_path: Path) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        learner, _ = await with_learner(pilot, made, tmp_path)
+        await pilot.press("a", "b", "f2")
+        assert learner.touches >= 3
+        before = learner.touches
+        await pilot.click()
+        assert learner.touches > before
+
+
+async def test_it_is_switched_off_by_one_key_and_stays_off(stage: Make, tmp_path: Path) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        learner, engine = await with_learner(pilot, made, tmp_path)
+        await pilot.press("f12")
+        await until(pilot, lambda: not learner.enabled)
+        assert not engine.learns
+        assert not load_config(made.locations.settings).learn
+        await until(pilot, lambda: notices(made))
+        assert notices(made) == ["The small model no longer learns from your chats."]
+        await pilot.press("f12")
+        await until(pilot, lambda: learner.enabled)
+        assert engine.learns
+        assert load_config(made.locations.settings).learn
+
+
+async def test_a_model_without_a_small_one_says_so(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await pilot.press("f12")
+        await until(pilot, lambda: notices(made))
+        assert notices(made) == ["No small model drafts for this model, so nothing can learn."]
+        assert load_config(made.locations.settings).learn
+
+
+async def test_the_top_line_shows_progress_and_what_it_brought(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        topbar = made.conversation.topbar
+        for progress, text in (
+            (LearningProgress(12, 100), "learning 12%"),
+            (None, ""),
+            (Learned(4, 0.81, 0.84), "learned: 81% → 84% accepted"),
+        ):
+            made.app.learning_changed(progress, None)
+            await until(pilot, lambda text=text: topbar.learning == text)  # type: ignore[misc]
+            assert text in topbar.render().plain
+        made.app.learning_changed(None, ModelError("the loss is not a number"))
+        await until(pilot, lambda: notices(made) == ["the loss is not a number"])
+        assert topbar.learning == "learned: 81% → 84% accepted"

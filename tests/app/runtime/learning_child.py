@@ -1,0 +1,40 @@
+"""A child that stands in for training: `python -m tests.app.runtime.learning_child MODE FILE`.
+
+It writes how many steps it has done into FILE. MODE: `learn` ends with a version after 30 steps,
+`nothing` with none, `endless` never, `load` never gets to its first step, `fail` and `crash` end
+without a result.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.child_process import emit, run_child
+from datastores.errors import ModelError
+
+STEPS = 30
+
+
+def main(arguments: Sequence[str]) -> None:
+    mode, path = arguments
+    if mode == "fail":
+        raise ModelError("the loss is not a number")
+    if mode == "crash":
+        os._exit(3)
+    steps = sys.maxsize if mode in ("endless", "load") else STEPS
+    for step in range(1, steps + 1):
+        Path(path).write_text(str(step))
+        if mode != "load":
+            emit({"done": step, "steps": steps})
+        time.sleep(0.005)
+    figures = {"acceptance_before": 0.5, "acceptance": 0.75}
+    version = {"number": 4, "figures": figures} if mode == "learn" else None
+    emit({"version": version, "reason": "" if version else "acceptance fell"})
+
+
+if __name__ == "__main__":
+    run_child(main)

@@ -1,0 +1,260 @@
+"""The learner: training runs while nobody is there, and ends or pauses when somebody is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.runtime import learning
+from app.runtime.learning import Learned, Learner, LearningConditions, LearningProgress
+from datastores.errors import SpecchatError, StoreError
+from datastores.storage.files import process_id, process_id_of
+
+TIMEOUT_S = 60.0
+
+
+class Room:
+    """Where a learner lives, with every condition in hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.quiet_s = 0.0
+        self.busy = self.loaded = False
+        self.news = True
+        self.fails: SpecchatError | None = None
+        self.steps = folder / "steps"
+        self.note = folder / "versions" / "paused"
+        self.shown: list[LearningProgress | Learned | None] = []
+        self.errors: list[str] = []
+        self.adopted = 0
+
+    def learner(self, mode: str) -> Learner:
+        command = ("tests.app.runtime.learning_child", mode, self.steps)
+        conditions = LearningConditions(
+            self.quiet_s, lambda: self.busy, self._has_news, lambda: self.loaded
+        )
+        return Learner(command, self.note, conditions, self._notify, self._adopt)
+
+    def done(self) -> int:
+        """Steps that the child has done."""
+        text = self.steps.read_text() if self.steps.exists() else ""
+        return int(text or 0)
+
+    def _has_news(self) -> bool:
+        if self.fails is not None:
+            raise self.fails
+        return self.news
+
+    def _notify(
+        self, progress: LearningProgress | Learned | None, error: SpecchatError | None
+    ) -> None:
+        if error is not None:
+            self.errors.append(str(error))
+        else:
+            self.shown.append(progress)
+
+    def _adopt(self) -> None:
+        self.adopted += 1
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Room:
+    return Room(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learning, "POLL_S", 0.01)
+    monkeypatch.setattr(learning, "CHECK_S", 0.01)
+    monkeypatch.setattr(learning, "on_battery", lambda: False)
+
+
+@pytest.fixture
+def running(room: Room) -> Iterator[Callable[[str], Learner]]:
+    """Starts a learner, which is closed in the end."""
+    started: list[Learner] = []
+
+    def start(mode: str) -> Learner:
+        started.append(room.learner(mode))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    for learner in started:
+        learner.close()
+        assert child_of(learner) is None
+
+
+Running = Callable[[str], Learner]
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def child_of(learner: Learner) -> psutil.Process | None:
+    child = learner._child
+    return psutil.Process(child.pid) if child is not None else None
+
+
+def is_stopped(process: psutil.Process) -> bool:
+    return process.status() == psutil.STATUS_STOPPED
+
+
+def some_polls() -> None:
+    time.sleep(0.1)
+
+
+def test_a_version_is_adopted_and_what_it_brought_is_shown(room: Room, running: Running) -> None:
+    running("learn")
+    until(lambda: room.adopted)
+    progress = [one for one in room.shown if isinstance(one, LearningProgress)]
+    assert [one.done for one in progress] == list(range(1, 31))
+    assert Learned(4, 0.5, 0.75) in room.shown
+    assert room.errors == []
+
+
+@pytest.mark.parametrize("hindrance", ["busy", "loaded", "quiet", "news", "off", "battery"])
+def test_it_waits_until_nothing_speaks_against_it(
+    room: Room, monkeypatch: pytest.MonkeyPatch, hindrance: str
+) -> None:
+    room.busy, room.loaded = hindrance == "busy", hindrance == "loaded"
+    room.news = hindrance != "news"
+    room.quiet_s = 3600.0 if hindrance == "quiet" else 0.0
+    monkeypatch.setattr(learning, "on_battery", lambda: hindrance == "battery")
+    learner = room.learner("endless")
+    learner.enabled = hindrance != "off"
+    learner.start()
+    some_polls()
+    assert child_of(learner) is None
+    room.busy, room.loaded, room.news = False, False, True
+    monkeypatch.setattr(learning, "on_battery", lambda: False)
+    learner.switch(True)
+    if hindrance != "quiet":
+        until(lambda: child_of(learner))
+    learner.close()
+    assert child_of(learner) is None
+
+
+def test_a_key_press_pauses_it_where_it_is(room: Room, running: Running) -> None:
+    learner = running("endless")
+    until(room.done)
+    until(lambda: room.shown)
+    room.busy = True
+    child = child_of(learner)
+    assert child is not None
+    learner.touch()
+    until(lambda: is_stopped(child))
+    done = room.done()
+    some_polls()
+    assert room.done() == done
+    assert room.shown[-1] is None, "nothing is shown while it is paused"
+    room.busy = False
+    until(lambda: room.done() > done)
+    assert child_of(learner) == child
+    assert not room.note.exists()
+
+
+@pytest.mark.parametrize("hindrance", ["busy", "loaded"])
+def test_load_and_answers_pause_it_too(room: Room, running: Running, hindrance: str) -> None:
+    learner = running("endless")
+    until(lambda: room.shown)
+    child = child_of(learner)
+    assert child is not None
+    if hindrance == "busy":
+        room.quiet_s = 0.0
+    setattr(room, hindrance, True)
+    if hindrance == "busy":
+        learner.touch()
+    until(lambda: is_stopped(child))
+
+
+def test_one_that_is_still_loading_is_ended_and_started_again(room: Room, running: Running) -> None:
+    learner = running("load")
+    until(room.done)
+    room.loaded = True
+    first = child_of(learner)
+    learner.touch()
+    until(lambda: child_of(learner) is None)
+    room.loaded = False
+    until(lambda: child_of(learner) not in (None, first))
+
+
+def test_a_long_pause_ends_it(
+    room: Room, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = running("endless")
+    until(lambda: room.shown)
+    monkeypatch.setattr(learning, "MAX_PAUSE_S", 0.05)
+    room.loaded = True
+    learner.touch()
+    until(lambda: child_of(learner) is None)
+    assert not room.note.exists()
+
+
+def test_switching_it_off_ends_it_at_once(room: Room, running: Running) -> None:
+    learner = running("endless")
+    until(lambda: room.shown)
+    learner.switch(False)
+    assert child_of(learner) is None
+    done = room.done()
+    some_polls()
+    assert (child_of(learner), room.done() - done < 3) == (None, True)
+
+
+def test_training_that_brought_nothing_is_not_repeated_at_once(
+    room: Room, running: Running
+) -> None:
+    learner = running("nothing")
+    until(lambda: room.done() == 30 and child_of(learner) is None)
+    room.steps.unlink()
+    some_polls()
+    assert (room.done(), room.adopted, room.errors) == (0, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"), [("fail", "not a number"), ("crash", "learning failed: exit code 3")]
+)
+def test_a_failure_is_reported_in_one_line_and_not_repeated_at_once(
+    room: Room, running: Running, mode: str, reason: str
+) -> None:
+    running(mode)
+    until(lambda: room.errors)
+    some_polls()
+    [error] = room.errors
+    assert reason in error
+
+
+def test_an_unreadable_buffer_is_reported_once(room: Room, running: Running) -> None:
+    room.fails = StoreError("cannot be read")
+    running("learn")
+    until(lambda: room.errors)
+    some_polls()
+    assert room.errors == ["cannot be read"]
+
+
+@pytest.mark.parametrize("alive", [False, True])
+def test_one_that_a_killed_program_had_paused_is_ended(
+    room: Room, running: Running, alive: bool
+) -> None:
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    psutil.Process(sleeper.pid).suspend()
+    room.note.parent.mkdir()
+    parent = process_id() if alive else "1:0.00"
+    room.note.write_text(f"{process_id_of(sleeper.pid)} {parent}")
+    room.news = False
+    running("learn")
+    some_polls()
+    if alive:
+        assert sleeper.poll() is None, "it is another window's"
+        sleeper.kill()
+    sleeper.wait(TIMEOUT_S)
+    assert room.note.exists() == alive

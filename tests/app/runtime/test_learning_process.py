@@ -1,0 +1,86 @@
+"""The process that trains: it publishes whole versions or none, whenever it is killed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.child_process import ChildProcess
+from app.engine.student_versions import replay_path, versions_of
+from app.locations import Locations
+from datastores.errors import InputError
+from datastores.replay_buffer.store import ReplayBuffer
+from engines.distillation.versions import Versions
+from tests.engines.distillation.school import School, open_school
+from tests.engines.tiny import TinyVocabulary, write_llama
+
+TARGET = "teacher"
+
+
+@pytest.fixture
+def school(tmp_path: Path, locations: Locations) -> Iterator[School]:
+    with open_school(tmp_path) as opened:
+        opened.buffer.close()
+        locations.replay.mkdir()
+        shutil.copy(tmp_path / "replay.db", replay_path(locations, TARGET))
+        yield opened
+
+
+def process(locations: Locations, student: Path, target: Path | None = None) -> ChildProcess:
+    folders = (locations.data, locations.cache, locations.config)
+    module = "app.runtime.learning_process"
+    return ChildProcess(module, TARGET, target or student, student, *folders)
+
+
+def whole(versions: Versions) -> bool:
+    """Whether every version is intact, and the one that drafts too."""
+    current = versions.current_version()
+    return current is None or versions.file(current.number).exists()
+
+
+def test_killed_while_it_trains_it_leaves_whole_versions_and_goes_on(
+    locations: Locations, school: School
+) -> None:
+    versions = versions_of(locations, TARGET, school.student)
+    with process(locations, school.student) as child:
+        for _ in zip(range(3), child, strict=False):
+            pass
+        child.stop()
+    assert whole(versions)
+    with process(locations, school.student) as child:
+        messages: list[dict[str, Any]] = list(child)
+    *steps, result = messages
+    assert [step["done"] for step in steps] == sorted(step["done"] for step in steps)
+    assert steps[-1]["done"] == steps[-1]["steps"]
+    assert (result["version"] is None) == bool(result["reason"])
+    assert whole(versions)
+    assert not list(versions.folder.glob("*.safetensors"))
+    path = replay_path(locations, TARGET)
+    with closing(ReplayBuffer.existing(path)) as buffer:
+        assert len(list(buffer.records())) == 90
+        assert buffer.damaged == {}
+
+
+def test_another_vocabulary_ends_it_in_one_line(
+    locations: Locations, school: School, tmp_path: Path
+) -> None:
+    other = write_llama(tmp_path / "other.gguf", TinyVocabulary(controls=("<other>",)))
+    with (
+        process(locations, other, school.student) as child,
+        pytest.raises(InputError, match="cannot draft for this model: token"),
+    ):
+        list(child)
+    assert not versions_of(locations, TARGET, other).all()
+
+
+def test_too_few_answers_are_said_to_be(tmp_path: Path, locations: Locations) -> None:
+    locations.replay.mkdir()
+    with open_school(tmp_path, answers=0) as school, process(locations, school.student) as child:
+        [result] = child
+    assert result["version"] is None
+    assert "too few to learn from" in result["reason"]
