@@ -166,7 +166,7 @@ COMMANDS = (
         "Learn while idle or not",
         "Let the small model learn from your chats, or stop it",
         lambda screen: screen.toggle_learning(),
-        "f7",
+        "alt+l",
     ),
     Command(
         "chat.new",

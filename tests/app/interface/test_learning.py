@@ -63,13 +63,13 @@ async def test_it_is_switched_off_by_one_key_and_stays_off(stage: Make, tmp_path
     made = stage()
     async with made.app.run_test() as pilot:
         learner, engine = await with_learner(pilot, made, tmp_path)
-        await pilot.press("f12")
+        await pilot.press("alt+l")
         await until(pilot, lambda: not learner.enabled)
         assert not engine.learns
         assert not load_config(made.locations.settings).learn
         await until(pilot, lambda: notices(made))
         assert notices(made) == ["The small model no longer learns from your chats."]
-        await pilot.press("f12")
+        await pilot.press("alt+l")
         await until(pilot, lambda: learner.enabled)
         assert engine.learns
         assert load_config(made.locations.settings).learn
@@ -79,7 +79,7 @@ async def test_a_model_without_a_small_one_says_so(stage: Make) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         await ready(pilot, made)
-        await pilot.press("f12")
+        await pilot.press("alt+l")
         await until(pilot, lambda: notices(made))
         assert notices(made) == ["No small model drafts for this model, so nothing can learn."]
         assert load_config(made.locations.settings).learn
