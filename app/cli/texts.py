@@ -210,7 +210,8 @@ def _source_json(one: ListedSource) -> dict[str, object]:
 def forget(options: Options, source: str) -> None:
     """Remove an imported SOURCE, by the path it was imported from.
 
-    No trace remains in specchat's files, except texts that another source also has.
+    No trace remains in specchat's files, except texts that another source also has, and chats:
+    answers stay as they are, with the paths they cite.
     """
     locations = locate(options.data_dir)
     gone = _forgotten(source, locations)
