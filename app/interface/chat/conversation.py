@@ -269,11 +269,12 @@ class Conversation(ChatView):
             self.prompt.focus()
 
     def clear_prompt(self) -> None:
-        """Cancel an edit, or else empty the prompt."""
+        """Cancel an edit, or else empty the prompt and remove its attachments."""
         if self._unsent.edited is not None:
             self._unsent.leave_edit(self.prompt)
         else:
             self.prompt.clear()
+            self.prompt.attachments.set(())
 
     def regenerate(self) -> None:
         """Answer the last question of the thread once more."""

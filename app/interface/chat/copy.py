@@ -98,7 +98,7 @@ class CopyActions:
             conversation.stop()
         elif selected := self._selected_text():
             self._copy(selected, "")
-        elif conversation.prompt.text:
+        elif conversation.prompt.text or conversation.prompt.attachments.chips:
             conversation.clear_prompt()
         elif quits:
             conversation.app.exit()

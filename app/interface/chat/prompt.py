@@ -48,7 +48,7 @@ class Prompt(TextInput):
         Binding("enter", "send", "Send", id="prompt.send"),
         Binding("ctrl+j,shift+enter", "newline", "New line", id="prompt.newline"),
         Binding("up", "cursor_up", "Up, or previous prompt", id="prompt.up"),
-        Binding("tab", "complete", "Complete a /command or an @path", id="prompt.complete"),
+        Binding("tab", "complete", "Complete a command or path", id="prompt.complete"),
         Binding("escape", "dismiss", "Close the suggestions", id="prompt.dismiss"),
         Binding("pageup", "scroll(-1)", "Scroll up", id="prompt.scroll-up"),
         Binding("pagedown", "scroll(1)", "Scroll down", id="prompt.scroll-down"),

@@ -76,4 +76,6 @@ def unknown(name: str, names: Sequence[SlashName]) -> str:
         one for one in known if one.startswith(name[:1].lower())
     ]
     way_out = f"did you mean /{near[0]}?" if near else "type / to see them all"
+    if "/" in name:
+        way_out = f"@/{name} attaches a file"
     return f"There is no command /{name}: {way_out} (// sends it as text)"

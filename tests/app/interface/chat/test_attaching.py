@@ -139,6 +139,10 @@ async def test_dropped_files_and_folders_become_chips_and_are_removed_by_key_and
         assert names(made) == ["notes.txt"], "only the cross removes"
         await pilot.press(*"/detach", "enter")
         await until(pilot, lambda: not bar(made).chips)
+        await paste(pilot, f"{folder}/notes.txt")
+        await until(pilot, lambda: names(made) == ["notes.txt"])
+        await pilot.press("ctrl+c")
+        assert bar(made).chips == ()
 
 
 async def test_pasted_text_stays_text(stage: Make, folder: Path) -> None:

@@ -63,6 +63,7 @@ def test_the_nearest_is_named() -> None:
     assert "did you mean /import?" in unknown("impot", NAMES)
     assert "did you mean /new?" in unknown("NEW!", NAMES)
     assert "type / to see them all" in unknown("zzz", NAMES)
+    assert "/etc/hosts: @/etc/hosts attaches a file" in unknown("etc/hosts", NAMES)
 
 
 def test_every_slash_name_is_one_command_and_can_be_typed() -> None:
