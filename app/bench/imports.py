@@ -6,6 +6,12 @@ interpreter's start and the opening of every store included, and of the processe
 After the last, every file is searched for the note.
 
 Owns the notes and what is measured. Refuses to know how imports work.
+
+Measured with the embedded model on two busy cores, the least of three: beside 7,226 pages of tldr
+(1.55 M tokens) 1.16 s to import a note and 1.34 s to forget it, in an empty store 0.96 and 0.91 s.
+When every change rebuilt the n-grams, it was 23.8, 22.9 and 1.0 s. What still grows with the store
+is listing all keys (some 10 µs a document) and rewriting the files of texts and passages when
+something is forgotten.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ sources mean. Lookups go through `datastores.crest.reader`, on a connection of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -211,16 +211,11 @@ class CrestStore:
         """
         leaving = {one.identity[:IDENTITY_BYTES]: one for one in documents}
         due = False
-        if leaving and leaving.keys() & self._identities():
-            base = self._base_identities()
-            counted = [one for prefix, one in leaving.items() if prefix in base]
-            with self.store.writing() as db:
+        with self.store.writing() as db:
+            # Within the transaction: what another process subtracted is not subtracted again.
+            if leaving.keys() & self._identities():
                 db.conn.execute(f"PRAGMA application_id = {ERASURE_DUE}")
-                if len(counted) == len(base):
-                    _clear_base(db)
-                elif counted and not _subtract(db, counted):
-                    _clear_base(db)
-                    due = True
+                due = not self._leave_base(db, leaving)
                 _keep_pending(db, lambda identity: identity[:IDENTITY_BYTES] not in leaving)
                 self._build_delta(db)
         self._erase()
@@ -248,6 +243,18 @@ class CrestStore:
                 self._build_delta(db)
         self._erase()
         return due
+
+    def _leave_base(self, db: Database, leaving: Mapping[bytes, TokenDocument]) -> bool:
+        """Remove documents, given by the first bytes of their identities, from the base tier.
+
+        Returns False if it had to be emptied although it holds others.
+        """
+        base = self._base_identities()
+        counted = [one for prefix, one in leaving.items() if prefix in base]
+        if not counted or (len(counted) < len(base) and _subtract(db, counted)):
+            return True
+        _clear_base(db)
+        return len(counted) == len(base)
 
     def _erase(self) -> None:
         """Empty the log, if something was removed that it may still hold."""
