@@ -95,8 +95,9 @@ class Config:
     """Maximum answer length, in tokens."""
 
     docs: str = DOCS_ONCE
-    """Whether answers use your imported texts: once = search them for each question, off = don't.
-    A chat can have its own setting."""
+    """Whether answers use your imported texts: once = search them for each question, iterative =
+    search again every few words and answer from one passage at a time, off = don't. A chat can have
+    its own setting."""
 
     threads: int = 0
     """CPU threads; 0 = one per physical core."""

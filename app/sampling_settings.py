@@ -20,8 +20,8 @@ NEW_SEED = -1
 
 DOCS = "docs"
 """The name of the setting that is one of `DOCS_MODES`."""
-DOCS_ONCE, DOCS_OFF = "once", "off"
-DOCS_MODES = (DOCS_ONCE, DOCS_OFF)
+DOCS_ONCE, DOCS_ITERATIVE, DOCS_OFF = "once", "iterative", "off"
+DOCS_MODES = (DOCS_ONCE, DOCS_ITERATIVE, DOCS_OFF)
 """How imported texts are searched: once for each question, or not at all."""
 
 SETTING_RANGES: Mapping[str, tuple[float, float]] = {
@@ -78,7 +78,7 @@ def require_docs_mode(mode: str, where: str) -> str:
         InputError: it is not.
     """
     if mode not in DOCS_MODES:
-        choices = " or ".join(DOCS_MODES)
+        choices = f"{', '.join(DOCS_MODES[:-1])} or {DOCS_MODES[-1]}"
         raise InputError(f"{where} must be {choices}, not {one_line(mode, 12)!r}")
     return mode
 

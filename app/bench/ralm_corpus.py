@@ -34,6 +34,9 @@ RETRIEVERS = (EXACT, APPROXIMATE, SPARSE)
 SUFFIXES = (".md", ".txt")
 WIDTH = 64
 """Of the vectors."""
+RANDOM_LENGTH = 0.4
+"""Of the random vectors, where a passage's is 1: among a million of unit length, some would have an
+inner product of √(2 ln N / WIDTH) = 0.66 with any query, more than most passages that match it."""
 BLOCK = 100_000
 """Random vectors that are drawn at once."""
 
@@ -160,9 +163,9 @@ def _word_vector(word: str) -> Vectors:
 
 
 def _random_vectors(count: int) -> Iterator[Vectors]:
-    """Unit vectors, [up to BLOCK, WIDTH] at a time."""
+    """Vectors of one length, [up to BLOCK, WIDTH] at a time."""
     random = np.random.default_rng(0)
     for start in range(0, count, BLOCK):
         drawn = random.standard_normal((min(BLOCK, count - start), WIDTH), np.float32)
-        drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+        drawn *= RANDOM_LENGTH / np.linalg.norm(drawn, axis=1, keepdims=True)
         yield drawn

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -38,11 +38,12 @@ from app.locations import Locations, locate
 from app.runtime.deletion import delete_chat
 from app.runtime.model_thread import ModelThread
 from app.runtime.open_model import open_for_one_answer
-from app.sampling_settings import DOCS_MODES, DOCS_OFF, DOCS_ONCE
+from app.sampling_settings import DOCS_ITERATIVE, DOCS_MODES, DOCS_OFF, DOCS_ONCE
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, INTERRUPTED, Chat
 from datastores.errors import InputError, SpecchatError, StoreError
+from engines.ralm.events import RalmStatistics
 
 EXIT_INTERRUPTED = 130
 NO_PASSAGE = "No passage of your imports matches."
@@ -71,7 +72,8 @@ Write = Callable[[str], object]
 @click.option(
     "--docs",
     type=click.Choice(DOCS_MODES),
-    help="Search your imported texts once for the question and answer from them, or don't."
+    help="Answer from your imported texts: search them once for the question, or again every few"
+    " words (iterative), or don't (off)."
     "  [default: the chat's setting, else that of the settings]",
 )
 @click.option("--source", default="", metavar="NAME", help="Search only this import.")
@@ -99,7 +101,7 @@ def ask(
     if system and continued:
         raise InputError("--system is for a new chat: leave out --continue")
     if source and docs == DOCS_OFF:
-        raise InputError("--source needs --docs once: leave out --docs off")
+        raise InputError("--source needs --docs once or iterative: leave out --docs off")
     text, attachments = read_question(words, files)
     locations = locate(options.data_dir)
     chosen = _source(source, locations) if source else ""
@@ -120,7 +122,7 @@ def ask(
                 begin = partial(assistant.answer, chat.id, chat.active, text, attachments)
             write = None if as_json else place.enter_context(printing(formatted=not raw))
             answer = converse(model_thread, begin, write)
-        if docs == DOCS_ONCE and answer.passages is None:
+        if docs in (DOCS_ONCE, DOCS_ITERATIVE) and answer.passages is None:
             _warn(NOTHING_IMPORTED)
         _print_end(engine, answer, as_json)
         reported = _report_errors(engine, reported)
@@ -261,11 +263,15 @@ def printing(*, formatted: bool) -> Iterator[Write]:
 
 @dataclass(slots=True)
 class PrintedAnswer:
-    """An answer with its figures and the passages it was given; None: nothing was searched."""
+    """An answer with its figures and the passages it was given; None: nothing was searched.
+
+    `retrieval` are the figures of iterative retrieval.
+    """
 
     end: Finished
     text: str = ""
     passages: Sequence[FoundPassage] | None = None
+    retrieval: RalmStatistics | None = None
 
 
 def converse(
@@ -274,12 +280,13 @@ def converse(
     """Ask, hand the answer to `write` as it comes, and return it."""
     texts: list[str] = []
     passages: Sequence[FoundPassage] | None = None
+    retrieval: RalmStatistics | None = None
     end: Finished | None = None
 
     def take(event: Event) -> None:
-        nonlocal end, passages
+        nonlocal end, passages, retrieval
         if isinstance(event, Retrieved):
-            passages = event.passages
+            passages, retrieval = event.passages, event.figures
         elif isinstance(event, Dropped):
             click.echo(f"the oldest {event.messages} messages no longer fit", err=True)
         elif isinstance(event, Wrote):
@@ -291,7 +298,7 @@ def converse(
 
     model_thread.ask(lambda _: begin(), take).result()
     assert end is not None, "a turn ends with Finished"
-    return PrintedAnswer(end, "".join(texts), passages)
+    return PrintedAnswer(end, "".join(texts), passages, retrieval)
 
 
 def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool) -> None:
@@ -327,4 +334,5 @@ def report(engine: Engine, answer: PrintedAnswer) -> dict[str, object]:
         "first_token_seconds": statistics.first_token_seconds,
         "overhead_seconds": statistics.overhead_seconds,
         "by_drafter": statistics.by_source,
+        **({"retrieval": asdict(answer.retrieval)} if answer.retrieval is not None else {}),
     }

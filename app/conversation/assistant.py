@@ -20,12 +20,13 @@ from app.conversation.citations import CITATIONS_KEY, citation_records
 from app.conversation.documents import Documents, with_notes
 from app.conversation.events import Event, Finished, Retrieved, Wrote
 from app.conversation.generation import FINISH_INTERRUPTED, generate, require_fit
+from app.conversation.iterative import generate_iteratively
 from app.conversation.privacy import ChatIsolation
 from app.conversation.statistics import SOURCES_KEY, Provenance, Statistics
 from app.conversation.titles import first_title, title
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
-from app.sampling_settings import DOCS_OFF, DOCS_ONCE, NEW_SEED, with_overrides
+from app.sampling_settings import DOCS_ITERATIVE, DOCS_OFF, DOCS_ONCE, NEW_SEED, with_overrides
 from datastores.chats import records
 from datastores.chats.answer_writer import AnswerWriter
 from datastores.chats.history import History
@@ -136,9 +137,6 @@ class Assistant:
         passages = yield from self._retrieve(question_of(path[-1]), settings.docs)
         answer = self._add_answer(chat, message)
         engine = self._isolation.engine(settings, (message.content for message in messages))
-        # The dense index would keep the passages' tokens under this chat's name.
-        answering = replace(engine, observers=[]) if passages else engine
-        thread, messages = messages, with_notes(messages, passages or ())
         statistics, provenance = Statistics(), Provenance()
         writer = AnswerWriter(
             self.history,
@@ -149,11 +147,13 @@ class Assistant:
             },
         )
         finish = FINISH_INTERRUPTED
-        events = generate(answering, messages, sampling, engine.max_tokens, statistics, self._stop)
+        events = self._generate(engine, messages, passages, settings.docs, sampling, statistics)
         try:
             with closing(events):
                 for event in events:
-                    if isinstance(event, Wrote):
+                    if isinstance(event, Retrieved):
+                        passages = event.passages
+                    elif isinstance(event, Wrote):
                         provenance.append(event.pieces)
                         text = "".join(piece.text for piece in event.pieces)
                         writer.append(text, event.step.tokens)
@@ -167,7 +167,7 @@ class Assistant:
             writer.close(finish)
             content = self.history.message(answer).content
             offered = partial(self._is_offered, chat)
-            self._isolation.answered(settings, engine, thread, content, offered)
+            self._isolation.answered(settings, engine, messages, content, offered)
             if finish == records.FAILED and not content:
                 self.history.discard_answer(answer, settings.active)
         self._update_title(chat, message, content)
@@ -200,14 +200,8 @@ class Assistant:
             thread, docs = self._messages(settings.system, path), settings.docs
         messages = [*thread, Message(records.USER, compose(text, attachments)[0])]
         passages = yield from self._retrieve(text, docs)
-        yield from generate(
-            self._isolation.unsaved_engine(),
-            with_notes(messages, passages or ()),
-            sampling,
-            self.engine.max_tokens,
-            Statistics(),
-            self._stop,
-        )
+        engine = self._isolation.unsaved_engine()
+        yield from self._generate(engine, messages, passages, docs, sampling, Statistics())
 
     def stop(self) -> None:
         """End the answer in progress, from any thread; what was generated is kept."""
@@ -237,8 +231,8 @@ class Assistant:
 
         Returns what goes before it; None if there is nothing to search.
         """
-        mode = self._docs or docs or self._default_docs
-        if self._documents is None or mode == DOCS_OFF or self._documents.empty:
+        off = self._mode(docs) == DOCS_OFF
+        if self._documents is None or off or self._documents.empty:
             return None
         engine = self.engine
         passages = self._documents.relevant(
@@ -250,6 +244,38 @@ class Assistant:
         )
         yield Retrieved(passages)
         return passages
+
+    def _mode(self, docs: str) -> str:
+        """How a chat with the setting `docs` uses the imported texts."""
+        return self._docs or docs or self._default_docs
+
+    def _generate(
+        self,
+        engine: Engine,
+        messages: Sequence[Message],
+        passages: Sequence[FoundPassage] | None,
+        docs: str,
+        sampling: Sampling,
+        statistics: Statistics,
+    ) -> Generator[Event]:
+        """Answer the last of `messages` from `passages`, or from what they change to meanwhile."""
+        limit = engine.max_tokens
+        if passages:
+            # The dense index would keep the passages' tokens under this chat's name.
+            engine = replace(engine, observers=[])
+        if passages and self._documents is not None and self._mode(docs) == DOCS_ITERATIVE:
+            return generate_iteratively(
+                engine,
+                self._documents,
+                messages,
+                sampling,
+                limit,
+                statistics,
+                self._stop,
+                self._source,
+            )
+        prompted = with_notes(messages, passages or ())
+        return generate(engine, prompted, sampling, limit, statistics, self._stop)
 
     def _update_title(self, chat: int, message: int, answer: str) -> None:
         """Title a chat by its first exchange, unless the user renamed it."""

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 
-from app.indexing.passage_index import FoundPassage, find, open_passages
+from app.indexing.passage_index import FoundPassage, find, locate, open_passages
 from app.locations import Locations
 from datastores.chats.records import SYSTEM
 from datastores.library.library import Library
-from datastores.passages.protocol import Passage
+from datastores.passages.bm25 import Bm25Retriever
+from datastores.passages.protocol import Passage, ScoredPassage
 from datastores.passages.store import PassageStore
+from datastores.passages.subset_scores import SubsetScorer
 from engines.chat_template.prompt_builder import Message
+from engines.ralm.knowledge_base import KnowledgeBase, TextKnowledgeBase
 from engines.target import Vocabulary
 
 HEADER = "Notes:"
@@ -34,6 +37,7 @@ class Documents:
     def __init__(self, library: Library, passages: PassageStore) -> None:
         self._library = library
         self._passages = passages
+        self._scoring: PassageStore | None = None
 
     @classmethod
     def open(cls, locations: Locations) -> Documents:
@@ -42,7 +46,32 @@ class Documents:
 
     def close(self) -> None:
         with closing(self._library), closing(self._passages):
-            pass
+            if self._scoring is not None:
+                self._scoring.close()
+
+    def knowledge_base(self, source: str = "") -> KnowledgeBase:
+        """The passages for iterative retrieval, ranked by their words.
+
+        Args:
+            source: only passages imported from this path; empty for all.
+        """
+        if self._scoring is None:
+            # A connection of its own: guesses do not wait for a search on another thread.
+            self._scoring = PassageStore(self._passages.store.new_connection())
+        texts = (key for path, key in self._library.source_texts() if path == source)
+        return TextKnowledgeBase(
+            Bm25Retriever(self._passages),
+            SubsetScorer(self._scoring),
+            frozenset(texts) if source else None,
+        )
+
+    def locate(self, passage: Passage, source: str = "") -> FoundPassage | None:
+        """Where a passage was imported from; None if it was forgotten meanwhile.
+
+        Args:
+            source: as for `knowledge_base`.
+        """
+        return locate(self._library, ScoredPassage(passage, 0.0), source)
 
     @property
     def empty(self) -> bool:

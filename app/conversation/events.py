@@ -11,14 +11,20 @@ from dataclasses import dataclass
 from app.conversation.statistics import Piece, Statistics
 from app.indexing.passage_index import FoundPassage
 from engines.budget.protocol import BudgetStatus
+from engines.ralm.events import RalmStatistics
 from engines.step import Step
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """Imported texts were searched; `passages` go before the question, none if none is relevant."""
+    """Imported texts were searched; `passages` go before the question, none if none is relevant.
+
+    In iterative retrieval it comes again, with all passages so far, whenever there is a new one,
+    and with the figures at the end.
+    """
 
     passages: tuple[FoundPassage, ...]
+    figures: RalmStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,123 @@ of any other answer. Refuses to know how documents are chosen (`engines.ralm`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from threading import Event as Flag
+from time import perf_counter
 
-from app.conversation.documents import with_notes
-from app.conversation.generation import fit
+from app.conversation.documents import Documents, with_notes
+from app.conversation.events import Dropped, Event, Finished, Retrieved, Wrote
+from app.conversation.generation import FINISH_INTERRUPTED, TextStream, fit
+from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
+from app.indexing.passage_index import FoundPassage
 from datastores.passages.protocol import Passage
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
-from engines.ralm.stride_writer import RalmRequest
+from engines.ralm.events import ConfirmedStride, RalmStatistics
+from engines.ralm.scheduler import OptimalStride
+from engines.ralm.speculative import SpeculativeRalm
+from engines.ralm.stride_writer import RalmRequest, StrideWriter
 from engines.sampler import Sampling, make_sampler
 
 QUERY_TOKENS = 32
 """Last tokens of question and answer that are retrieved for (RaLMSpec, section 5.1)."""
 STRIDE_TOKENS = 4
 """k: tokens written before the next retrieval (the same)."""
+
+
+MAX_STRIDE = 4
+"""Strides written before they are verified, at most: the text waits on the screen for that long."""
+
+
+def generate_iteratively(
+    engine: Engine,
+    documents: Documents,
+    messages: Sequence[Message],
+    sampling: Sampling,
+    limit: int,
+    statistics: Statistics,
+    stop: Flag,
+    source: str = "",
+) -> Generator[Event]:
+    """Answer the last of `messages`, each few tokens from the passage that is the best for them.
+
+    As `app.conversation.generation.generate`, whose events and errors it has, with `Retrieved` for
+    every new passage. Text comes once its passage is confirmed.
+
+    Args:
+        source: the import to which retrieval is limited; empty for all.
+    """
+    with engine.busy:
+        started = perf_counter()
+        prompt, dropped = fit(engine, messages, limit)
+        statistics.prompt_tokens = len(prompt)
+        if dropped:
+            yield Dropped(dropped)
+        request = replace(
+            make_request(engine, messages, sampling, StopCriteria(engine.vocabulary.stops, limit)),
+            interruption=lambda: FINISH_INTERRUPTED if stop.is_set() else "",
+        )
+        figures, finish = RalmStatistics(), ""
+        answer = IterativeAnswer(engine, documents, source, statistics, figures)
+        with closing(answer.strides(request)) as strides:
+            for stride in strides:
+                yield from answer.events(stride)
+                finish = stride.finish
+        statistics.seconds = perf_counter() - started
+        yield Retrieved(answer.passages, figures)
+        yield Finished(finish, statistics, sampling.seed)
+
+
+class IterativeAnswer:
+    """An answer in progress; `passages` are those it was written from so far."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        documents: Documents,
+        source: str,
+        statistics: Statistics,
+        figures: RalmStatistics,
+    ) -> None:
+        self.passages: tuple[FoundPassage, ...] = ()
+        self._engine = engine
+        self._documents = documents
+        self._statistics = statistics
+        self._figures = figures
+        self._source = source
+        self._started = perf_counter()
+        self._known: set[int] = set()
+        self._stream = TextStream(engine)
+
+    def strides(self, request: RalmRequest) -> Generator[ConfirmedStride]:
+        """RaLMSpec with prefetching, OS3, hidden verification, and drafts across strides."""
+        engine = self._engine
+        writer = StrideWriter(
+            engine.target, engine.drafters, engine.budget, request, across=bool(engine.drafters)
+        )
+        base = self._documents.knowledge_base(self._source)
+        scheduler = OptimalStride(asynchronous=True, max_stride=MAX_STRIDE)
+        return SpeculativeRalm(writer, base, request, scheduler, self._figures).write()
+
+    def events(self, stride: ConfirmedStride) -> Generator[Event]:
+        """What a confirmed stride adds."""
+        document = stride.document
+        if document is not None and document.id not in self._known and stride.steps:
+            self._known.add(document.id)
+            found = self._documents.locate(document, self._source)
+            if found is not None:
+                self.passages = (*self.passages, found)
+                yield Retrieved(self.passages)
+        for step in stride.steps:
+            if not self._statistics.tokens:
+                self._statistics.first_token_seconds = perf_counter() - self._started
+            self._statistics.observe(step)
+            status = self._engine.budget.status(step.position)
+            self._statistics.compare(step, status)
+            yield Wrote(self._stream.pieces(step), step, status)
 
 
 def make_request(

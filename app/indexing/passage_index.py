@@ -139,16 +139,32 @@ def _selected(
     counts: Counter[bytes] = Counter()
     for scored in ranked:
         passage = scored.passage
-        places = [place for place in library.places(passage.text) if source in ("", place.source)]
-        if not places or counts[passage.text] == MAX_PER_DOCUMENT:
+        found = locate(library, scored, source)
+        if found is None or counts[passage.text] == MAX_PER_DOCUMENT:
             continue
         counts[passage.text] += 1
-        place = places[0]
-        yield FoundPassage(
-            place.source, place.file, place.title, passage.part, passage.chunk, scored.score
-        )
+        yield found
         if counts.total() == limit:
             return
+
+
+def locate(library: Library, scored: ScoredPassage, source: str = "") -> FoundPassage | None:
+    """Where a passage was imported from; None if it is no longer there.
+
+    Args:
+        source: the path it has to be imported from; empty for any.
+
+    Raises:
+        StoreError: the library cannot be read.
+    """
+    passage = scored.passage
+    places = (one for one in library.places(passage.text) if source in ("", one.source))
+    place = next(places, None)
+    if place is None:
+        return None
+    return FoundPassage(
+        place.source, place.file, place.title, passage.part, passage.chunk, scored.score
+    )
 
 
 def forget_passages(locations: Locations) -> None:

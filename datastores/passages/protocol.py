@@ -43,7 +43,7 @@ class Retriever(Protocol):
     """Ranks the passages of one store."""
 
     def search(self, queries: Sequence[str], limit: int) -> list[list[ScoredPassage]]:
-        """For each query the best `limit` passages, best first, ties by id."""
+        """For each query the best `limit` passages, best first, ties by id; all if it is -1."""
         ...
 
     def score(self, queries: Sequence[str], passages: Sequence[int]) -> list[list[float]]:

@@ -62,11 +62,15 @@ class TextKnowledgeBase:
     Args:
         retriever: ranks the corpus.
         scorer: the same over a connection of its own, which need not wait for a search.
+        texts: keys of the texts whose passages count; None for all.
     """
 
-    def __init__(self, retriever: Retriever, scorer: PassageScorer) -> None:
+    def __init__(
+        self, retriever: Retriever, scorer: PassageScorer, texts: frozenset[bytes] | None = None
+    ) -> None:
         self._retriever = retriever
         self._scorer = scorer
+        self._texts = texts
 
     def encode(self, text: str) -> Query:
         """The words alone."""
@@ -74,7 +78,11 @@ class TextKnowledgeBase:
 
     def search(self, queries: Sequence[Query], limit: int) -> list[list[ScoredPassage]]:
         """See `KnowledgeBase.search`."""
-        return self._retriever.search([query.text for query in queries], limit)
+        words, texts = [query.text for query in queries], self._texts
+        if texts is None:
+            return self._retriever.search(words, limit)
+        found = self._retriever.search(words, -1)
+        return [[one for one in ranked if one.passage.text in texts][:limit] for ranked in found]
 
     def score(self, query: Query, passages: Sequence[int]) -> list[float]:
         """See `KnowledgeBase.score`."""

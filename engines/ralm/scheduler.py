@@ -102,10 +102,18 @@ class OptimalStride:
     Args:
         asynchronous: whether one stride can be written while a batch is verified.
         max_accuracy: γ_max, with the paper's own objectives; None for what differs (see above).
+        max_stride: where those do not decide.
     """
 
-    def __init__(self, *, asynchronous: bool, max_accuracy: float | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        asynchronous: bool,
+        max_accuracy: float | None = None,
+        max_stride: int = MAX_STRIDE,
+    ) -> None:
         self.stride = 1
+        self._max_stride = max_stride
         self.hides = asynchronous
         self._asynchronous = asynchronous
         self._max_accuracy = max_accuracy
@@ -149,7 +157,7 @@ class OptimalStride:
         rewrite_s = float(np.mean(self._rewrites)) if self._rewrites else stride_s
         choices = [
             (full_rate(stride, self.accuracy, costs, hides=hides), -stride, hides)
-            for stride in range(MAX_STRIDE + 1)
+            for stride in range(self._max_stride + 1)
             for costs in [StrideCosts(stride_s, base_s + query_s * max(stride, 1), rewrite_s)]
             for hides in ((False, True) if self._asynchronous and stride else (False,))
         ]

@@ -34,6 +34,7 @@ class RalmRequest:
         query: token ids of the answer so far → the words to retrieve for.
         stop: ends the answer.
         stride: k, tokens written before the next retrieval.
+        interruption: why to stop writing now; empty to go on.
     """
 
     prompt: Callable[[Passage | None], Sequence[int]]
@@ -42,6 +43,7 @@ class RalmRequest:
     stop: StopCriteria
     temperature: float = 0.0
     stride: int = 4
+    interruption: Callable[[], str] = lambda: ""
 
 
 class StrideWriter:
@@ -97,6 +99,7 @@ class StrideWriter:
             while len(self.tokens) < until and not self.finish:
                 self._budget.room = None if self._across else until - len(self.tokens)
                 self._take(next(self._running()))
+                self.finish = self.finish or self._request.interruption()
         self.seconds += perf_counter() - started
 
     def rewind(self, length: int) -> None:
@@ -151,7 +154,9 @@ class StrideWriter:
                 self._target.park()
         self.prefills += 1
         for _ in self._target.prefill(text):
-            pass
+            self.finish = request.interruption()
+            if self.finish:
+                return
         self._steps = decode(
             self._target,
             self._drafters,
@@ -222,14 +227,16 @@ def cut(step: Step, length: int) -> Step:
     """`step` with its first `length` tokens alone; `step` itself if it has no more."""
     if len(step.tokens) <= length:
         return step
-    rows = len(step.top_tokens) == len(step.tokens)
+    kept = tuple(index for index in step.kept if index < length)
     return replace(
         step,
         tokens=step.tokens[:length],
         sources=step.sources[:length],
         path=step.path[:length],
         hidden=step.hidden[:length],
-        top_tokens=step.top_tokens[:length] if rows else [],
-        top_logits=step.top_logits[: length if rows else 0],
+        top_tokens=[],
+        top_logits=step.top_logits[:0],
+        kept=kept,
+        kept_logits=step.kept_logits[: len(kept)],
         finish="",
     )

@@ -251,6 +251,12 @@ def test_imported_texts_answer_and_are_cited(tmp_path: Path) -> None:
     assert ask_json(data, "Which planet is the largest?")["citations"] == []
     printed = specchat(data, "ask", question, *SHORT)
     assert printed.stderr.decode().splitlines() == [f"[1] {tmp_path / 'frobnicate.md'}:1"]
+    iterative = ask_json(data, question, "--docs", "iterative")
+    assert str(report["text"]).startswith(str(iterative["text"])), "there is one passage"
+    figures = iterative["retrieval"]
+    assert isinstance(figures, dict)
+    assert figures["strides"] > 0
+    assert iterative["citations"] == report["citations"]
     uncovered = specchat(data, "ask", "Which planet is the largest?", *SHORT)
     assert uncovered.stderr.decode().splitlines() == [NO_PASSAGE]
 
@@ -268,7 +274,7 @@ def test_one_import_alone_is_searched(tmp_path: Path) -> None:
     unknown = specchat(data, "ask", question, "--source", "/nowhere", code=1)
     assert b"/nowhere is not imported" in unknown.stderr
     off = specchat(data, "ask", question, "--source", chosen, "--docs", "off", code=1)
-    assert b"--source needs --docs once" in off.stderr
+    assert b"--source needs --docs once or iterative" in off.stderr
 
 
 def test_asking_for_imports_where_there_are_none_is_said(tmp_path: Path) -> None:

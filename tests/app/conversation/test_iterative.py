@@ -1,0 +1,150 @@
+"""Iterative retrieval in a chat: the text of RaLMSeq, with events, citations and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from threading import Event as Flag
+
+import pytest
+
+from app.conversation.assistant import Assistant
+from app.conversation.citations import CITATIONS_KEY
+from app.conversation.documents import Documents
+from app.conversation.events import Event, Finished, Retrieved, Wrote
+from app.conversation.iterative import generate_iteratively, make_request
+from app.conversation.statistics import Statistics
+from app.engine.engine import Engine
+from app.indexing.passage_index import update
+from app.locations import Locations
+from datastores.chats.history import History
+from datastores.library.documents import NOTES, Document, Part, StoreDocument
+from engines.chat_template.prompt_builder import Message
+from engines.decode import StopCriteria
+from engines.ralm.events import RalmStatistics
+from engines.ralm.iterative import write_iteratively
+from engines.ralm.stride_writer import StrideWriter
+from engines.sampler import Sampling
+from tests.app.scripted import scripted_engine
+
+QUESTION = "How many telescopes does the walrus keep?"
+PAGES = {
+    "walrus.md": "The walrus keeps seventeen brass telescopes in the attic.",
+    "giraffe.md": "A giraffe sells umbrellas to a walrus.",
+    "letters.md": " ".join("abcdefghijklmnopqrstuvwxyz"),
+}
+ANSWER = 60
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Iterator[Documents]:
+    locations = Locations(data=tmp_path, cache=tmp_path / "cache", config=tmp_path)
+    with closing(Documents.open(locations)) as opened:
+        for name, text in PAGES.items():
+            document = Document(name, (Part(NOTES, text),))
+            opened._library.write([StoreDocument("/notes", name, 0, document)])
+        list(update(opened._library, opened._passages))
+        yield opened
+
+
+def generate(
+    engine: Engine, documents: Documents, sampling: Sampling, stop: Flag | None = None
+) -> Iterator[Event]:
+    question = [Message("user", QUESTION)]
+    return generate_iteratively(
+        engine, documents, question, sampling, ANSWER, Statistics(), stop or Flag()
+    )
+
+
+def tokens(events: list[Event]) -> list[int]:
+    return [token for event in events if isinstance(event, Wrote) for token in event.step.tokens]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_the_text_is_that_of_one_search_for_each_stride(
+    tmp_path: Path, documents: Documents, temperature: float
+) -> None:
+    sampling = Sampling(temperature, seed=4)
+    engine = scripted_engine(tmp_path)
+    events = list(generate(engine, documents, sampling))
+    stop = StopCriteria(engine.vocabulary.stops, ANSWER)
+    request = make_request(engine, [Message("user", QUESTION)], sampling, stop)
+    writer = StrideWriter(engine.target, [], engine.budget, request)
+    base, expected = documents.knowledge_base(), RalmStatistics()
+    strides = list(write_iteratively(writer, base, request, expected))
+    assert tokens(events) == [
+        token for one in strides for step in one.steps for token in step.tokens
+    ]
+    *_, last, end = events
+    assert isinstance(last, Retrieved)
+    assert last.figures is not None
+    assert last.figures.strides == expected.strides
+    assert last.figures.changes == expected.changes
+    assert isinstance(end, Finished)
+    assert end.statistics.tokens == len(tokens(events))
+    assert end.finish == strides[-1].finish
+
+
+def test_passages_are_named_as_they_come_and_kept_with_the_answer(
+    tmp_path: Path, history: History, documents: Documents
+) -> None:
+    engine = scripted_engine(tmp_path)
+    chat = history.create_chat()
+    assistant = Assistant(engine, history, documents, docs="iterative")
+    events = list(assistant.answer(chat.id, None, QUESTION))
+    found = [event.passages for event in events if isinstance(event, Retrieved)]
+    assert found[0][0].file == "walrus.md", "relevant to the question"
+    assert [len(passages) for passages in found[1:]] == [*range(1, len(found) - 1), len(found) - 2]
+    stored = history.thread(chat.id)[-1].statistics[CITATIONS_KEY]
+    assert isinstance(stored, list)
+    assert [one["file"] for one in stored] == [one.file for one in found[-1]]
+    assert engine.target.tokens
+
+
+def test_a_question_that_nothing_covers_is_answered_without(
+    tmp_path: Path, history: History, documents: Documents
+) -> None:
+    chat = history.create_chat()
+    assistant = Assistant(scripted_engine(tmp_path), history, documents, docs="iterative")
+    events = list(assistant.answer(chat.id, None, "sing sea shanties"))
+    assert [event for event in events if isinstance(event, Retrieved)] == [Retrieved(())]
+
+
+def test_only_the_chosen_import_is_searched(
+    tmp_path: Path, history: History, documents: Documents
+) -> None:
+    document = Document("seal.md", (Part(NOTES, "The seal keeps telescopes for the walrus."),))
+    documents._library.write([StoreDocument("/seals", "seal.md", 0, document)])
+    list(update(documents._library, documents._passages))
+    chat = history.create_chat()
+    engine = scripted_engine(tmp_path)
+    assistant = Assistant(engine, history, documents, docs="iterative", source="/seals")
+    events = list(assistant.answer(chat.id, None, "Which telescopes does the walrus keep?"))
+    found = {one.file for event in events if isinstance(event, Retrieved) for one in event.passages}
+    assert found == {"seal.md"}
+
+
+def test_stopping_keeps_what_was_confirmed(tmp_path: Path, documents: Documents) -> None:
+    stop = Flag()
+    events: list[Event] = []
+    for event in generate(scripted_engine(tmp_path), documents, Sampling(0.0), stop):
+        events.append(event)
+        if len(tokens(events)) >= 8:
+            stop.set()
+    end = events[-1]
+    assert isinstance(end, Finished)
+    assert end.finish == "interrupted"
+    assert 8 <= len(tokens(events)) < ANSWER
+
+
+def test_a_text_that_is_forgotten_meanwhile_ends_nothing(
+    tmp_path: Path, documents: Documents
+) -> None:
+    events: list[Event] = []
+    for event in generate(scripted_engine(tmp_path), documents, Sampling(0.0)):
+        events.append(event)
+        if isinstance(event, Wrote):
+            documents._passages.remove(documents._passages.keys())
+    assert len(tokens(events)) == ANSWER
+    assert isinstance(events[-1], Finished)
