@@ -242,19 +242,27 @@ def test_what_was_added_is_merged_once(
     assert _follows(locations, "xy") == {"z": draft_tree.NOTES}
 
 
-def test_one_forgotten_text_of_many_rebuilds_nothing(
+def test_one_forgotten_text_of_many_rebuilds_nothing_and_leaves_no_byte(
     locations: Locations, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    vocabulary = Characters("other", offset=70_000)
     monkeypatch.setattr("datastores.crest.store.MIN_REBUILD_SHARE", 1)
     _import(library, "/kept", *(f"abc{number} " * 20 for number in range(9)))
-    _import(library, "/gone", "abd" * 20)
-    _project(locations)
-    assert set(_follows(locations, "ab")) == {"c", "d"}
+    _import(library, "/gone", "abж" * 20)
+    _project(locations, vocabulary)
+    assert set(_follows(locations, "ab", vocabulary)) == {"c", "ж"}
+    (token,) = vocabulary.encode("ж")
+    traces = [token.to_bytes(width, "little") for width in (3, 4)]
+    folder = crest_path(locations, vocabulary.fingerprint).parent
+    assert any(traces[0] in file.read_bytes() for file in folder.iterdir())
     monkeypatch.setattr("datastores.crest.store.CrestStore.rebuild", None)
     library.forget("/gone")
+    library.erase()
     forget_removed_texts(locations, BUDGET)
-    assert set(_follows(locations, "ab")) == {"c"}
-    _project(locations)
+    for file in folder.iterdir():
+        assert not any(trace in file.read_bytes() for trace in traces), file
+    assert set(_follows(locations, "ab", vocabulary)) == {"c"}
+    _project(locations, vocabulary)
 
 
 @pytest.mark.parametrize("name", ["tokens.db", "crest.db"])
