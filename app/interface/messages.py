@@ -84,6 +84,11 @@ class ChatsChanged(Message):
 
 
 @dataclass
+class MomentChanged(Message):
+    """What the person can do next changed: an answer or an edit began or ended."""
+
+
+@dataclass
 class StatisticsChanged(Message):
     """The session statistics changed."""
 

@@ -23,6 +23,8 @@ from app.interface.chat.chat_list import ChatList
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions
 from app.interface.chat.document_actions import DocumentActions
+from app.interface.commands import key_hints
+from app.interface.commands.key_hints import KeyHints
 from app.interface.commands.table import COMMANDS, RUN, SLASH_NAMES, run_slash
 from app.interface.demo import Demo
 from app.interface.dialogs.chat_settings import ChatSettings
@@ -40,6 +42,7 @@ from app.interface.messages import (
     IdleChanged,
     IndexerChanged,
     LearningChanged,
+    MomentChanged,
     StatisticsChanged,
 )
 from app.interface.models.switch import ModelSwitch
@@ -115,12 +118,14 @@ class ChatScreen(Screen[None]):
         yield ChatList()
         yield self.conversation
         yield Panel(self._session_statistics, wide=True)
+        yield KeyHints()
 
     @property
     def chat_list(self) -> ChatList:
         return self.query_one(ChatList)
 
     def on_mount(self) -> None:
+        self.watch(self, "focused", self.update_hints)
         self.app.theme_changed_signal.subscribe(self, self._theme_changed)
         self.conversation.prompt.completion.commands = SLASH_NAMES
         self._list_chats()
@@ -192,6 +197,21 @@ class ChatScreen(Screen[None]):
         opened = self.conversation.chat
         self.chat_list.show(chats, opened)
         self.conversation.show_title(next((chat for chat in chats if chat.id == opened), None))
+        self.update_hints()
+
+    @on(MomentChanged)
+    def update_hints(self) -> None:
+        """Show the keys that fit the moment."""
+        conversation = self.conversation
+        if self.focused is self.chat_list:
+            hints = key_hints.CHAT_LIST
+        elif conversation.turn is not None:
+            hints = key_hints.ANSWERING
+        elif conversation.is_editing:
+            hints = key_hints.EDITING
+        else:
+            hints = key_hints.NEW_CHAT if conversation.is_empty else key_hints.READING
+        self.query_one(KeyHints).show(hints)
 
     def _follow_others(self) -> None:
         """List the chats again if another window or command has changed one."""

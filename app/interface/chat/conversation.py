@@ -48,6 +48,7 @@ from app.interface.commands.slash import as_typed
 from app.interface.messages import (
     ChatsChanged,
     EventsArrived,
+    MomentChanged,
     ScrollRequested,
     StatisticsChanged,
     Submitted,
@@ -112,6 +113,16 @@ class ChatView(Vertical):
         with Center():
             yield Prompt(attachments, suggestions)
         yield Panel(self._session_statistics, wide=False)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the open chat has no messages, and none is being answered in it."""
+        return not self._thread.messages and not (self.turn and self._shows(self.turn))
+
+    @property
+    def is_editing(self) -> bool:
+        """Whether the prompt holds a question that was asked before."""
+        return self._unsent.edited is not None
 
     @property
     def transcript(self) -> Transcript:
@@ -210,6 +221,7 @@ class ChatView(Vertical):
         turn = self.turn if self.turn and self._shows(self.turn) else None
         empty = greeting(self.hint, keymap_of(self), private=self.private)
         self.transcript.show(entries(self._thread, turn) or [empty])
+        self.post_message(MomentChanged())
 
     def _set_thread(self, thread: Thread) -> None:
         self._thread = thread
@@ -267,11 +279,13 @@ class Conversation(ChatView):
         else:
             self._unsent.leave_edit(self.prompt)
             self.prompt.focus()
+        self.post_message(MomentChanged())
 
     def clear_prompt(self) -> None:
         """Cancel an edit, or else empty the prompt and remove its attachments."""
         if self._unsent.edited is not None:
             self._unsent.leave_edit(self.prompt)
+            self.post_message(MomentChanged())
         else:
             self.prompt.clear()
             self.prompt.attachments.set(())
@@ -293,6 +307,7 @@ class Conversation(ChatView):
         elif question is not None:
             self._unsent.edit(self.prompt, question)
             self.transcript.go_to_message(question.id)
+            self.post_message(MomentChanged())
 
     def switch_version(self, step: int) -> None:
         """Show another version of the lowest message that has one `step` places on."""

@@ -1,4 +1,7 @@
-"""The help screen: every key with the id it is remapped by, and what the panel means."""
+"""The help screen: what the panel means, and every key in a list that typing filters.
+
+The names by which keys are remapped are in the README, not here.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,22 @@ from typing import ClassVar
 
 from rich.style import Style
 from rich.text import Text
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from app.interface.commands.keymap import keymap_of
 from app.interface.draft_sources import MODEL_LABEL, SOURCES
+from app.interface.text_inputs import LineInput
 from app.interface.themes import component_color
 
-KEY_COLUMNS, TITLE_COLUMNS = 20, 31
-"""Width of the column of keys, and of the column of titles."""
+KEY_COLUMNS = 20
+"""Width of the column of keys, and of the labels of sources."""
 
-REMAPPING_TEXT = (
-    "To change a key, add the name on the right to [keys] in the settings file; `specchat locate`"
-    " prints its path."
-)
-
+PANEL_TITLE = "What the panel shows"
 PANEL_TEXT = (
     "A model normally writes one word at a time. specchat guesses several, and the model checks"
     " them in one step. Wrong guesses are dropped, so the answer is the same, only sooner. The"
@@ -41,44 +42,80 @@ DENSE_TEXT = (
     " returns, it suggests what came next last time. This needs about fifty answers. Imported texts"
     " and your questions are indexed while the model is idle, but not on battery."
 )
+FILTER_HINT = "Type to filter keys"
+NO_MATCH = "No match."
 
 
 class Help(ModalScreen[None]):
-    """One scrolling page of text."""
+    """One scrolling page under a line that filters it."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"help--accent", "help--dim"}
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f1,q,enter", "dismiss", "Close help", id="page.close"),
+        Binding("escape,f1,enter", "dismiss", "Close help", id="page.close"),
+        Binding("up", "scroll('up')", "Scroll up", id="page.up"),
+        Binding("down", "scroll('down')", "Scroll down", id="page.down"),
+        Binding("pageup", "scroll('page_up')", "Page up", id="page.page-up"),
+        Binding("pagedown", "scroll('page_down')", "Page down", id="page.page-down"),
     ]
 
     def compose(self) -> ComposeResult:
-        page = VerticalScroll(Static(Text("\n").join(self._lines()), markup=False))
-        page.border_subtitle = keymap_of(self).fill("{page.close} Close")
-        yield page
+        text = Text("\n").join(self._lines(""))
+        frame = Vertical(
+            LineInput(placeholder=FILTER_HINT), VerticalScroll(Static(text, markup=False))
+        )
+        frame.border_title = "Help"
+        frame.border_subtitle = keymap_of(self).fill("{page.close} Close")
+        yield frame
 
-    def _lines(self) -> Iterator[Text]:
-        yield from self._keys()
-        yield Text("What the panel shows", style=Style(bold=True))
+    def action_scroll(self, direction: str) -> None:
+        page = self.query_one(VerticalScroll)
+        getattr(page, f"scroll_{direction}")(animate=False)
+
+    @on(Input.Changed)
+    def _filter(self, event: Input.Changed) -> None:
+        lines = list(self._lines(event.value))
+        self.query_one(Static).update(Text("\n").join(lines) if lines else Text(NO_MATCH))
+        self.query_one(VerticalScroll).scroll_home(animate=False)
+
+    @on(Input.Submitted)
+    def _close(self) -> None:
+        self.dismiss()
+
+    def _lines(self, typed: str) -> Iterator[Text]:
+        """The page, or the keys that match all words `typed`."""
+        words = typed.lower().split()
+        if not words:
+            yield from self._panel()
+        yield from self._keys(words)
+
+    def _panel(self) -> Iterator[Text]:
+        yield Text(PANEL_TITLE, style=Style(bold=True))
         yield Text(PANEL_TEXT)
-        yield Text()
-        yield Text(keymap_of(self).fill(FIGURES_TEXT))
-        yield Text()
-        yield Text(DENSE_TEXT)
         yield Text()
         dark = self.app.current_theme.dark
         for source in (*SOURCES.values(), MODEL_LABEL):
             color = Style(color=source.color(dark=dark), bold=True)
             label = f" {source.label}".ljust(KEY_COLUMNS - 1)
             yield Text.assemble((source.letter, color), label, source.meaning)
+        yield Text()
+        yield Text(keymap_of(self).fill(FIGURES_TEXT))
+        yield Text()
+        yield Text(DENSE_TEXT)
+        yield Text()
 
-    def _keys(self) -> Iterator[Text]:
+    def _keys(self, words: list[str]) -> Iterator[Text]:
+        """Keys by place; with `words`, those whose key or title has all of them."""
         accent, dim = (component_color(self, f"help--{kind}") for kind in ("accent", "dim"))
         for scope, commands in keymap_of(self).by_scope():
-            yield Text(scope, style=Style(bold=True))
-            for name, keys, title in commands:
-                padded = f"{title:<{TITLE_COLUMNS - 1}} "
-                yield Text.assemble((f"{keys or '–':<{KEY_COLUMNS}}", accent), padded, (name, dim))
+            shown = [
+                (keys, title)
+                for _, keys, title in commands
+                if all(word in f"{keys} {title}".lower() for word in words)
+            ]
+            if not shown:
+                continue
+            yield Text(scope, style=dim + Style(bold=True))
+            for keys, title in shown:
+                yield Text.assemble((f"{keys or '–':<{KEY_COLUMNS}}", accent), title)
             yield Text()
-        yield Text(REMAPPING_TEXT)
-        yield Text()

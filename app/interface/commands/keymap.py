@@ -149,6 +149,10 @@ class Keymap:
         """All keys of a binding id, for people; empty where it has none."""
         return ", ".join(display_key(key) for key in self._keys[name])
 
+    def keys(self, name: str) -> tuple[str, ...]:
+        """The keys of a binding id, as Textual names them."""
+        return self._keys[name]
+
     def fill(self, hint: str) -> str:
         """`hint` with each `{id}` replaced by its first key, or by its title where it has none."""
 

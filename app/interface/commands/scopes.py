@@ -47,7 +47,7 @@ SCOPES = (
     Scope("Presets", PresetList.BINDINGS, None, _ALWAYS),
     Scope("Text input", InputDialog.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Confirmation", Confirm.BINDINGS, None, _ALWAYS),
-    Scope("Help", Help.BINDINGS, None, _ALWAYS),
+    Scope("Help", Help.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Statistics", StatisticsScreen.BINDINGS, None, _ALWAYS),
 )
 """In the order in which they are listed."""

@@ -8,7 +8,7 @@ import pytest
 from textual.command import CommandPalette
 from textual.widgets import OptionList, Static
 
-from app.interface.commands.help import Help
+from app.interface.commands.help import NO_MATCH, PANEL_TITLE, Help
 from app.interface.commands.keymap import UNBOUND
 from app.interface.commands.table import COMMANDS, RUN, Command
 from app.interface.draft_sources import SOURCES
@@ -43,17 +43,33 @@ async def test_copying(stage: Make) -> None:
         await until(pilot, lambda: "cp -r source/ target/" in made.app.clipboard)
 
 
-async def test_help_names_every_key_and_every_source(stage: Make) -> None:
+async def test_help_explains_the_panel_and_names_every_key(stage: Make) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         await pilot.press("f1")
         assert isinstance(made.app.screen, Help)
         page = str(made.app.screen.query_one(Static).content)
+        assert page.startswith(PANEL_TITLE)
         for _, commands in made.app.keymap.by_scope():
-            for name, keys, title in commands:
-                assert f"{keys or '–':<20}{title:<30} {name}" in page
+            for _, keys, title in commands:
+                assert f"{keys or '–':<20}{title}" in page
         assert all(source.meaning in page for source in SOURCES.values())
+        assert "chat.find" not in page, "names of settings stand in the README"
         await pilot.press("escape")
+        assert isinstance(made.app.screen, ChatScreen)
+
+
+async def test_typing_filters_the_keys_of_the_help(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await pilot.press("f1")
+        await pilot.press(*"ctrl search")
+        page = made.app.screen.query_one(Static)
+        await until(pilot, lambda: str(page.content).count("Ctrl+F") == 1)
+        assert PANEL_TITLE not in str(page.content)
+        await pilot.press(*"xyz")
+        await until(pilot, lambda: str(page.content) == NO_MATCH)
+        await pilot.press("enter")
         assert isinstance(made.app.screen, ChatScreen)
 
 
