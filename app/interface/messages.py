@@ -14,6 +14,8 @@ from datastores.errors import SpecchatError
 
 if TYPE_CHECKING:
     from app.conversation.citations import Citation
+    from app.interface.transcript.answer import Answer
+    from app.interface.transcript.entries import Question
     from app.runtime.idle_encoding import EncodingProgress
     from app.runtime.learning import Learned, LearningProgress
 
@@ -64,6 +66,14 @@ class CitationChosen(Message):
 
     citations: Sequence[Citation]
     index: int
+
+
+@dataclass
+class MessageActionRequested(Message):
+    """The person requested an action of `MessageActions` on a message of the transcript."""
+
+    action: str
+    message: Question | Answer | None
 
 
 @dataclass

@@ -23,6 +23,7 @@ from app.interface.chat.chat_list import ChatList
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions
 from app.interface.chat.document_actions import DocumentActions
+from app.interface.chat.message_actions import MessageActions
 from app.interface.commands import key_hints
 from app.interface.commands.key_hints import KeyHints
 from app.interface.commands.table import COMMANDS, RUN, SLASH_NAMES, run_slash
@@ -42,6 +43,7 @@ from app.interface.messages import (
     IdleChanged,
     IndexerChanged,
     LearningChanged,
+    MessageActionRequested,
     MomentChanged,
     StatisticsChanged,
 )
@@ -99,6 +101,7 @@ class ChatScreen(Screen[None]):
         self.chat_settings = ChatSettings(self.conversation, history, locations)
         self.model_switch = ModelSwitch(self.conversation, self._session_statistics, locations)
         self.copy_actions = CopyActions(self.conversation)
+        self.message_actions = MessageActions(self.conversation, self.copy_actions)
         self.document_actions = DocumentActions(self.conversation, history, locations)
         self.import_task = ImportTask(self.conversation, locations)
         self.deletion_task = DeletionTask(
@@ -205,6 +208,8 @@ class ChatScreen(Screen[None]):
         conversation = self.conversation
         if self.focused is self.chat_list:
             hints = key_hints.CHAT_LIST
+        elif self.focused is conversation.transcript:
+            hints = key_hints.MESSAGES
         elif conversation.turn is not None:
             hints = key_hints.ANSWERING
         elif conversation.is_editing:
@@ -259,6 +264,10 @@ class ChatScreen(Screen[None]):
         if error := run_slash(self, event.line):
             self.conversation.prompt.put_back(event.text)
             self.conversation.show_error(error)
+
+    @on(MessageActionRequested)
+    def _message_action(self, event: MessageActionRequested) -> None:
+        self.message_actions.run(event)
 
     @on(ChatListLeft)
     def _left(self) -> None:

@@ -56,7 +56,7 @@ from app.interface.messages import (
 from app.interface.panel.panel import Panel
 from app.interface.text_inputs import writes_text
 from app.interface.transcript.answer import Answer
-from app.interface.transcript.transcript import Transcript
+from app.interface.transcript.message_list import MessageList
 from app.runtime.history_thread import HistoryThread
 from app.runtime.model_thread import ModelThread, OpenModel
 from app.sampling_settings import ChatTuning
@@ -105,7 +105,7 @@ class ChatView(Vertical):
     def compose(self) -> ComposeResult:
         attachments, suggestions = AttachmentBar(self.show_error), Suggestions()
         yield TopBar()
-        yield Transcript()
+        yield MessageList()
         with Center():
             yield suggestions
         with Center():
@@ -125,8 +125,8 @@ class ChatView(Vertical):
         return self._unsent.edited is not None
 
     @property
-    def transcript(self) -> Transcript:
-        return self.query_one(Transcript)
+    def transcript(self) -> MessageList:
+        return self.query_one(MessageList)
 
     @property
     def prompt(self) -> Prompt:
@@ -169,7 +169,8 @@ class ChatView(Vertical):
     def on_key(self, event: events.Key) -> None:
         """Redirect typed characters to the prompt."""
         typed = event.character if event.is_printable and writes_text(event) else None
-        if typed and not self.prompt.has_focus:
+        bound = self.transcript.has_focus and self.transcript.is_bound(event.key)
+        if typed and not self.prompt.has_focus and not bound:
             event.stop()
             self.prompt.focus()
             self.prompt.insert(typed)
@@ -290,24 +291,46 @@ class Conversation(ChatView):
             self.prompt.clear()
             self.prompt.attachments.set(())
 
-    def regenerate(self) -> None:
-        """Answer the last question of the thread once more."""
-        turn = regenerate_turn(self._thread.messages)
+    def regenerate(self, answer: int | None = None) -> None:
+        """Answer the question of `answer` once more, or else the last one of the thread."""
+        messages = self._thread.messages
+        turn = regenerate_turn(messages if answer is None else up_to(messages, answer))
         if self.turn is not None:
             self.show_error(keymap_of(self).fill(BUSY))
         elif turn is not None:
+            turn.previous = messages[-1].id
             self._unsent.leave_edit(self.prompt)
             self._begin(turn)
+            self.prompt.focus()
 
     def edit(self) -> None:
         """Edit the last question in the prompt; called again, the previous one."""
         question = previous_question(self._thread.messages, self._unsent.edited)
+        if question is not None:
+            self.edit_message(question.id)
+
+    def edit_message(self, question: int) -> None:
+        """Edit any question of the thread; what follows it stays as another version."""
+        found = [message for message in self._thread.messages if message.id == question]
         if self.turn is not None:
             self.show_error(keymap_of(self).fill(BUSY))
-        elif question is not None:
-            self._unsent.edit(self.prompt, question)
-            self.transcript.go_to_message(question.id)
+        elif found:
+            self._unsent.edit(self.prompt, found[0])
+            self.transcript.go_to_message(question)
             self.post_message(MomentChanged())
+
+    def show_version_of(self, message: int, step: int, *, wraps: bool = False) -> None:
+        """Show the version `step` places on of `message`; `wraps`: after the last the first."""
+        known = self._thread.versions.get(message, (message,))
+        place = known.index(message) + step
+        if self.turn is not None:
+            self.show_error(keymap_of(self).fill(BUSY))
+        elif wraps or 0 <= place < len(known):
+            self.open(self.chat, known[place % len(known)])
+
+    def select_message(self) -> None:
+        """Move the focus to the messages, or back to the prompt."""
+        (self.prompt if self.transcript.has_focus else self.transcript).focus()
 
     def switch_version(self, step: int) -> None:
         """Show another version of the lowest message that has one `step` places on."""

@@ -9,6 +9,7 @@ terminal only if they are wrapped (tmux(1), allow-passthrough).
 
 from __future__ import annotations
 
+import re
 import subprocess
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,8 @@ from markdown_it import MarkdownIt
 
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
+from app.interface.dialogs.confirm import InputDialog
+from app.sanitise import one_line
 
 QUIT_WINDOW_S = 2.0
 """How soon the key has to be pressed again to quit."""
@@ -56,11 +59,20 @@ def osc52_sequence(text: str, environment: Mapping[str, str]) -> str:
     return f"\x1bPtmux;{doubled}\x1b\\"
 
 
-def last_code_block(answer: str) -> str:
-    """The last block of code in a Markdown text; empty where there is none."""
-    blocks = MarkdownIt("commonmark").parse(answer)
+def code_blocks(text: str) -> list[str]:
+    """The blocks of code in a Markdown text, in order."""
+    blocks = MarkdownIt("commonmark").parse(text)
     code = [block.content for block in blocks if block.type in ("fence", "code_block")]
-    return code[-1].rstrip("\n") if code else ""
+    return [block.rstrip("\n") for block in code]
+
+
+def placeholders(code: str) -> list[str]:
+    """The names of `{{placeholders}}` in `code`, each once, in order."""
+    return list(dict.fromkeys(_PLACEHOLDER.findall(code)))
+
+
+_PLACEHOLDER = re.compile(r"\{\{([^{}\n]{1,80})\}\}")
+"""As in tldr pages: what the person has to fill in."""
 
 
 def _copies(command: Sequence[str], text: str) -> bool:
@@ -97,7 +109,7 @@ class CopyActions:
         if conversation.turn is not None:
             conversation.stop()
         elif selected := self._selected_text():
-            self._copy(selected, "")
+            self.copy(selected, "")
         elif conversation.prompt.text or conversation.prompt.attachments.chips:
             conversation.clear_prompt()
         elif quits:
@@ -114,14 +126,40 @@ class CopyActions:
 
     def copy_answer(self) -> None:
         """Copy the last answer as it was written."""
-        self._copy(self._conversation.transcript.last_answer, "No answer to copy.")
+        self.copy(self._conversation.transcript.last_answer, "No answer to copy.")
 
     def copy_code(self) -> None:
         """Copy the last block of code of the last answer."""
-        code = last_code_block(self._conversation.transcript.last_answer)
-        self._copy(code, "The answer has no code block.")
+        blocks = code_blocks(self._conversation.transcript.last_answer)
+        self.copy_block(blocks[-1] if blocks else "", "The answer has no code block.")
 
-    def _copy(self, text: str, missing: str) -> None:
+    def copy_block(self, code: str, missing: str, copied: str = "") -> None:
+        """Copy a block of code; what `{{stands like this}}` is asked for before.
+
+        An empty answer leaves a placeholder as it is; Esc copies with those that are left.
+        """
+        self._fill(code, placeholders(code), missing, copied)
+
+    def _fill(self, code: str, names: list[str], missing: str, copied: str) -> None:
+        if not names:
+            self.copy(code, missing, copied)
+            return
+        name, rest = names[0], names[1:]
+
+        def filled(value: str | None) -> None:
+            if value is None:
+                self.copy(code, missing, copied)
+                return
+            text = code.replace("{{" + name + "}}", value) if value.strip() else code
+            self._fill(text, rest, missing, copied)
+
+        title = one_line(f"Fill in: {name}", 60)
+        dialog = InputDialog(title, action="Next" if rest else "Copy", cancel="Copy as it is")
+        self._conversation.app.push_screen(dialog, filled)
+
+    def copy(self, text: str, missing: str, copied: str = "") -> None:
+        """Copy `text`; where there is none, say what is `missing`."""
         if text:
             self._conversation.app.copy_to_clipboard(text)
-        self._conversation.notify("Copied." if text else missing, markup=False, timeout=2)
+        said = (copied or "Copied.") if text else missing
+        self._conversation.notify(said, markup=False, timeout=2)

@@ -52,6 +52,14 @@ CHAT_LIST: Hints = (
     ("chats.leave", "Back"),
 )
 
+MESSAGES: Hints = (
+    ("message.copy", "Copy"),
+    ("message.copy-code", "Copy code"),
+    ("message.edit", "Edit"),
+    ("message.regenerate", "Regenerate"),
+    ("message.leave", "Back"),
+)
+
 GAP = "  "
 
 

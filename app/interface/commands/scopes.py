@@ -23,6 +23,7 @@ from app.interface.imports.sources_screen import SourcesScreen
 from app.interface.models.picker import ModelPicker
 from app.interface.screen import ChatScreen
 from app.interface.statistics.statistics_screen import StatisticsScreen
+from app.interface.transcript.message_list import MessageList
 
 ALWAYS: list[BindingType] = [
     Binding("ctrl+q", "quit", "Quit", id="quit", priority=True),
@@ -38,6 +39,7 @@ SCOPES = (
     EVERYWHERE,
     Scope("Prompt", Prompt.BINDINGS, TextArea.BINDINGS, EVERYWHERE, "the prompt"),
     Scope("Chat list", ChatList.BINDINGS, None, EVERYWHERE),
+    Scope("Messages", MessageList.BINDINGS, None, EVERYWHERE),
     Scope("Search", ChatSearch.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Model picker", ModelPicker.BINDINGS, Input.BINDINGS, _ALWAYS),
     Scope("Import", ImportScreen.BINDINGS, Input.BINDINGS, _ALWAYS),

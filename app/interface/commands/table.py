@@ -315,6 +315,13 @@ COMMANDS = (
         slash="copy-code",
     ),
     Command(
+        "message.select",
+        "Messages",
+        "Move over the messages: copy, edit or regenerate any of them",
+        lambda screen: screen.conversation.select_message(),
+        "alt+m",
+    ),
+    Command(
         "version.older",
         "Previous version",
         "Show the previous version of a message",

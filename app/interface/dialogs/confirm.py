@@ -24,18 +24,21 @@ class InputDialog(ModalScreen[str | None]):
         Binding("escape", "dismiss", "Cancel", id="line.close"),
     ]
 
-    def __init__(self, question: str, text: str = "", *, action: str = "Save") -> None:
-        """`action` is what Enter does, as a verb."""
+    def __init__(
+        self, question: str, text: str = "", *, action: str = "Save", cancel: str = "Cancel"
+    ) -> None:
+        """`action` is what Enter does, `cancel` what Esc does, as verbs."""
         super().__init__()
         self._question = question
         self._text = one_line(text)
         self._action = action
+        self._cancel = cancel
 
     def compose(self) -> ComposeResult:
         frame = Vertical(LineInput(self._text, selected=False))
         frame.border_title, frame.border_subtitle = (
             self._question,
-            keymap_of(self).fill(f"Enter {self._action} · {{line.close}} Cancel"),
+            keymap_of(self).fill(f"Enter {self._action} · {{line.close}} {self._cancel}"),
         )
         yield frame
 

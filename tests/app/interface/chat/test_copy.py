@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.interface.chat import copy
-from app.interface.chat.copy import clipboard_commands, copy_with, last_code_block, osc52_sequence
+from app.interface.chat.copy import clipboard_commands, code_blocks, copy_with, osc52_sequence
 from engines.draft_tree import CHATS
 from tests.app.interface.conftest import (
     ANSWER,
@@ -61,7 +61,7 @@ def test_tmux_gets_the_sequence_wrapped() -> None:
     ],
 )
 def test_the_last_block_of_code(answer: str, code: str) -> None:
-    assert last_code_block(answer) == code
+    assert ["", *code_blocks(answer)][-1] == code
 
 
 async def test_the_last_answer_and_its_code_are_copied(stage: Make) -> None:

@@ -1,0 +1,75 @@
+"""What is done with a single message: copied, edited, answered again, another version shown.
+
+Owns which of these fits a question and which an answer. The cursor is the transcript's.
+"""
+
+from __future__ import annotations
+
+from app.interface.chat.conversation import Conversation
+from app.interface.chat.copy import CopyActions, code_blocks
+from app.interface.messages import MessageActionRequested
+from app.interface.transcript.answer import Answer
+from app.interface.transcript.entries import Question
+
+
+class MessageActions:
+    """Actions on one message of the open chat."""
+
+    def __init__(self, conversation: Conversation, copying: CopyActions) -> None:
+        self._conversation = conversation
+        self._copying = copying
+        self._copied: tuple[int | None, int] = (None, 0)
+
+    def run(self, request: MessageActionRequested) -> None:
+        """Do what was requested; what does not fit the message is said."""
+        message = request.message
+        if request.action == "leave":
+            self._conversation.prompt.focus()
+        elif message is not None:
+            getattr(self, f"_{request.action}")(message)
+
+    def _copy(self, message: Question | Answer) -> None:
+        self._copying.copy(text_of(message), "Nothing to copy.")
+
+    def _copy_code(self, message: Question | Answer) -> None:
+        """Copy a block of code; pressed again, the next one."""
+        blocks = code_blocks(text_of(message))
+        last, index = self._copied
+        place = (index + 1) % len(blocks) if blocks and last == message.message else 0
+        self._copied = message.message, place
+        which = f"Copied block {place + 1} of {len(blocks)}." if len(blocks) > 1 else ""
+        self._copying.copy_block(blocks[place] if blocks else "", "No code block here.", which)
+
+    def _edit(self, message: Question | Answer) -> None:
+        if isinstance(message, Question) and message.message is not None:
+            self._conversation.edit_message(message.message)
+        else:
+            self._say("Only your own messages can be edited.")
+
+    def _regenerate(self, message: Question | Answer) -> None:
+        if isinstance(message, Answer):
+            self._conversation.regenerate(message.message)
+        else:
+            self._say("Only an answer can be regenerated.")
+
+    def _older(self, message: Question | Answer) -> None:
+        self._switch(message, -1)
+
+    def _newer(self, message: Question | Answer) -> None:
+        self._switch(message, 1)
+
+    def _next(self, message: Question | Answer) -> None:
+        """Show the next version, after the last one the first."""
+        self._switch(message, 1, wraps=True)
+
+    def _switch(self, message: Question | Answer, step: int, *, wraps: bool = False) -> None:
+        if message.message is not None:
+            self._conversation.show_version_of(message.message, step, wraps=wraps)
+
+    def _say(self, text: str) -> None:
+        self._conversation.notify(text, markup=False, timeout=3)
+
+
+def text_of(message: Question | Answer) -> str:
+    """The text of a message as it was written, without reasoning."""
+    return message.text if isinstance(message, Question) else message.parts.answer.strip()

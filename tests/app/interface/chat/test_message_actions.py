@@ -1,0 +1,175 @@
+"""The cursor over messages: any of them is copied, edited, answered again, by keys and clicks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from textual.pilot import Pilot
+
+from app.interface.chat.copy import code_blocks, placeholders
+from app.interface.dialogs.confirm import InputDialog
+from app.interface.transcript.answer import Answer
+from app.interface.transcript.message_list import CURSOR
+from tests.app.interface.conftest import (
+    ANSWER,
+    SIZES,
+    Compare,
+    Stage,
+    ask,
+    notices,
+    ready,
+    until,
+)
+from tests.app.interface.scripted import Script, passes_of
+
+Make = Callable[..., Stage]
+
+TWO_BLOCKS = (
+    "First:\n\n```sh\ntar -xf {{archive.tar}} -C {{directory}}\n```\n\nor\n\n```\nls\n```\n"
+)
+FILLABLE = Script(passes_of(TWO_BLOCKS, [0], 3))
+
+
+def marked(stage: Stage) -> str:
+    """The first text of the message under the cursor, as it is drawn."""
+    transcript = stage.conversation.transcript
+    strips = [transcript._line(y, transcript.rich_style, None) for y in range(len(transcript.rows))]
+    return "\n".join(
+        strip.text.split(CURSOR, 1)[1].strip() for strip in strips if CURSOR in strip.text
+    )
+
+
+async def two_turns(pilot: Pilot[None], stage: Stage) -> None:
+    await ready(pilot, stage)
+    await ask(pilot, stage, "one?")
+    await ask(pilot, stage, "two?")
+    await pilot.press("alt+m")
+    await until(pilot, lambda: stage.conversation.transcript.has_focus)
+
+
+async def test_the_cursor_moves_over_messages_and_leaves(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await two_turns(pilot, made)
+        assert marked(made).startswith("You can copy")
+        await pilot.press("up")
+        assert marked(made).startswith("two?")
+        await pilot.press("up", "up", "up", "up")
+        assert marked(made).startswith("one?")
+        await pilot.press("escape")
+        assert made.conversation.prompt.has_focus
+        assert marked(made) == ""
+        await pilot.press("alt+m", "x")
+        assert made.conversation.prompt.text == "x", "other letters are typed into the prompt"
+
+
+async def test_any_message_is_copied(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await two_turns(pilot, made)
+        await pilot.press("c")
+        await until(pilot, lambda: made.app.clipboard == ANSWER)
+        await pilot.press("up", "up", "up", "c")
+        await until(pilot, lambda: made.app.clipboard == "one?")
+        await pilot.press("y")
+        await until(pilot, lambda: "No code block here." in notices(made))
+
+
+async def test_code_is_copied_block_by_block_with_placeholders_filled_in(stage: Make) -> None:
+    made = stage(FILLABLE)
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await two_turns(pilot, made)
+        await pilot.press("y")
+        await until(pilot, lambda: isinstance(made.app.screen, InputDialog))
+        await pilot.press(*"a.tar", "enter")
+        await until(pilot, lambda: len(made.app.screen_stack) == 2)
+        await pilot.press("enter")
+        filled = "tar -xf a.tar -C {{directory}}"
+        await until(pilot, lambda: made.app.clipboard == filled)
+        await pilot.press("y")
+        await until(pilot, lambda: made.app.clipboard == "ls")
+        assert "Copied block 2 of 2." in notices(made)
+        await pilot.press("y")
+        await until(pilot, lambda: isinstance(made.app.screen, InputDialog))
+        await pilot.press("escape")
+        await until(pilot, lambda: made.app.clipboard == code_blocks(TWO_BLOCKS)[0])
+
+
+async def test_an_early_question_is_edited_and_an_early_answer_given_again(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await two_turns(pilot, made)
+        await pilot.press("up", "up", "r")
+        await until(pilot, lambda: made.conversation.turn is None)
+        await until(pilot, lambda: len(made.conversation.transcript.messages) == 2)
+        answer = made.conversation.transcript.messages[-1]
+        assert (isinstance(answer, Answer), answer.version) == (True, "‹ 2/2 ›")
+        await pilot.press("alt+m", "left")
+        await until(pilot, lambda: len(made.conversation.transcript.messages) == 4)
+        await pilot.press("alt+m", "up", "up", "up", "e")
+        await until(pilot, lambda: made.conversation.prompt.text == "one?")
+        assert made.conversation.is_editing
+
+
+async def test_what_does_not_fit_a_message_is_said(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await two_turns(pilot, made)
+        await pilot.press("e")
+        await until(pilot, lambda: "Only your own messages can be edited." in notices(made))
+        await pilot.press("up", "r")
+        await until(pilot, lambda: "Only an answer can be regenerated." in notices(made))
+
+
+async def test_a_click_on_a_version_shows_the_next_one(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await ready(pilot, made)
+        await ask(pilot, made, "one?")
+        await pilot.press("ctrl+r")
+        transcript = made.conversation.transcript
+
+        def version() -> str:
+            return transcript.messages[-1].version
+
+        await until(pilot, lambda: made.conversation.turn is None and version() == "‹ 2/2 ›")
+        row = next(y for y, row in enumerate(transcript.rows) if "‹ 2/2 ›" in row.text)
+        await pilot.click(transcript, offset=(5, row - transcript.scroll_offset.y))
+        await until(pilot, lambda: version() == "‹ 1/2 ›")
+        row = next(y for y, row in enumerate(transcript.rows) if "‹ 1/2 ›" in row.text)
+        await pilot.click(transcript, offset=(40, row - transcript.scroll_offset.y))
+        await pilot.pause()
+        assert version() == "‹ 1/2 ›", "beside it nothing happens"
+
+
+async def test_an_empty_chat_has_no_cursor(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await pilot.press("alt+m", "up", "c", "y", "e", "r", "left", "right", "escape")
+        assert made.conversation.prompt.has_focus
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("cp {{a}} {{b}} {{a}}", ["a", "b"]),
+        ("echo {{}} {a} {{a\nb}}", []),
+        ("{{path/to/file}}", ["path/to/file"]),
+    ],
+)
+def test_placeholders_are_named_once(code: str, names: list[str]) -> None:
+    assert placeholders(code) == names
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_cursor(snap_compare: Compare, stage: Make, size: tuple[int, int]) -> None:
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await two_turns(pilot, made)
+        await pilot.press("up", "up")
+        await pilot.pause()
+
+    assert snap_compare(made.app, terminal_size=size, run_before=act)
