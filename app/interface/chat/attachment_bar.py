@@ -37,11 +37,13 @@ class Chip:
         name: for people, until it is read.
         attachment: None while it is read.
         tokens: of its text; None while they are not counted.
+        failed: whether it cannot be read.
     """
 
     name: str
     attachment: Attachment | None = None
     tokens: int | None = None
+    failed: bool = False
 
     @property
     def title(self) -> str:
@@ -50,6 +52,11 @@ class Chip:
             return f"{one_line(self.name, 40)} · reading…"
         tokens = "" if self.tokens is None else f" · {self.tokens:,} tokens"
         return label(self.attachment) + tokens
+
+
+def chips_of(attachments: Iterable[Attachment]) -> list[Chip]:
+    """Chips of files that are read."""
+    return [Chip(one.name, one) for one in attachments]
 
 
 @dataclass
@@ -85,13 +92,13 @@ class AttachmentBar(Static):
         """The name of a file that is still read; empty if all are."""
         return next((chip.name for chip in self.chips if chip.attachment is None), "")
 
-    def set(self, attachments: Iterable[Attachment]) -> None:
-        """Show these instead."""
-        self._show([Chip(one.name, one) for one in attachments])
+    def set(self, chips: Iterable[Chip]) -> None:
+        """Show these instead, those excepted that could not be read meanwhile."""
+        self._show([chip for chip in chips if not chip.failed])
 
-    def put_back(self, attachments: Iterable[Attachment]) -> None:
+    def put_back(self, chips: Iterable[Chip]) -> None:
         """Put those of a question that was not sent before the present ones."""
-        self._show([*(Chip(one.name, one) for one in attachments), *self.chips])
+        self._show([*chips, *self.chips])
 
     def attach(self, paths: Iterable[Path]) -> None:
         """Attach files and folders; those that cannot be read are named in an error."""
@@ -120,6 +127,7 @@ class AttachmentBar(Static):
         try:
             chip.attachment = await asyncio.to_thread(read_attachment, path)
         except InputError as error:
+            chip.failed = True
             self._show_error(str(error))
             self._show([one for one in self.chips if one is not chip])
             return False

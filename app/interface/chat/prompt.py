@@ -17,10 +17,10 @@ from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
 from textual.widgets.text_area import Selection
 
-from app.conversation.attachments import Attachment, attachments_of, question_of
+from app.conversation.attachments import attachments_of, question_of
 from app.conversation.unsent import UnsentTexts
 from app.importing.path_search import dropped_paths
-from app.interface.chat.attachment_bar import AttachmentBar
+from app.interface.chat.attachment_bar import AttachmentBar, Chip, chips_of
 from app.interface.chat.completion import Completion
 from app.interface.chat.suggestions import Suggestions
 from app.interface.chat.thread import Turn
@@ -172,21 +172,21 @@ class Prompt(TextInput):
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """What is in the prompt: a text and its attachments."""
+    """What is in the prompt: a text and its attachments, some of which may still be read."""
 
     text: str = ""
-    attachments: Sequence[Attachment] = ()
+    chips: Sequence[Chip] = ()
 
 
 def unsent_in(prompt: Prompt) -> Unsent:
     """What is in the prompt now."""
-    return Unsent(prompt.text, prompt.attachments.attachments)
+    return Unsent(prompt.text, prompt.attachments.chips)
 
 
 def show(prompt: Prompt, unsent: Unsent) -> None:
     """Put `unsent` into the prompt instead of what is in it."""
     prompt.write(unsent.text)
-    prompt.attachments.set(unsent.attachments)
+    prompt.attachments.set(unsent.chips)
 
 
 class QuestionEdit:
@@ -249,7 +249,7 @@ class UnsentText:
 
     def edit(self, prompt: Prompt, question: StoredMessage) -> None:
         """Begin to edit `question`."""
-        unsent = Unsent(as_typed(question_of(question)), attachments_of(question))
+        unsent = Unsent(as_typed(question_of(question)), chips_of(attachments_of(question)))
         self._edit.enter(prompt, question, unsent)
 
     def leave_edit(self, prompt: Prompt) -> None:
@@ -265,11 +265,11 @@ class UnsentText:
 
     def give_back(self, prompt: Prompt, turn: Turn, opened: int | None) -> None:
         """Put the unanswered question of `turn` back where it was written."""
-        unsent = Unsent(as_typed(turn.text), turn.attachments)
+        unsent = Unsent(as_typed(turn.text), chips_of(turn.attachments))
         if turn.chat != opened:
             self._by_chat[turn.chat] = unsent
         elif turn.edited is not None:
             self._edit.enter(prompt, turn.edited, unsent)
         elif turn.text:
             prompt.put_back(unsent.text)
-            prompt.attachments.put_back(unsent.attachments)
+            prompt.attachments.put_back(unsent.chips)

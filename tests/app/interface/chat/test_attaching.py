@@ -217,12 +217,13 @@ async def test_unsent_files_stay_with_their_chat(stage: Make, folder: Path) -> N
         await pilot.press("enter")
         await until(pilot, lambda: made.assistant.asked and made.conversation.turn is None)
         chat = made.conversation.chat
-        bar(made).attach([Path("notes.txt")])
-        await until(pilot, lambda: names(made) == ["notes.txt"])
-        await pilot.press("ctrl+n")
-        assert bar(made).chips == ()
+        bar(made).attach([Path("notes.txt"), Path("picture.png")])
+        made.conversation.open(None)
+        assert bar(made).chips == (), "left while they are read"
+        await until(pilot, lambda: told(made, "binary"))
         made.conversation.open(chat)
-        assert names(made) == ["notes.txt"]
+        await until(pilot, lambda: names(made) == ["notes.txt"])
+        assert len(bar(made).chips) == 1
 
 
 @pytest.mark.parametrize("size", SIZES)
