@@ -35,12 +35,15 @@ MIN_NEW = 20
 """New answers that a round needs."""
 MAX_NEW = 1000
 """New answers that a round learns from; the latest."""
+MAX_BASE_HELD_OUT = 80
+"""Answers that measure what was forgotten."""
 SAVE_SECONDS = 20.0
 """Training that a kill may cost."""
-SHARES = (1.0, 0.8, 0.6, 0.4, 0.2)
-"""How far the published weights are from the first towards the trained ones: the first of these
-that passes the gate. On a straight line between both, what was learned grows faster than what is
-forgotten (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models")."""
+SHARES = (1.0, 0.85, 0.7, 0.5)
+"""How far what is published is from the original weights towards the trained ones: the first of
+these that passes the gate. On this line, what was learned grows faster than what is forgotten
+(Wortsman et al. 2022, "Robust fine-tuning of zero-shot models"); and it starts at the original
+student, or every version would spend a little more of what may be forgotten."""
 CHECKPOINT, LOCK = "round.safetensors", "lock"
 
 LoadStudent = Callable[[Path], Student]
@@ -77,7 +80,8 @@ class Lesson:
     """What a round learns from and is measured by.
 
     Attributes:
-        new, older, base: learned from. base_held_out: measures what the original student knows.
+        new, older, base: learned from. held_out, base_held_out: measured with.
+        arrived: records of the buffer that no round has seen, held-out ones included.
         last_record: id of the latest record seen. last_removal: of the buffer then.
     """
 
@@ -86,6 +90,7 @@ class Lesson:
     base: Sequence[ReplayRecord]
     held_out: Sequence[ReplayRecord]
     base_held_out: Sequence[ReplayRecord]
+    arrived: int
     last_record: int
     last_removal: int
 
@@ -150,33 +155,31 @@ class _Round:
     def run(self) -> Generator[TrainingStep, None, tuple[Version | None, str]]:
         """Train, measure, publish; returns the version, or why there is none."""
         lesson = self._lesson()
-        if reason := self._too_early(lesson):
+        if lesson.arrived < MIN_NEW:
+            return None, f"{lesson.arrived} new answers are too few: it takes {MIN_NEW}"
+        if reason := refusal(lesson.held_out):
+            self._note(lesson, None, reason)
             return None, reason
         # First of all: the student must still be one for this target, and load.
         before = self._measure(self._start, lesson)
         trained = yield from self._train(lesson)
         version, reason = self._publish(trained, lesson, before)
         (self._versions.folder / CHECKPOINT).unlink(missing_ok=True)
+        self._note(lesson, version, reason)
+        return version, reason
+
+    def _note(self, lesson: Lesson, version: Version | None, reason: str) -> None:
+        """Remember the attempt: the next one waits for new answers."""
         number = version.number if version else 0
         self._versions.note(
             Attempt(time(), self._buffer.identity, lesson.last_record, number, reason)
         )
-        return version, reason
-
-    def _too_early(self, lesson: Lesson) -> str:
-        """Why a round cannot begin; empty if it can."""
-        attempt = self._versions.last_attempt()
-        seen = attempt.last_record if attempt and attempt.buffer == self._buffer.identity else 0
-        new = sum(record.id > seen for record in lesson.new)
-        if new < MIN_NEW:
-            return f"{new} new answers are too few to learn from: it takes {MIN_NEW}"
-        return refusal(lesson.held_out)
 
     def _publish(
         self, trained: Mapping[str, Tensor], lesson: Lesson, before: Quality
     ) -> tuple[Version | None, str]:
         """Publish the largest of `SHARES` that passes the gate; else the reason of the last."""
-        first = read_student(self._start).weights
+        first = read_student(self._original).weights
         original = before.base if not self._parent else self._original_base(lesson)
         partial = self._versions.partial()
         path, reason = partial / STUDENT_FILE, ""
@@ -209,7 +212,8 @@ class _Round:
             older=_sample(known, round(self._settings.older * len(new)), rng),
             base=_sample(base.learned, round(self._settings.base * len(new)), rng),
             held_out=sides.held_out,
-            base_held_out=base.held_out,
+            base_held_out=base.held_out[:MAX_BASE_HELD_OUT],
+            arrived=sum(record.id > self._attempted() for record in records),
             last_record=records[-1].id if records else 0,
             last_removal=last_removal,
         )
@@ -218,6 +222,12 @@ class _Round:
         """Id of the last record of the buffer that the current version learned from."""
         parent = self._parent
         return parent.last_record if parent and parent.buffer == self._buffer.identity else 0
+
+    def _attempted(self) -> int:
+        """Id of the last record of the buffer that any round has seen."""
+        attempt = self._versions.last_attempt()
+        known = attempt is not None and attempt.buffer == self._buffer.identity
+        return attempt.last_record if attempt and known else 0
 
     def _train(self, lesson: Lesson) -> Generator[TrainingStep, None, Mapping[str, Tensor]]:
         batches = plan([lesson.new, lesson.older, lesson.base], self._settings)
