@@ -26,7 +26,7 @@ from assets.recipe.wording import Style
 
 REPEATED_SHARE = 0.15
 """The share of questions that were asked before in the same file."""
-KNOWN_QUESTIONS, KNOWN_SEED = 400, 2026
+KNOWN_QUESTIONS, KNOWN_SEED = 1000, 2026
 """Number of questions in the file in ``assets``, and what drew them."""
 TOPIC_PAGES = 20
 """Pages that one topic is about."""

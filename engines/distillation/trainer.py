@@ -33,7 +33,19 @@ WARM_STEPS = 10
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """How a round learns. The defaults are measured: see the README, "The small model learns".
+    """How a round learns.
+
+    The defaults come from 450 answers of the embedded target to topics that its student had never
+    seen, learned from in 3 epochs beside 300 answers to known ones (α at temperature 1, on other
+    questions of these topics, and on known ones that were not learned from):
+
+        student                              new topics   known ones
+        original                                   .649         .813
+        lk, 1e-3                                   .711         .793
+        lk, 1e-3, 0.6 of the way (`SHARES`)        .695         .812
+        lk, 3e-4                                   .690         .810
+        forward-kl, 1e-3                           .698         .781
+        lk, 1e-3, half as many known answers       .696         .778   (2 epochs)
 
     Attributes:
         loss: a name in `LOSSES`.
@@ -41,7 +53,6 @@ class TrainingSettings:
         epochs: passes over the round's records.
         older: older answers that are learned from again, for each new one.
         base: texts that the original student knows, for each new answer: against forgetting.
-        pull: share of the way back to the round's first weights at every step.
         clip: largest norm of the gradient.
         seed: of the order.
     """
@@ -51,7 +62,6 @@ class TrainingSettings:
     epochs: int = 3
     older: float = 1.0
     base: float = 1.0
-    pull: float = 0.0
     clip: float = 1.0
     seed: int = 0
 
@@ -82,7 +92,6 @@ class Trainer:
         self.losses: list[float] = []
         self._batches = batches
         self._settings = settings
-        self._start = {name: each.clone() for name, each in student.weights.items()}
         # Weight decay would pull towards zero, away from what the student knows.
         self._optimiser = torch.optim.AdamW(
             self.model.parameters(), lr=settings.rate, betas=BETAS, weight_decay=0.0
@@ -114,10 +123,6 @@ class Trainer:
         for group in self._optimiser.param_groups:
             group["lr"] = self._rate()
         self._optimiser.step()
-        if self._settings.pull:
-            with torch.no_grad():
-                for name, parameter in self.model.named_parameters():
-                    parameter.lerp_(self._start[name], self._settings.pull)
         self.step += 1
         self.losses.append(loss)
         return loss

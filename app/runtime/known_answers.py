@@ -1,0 +1,77 @@
+"""What the embedded student knows already, as answers of its target: against forgetting.
+
+Learning from a person's chats alone makes a small model worse at everything else. So questions that
+come with specchat are answered by the target once, on this machine, and learned from beside the
+chats; a part of them measures what was forgotten (`engines.distillation`). They are in a buffer of
+their own, a cache that can be deleted at any time: nothing of a person's is in it.
+
+Other models have no such questions: older answers take their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+from importlib.resources import files
+from pathlib import Path
+
+from app.models.discovery import embedded
+from datastores.replay_buffer.record import ReplayRecord
+from datastores.replay_buffer.store import ReplayBuffer
+from engines.chat_template.prompt_builder import Message
+from engines.distillation.forced import answer_greedily
+from engines.fingerprint import fingerprint
+from engines.llama.model import load
+from engines.llama.vocabulary import load_vocabulary
+
+QUESTIONS_FILE = "known-questions.txt"
+CONTEXT_LENGTH = 1024
+MAX_ANSWER = 256
+"""Tokens of the longest answer."""
+SOURCE = "known:questions"
+
+
+def known_questions(model: Path) -> list[str]:
+    """Questions that the student of `model` knows to draft answers for; none for other models."""
+    if model != embedded():
+        return []
+    text = (files("assets") / QUESTIONS_FILE).read_text("utf-8")
+    return [line for line in text.splitlines() if line]
+
+
+def answer_known(model: Path, path: Path, questions: list[str]) -> Generator[int]:
+    """Answer those of `questions` that have no answer in the buffer at `path` yet.
+
+    Yields how many are answered. May be killed at any time: it goes on from there.
+
+    Raises:
+        ModelError: the target cannot be loaded.
+        StoreError: the buffer cannot be written.
+    """
+    with closing(_open(model, path, load_vocabulary(model).size)) as buffer:
+        left = questions[buffer.size :]
+        if not left:
+            return
+        loaded = load(model, gpu_layers=0, threads=1, context_length=CONTEXT_LENGTH)
+        for question in left:
+            prompt = loaded.render([Message("user", question)])
+            given = answer_greedily(loaded.target, prompt, loaded.vocabulary.stops, MAX_ANSWER)
+            buffer.add(SOURCE, given.record(0, question, question))
+            yield buffer.size
+
+
+def known_records(model: Path, path: Path, vocabulary: int) -> list[ReplayRecord]:
+    """What `answer_known` stored at `path`; nothing before it did.
+
+    Raises:
+        StoreError: the buffer cannot be read.
+    """
+    if not path.exists():
+        return []
+    with closing(_open(model, path, vocabulary)) as buffer:
+        return list(buffer.records())
+
+
+def _open(model: Path, path: Path, vocabulary: int) -> ReplayBuffer:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return ReplayBuffer.open(path, fingerprint(model), vocabulary)
