@@ -15,7 +15,7 @@ from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 
-from app.models.discovery import embedded
+from app.models.discovery import embedded, embedded_student
 from datastores.replay_buffer.record import ReplayRecord
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.chat_template.prompt_builder import Message
@@ -31,9 +31,10 @@ MAX_ANSWER = 256
 SOURCE = "known:questions"
 
 
-def known_questions(model: Path) -> list[str]:
-    """Questions that the student of `model` knows to draft answers for; none for other models."""
-    if model != embedded():
+def known_questions(model: Path, student: Path) -> list[str]:
+    """Questions whose answers by `model` its original `student` drafts well; none for other pairs
+    than the embedded one."""
+    if (model, student) != (embedded(), embedded_student()):
         return []
     text = (files("assets") / QUESTIONS_FILE).read_text("utf-8")
     return [line for line in text.splitlines() if line]
@@ -48,6 +49,8 @@ def answer_known(model: Path, path: Path, questions: list[str]) -> Generator[int
         ModelError: the target cannot be loaded.
         StoreError: the buffer cannot be written.
     """
+    if not questions:
+        return
     with closing(_open(model, path, load_vocabulary(model).size)) as buffer:
         left = questions[buffer.size :]
         if not left:

@@ -2,7 +2,8 @@
 
 A process of its own, at the lowest priority: training takes memory and minutes, and neither may
 slow the answer that is being written. It runs one round (`engines.distillation.round`) and emits a
-message for each step and one for the result. It may be paused or killed at any time: only a whole
+message for each step and one for the result; the first time, the target answers first what the
+student knows (`app.runtime.known_answers`). It may be paused or killed at any time: only a whole
 version is ever published, and the next round goes on from what was saved.
 """
 
@@ -17,11 +18,14 @@ from app.child_process import LOWEST_PRIORITY, emit, run_child
 from app.engine.student import open_student
 from app.engine.student_versions import drop_tainted, replay_path, versions_of
 from app.locations import Locations
+from app.runtime.known_answers import answer_known, known_questions, known_records
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation.round import RoundResult, TrainingStep, run_round
 from engines.drafters.student import Student
 from engines.llama.vocabulary import load_vocabulary
 
+KNOWN_FILE = "known.db"
+"""In the folder of versions: the target's answers to what the original student knows."""
 CONTEXT_LENGTH = 2048
 """Of the student while it is measured."""
 
@@ -41,9 +45,13 @@ def learn(arguments: Sequence[str]) -> None:
         return open_student(path, vocabulary, CONTEXT_LENGTH, gpu_layers=0, threads=1)
 
     versions = versions_of(locations, target, original)
+    known, questions = versions.folder / KNOWN_FILE, known_questions(Path(model), original)
+    for done in answer_known(Path(model), known, questions):
+        emit({"done": done, "steps": len(questions)})
+    base = known_records(Path(model), known, vocabulary.size)
     path = replay_path(locations, target)
     with closing(ReplayBuffer.open(path, target, vocabulary.size)) as buffer:
-        for item in run_round(buffer, original, versions.folder, load):
+        for item in run_round(buffer, original, versions.folder, load, base=base):
             if isinstance(item, TrainingStep):
                 emit({"done": item.done, "steps": item.steps})
             elif isinstance(item, RoundResult):

@@ -156,7 +156,10 @@ class _Round:
         """Train, measure, publish; returns the version, or why there is none."""
         lesson = self._lesson()
         if lesson.arrived < MIN_NEW:
-            return None, f"{lesson.arrived} new answers are too few: it takes {MIN_NEW}"
+            return (
+                None,
+                f"{lesson.arrived} new answers are too few to learn from: it takes {MIN_NEW}",
+            )
         if reason := refusal(lesson.held_out):
             self._note(lesson, None, reason)
             return None, reason

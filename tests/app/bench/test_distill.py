@@ -139,6 +139,6 @@ def test_the_command_prints_every_row(tmp_path: Path, capsys: pytest.CaptureFixt
     assert [row["student"] for row in report["rows"]] == ["static", "online, lk"]
     static, online = report["rows"]
     assert (static["new"]["answers"], static["repeated"]["answers"]) == (2, 1)
-    assert online["refused"] == ["3 new answers are too few: it takes 20"]
+    assert online["refused"] == ["3 new answers are too few to learn from: it takes 20"]
     assert online["curve"] == static["curve"]
     assert plot.read_text().startswith("<svg")

@@ -63,7 +63,7 @@ def test_a_round_publishes_a_student_that_is_accepted_more_often(school: School)
 
 def test_the_next_round_needs_new_answers_and_goes_on_from_the_last(school: School) -> None:
     assert school.run().version is not None
-    assert school.run().reason == "0 new answers are too few: it takes 20"
+    assert school.run().reason == "0 new answers are too few to learn from: it takes 20"
     for record in make_records(make_teacher(school.student, 1), 40, 2):
         school.buffer.add("chat:7", record)
     again = school.run()
