@@ -88,6 +88,7 @@ class SessionStatistics:
         draft_seconds: time spent in drafters and budget for the answer.
         budget_status: as of the last step; None before the first.
         dense_states: states in the dense index; None if there is no index.
+        student_version: which version of the small model drafts; 0 for one that learned nothing.
     """
 
     answers: int = 0
@@ -100,6 +101,7 @@ class SessionStatistics:
     draft_seconds: float = 0.0
     budget_status: BudgetStatus | None = None
     dense_states: int | None = None
+    student_version: int = 0
     _recent: Throughput = field(default_factory=Throughput)
     _steps: deque[tuple[int, float, float]] = field(default_factory=deque)
     _buckets: deque[TrendBucket] = field(default_factory=lambda: deque(maxlen=TREND_BUCKETS))

@@ -278,6 +278,7 @@ class ChatScreen(Screen[None]):
         model = self.conversation.model_thread.model
         engine = model.engine if model is not None else None
         self._session_statistics.dense_states = engine.remembered if engine is not None else None
+        self._session_statistics.student_version = engine.stores.student_version if engine else 0
         for panel in self.query(Panel):
             panel.redraw()
 

@@ -81,6 +81,8 @@ def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[
     rows.append(("this session", f"{stats.session.tokens:,} · {phrases.saved(stats)}"))
     if stats.dense_states is not None:
         rows.append(("contexts indexed", phrases.dense_states(stats.dense_states)))
+    if stats.student_version:
+        rows.append(("small model learned", f"version {stats.student_version}"))
     title = Text("this answer" if stats.writing else "last answer", styles.dim + Style(bold=True))
     return [title, *(_row(name, value, width, styles) for name, value in rows)]
 

@@ -118,3 +118,19 @@ def test_a_choice_is_checked_before_it_is_stored(locations: Locations, tmp_path:
     for chosen in (EMBEDDED, str(embedded_student()), ""):
         choose_student(chosen, locations)
         assert load_config(locations.settings).student == chosen
+
+
+def test_answers_are_the_same_while_they_are_recorded(locations: Locations) -> None:
+    said = []
+    for learn in ("true", "false"):
+        locations.settings.write_text(f"learn = {learn}\n")
+        # Without drafts: their number depends on times, and near-ties on their number.
+        options = Options(drafters=("student",), draft_tokens=0, seed=7, max_tokens=60)
+        engine = load(options, locations)
+        assert engine.learns == (learn == "true")
+        answer = answer_question(engine, [Message("user", "what is tar?")], engine.sampling)
+        said.append(answer.text)
+        engine.close()
+        assert engine.errors == []
+    assert said[0] == said[1]
+    assert not locations.replay.exists(), "an answer outside a chat is not kept"

@@ -13,6 +13,7 @@ from rich.style import Style
 from app.conversation.session_statistics import SessionStatistics, Throughput
 from app.interface.draft_sources import LABELS_BY_NAME, MODEL_LABEL, SOURCES
 from app.interface.panel import phrases
+from app.interface.panel.details import details
 from app.interface.panel.drawing import NO_VALUE, PanelStyles, allocate_columns, bar, sparkline
 from app.interface.panel.layout import column, footer
 from app.runtime.idle_encoding import EncodingProgress
@@ -206,3 +207,11 @@ def test_sparklines_start_at_the_floor() -> None:
 )
 def test_idle_progress_in_words(progress: EncodingProgress | None, words: str) -> None:
     assert phrases.idle(progress) == words
+
+
+def test_the_details_name_the_version_that_the_small_model_learned() -> None:
+    stats = statistics_of(SCRIPT)
+    for version, rows in ((0, []), (3, ["small model learned      version 3"])):
+        stats.student_version = version
+        lines = [line.plain for line in details(stats, 34, STYLES)]
+        assert [line for line in lines if line.startswith("small model")] == rows
