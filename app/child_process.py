@@ -293,7 +293,8 @@ def _lower_priority(niceness: int) -> None:
         os.nice(niceness)
     if niceness == LOWEST_PRIORITY and sys.platform == "linux":
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
+        with suppress(OSError, psutil.Error):  # some sandboxes forbid it; the rest is lowered
+            psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
     if niceness == LOWEST_PRIORITY and sys.platform == "win32":
         psutil.Process().nice(psutil.IDLE_PRIORITY_CLASS)
 
