@@ -160,6 +160,7 @@ COMMANDS = (
         "Show speed, drafts and stores over weeks",
         lambda screen: screen.show_statistics(),
         "f10",
+        slash="stats",
     ),
     Command(
         "learning",
@@ -167,6 +168,7 @@ COMMANDS = (
         "Let the small model learn from your chats, or stop it",
         lambda screen: screen.toggle_learning(),
         "alt+l",
+        slash="learning",
     ),
     Command(
         "chat.new",
