@@ -439,6 +439,7 @@ class Conversation(ChatView):
             return
         finally:
             self.turn = None
+            self.post_message(MomentChanged())
         if not is_answered(thread, turn):
             self._give_back(turn, thread)
         elif self._shows(turn):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
+from textual import events
 from textual.reactive import reactive
 from textual.widgets import Static
 
@@ -57,6 +59,7 @@ class TopBar(Static):
 
     def __init__(self) -> None:
         super().__init__(markup=False)
+        self._title_cells = self._model_cells = range(0)
 
     def render(self) -> Text:
         state = "topbar--warning" if self.failed else "topbar--accent"
@@ -70,8 +73,19 @@ class TopBar(Static):
         width = self.content_size.width - 2 * margin
         left = Text.assemble((f"{PRIVATE_LABEL} · " if self.private else "", accent))
         left.append_text(self._left(max(8, width - left.cell_len - right.cell_len - 2), dim))
+        self._title_cells = range(margin, margin + left.cell_len)
         left.pad_right(max(0, width - left.cell_len - right.cell_len))
+        name = margin + left.cell_len
+        self._model_cells = range(name, name + cell_len(one_line(self.model, 40)))
         return Text(" " * margin) + left + right
+
+    async def on_click(self, event: events.Click) -> None:
+        """Rename the chat by its title, and choose another model by its name."""
+        place = event.get_content_offset(self)
+        if place is not None and place.x in self._title_cells:
+            await self.run_action("screen.command('chat.rename')")
+        elif place is not None and place.x in self._model_cells:
+            await self.run_action("screen.command('models')")
 
     def _left(self, width: int, dim: Style) -> Text:
         """The title and the chat's own settings, or only their mark if they do not fit."""

@@ -14,6 +14,7 @@ from typing import ClassVar
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
+from textual import events
 from textual.geometry import Region
 from textual.reactive import var
 from textual.strip import Strip
@@ -105,6 +106,14 @@ class Panel(LineCanvas):
     def on_resize(self) -> None:
         self.redraw_all()
         self.redraw()
+
+    async def on_click(self, event: events.Click) -> None:
+        """Do what the key of the hint at the end does, where the hint is clicked."""
+        place, hint = event.get_content_offset(self), self._panel_styles().hint
+        line = self._line_at(self._lines, place.y) if place is not None else None
+        at = line.plain.find(hint) if line is not None else -1
+        if place is not None and hint and at >= 0 and place.x in range(at, at + len(hint)):
+            await self.run_action("screen.command('panel')")
 
     def notify_style_update(self) -> None:
         super().notify_style_update()

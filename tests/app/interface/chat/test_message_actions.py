@@ -9,11 +9,12 @@ from textual.pilot import Pilot
 
 from app.interface.chat.copy import code_blocks, placeholders
 from app.interface.dialogs.confirm import InputDialog
+from app.interface.models.picker import ModelPicker
+from app.interface.panel.panel import Panel
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.message_list import CURSOR
 from tests.app.interface.conftest import (
     ANSWER,
-    SIZES,
     Compare,
     Stage,
     ask,
@@ -143,6 +144,26 @@ async def test_a_click_on_a_version_shows_the_next_one(stage: Make) -> None:
         assert version() == "‹ 1/2 ›", "beside it nothing happens"
 
 
+async def test_title_model_and_the_panel_s_hint_can_be_clicked(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot, made)
+        await ask(pilot, made, "one?")
+        topbar, panel = made.conversation.topbar, made.conversation.query_one(Panel)
+        await pilot.click(topbar, offset=(3, 0))
+        await until(pilot, lambda: isinstance(made.app.screen, InputDialog))
+        await pilot.press("escape")
+        await pilot.click(topbar, offset=(75, 0))
+        await until(pilot, lambda: isinstance(made.app.screen, ModelPicker))
+        await pilot.press("escape")
+        await pilot.click(topbar, offset=(40, 0))
+        await pilot.pause()
+        assert made.app.screen is made.app.chat_screen, "between them nothing happens"
+        row, text = next((y, line) for y, line in enumerate(panel._lines) if "F2" in line.plain)
+        await pilot.click(panel, offset=(panel.styles.padding.left + text.plain.index("F2"), row))
+        await until(pilot, lambda: panel.detailed)
+
+
 async def test_an_empty_chat_has_no_cursor(stage: Make) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
@@ -163,7 +184,7 @@ def test_placeholders_are_named_once(code: str, names: list[str]) -> None:
     assert placeholders(code) == names
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [(80, 24), (130, 40)])
 def test_the_cursor(snap_compare: Compare, stage: Make, size: tuple[int, int]) -> None:
     made = stage()
 
