@@ -15,7 +15,7 @@ from app.interface.chat.conversation import Conversation
 from app.interface.dialogs.cited_passages import CitedPassages
 from app.interface.messages import ChatsChanged
 from app.locations import Locations
-from app.sampling_settings import DOCS_OFF, DOCS_ONCE
+from app.sampling_settings import DOCS_OFF, DOCS_ONCE, require_docs_mode
 from datastores.chats.history import History
 from datastores.errors import SpecchatError
 
@@ -42,13 +42,22 @@ class DocumentActions:
         except SpecchatError as error:
             self._conversation.show_error(error)
             return
-        docs = DOCS_OFF if searched else DOCS_ONCE
+        self.choose(DOCS_OFF if searched else DOCS_ONCE)
+
+    def choose(self, typed: str) -> None:
+        """Search the imported texts in this chat as `typed`, one of `DOCS_MODES`, says."""
+        chat = self._conversation.chat
+        try:
+            docs = require_docs_mode(typed.lower(), "docs")
+        except SpecchatError as error:
+            self._conversation.show_error(error)
+            return
         if chat is None:
             self._conversation.tuning = replace(self._conversation.tuning, docs=docs)
             self._conversation.post_message(ChatsChanged())
         else:
             self._conversation.change_history(lambda history: history.set_docs(chat, docs))
-        self._conversation.notify(OFF if searched else ON, markup=False, timeout=4)
+        self._conversation.notify(OFF if docs == DOCS_OFF else ON, markup=False, timeout=4)
 
     def show_last_sources(self) -> None:
         """Show the passages that the last answer was given."""

@@ -192,6 +192,11 @@ async def test_a_chat_is_switched_before_and_after_it_is_stored(
         made.app.chat_screen.action_command("docs")
         await until(pilot, lambda: history.chats()[0].docs == "once")
         assert notices(made) == [OFF, ON]
+        made.app.chat_screen.document_actions.choose("Off")
+        await until(pilot, lambda: history.chats()[0].docs == "off")
+        made.app.chat_screen.document_actions.choose("later")
+        refusal = "docs must be once or off, not 'later'"
+        await until(pilot, lambda: refusal in notices(made))
 
 
 def test_citations_wait_for_the_end_of_the_answer() -> None:
