@@ -22,7 +22,7 @@ _SPECIAL = re.compile(r"""([\s\\'"])""")
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class PathCompletion:
     """The completion of a line.
 
     Attributes:
@@ -48,20 +48,20 @@ def paths_of(line: str) -> list[Path]:
     return [Path(os.path.expanduser(word)) for word in words]
 
 
-def completion(line: str) -> Completion:
+def completion(line: str) -> PathCompletion:
     """Complete the last path in `line`; reads one folder."""
     line = line.replace("\0", "").lstrip()
     if not line:
-        return Completion(line, ())
+        return PathCompletion(line, ())
     start, word = 0, line
     names = _names(word)
     if not names:
         start, word = _last_word(line)
         names = _names(word)
     if not names:
-        return Completion(line, ())
+        return PathCompletion(line, ())
     common = _folder(word) + os.path.commonprefix(names)  # noqa: RUF071  (characters are meant)
-    return Completion(line[:start] + _SPECIAL.sub(r"\\\1", common), tuple(names))
+    return PathCompletion(line[:start] + _SPECIAL.sub(r"\\\1", common), tuple(names))
 
 
 def names_in(path: str) -> list[str]:

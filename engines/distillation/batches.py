@@ -27,7 +27,7 @@ ROW_ELEMENTS = 2**22
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RecordBatch:
     """Some records, padded to one length (causal attention never looks at the padding).
 
     Attributes:
@@ -51,7 +51,7 @@ Compared = tuple[Tensor, Tensor]
 """log p and log q over the same events, each (n, events)."""
 
 
-def make_batch(records: Sequence[ReplayRecord]) -> Batch:
+def make_batch(records: Sequence[ReplayRecord]) -> RecordBatch:
     """Records as one batch."""
     length = max(len(record.tokens) for record in records)
     ids = np.zeros((len(records), length), dtype=np.int64)
@@ -66,7 +66,7 @@ def make_batch(records: Sequence[ReplayRecord]) -> Batch:
     tokens = np.concatenate([record.top_tokens for record in records]).astype(np.int64)
     top = np.concatenate([record.top_logprobs for record in records]).astype(np.float32)
     rest = np.concatenate([record.rest_logprob for record in records]).astype(np.float32)
-    return Batch(
+    return RecordBatch(
         torch.from_numpy(ids),
         torch.from_numpy(np.concatenate(rows)),
         torch.from_numpy(tokens),
@@ -76,7 +76,7 @@ def make_batch(records: Sequence[ReplayRecord]) -> Batch:
     )
 
 
-def compare(model: Llama, hidden: Tensor, batch: Batch) -> Iterator[Compared]:
+def compare(model: Llama, hidden: Tensor, batch: RecordBatch) -> Iterator[Compared]:
     """log p and log q of every position, in pieces of bounded memory.
 
     Args:

@@ -16,9 +16,9 @@ from app.interface.chat.suggestions import (
     COMMAND,
     MAX_SUGGESTIONS,
     MENTION,
+    CompletionSpan,
     Suggestion,
     Suggestions,
-    Target,
     target,
 )
 from app.interface.commands.slash import SlashName, completions
@@ -37,7 +37,7 @@ class Completion:
         self._prompt = prompt
         self._suggestions = suggestions
         self._search = PathSearch(Path.cwd())
-        self._target: Target | None = None
+        self._target: CompletionSpan | None = None
         self._row = 0
         self._dismissed: tuple[int, int] | None = None
 
@@ -100,7 +100,7 @@ class Completion:
         if self.is_open:
             self._suggestions.show(())
 
-    def _suggest(self, found: Target) -> None:
+    def _suggest(self, found: CompletionSpan) -> None:
         if found.kind == COMMAND:
             known = completions(found.typed, self.commands)
             self._suggestions.show(
@@ -109,13 +109,13 @@ class Completion:
         else:
             self._prompt.run_worker(self._find_paths(found), group="paths", exclusive=True)
 
-    async def _find_paths(self, found: Target) -> None:
+    async def _find_paths(self, found: CompletionSpan) -> None:
         """In a thread: reading a large folder takes a while."""
         paths = await asyncio.to_thread(self._search.find, found.typed, MAX_SUGGESTIONS)
         if found == self._target:
             self._suggestions.show([Suggestion(path) for path in paths])
 
-    def _replace(self, found: Target, text: str) -> None:
+    def _replace(self, found: CompletionSpan, text: str) -> None:
         start = (self._row, found.start)
         self._prompt.replace(text, start, self._prompt.cursor_location)
         self._prompt.move_cursor((self._row, found.start + len(text)))

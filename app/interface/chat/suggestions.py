@@ -32,7 +32,7 @@ _PATH_ARGUMENT = re.compile(r"/(?:attach|import)\s+(.*)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CompletionSpan:
     """The word that is completed.
 
     Attributes:
@@ -49,18 +49,18 @@ class Target:
 COMMAND, MENTION, ARGUMENT = "command", "mention", "argument"
 
 
-def target(line: str, *, first: bool) -> Target | None:
+def target(line: str, *, first: bool) -> CompletionSpan | None:
     """What is completed at the end of `line`, the text before the cursor; None for nothing.
 
     Args:
         first: whether it is the first line of the prompt, where slash commands are.
     """
     if first and _COMMAND.match(line):
-        return Target(COMMAND, 0, line)
+        return CompletionSpan(COMMAND, 0, line)
     if first and (found := _PATH_ARGUMENT.match(line)):
-        return Target(ARGUMENT, found.start(1), found[1])
+        return CompletionSpan(ARGUMENT, found.start(1), found[1])
     if found := _MENTION.search(line):
-        return Target(MENTION, found.start(), found[1])
+        return CompletionSpan(MENTION, found.start(), found[1])
     return None
 
 

@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, Log, Static
 
-from app.importing.path_completion import Completion, completion
+from app.importing.path_completion import PathCompletion, completion
 from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.list_dialog import ListDialog, list_bindings
 from app.interface.imports.deletion_task import DeletionTask
@@ -95,7 +95,7 @@ class ImportScreen(ListDialog[None]):
         status.update(Text("\n").join(status_lines(state, status.content_size.width, styles)))
         if self.box.display == state.running:
             self.box.display = not state.running
-            self._show_completions(Completion("", ()))
+            self._show_completions(PathCompletion("", ()))
             self.set_focus(None if state.running else self.box)
         frame = self.query_one(Vertical)
         frame.border_subtitle = keymap_of(self).fill(RUNNING if state.running else KEYS)
@@ -119,7 +119,7 @@ class ImportScreen(ListDialog[None]):
         """Show the possible completions of the path."""
         self._show_completions(await asyncio.to_thread(completion, event.value))
 
-    def _show_completions(self, found: Completion) -> None:
+    def _show_completions(self, found: PathCompletion) -> None:
         names = found.names if len(found.names) > 1 else ()
         lines = wrapped("  ".join(names), self.box.content_size.width)
         if len(lines) > MAX_NAME_LINES:

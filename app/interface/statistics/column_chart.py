@@ -27,7 +27,7 @@ STEPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ColumnPart:
     """One part of a column: its value, and how it is drawn.
 
     Attributes:
@@ -44,7 +44,7 @@ class Column:
     """One column, its parts from the bottom up; `label` is shown below the first and the last."""
 
     label: str
-    parts: tuple[Part, ...]
+    parts: tuple[ColumnPart, ...]
 
     @property
     def value(self) -> float:
@@ -126,7 +126,7 @@ def _labels(shown: Sequence[Column], slot: int, frame: Frame) -> Text:
 
 def _cell(column: Column, level: int, unit: float) -> tuple[str, Style]:
     """The character and its style at `level` lines above the bottom; a line is `unit` high."""
-    filled: list[tuple[int, Part]] = []
+    filled: list[tuple[int, ColumnPart]] = []
     below = 0.0
     for part in column.parts:
         start, end = (_eighths(value, level, unit) for value in (below, below + part.value))

@@ -16,7 +16,7 @@ from app.conversation.usage_report import Period, UsageReport
 from app.interface.draft_sources import LABELS_BY_NAME
 from app.interface.panel.drawing import PanelStyles, bar
 from app.interface.panel.phrases import duration, percent, times
-from app.interface.statistics.column_chart import Column, Frame, Part, column_chart
+from app.interface.statistics.column_chart import Column, ColumnPart, Frame, column_chart
 from app.models.description import format_size
 from app.sanitise import one_line
 from datastores.chats.usage import Usage
@@ -103,11 +103,12 @@ def _speed_column(period: Period, styles: PanelStyles) -> Column:
     """The speed without drafts, and what drafts added."""
     usage = period.usage
     if not usage.compared_seconds:
-        return Column(_day(period.start), (Part(usage.speed, styles.dim),))
+        return Column(_day(period.start), (ColumnPart(usage.speed, styles.dim),))
     speed = usage.compared_tokens / usage.compared_seconds
     plain = min(usage.plain_speed, speed)
     return Column(
-        _day(period.start), (Part(plain, styles.faint), Part(speed - plain, styles.accent))
+        _day(period.start),
+        (ColumnPart(plain, styles.faint), ColumnPart(speed - plain, styles.accent)),
     )
 
 
@@ -117,8 +118,8 @@ def _tokens(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
         Column(
             _day(period.start),
             (
-                Part(period.usage.steps, styles.faint),
-                Part(max(0, period.usage.saved_steps), styles.accent),
+                ColumnPart(period.usage.steps, styles.faint),
+                ColumnPart(max(0, period.usage.saved_steps), styles.accent),
             ),
         )
         for period in report.periods
@@ -136,7 +137,7 @@ def _shares(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
         Column(
             _day(period.start),
             tuple(
-                Part(
+                ColumnPart(
                     period.usage.share(name),
                     styles.of(LABELS_BY_NAME[name]),
                     LABELS_BY_NAME[name].texture,

@@ -10,8 +10,8 @@ from rich.style import Style
 from app.interface.statistics.column_chart import (
     AXIS_COLUMNS,
     Column,
+    ColumnPart,
     Frame,
-    Part,
     axis_top,
     column_chart,
     short_number,
@@ -21,7 +21,7 @@ RED, BLUE = Style(color="red"), Style(color="blue")
 
 
 def drawn(*values: float, height: int = 2, width: int = 12) -> list[str]:
-    columns = [Column(str(index), (Part(value, RED),)) for index, value in enumerate(values)]
+    columns = [Column(str(index), (ColumnPart(value, RED),)) for index, value in enumerate(values)]
     return [line.plain for line in column_chart(columns, Frame(width, height, Style()))]
 
 
@@ -38,7 +38,7 @@ def test_what_is_not_nothing_is_seen() -> None:
 
 
 def test_two_parts_share_a_cell_by_foreground_and_background() -> None:
-    column = Column("", (Part(4, RED), Part(6, BLUE)))
+    column = Column("", (ColumnPart(4, RED), ColumnPart(6, BLUE)))
     line = column_chart([column], Frame(AXIS_COLUMNS + 1, 1, Style()))[0]
     [span] = [span for span in line.spans if span.style not in ("", Style())]
     assert line.plain[-1] == "▃"
@@ -56,7 +56,9 @@ def test_the_oldest_columns_are_left_out_where_there_are_too_many() -> None:
     st.integers(1, 9),
 )
 def test_every_line_fits(values: list[list[float]], width: int, height: int) -> None:
-    columns = [Column("31 Aug", tuple(Part(value, RED) for value in parts)) for parts in values]
+    columns = [
+        Column("31 Aug", tuple(ColumnPart(value, RED) for value in parts)) for parts in values
+    ]
     lines = column_chart(columns, Frame(width, height, Style()))
     assert len(lines) == height + 1
     assert all(line.cell_len <= width for line in lines)
