@@ -18,6 +18,9 @@ HEADINGS = ("share", "accepted", "possible")
 GAP = 4
 """Columns between the table and the figures where they are placed side by side."""
 
+MIN_TABLE_COLUMNS = 34
+"""Columns of the narrowest table or list of figures."""
+
 SHARE_COLUMNS = 6
 """Columns of each share in the table."""
 
@@ -28,8 +31,11 @@ def details(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[T
 
 
 def details_side_by_side(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    """The table and the figures to its right, for screens with few rows."""
+    """The table and the figures to its right, for screens with few rows; below it where the
+    columns would collide."""
     half = (width - GAP) // 2
+    if half < MIN_TABLE_COLUMNS:
+        return details(stats, width, styles)
     table, figures = _table(stats, half, styles), _figures(stats, half, styles)
     lines = []
     for left, right in zip_longest(table, figures, fillvalue=Text()):

@@ -13,7 +13,7 @@ from rich.style import Style
 from app.conversation.session_statistics import SessionStatistics, Throughput
 from app.interface.draft_sources import LABELS_BY_NAME, MODEL_LABEL, SOURCES
 from app.interface.panel import phrases
-from app.interface.panel.details import details
+from app.interface.panel.details import details, details_side_by_side
 from app.interface.panel.drawing import NO_VALUE, PanelStyles, allocate_columns, bar, sparkline
 from app.interface.panel.layout import column, footer
 from app.runtime.idle_encoding import EncodingProgress
@@ -215,3 +215,11 @@ def test_the_details_name_the_version_that_the_small_model_learned() -> None:
         stats.student_version = version
         lines = [line.plain for line in details(stats, 34, STYLES)]
         assert [line for line in lines if line.startswith("small model")] == rows
+
+
+@pytest.mark.parametrize(("width", "beside"), [(36, False), (71, False), (76, True)])
+def test_details_never_collide(width: int, beside: bool) -> None:
+    lines = [line.plain for line in details_side_by_side(statistics_of(SCRIPT), width, STYLES)]
+    assert all(len(line) <= width for line in lines)
+    assert ("last answer" in lines[0]) == beside
+    assert [line for line in lines if line.startswith("P past chats  ")]
