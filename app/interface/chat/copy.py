@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 
 from markdown_it import MarkdownIt
+from textual.markup import escape
 
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
@@ -153,7 +154,7 @@ class CopyActions:
             text = code.replace("{{" + name + "}}", value) if value.strip() else code
             self._fill(text, rest, missing, copied)
 
-        title = one_line(f"Fill in: {name}", 60)
+        title = escape(one_line(f"Fill in: {name}", 60))  # written by a model, and no markup
         dialog = InputDialog(title, action="Next" if rest else "Copy", cancel="Copy as it is")
         self._conversation.app.push_screen(dialog, filled)
 

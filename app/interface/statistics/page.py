@@ -80,7 +80,8 @@ def _summary(report: UsageReport, styles: PanelStyles) -> list[Text]:
             gain.append(f" · {duration(usage.saved_seconds)} saved")
         gain.append(" · ")
     gain.append(f"{usage.saved_steps:,} model steps saved")
-    since = f"{usage.answers:,} answers since {_day(report.periods[0].start, year=True)}"
+    answers = f"{usage.answers:,} answer{'' if usage.answers == 1 else 's'}"
+    since = f"{answers} since {_day(report.periods[0].start, year=True)}"
     lines = [gain, Text(f"{since} · by {'week' if report.days > 1 else 'day'}", style=styles.dim)]
     if usage.compared_tokens < usage.step_tokens and usage.plain_seconds:
         note = "Speed without drafts was not recorded for earlier answers."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from textual.containers import Vertical
 from textual.pilot import Pilot
 
 from app.interface.chat.copy import code_blocks, placeholders
@@ -95,6 +96,20 @@ async def test_code_is_copied_block_by_block_with_placeholders_filled_in(stage: 
         await until(pilot, lambda: isinstance(made.app.screen, InputDialog))
         await pilot.press("escape")
         await until(pilot, lambda: made.app.clipboard == code_blocks(TWO_BLOCKS)[0])
+
+
+async def test_a_placeholder_is_shown_as_text_whatever_it_says(stage: Make) -> None:
+    hostile = "```\nrun {{[@click=app.quit]x[/red]}}\n```"
+    made = stage(Script(passes_of(hostile, [0], 3)))
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await ready(pilot, made)
+        await ask(pilot, made, "one?")
+        await pilot.press("alt+y")
+        await until(pilot, lambda: isinstance(made.app.screen, InputDialog))
+        title = made.app.screen.query_one(Vertical)._border_title
+        assert title is not None
+        assert title.plain == "Fill in: [@click=app.quit]x[/red]"
+        assert not title.spans
 
 
 async def test_an_early_question_is_edited_and_an_early_answer_given_again(stage: Make) -> None:
