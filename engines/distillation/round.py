@@ -10,7 +10,7 @@ Refuses to know when a round runs, and which engine loads students.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -39,11 +39,13 @@ MAX_BASE_HELD_OUT = 80
 """Answers that measure what was forgotten."""
 SAVE_SECONDS = 20.0
 """Training that a kill may cost."""
-SHARES = (1.0, 0.85, 0.7, 0.5)
+SHARES = (1.0, 0.85, 0.7)
 """How far what is published is from the original weights towards the trained ones: the first of
 these that passes the gate. On this line, what was learned grows faster than what is forgotten
 (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models"); and it starts at the original
 student, or every version would spend a little more of what may be forgotten."""
+LAST_SHARE = 0.5
+"""How far from the version that drafts, tried last: a smaller step than the whole round's."""
 CHECKPOINT, LOCK = "round.safetensors", "lock"
 
 LoadStudent = Callable[[Path], Student]
@@ -181,24 +183,29 @@ class _Round:
     def _publish(
         self, trained: Mapping[str, Tensor], lesson: Lesson, before: Quality
     ) -> tuple[Version | None, str]:
-        """Publish the largest of `SHARES` that passes the gate; else the reason of the last."""
-        first = read_student(self._original).weights
+        """Publish the first candidate that passes the gate; else the reason of the first."""
         original = before.base if not self._parent else self._original_base(lesson)
-        partial = self._versions.partial()
-        path, reason = partial / STUDENT_FILE, ""
+        partial, reasons = self._versions.partial(), []
+        path = partial / STUDENT_FILE
         try:
-            for share in SHARES:
-                weights = {name: torch.lerp(first[name], trained[name], share) for name in first}
+            for weights in self._candidates(trained):
                 write_student(self._original, weights, path)
                 after = self._measure(path, lesson)
-                reason = verdict(before, after, original)
-                if not reason:
+                reasons.append(verdict(before, after, original))
+                if not reasons[-1]:
                     version = self._version(path, lesson, before, after)
                     self._versions.publish(partial, version)
                     return version, ""
         finally:
             self._versions.discard(partial)
-        return None, reason
+        return None, reasons[0]
+
+    def _candidates(self, trained: Mapping[str, Tensor]) -> Iterator[Mapping[str, Tensor]]:
+        """What may be published, the most learned first."""
+        origins = [(self._original, share) for share in SHARES] + [(self._start, LAST_SHARE)]
+        for origin, share in origins:
+            first = read_student(origin).weights
+            yield {name: torch.lerp(first[name], trained[name], share) for name in first}
 
     def _lesson(self) -> Lesson:
         """Divide the buffer's records, the latest of each kind first come first served."""
