@@ -3,6 +3,12 @@
 Owns the steps and the checkpoint (one safetensors file, replaced atomically). The list of batches
 is a pure function of the records and the settings, so a resumed round takes the same steps. Knows
 nothing of held-out questions and versions.
+
+Memory: 16 bytes for each weight (float32, its gradient, two moments), some 50 MiB of logits
+(`ROW_ELEMENTS`), and activations of `BATCH_TOKENS` tokens. The process of the embedded pair peaks
+at 0.6 GB, torch and llama.cpp included; by this count a student of 160 M weights takes 3.2 GB, of
+0.5 B 9 GB: it is trained where the memory is free, or not at all. Time: 450 new and 450 known
+answers of 42 tokens, 3 epochs, 20 s of one busy core for the embedded student.
 """
 
 from __future__ import annotations
