@@ -24,6 +24,7 @@ from tests.app.interface.conftest import (
     ask,
     loaded,
     ready,
+    shown,
     type_in,
     until,
 )
@@ -173,13 +174,13 @@ def test_reasoning_unfolded(stage: Make, snap_compare: Compare) -> None:
 
 
 def test_stopped(stage: Make, snap_compare: Compare) -> None:
-    made = stage(replace(SCRIPT, holds=True, wait=0.02))
+    made = stage(replace(SCRIPT, holds=True))
 
     async def act(pilot: Pilot[None]) -> None:
         await ready(pilot, made)
         await type_in(pilot, made, QUESTION)
         await pilot.press("enter")
-        await until(pilot, lambda: made.conversation.topbar.state == "writing")
+        await until(pilot, lambda: "copied into it." in shown(made))
         await pilot.press("escape")
         await until(pilot, lambda: made.conversation.turn is None)
 
