@@ -190,6 +190,8 @@ class Learner:
                 if "steps" in message:
                     self._may_pause = True
                     self._notify(LearningProgress(message["done"], message["steps"]), None)
+                elif "reading" in message:
+                    self._may_pause = False
                 else:
                     self._may_pause, result = False, message
         except SpecchatError as raised:
@@ -223,9 +225,9 @@ class Learner:
             self._notify(None, error)
 
     def _pause(self) -> None:
-        """Stop the process where it is; one that is still loading is ended.
+        """Stop the process where it is; one that loads or reads the buffer is ended.
 
-        While it loads it reads the buffer, and a stopped reader would keep its locks.
+        A stopped reader would keep its locks.
         """
         with self._lock:
             child = self._child

@@ -50,6 +50,7 @@ def learn(arguments: Sequence[str]) -> None:
         emit({"done": done, "steps": len(questions)})
     base = known_records(Path(model), known, vocabulary.size)
     path = replay_path(locations, target)
+    emit({"reading": True})  # not to be stopped before the next step: it would keep locks
     with closing(ReplayBuffer.open(path, target, vocabulary.size)) as buffer:
         for item in run_round(buffer, original, versions.folder, load, base=base):
             if isinstance(item, TrainingStep):

@@ -1,8 +1,8 @@
 """A child that stands in for training: `python -m tests.app.runtime.learning_child MODE FILE`.
 
 It writes how many steps it has done into FILE. MODE: `learn` ends with a version after 30 steps,
-`nothing` with none, `endless` never, `load` never gets to its first step, `fail` and `crash` end
-without a result.
+`nothing` with none, `endless` never, `load` reads after one step and never gets to the next, `fail`
+and `crash` end without a result.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ def main(arguments: Sequence[str]) -> None:
         raise ModelError("the loss is not a number")
     if mode == "crash":
         os._exit(3)
+    if mode == "load":
+        emit({"done": 1, "steps": 1})
+        emit({"reading": True})
     steps = sys.maxsize if mode in ("endless", "load") else STEPS
     for step in range(1, steps + 1):
         Path(path).write_text(str(step))

@@ -177,9 +177,9 @@ def test_load_and_answers_pause_it_too(room: Room, running: Running, hindrance: 
     until(lambda: is_stopped(child))
 
 
-def test_one_that_is_still_loading_is_ended_and_started_again(room: Room, running: Running) -> None:
+def test_one_that_reads_is_ended_and_started_again(room: Room, running: Running) -> None:
     learner = running("load")
-    until(room.done)
+    until(lambda: room.shown and not learner._may_pause)
     room.loaded = True
     first = child_of(learner)
     learner.touch()

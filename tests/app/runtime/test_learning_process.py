@@ -54,7 +54,8 @@ def test_killed_while_it_trains_it_leaves_whole_versions_and_goes_on(
     assert whole(versions)
     with process(locations, school.student) as child:
         messages: list[dict[str, Any]] = list(child)
-    *steps, result = messages
+    reading, *steps, result = messages
+    assert reading == {"reading": True}
     assert [step["done"] for step in steps] == sorted(step["done"] for step in steps)
     assert steps[-1]["done"] == steps[-1]["steps"]
     assert (result["version"] is None) == bool(result["reason"])
@@ -81,6 +82,6 @@ def test_another_vocabulary_ends_it_in_one_line(
 def test_too_few_answers_are_said_to_be(tmp_path: Path, locations: Locations) -> None:
     locations.replay.mkdir()
     with open_school(tmp_path, answers=0) as school, process(locations, school.student) as child:
-        [result] = child
+        _, result = child
     assert result["version"] is None
     assert "too few to learn from" in result["reason"]
