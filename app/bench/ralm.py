@@ -189,7 +189,10 @@ def summarise(row: RalmRow, plain: RalmRow) -> dict[str, object]:
     answers, pairs = row.answers(), list(zip(row.answers(), plain.answers(), strict=True))
     total = _total([one.statistics for one in answers])
     ratio = retrieval_ratio(plain)
-    stride = row.method.stride or total.mean_stride
+    # The first search of an answer is no verification.
+    verifications = total.searches - len(answers)
+    mean_stride = total.stride_sum / verifications if verifications > 0 else 0.0
+    stride = row.method.stride or max(mean_stride, 1.0)
     speedups = [_speedup(one, other) for one, other in zip(row.runs, plain.runs, strict=True)]
     bound = speedup_bound(stride, ratio, asynchronous=row.method.asynchronous)
     return {
@@ -204,7 +207,7 @@ def summarise(row: RalmRow, plain: RalmRow) -> dict[str, object]:
         "hidden": (total.search_s - total.waited_s) / len(answers),
         "changes": total.changes / max(total.strides - len(answers), 1),
         "accuracy": total.accuracy,
-        "stride": total.mean_stride,
+        "stride": mean_stride,
         "rollbacks": total.rollbacks / len(answers),
         "calls": total.calls / len(answers),
         "prefills": total.prefills / len(answers),
@@ -247,7 +250,4 @@ def _speedup(run: Sequence[RalmAnswer], plain: Sequence[RalmAnswer]) -> float:
 def _total(statistics: Sequence[RalmStatistics]) -> RalmStatistics:
     names = [entry.name for entry in fields(RalmStatistics)]
     sums = (sum(values) for values in zip(*map(astuple, statistics), strict=True))
-    total = RalmStatistics(**dict(zip(names, sums, strict=True)))
-    # The first search of an answer is no verification.
-    total.searches -= len(statistics) - 1
-    return total
+    return RalmStatistics(**dict(zip(names, sums, strict=True)))

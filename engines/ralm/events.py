@@ -61,13 +61,3 @@ class RalmStatistics:
     def accuracy(self) -> float:
         """Share of the verified guesses that were right; 0 if none was verified."""
         return self.right / self.guesses if self.guesses else 0.0
-
-    @property
-    def mean_stride(self) -> float:
-        """Mean number of queries in a verification; 0 if there was none."""
-        return self.stride_sum / (self.searches - 1) if self.searches > 1 else 0.0
-
-    @property
-    def retrieval_ratio(self) -> float:
-        """r: searching ÷ generating (RaLMSeq's is the one that the bounds are stated in)."""
-        return self.search_s / self.generation_s if self.generation_s else 0.0
