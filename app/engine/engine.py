@@ -185,14 +185,13 @@ def load(
     learned.restore(costs, calibration)
     names = _without_heavy(options.drafters) if light else options.drafters
     stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
+    light = light and options.drafters == DRAFTERS
     source: StudentSource | None = None
     if "student" in names:
-        light = light and options.drafters == DRAFTERS
-        light = light and options.drafters == DRAFTERS
         with stores.collecting_errors():
             source = _student_source(chosen, model, options, config, locations, light=light)
-        if source is not None:
-            source.open(stores)
+    if source is not None:
+        source.open(stores)
     if stores.student is not None:
         stores.replay = open_replay(locations, model.target)
     sampling, unchosen = _sampling(options, config, path)
