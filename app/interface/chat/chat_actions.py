@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from app.conversation.export import STEM_LENGTH, as_json, as_markdown, free_path, write_whole
 from app.importing.path_completion import paths_of
 from app.indexing.corpus_index import damage_message
-from app.interface.chat.conversation import Conversation
+from app.interface.chat.conversation import BUSY, Conversation
 from app.interface.chat.topbar import NEW_CHAT
 from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.confirm import Confirm, InputDialog
@@ -40,7 +40,6 @@ ExportFormat = Callable[[History, Sequence[Chat]], Iterator[str]]
 
 ATTACH = "Attach files or folders"
 EMPTY_CHAT = "This chat is empty. Ask something first."
-BUSY = "Still answering. {answer.stop} stops it."
 
 
 class TextActions:

@@ -1,8 +1,7 @@
-"""The middle of the screen: the open chat, its questions and their answers.
+"""The middle of the screen: the open chat and the turn in progress.
 
-`ChatView` owns the open chat as it is stored, and its widgets: top bar, transcript, prompt, narrow
-panel. `Conversation` owns the turn in progress. No question is lost: one that cannot be sent or
-gets no answer returns to the prompt.
+`Conversation` asks, edits and answers again in the chat that `ChatView` shows. No question is lost:
+one that cannot be sent or gets no answer returns to the prompt.
 """
 
 from __future__ import annotations
@@ -12,235 +11,42 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 
-from textual import events, on, work
-from textual.app import ComposeResult
-from textual.containers import Center, Vertical
+from textual import on, work
 from textual.widgets import TextArea
 
 from app.conversation.attachments import Attachment
 from app.conversation.session_statistics import SessionStatistics
-from app.conversation.unsent import UnsentTexts
-from app.interface.chat.attachment_bar import AttachmentBar, AttachmentsChanged
+from app.interface.chat.attachment_bar import AttachmentsChanged
+from app.interface.chat.chat_view import ChatView, store_tuning
 from app.interface.chat.context_meter import ContextMeter
 from app.interface.chat.event_stream import EventStream
-from app.interface.chat.prompt import Prompt, UnsentText
-from app.interface.chat.suggestions import SuggestionClicked, Suggestions
 from app.interface.chat.thread import (
     Thread,
     Turn,
     edit_turn,
-    entries,
-    greeting,
     is_answered,
     new_turn,
     other_version,
     previous_question,
-    questions,
     read_thread,
     regenerate_turn,
-    thread_through,
     up_to,
     update_entries,
 )
-from app.interface.chat.topbar import NEW_CHAT, TopBar
 from app.interface.commands.keymap import keymap_of
 from app.interface.commands.slash import as_typed
 from app.interface.messages import (
     ChatsChanged,
     EventsArrived,
     MomentChanged,
-    ScrollRequested,
     StatisticsChanged,
     Submitted,
 )
-from app.interface.panel.panel import Panel
-from app.interface.text_inputs import writes_text
 from app.interface.transcript.answer import Answer
-from app.interface.transcript.message_list import MessageList
-from app.runtime.history_thread import HistoryThread
 from app.runtime.model_thread import ModelThread, OpenModel
-from app.sampling_settings import ChatTuning
-from app.sanitise import one_line
 from datastores.chats.history import History
-from datastores.chats.records import FAILED, INTERRUPTED, Chat, StoredMessage
+from datastores.chats.records import FAILED, INTERRUPTED, StoredMessage
 from datastores.errors import SpecchatError
-
-
-def store_tuning(chat: int, tuning: ChatTuning, history: History) -> None:
-    """Give `chat` settings of its own."""
-    history.set_system(chat, tuning.system)
-    history.set_sampling(chat, tuning.sampling)
-    history.set_docs(chat, tuning.docs)
-
-
-class ChatView(Vertical):
-    """One open chat.
-
-    Attributes:
-        chat: id of the open chat; None while it is empty and unstored.
-        private: whether the chat will be private, while it is unstored.
-        tuning: the settings that it will have.
-        hint: about the model, shown in empty chats.
-        turn: the turn in progress, in this chat or another; None between turns.
-        history_thread: makes every change of the history.
-    """
-
-    BLANK = True  # draws nothing itself
-
-    def __init__(self, history: History, session_statistics: SessionStatistics) -> None:
-        super().__init__(id="conversation")
-        self.chat: int | None = None
-        self.private = False
-        self.tuning = ChatTuning()
-        self.hint = ""
-        self.turn: Turn | None = None
-        self.history_thread = HistoryThread(history)
-        self._history = history
-        self._session_statistics = session_statistics
-        self._thread = Thread()
-        self._unstored: Turn | None = None
-        self._unsent = UnsentText()
-        self._system = ""
-
-    def compose(self) -> ComposeResult:
-        attachments, suggestions = AttachmentBar(self.show_error), Suggestions()
-        yield TopBar()
-        yield MessageList()
-        with Center():
-            yield suggestions
-        with Center():
-            yield attachments
-        with Center():
-            yield Prompt(attachments, suggestions)
-        yield Panel(self._session_statistics, wide=False)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the open chat has no messages, and none is being answered in it."""
-        return not self._thread.messages and not (self.turn and self._shows(self.turn))
-
-    @property
-    def is_editing(self) -> bool:
-        """Whether the prompt holds a question that was asked before."""
-        return self._unsent.edited is not None
-
-    @property
-    def transcript(self) -> MessageList:
-        return self.query_one(MessageList)
-
-    @property
-    def prompt(self) -> Prompt:
-        return self.query_one(Prompt)
-
-    @property
-    def topbar(self) -> TopBar:
-        return self.query_one(TopBar)
-
-    def on_mount(self) -> None:
-        self.transcript.show([greeting("", keymap_of(self))])
-        self.prompt.focus()
-
-    def open(self, chat: int | None, message: int | None = None, *, private: bool = False) -> None:
-        """Show a chat at `message` or at its end; None: a new one."""
-        try:
-            thread = read_thread(self._history, chat)
-            if not (message is None or message in thread or self._is_being_answered(chat)):
-                thread = thread_through(self._history, message, thread.versions)
-                self.change_history(lambda history: history.bring_into_view(message))
-        except SpecchatError as error:
-            self.show_error(error)
-            return
-        self._unsent.change_chat(self.prompt, self.chat, chat)
-        self._unstored = None
-        self.chat, self.private, self.tuning = chat, private, ChatTuning()
-        self._set_thread(thread)
-        self._show_thread()
-        if message is not None:
-            self.transcript.go_to_message(message)
-        self.post_message(ChatsChanged())
-
-    def _is_being_answered(self, chat: int | None) -> bool:
-        return self.turn is not None and chat is not None and self.turn.chat == chat
-
-    def _shows(self, turn: Turn) -> bool:
-        """Whether `turn` belongs to the open chat."""
-        return turn is self._unstored if turn.chat is None else turn.chat == self.chat
-
-    def on_key(self, event: events.Key) -> None:
-        """Redirect typed characters to the prompt."""
-        typed = event.character if event.is_printable and writes_text(event) else None
-        bound = self.transcript.has_focus and self.transcript.is_bound(event.key)
-        if typed and not self.prompt.has_focus and not bound:
-            event.stop()
-            self.prompt.focus()
-            self.prompt.insert(typed)
-
-    def show_title(self, stored: Chat | None) -> None:
-        """Show title, settings and privacy in the top bar; None: those of an unstored chat."""
-        tuning = ChatTuning(stored.system, stored.sampling, stored.docs) if stored else self.tuning
-        self.topbar.chat = stored.title if stored else NEW_CHAT
-        self.topbar.tuned = tuning.summary()
-        self.topbar.private = stored.private if stored else self.private
-        self._system = tuning.system
-        self.measure_context()
-
-    def change_history(self, change: Callable[[History], object]) -> None:
-        """Make a change of the history as soon as its lock is free; an error is shown."""
-        self.run_worker(self._change_history(change))
-
-    async def _change_history(self, change: Callable[[History], object]) -> None:
-        try:
-            await self.history_thread.write(change)
-        except SpecchatError as error:
-            self.show_error(error)
-        self.post_message(ChatsChanged())
-
-    def restore_unsent(self, texts: UnsentTexts) -> None:
-        """Take over the unsent texts of an earlier session."""
-        self._unsent.restore(self.prompt, texts)
-
-    def unsent_texts(self) -> UnsentTexts:
-        """What is written in each chat and not sent."""
-        return self._unsent.all(self.prompt, self.chat)
-
-    def show_error(self, problem: SpecchatError | str) -> None:
-        """Show an error as a notification, in one line."""
-        self.notify(one_line(str(problem), 400), severity="error", markup=False, timeout=15)
-
-    def measure_context(self) -> None:
-        """Show how much of the context the chat takes."""
-
-    def set_hint(self, hint: str) -> None:
-        """Show `hint` in empty chats from now on."""
-        self.hint = hint
-        self.measure_context()
-        if not self._thread.messages and self.turn is None:
-            self._show_thread()
-
-    def _show_thread(self) -> None:
-        """Show what is stored, the turn in progress, or a greeting."""
-        turn = self.turn if self.turn and self._shows(self.turn) else None
-        empty = greeting(self.hint, keymap_of(self), private=self.private)
-        self.transcript.show(entries(self._thread, turn) or [empty])
-        self.post_message(MomentChanged())
-
-    def _set_thread(self, thread: Thread) -> None:
-        self._thread = thread
-        self.prompt.remember(questions(thread.messages))
-
-    @on(SuggestionClicked)
-    def _suggestion_clicked(self) -> None:
-        self.prompt.focus()
-        # As the prompt's own: a message that is sent from here would end here.
-        self.prompt.call_later(self.prompt.choose, run=True)
-
-    @on(ScrollRequested)
-    def _scroll(self, event: ScrollRequested) -> None:
-        if event.pages < 0:
-            self.transcript.action_page_up()
-        else:
-            self.transcript.action_page_down()
-
 
 BUSY = "Still answering. {answer.stop} stops it."
 WAITING_FOR_MODEL = "loading the model…"

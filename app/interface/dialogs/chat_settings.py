@@ -21,7 +21,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from app.config import load_config
-from app.interface.chat.conversation import Conversation, store_tuning
+from app.interface.chat.chat_view import store_tuning
+from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.confirm import Confirm, InputDialog
 from app.interface.dialogs.presets import PresetList

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from app.conversation.session_statistics import SessionStatistics
-from app.interface.chat.conversation import Conversation
+from app.interface.chat.conversation import BUSY, Conversation
 from app.interface.commands.keymap import keymap_of
 from app.interface.models.download import DownloadTask
 from app.interface.models.picker import ModelPicker
@@ -24,7 +24,6 @@ from datastores.errors import SpecchatError, StoreError
 
 LOADING = "loading the model…"
 NO_MODEL = "no model"
-BUSY = "Still answering. {answer.stop} stops it."
 
 
 class ModelSwitch:
