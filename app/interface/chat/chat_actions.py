@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 from app.conversation.export import STEM_LENGTH, as_json, as_markdown, free_path, write_whole
 from app.importing.path_completion import paths_of
 from app.indexing.corpus_index import damage_message
-from app.interface.chat.conversation import BUSY, Conversation
+from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import NEW_CHAT
-from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.confirm import Confirm, InputDialog
 from app.interface.imports.deletion_task import DeletionTask
 from app.interface.imports.import_screen import ImportScreen
@@ -148,7 +147,7 @@ class ChatActions:
     def _toggle_private(self, chat: Chat) -> None:
         if chat.private:
             self._conversation.change_history(lambda history: history.set_private(chat.id, False))
-        elif self._is_free():
+        elif self._conversation.is_free():
             self._conversation.run_worker(self._make_private(chat))
 
     def _export(self, chat: Chat, form: ExportFormat, suffix: str) -> None:
@@ -170,7 +169,7 @@ class ChatActions:
 
     def _delete(self, chat: Chat) -> None:
         def confirmed(sure: bool | None) -> None:
-            if sure and self._is_free():
+            if sure and self._conversation.is_free():
                 self._conversation.run_worker(self._delete_everywhere(chat))
 
         question = f"Delete “{display_title(chat, 60)}” permanently?"
@@ -207,12 +206,6 @@ class ChatActions:
         else:
             self._conversation.notify(done, markup=False, timeout=4)
         self._conversation.post_message(ChatsChanged())
-
-    def _is_free(self) -> bool:
-        """Whether no answer is being written; otherwise the person is notified."""
-        if self._conversation.turn is not None:
-            self._conversation.show_error(keymap_of(self._conversation).fill(BUSY))
-        return self._conversation.turn is None
 
 
 def _erase_pending(history: History, locations: Locations) -> Path | None:

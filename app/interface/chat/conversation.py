@@ -88,6 +88,12 @@ class Conversation(ChatView):
             self.prompt.focus()
         self.post_message(MomentChanged())
 
+    def is_free(self) -> bool:
+        """Whether no answer is being written; otherwise the person is notified."""
+        if self.turn is not None:
+            self.show_error(keymap_of(self).fill(BUSY))
+        return self.turn is None
+
     def clear_prompt(self) -> None:
         """Cancel an edit, or else empty the prompt and remove its attachments."""
         if self._unsent.edited is not None:
@@ -101,9 +107,7 @@ class Conversation(ChatView):
         """Answer the question of `answer` once more, or else the last one of the thread."""
         messages = self._thread.messages
         turn = regenerate_turn(messages if answer is None else up_to(messages, answer))
-        if self.turn is not None:
-            self.show_error(keymap_of(self).fill(BUSY))
-        elif turn is not None:
+        if self.is_free() and turn is not None:
             turn.previous = messages[-1].id
             self._unsent.leave_edit(self.prompt)
             self._begin(turn)
@@ -112,15 +116,13 @@ class Conversation(ChatView):
     def edit(self) -> None:
         """Edit the last question in the prompt; called again, the previous one."""
         question = previous_question(self._thread.messages, self._unsent.edited)
-        if question is not None:
+        if self.is_free() and question is not None:
             self.edit_message(question.id)
 
     def edit_message(self, question: int) -> None:
         """Edit any question of the thread; what follows it stays as another version."""
         found = [message for message in self._thread.messages if message.id == question]
-        if self.turn is not None:
-            self.show_error(keymap_of(self).fill(BUSY))
-        elif found:
+        if self.is_free() and found:
             self._unsent.edit(self.prompt, found[0])
             self.transcript.go_to_message(question)
             self.post_message(MomentChanged())
@@ -129,9 +131,7 @@ class Conversation(ChatView):
         """Show the version `step` places on of `message`; `wraps`: after the last the first."""
         known = self._thread.versions.get(message, (message,))
         place = known.index(message) + step
-        if self.turn is not None:
-            self.show_error(keymap_of(self).fill(BUSY))
-        elif wraps or 0 <= place < len(known):
+        if self.is_free() and (wraps or 0 <= place < len(known)):
             self.open(self.chat, known[place % len(known)])
 
     def select_message(self) -> None:
@@ -142,16 +142,13 @@ class Conversation(ChatView):
         """Show another version of the lowest message that has one `step` places on."""
         thread = self._thread
         version = other_version(thread.messages, thread.versions, step)
-        if self.turn is not None:
-            self.show_error(keymap_of(self).fill(BUSY))
-        elif version is not None:
+        if self.is_free() and version is not None:
             self.open(self.chat, version)
 
     @on(Submitted)
     def _send(self, event: Submitted) -> None:
-        if self.turn is not None:
+        if not self.is_free():
             self.prompt.put_back(as_typed(event.text))
-            self.show_error(keymap_of(self).fill(BUSY))
             return
         if self.prompt.attachments.reading:
             self.run_worker(self._send_when_read(event.text))

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from app.conversation.session_statistics import SessionStatistics
-from app.interface.chat.conversation import BUSY, Conversation
+from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
 from app.interface.models.download import DownloadTask
 from app.interface.models.picker import ModelPicker
@@ -54,7 +54,7 @@ class ModelSwitch:
 
     def switch_to(self, name: str) -> None:
         """Switch to the model of that name or path."""
-        if self._is_free():
+        if self._conversation.is_free():
             self._conversation.run_worker(self._resolve_and_switch(name))
 
     async def shutdown(self) -> None:
@@ -62,14 +62,8 @@ class ModelSwitch:
         await self._download_task.shutdown()
 
     def _chosen(self, found: FoundModel | None) -> None:
-        if found is not None and self._is_free():
+        if found is not None and self._conversation.is_free():
             self._conversation.run_worker(self._switch(found.name, found.path))
-
-    def _is_free(self) -> bool:
-        """Whether no answer is being written; otherwise the person is notified."""
-        if self._conversation.turn is not None:
-            self._conversation.show_error(keymap_of(self._conversation).fill(BUSY))
-        return self._conversation.turn is None
 
     async def _resolve_and_switch(self, name: str) -> None:
         try:

@@ -228,7 +228,7 @@ async def test_a_private_chat_looks_private_at_every_width_and_after_a_restart(
         made.conversation.open(chat)
         await until(pilot, lambda: made.conversation.topbar.private)
         top = made.conversation.topbar
-        assert top.render().plain[: top.content_size.width].startswith("private · A long")
+        assert top.render().plain[: top.content_size.width].lstrip().startswith("private · A long")
 
 
 @pytest.mark.parametrize("size", SIZES)

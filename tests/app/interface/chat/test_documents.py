@@ -195,7 +195,7 @@ async def test_a_chat_is_switched_before_and_after_it_is_stored(
         made.app.chat_screen.document_actions.choose("Off")
         await until(pilot, lambda: history.chats()[0].docs == "off")
         made.app.chat_screen.document_actions.choose("later")
-        refusal = "docs must be once or off, not 'later'"
+        refusal = "docs must be once, iterative or off, not 'later'"
         await until(pilot, lambda: refusal in notices(made))
 
 
