@@ -79,7 +79,8 @@ def _summary(report: UsageReport, styles: PanelStyles) -> list[Text]:
         if faster:
             gain.append(f" · {duration(usage.saved_seconds)} saved")
         gain.append(" · ")
-    gain.append(f"{usage.saved_steps:,} model steps saved")
+    steps = "model step" if usage.saved_steps == 1 else "model steps"
+    gain.append(f"{usage.saved_steps:,} {steps} saved")
     answers = f"{usage.answers:,} answer{'' if usage.answers == 1 else 's'}"
     since = f"{answers} since {_day(report.periods[0].start, year=True)}"
     lines = [gain, Text(f"{since} · by {'week' if report.days > 1 else 'day'}", style=styles.dim)]
