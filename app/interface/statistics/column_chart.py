@@ -19,6 +19,8 @@ AXIS_COLUMNS = 6
 """Columns left of the chart: the largest value and the axis."""
 MAX_BAR_COLUMNS = 6
 """Width of one column of the chart; few values do not fill the whole width."""
+MAX_NUMBER = AXIS_COLUMNS - 2
+"""Characters of a number on the axis."""
 MIN_VALUE = 1e-9
 """Smaller values count as none."""
 EIGHTHS = len(LEVELS)
@@ -94,11 +96,12 @@ def axis_top(largest: float) -> float:
 
 
 def short_number(value: float) -> str:
-    """A number in at most four characters: `0.5`, `80`, `12k`, `1.5M`."""
+    """A round number in at most four characters: `5e-3`, `0.5`, `80`, `12k`, `1.5M`."""
     for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= limit:
             return f"{value / limit:.3g}{unit}"
-    return f"{value:.2g}" if value < 1 else f"{value:.3g}"
+    number = f"{value:.2g}" if value < 1 else f"{value:.3g}"
+    return number if len(number) <= MAX_NUMBER else f"{value:.0e}".replace("e-0", "e-")
 
 
 def _axis(level: int, frame: Frame, top: float, percent: bool) -> Text:

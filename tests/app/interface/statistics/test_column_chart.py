@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.style import Style
 
@@ -50,6 +50,7 @@ def test_the_oldest_columns_are_left_out_where_there_are_too_many() -> None:
     assert drawn(*([8] * 5), 4, 2, height=1, width=AXIS_COLUMNS + 3)[0][-3:] == "█▄▂"
 
 
+@example([[0.0078125]], 8, 2)
 @given(
     st.lists(st.lists(st.floats(0, 1e12), min_size=1, max_size=4), max_size=40),
     st.integers(8, 120),
@@ -71,7 +72,15 @@ def test_the_axis_ends_at_a_round_number_just_above(largest: float) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0"), (0.5, "0.5"), (80, "80"), (12_000, "12k"), (1_500_000, "1.5M"), (2e9, "2G")],
+    [
+        (0, "0"),
+        (0.005, "5e-3"),
+        (0.5, "0.5"),
+        (80, "80"),
+        (12_000, "12k"),
+        (1_500_000, "1.5M"),
+        (2e9, "2G"),
+    ],
 )
 def test_numbers_are_short(value: float, text: str) -> None:
     assert short_number(value) == text
