@@ -86,6 +86,7 @@ class Store:
             self._require_in_place()
             _begin(self.db.conn)
             try:
+                _reload_schema(self.db.conn)
                 yield self.db
                 self.db.conn.execute("COMMIT")
             finally:
@@ -137,6 +138,17 @@ def _begin(connection: sqlite3.Connection) -> None:
                 return
     finally:
         connection.execute(f"PRAGMA busy_timeout = {timeout_ms}")
+
+
+def _reload_schema(connection: sqlite3.Connection) -> None:
+    """Let the connection notice, before anything else, that another one rewrote the file (VACUUM).
+
+    SQLite would notice it while it compiles the first statement whose trigger writes to an FTS5
+    table: connecting that table then drops the schema that the compilation is using, and the
+    statement fails with "no such table" (seen with 3.40.1). Nothing changes it within a write
+    transaction.
+    """
+    connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
 
 
 class _OpenFile:

@@ -107,3 +107,13 @@ def test_removed_passages_are_left_out(passages: PassageStore) -> None:
     assert [passage.id for passage in passages.passages(ids)] == ids
     passages.remove([b"zip"])
     assert {passage.text for passage in passages.passages(ids)} == {b"tar"}
+
+
+def test_texts_are_removed_after_another_connection_rewrote_the_file(
+    passages: PassageStore, tmp_path: Path
+) -> None:
+    with closing(PassageStore.open(tmp_path / "passages.db")) as other:
+        assert other.keys() == TEXTS.keys()
+        passages.store.vacuum()
+        other.remove([b"zip"])
+    assert passages.keys() == TEXTS.keys() - {b"zip"}
