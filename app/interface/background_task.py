@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from textual.worker import Worker
 
 from app.interface.chat.conversation import Conversation
+
+T = TypeVar("T")
 
 
 class BackgroundTask:
@@ -44,7 +47,7 @@ class BackgroundTask:
             self._worker.cancel()
 
     async def shutdown(self) -> None:
-        """Cancel the job, and return when its process has ended."""
+        """Cancel the job, and return when its process or its step in a thread has ended."""
         self.cancel()
         async with self._running:
             pass
@@ -53,9 +56,18 @@ class BackgroundTask:
         self._worker = self._conversation.run_worker(self._run(job))
 
     async def _run(self, job: Callable[[], Awaitable[None]]) -> None:
-        # A cancelled job holds the lock until its process has ended.
+        # A cancelled job holds the lock until its process, or its step in a thread, has ended.
         async with self._running:
             await job()
+
+    async def _run_in_thread(self, work: Callable[[], T]) -> T:
+        """Run a step of the job that nothing can stop; a cancelled job ends after it."""
+        running = asyncio.ensure_future(asyncio.to_thread(work))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError as cancelled:
+            await asyncio.wait([running])
+            raise cancelled from running.exception()
 
     def _notify_listener(self) -> None:
         if self._listener is not None:

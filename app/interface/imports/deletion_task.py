@@ -6,7 +6,6 @@ to remove from which store; it takes seconds where a lot is stored, so it runs i
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -68,7 +67,7 @@ class DeletionTask(BackgroundTask):
     async def _delete(self, path: str) -> None:
         self._notify_listener()
         try:
-            await asyncio.to_thread(_delete_source, self._locations, path, self._engine)
+            await self._run_in_thread(partial(_delete_source, self._locations, path, self._engine))
         except SpecchatError as error:
             self._conversation.show_error(error)
         else:

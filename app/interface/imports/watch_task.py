@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import aclosing, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING
@@ -126,8 +127,8 @@ class WatchTask(BackgroundTask):
             if change.changed:
                 await self._import(source, change.changed if before is not None else frozenset())
             if change.removed:
-                await asyncio.to_thread(
-                    _forget_files, self._locations, source, change.removed, self._engine
+                await self._run_in_thread(
+                    partial(_forget_files, self._locations, source, change.removed, self._engine)
                 )
         except SpecchatError as error:
             self._report(source, str(error))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -74,6 +76,32 @@ async def test_changes_are_followed(stage: Make, folder: Path) -> None:
             if file.is_file() and SECRET_WORD in file.read_bytes()
         ]
         assert notices(made) == []
+
+
+async def test_shutdown_waits_for_a_deletion_that_has_begun(
+    stage: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def forget(*_: object) -> None:
+        begun.set()
+        release.wait()
+
+    monkeypatch.setattr(watch_task, "_forget_files", forget)
+    made = stage()
+    watched(made, folder)
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot, made)
+        (folder / "walrus.md").unlink()
+        await until(pilot, begun.is_set)
+        shutdown = asyncio.ensure_future(made.app.chat_screen.watch_task.shutdown())
+        try:
+            for _ in range(5):
+                await pilot.pause()
+            assert not shutdown.done()
+        finally:
+            release.set()
+        await shutdown
 
 
 async def test_a_folder_that_vanished_is_said_once_and_loses_nothing(
