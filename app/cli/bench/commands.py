@@ -95,3 +95,13 @@ def workload_options(default: str) -> Callable[[Command], Command]:
         return command
 
     return decorate
+
+
+def plot_option(what: str) -> Callable[[Command], Command]:
+    """--plot: the SVG file that `what` is written to."""
+    return click.option(
+        "--plot",
+        type=click.File("w", encoding="utf-8", lazy=False),
+        metavar="FILE",
+        help=f"Write {what} to this SVG file.",
+    )

@@ -15,6 +15,7 @@ import click
 
 from app.bench.report import Chart, svg, table
 from app.bench.workloads import Workload, read_workload
+from app.cli.bench.commands import plot_option
 from app.config import Options
 from app.engine.engine import Engine, load, with_drafters
 from app.engine.student import open_student, student_file
@@ -83,12 +84,7 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Chats of each file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
-@click.option(
-    "--plot",
-    type=click.File("w", encoding="utf-8", lazy=False),
-    metavar="FILE",
-    help="Write α over the stream to this SVG file.",
-)
+@plot_option("α over the stream")
 @click.pass_obj
 def distill(
     options: Options,

@@ -15,7 +15,7 @@ from app.bench.environment import STUDENT, bench_stores, widest
 from app.bench.growth import Growth, grow, summarise
 from app.bench.report import Row, growth_svg, table
 from app.bench.workloads import Workload, read_workload
-from app.cli.bench.commands import workload_options
+from app.cli.bench.commands import plot_option, workload_options
 from app.cli.global_options import DrafterNames
 from app.config import Options
 from app.engine.engine import Engine, load, with_drafters
@@ -34,12 +34,7 @@ COLUMNS = {
 
 @click.command()
 @workload_options(default="all")
-@click.option(
-    "--plot",
-    type=click.File("w", encoding="utf-8", lazy=False),
-    metavar="FILE",
-    help="Write the curves to this SVG file.",
-)
+@plot_option("the curves")
 @click.pass_obj
 def growth(
     options: Options,

@@ -24,7 +24,7 @@ from app.bench.ralm import (
 from app.bench.ralm_corpus import EXACT, RETRIEVERS, knowledge_base
 from app.bench.report import Chart, svg, table
 from app.bench.workloads import read_workload
-from app.cli.bench.commands import workload_options
+from app.cli.bench.commands import plot_option, workload_options
 from app.cli.global_options import DrafterNames
 from app.config import Options
 from app.engine.engine import load, with_drafters
@@ -99,12 +99,7 @@ COLUMNS = {
 @click.option(
     "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Of every answer."
 )
-@click.option(
-    "--plot",
-    type=click.File("w", encoding="utf-8", lazy=False),
-    metavar="FILE",
-    help="Write the speed-ups by stride and the latency by batch to this SVG file.",
-)
+@plot_option("the speed-ups by stride and the latency by batch")
 @click.pass_obj
 def ralm(
     options: Options,
