@@ -17,7 +17,7 @@ from typing import Any
 
 from app.conversation.attachments import Attachment, compose, question_of
 from app.conversation.citations import CITATIONS_KEY, citation_records
-from app.conversation.documents import Documents, with_notes
+from app.conversation.documents import Documents, fitting, with_notes
 from app.conversation.events import Event, Finished, Retrieved, Wrote
 from app.conversation.generation import FINISH_INTERRUPTED, generate, require_fit
 from app.conversation.iterative import generate_iteratively
@@ -134,7 +134,7 @@ class Assistant:
         path = self.history.path(message)
         messages = self._messages(settings.system, path)
         # Before the answer is stored: if retrieval fails, no empty answer is left behind.
-        passages = yield from self._retrieve(question_of(path[-1]), settings.docs)
+        passages = yield from self._retrieve(messages, question_of(path[-1]), settings.docs)
         answer = self._add_answer(chat, message)
         engine = self._isolation.engine(settings, (message.content for message in messages))
         statistics, provenance = Statistics(), Provenance()
@@ -199,7 +199,7 @@ class Assistant:
             sampling = self._sampling(settings.sampling, again=False)
             thread, docs = self._messages(settings.system, path), settings.docs
         messages = [*thread, Message(records.USER, compose(text, attachments)[0])]
-        passages = yield from self._retrieve(text, docs)
+        passages = yield from self._retrieve(messages, text, docs)
         engine = self._isolation.unsaved_engine()
         yield from self._generate(engine, messages, passages, docs, sampling, Statistics())
 
@@ -225,23 +225,24 @@ class Assistant:
         return answer.id
 
     def _retrieve(
-        self, question: str, docs: str
+        self, messages: Sequence[Message], question: str, docs: str
     ) -> Generator[Event, None, tuple[FoundPassage, ...] | None]:
         """Search the imported texts for `question`, as a chat with the setting `docs` does.
 
-        Returns what goes before it; None if there is nothing to search.
+        Returns what goes before it, the last of `messages`; None if there is nothing to search.
         """
         off = self._mode(docs) == DOCS_OFF
         if self._documents is None or off or self._documents.empty:
             return None
         engine = self.engine
-        passages = self._documents.relevant(
+        found = self._documents.relevant(
             question,
             engine.max_passages,
             engine.vocabulary,
             engine.target.context_length,
             self._source,
         )
+        passages = fitting(engine, messages, found, engine.max_tokens)
         yield Retrieved(passages)
         return passages
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from typing import TypeVar
 
+from app.conversation.generation import max_prompt_tokens
+from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage, find, locate, open_passages
 from app.locations import Locations
 from datastores.chats.records import SYSTEM
@@ -115,3 +118,23 @@ def with_notes(
         return list(messages)
     notes = "\n\n".join((HEADER, *(passage.chunk.content.strip() for passage in passages)))
     return [*messages[:-1], Message(SYSTEM, notes), messages[-1]]
+
+
+AnyPassage = TypeVar("AnyPassage", FoundPassage, Passage)
+
+
+def fitting(
+    engine: Engine, messages: Sequence[Message], passages: Sequence[AnyPassage], limit: int
+) -> tuple[AnyPassage, ...]:
+    """Those of `passages` that can go before the last of `messages`, best first.
+
+    Earlier turns give way to them; the system prompt, the question and an answer of `limit` tokens
+    do not.
+    """
+    instructed = len(messages) > 1 and messages[0].role == SYSTEM
+    asked = [messages[0], messages[-1]] if instructed else [messages[-1]]
+    fits = tuple(passages)
+    longest = max_prompt_tokens(engine, limit)
+    while fits and len(engine.render(with_notes(asked, fits))) > longest:
+        fits = fits[:-1]
+    return fits

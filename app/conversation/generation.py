@@ -92,25 +92,31 @@ def _decode(
 def fit(engine: Engine, messages: Sequence[Message], limit: int) -> tuple[list[int], int]:
     """The prompt's token ids, and how many of the oldest messages had to be dropped for it.
 
-    The system prompt is kept. Whole turns are dropped, oldest first, until a quarter of the context
-    (or `limit`, if that is less) is free for the answer.
+    The system prompt is kept, and so are notes before the last message. Whole turns are dropped,
+    oldest first, until the prompt has at most `max_prompt_tokens`.
 
     Raises:
         ContextOverflowError: nothing is left to drop.
     """
-    context = engine.target.context_length
-    max_prompt = context - min(limit, int(context * ANSWER_SHARE))
+    max_prompt = max_prompt_tokens(engine, limit)
     system = [message for message in messages[:1] if message.role == "system"]
     kept = list(messages[len(system) :])
+    question = 2 if len(kept) > 1 and kept[-2].role == "system" else 1
     tokens = engine.render([*system, *kept])
-    while len(tokens) > max_prompt and len(kept) > 1:
+    while len(tokens) > max_prompt and len(kept) > question:
         del kept[0]
-        while len(kept) > 1 and kept[0].role != "user":
+        while len(kept) > question and kept[0].role != "user":
             del kept[0]
         tokens = engine.render([*system, *kept])
-    if len(tokens) > context - 1:
+    if len(tokens) > engine.target.context_length - 1:
         raise _overflow(engine, len(tokens))
     return tokens, len(messages) - len(system) - len(kept)
+
+
+def max_prompt_tokens(engine: Engine, limit: int) -> int:
+    """Tokens of a prompt that leaves a quarter of the context, or `limit`, for the answer."""
+    context = engine.target.context_length
+    return context - min(limit, int(context * ANSWER_SHARE))
 
 
 def require_fit(engine: Engine, messages: Sequence[Message], *, attached: bool = False) -> None:

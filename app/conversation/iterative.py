@@ -12,7 +12,7 @@ from dataclasses import replace
 from threading import Event as Flag
 from time import perf_counter
 
-from app.conversation.documents import Documents, with_notes
+from app.conversation.documents import Documents, fitting, with_notes
 from app.conversation.events import Dropped, Event, Finished, Retrieved, Wrote
 from app.conversation.generation import FINISH_INTERRUPTED, TextStream, fit
 from app.conversation.statistics import Statistics
@@ -32,9 +32,11 @@ QUERY_TOKENS = 32
 STRIDE_TOKENS = 4
 """k: tokens written before the next retrieval (the same)."""
 
-
 MAX_STRIDE = 4
 """Strides written before they are verified, at most: the text waits on the screen for that long."""
+
+MakePrompt = Callable[[Passage | None], Sequence[int]]
+"""A document, or none → the token ids of the prompt with it."""
 
 
 def generate_iteratively(
@@ -69,7 +71,7 @@ def generate_iteratively(
         answer = IterativeAnswer(engine, documents, source, statistics, figures)
         with closing(answer.strides(request)) as strides:
             for stride in strides:
-                yield from answer.events(stride)
+                yield from answer.events(stride, request.prompt)
                 finish = stride.finish
         statistics.seconds = perf_counter() - started
         yield Retrieved(answer.passages, figures)
@@ -107,10 +109,11 @@ class IterativeAnswer:
         scheduler = OptimalStride(asynchronous=True, max_stride=MAX_STRIDE)
         return SpeculativeRalm(writer, base, request, scheduler, self._figures).write()
 
-    def events(self, stride: ConfirmedStride) -> Generator[Event]:
-        """What a confirmed stride adds."""
+    def events(self, stride: ConfirmedStride, prompt: MakePrompt) -> Generator[Event]:
+        """What a confirmed stride adds; a document that does not fit the prompt is not cited."""
         document = stride.document
-        if document is not None and document.id not in self._known and stride.steps:
+        read = document is not None and prompt(document) != prompt(None)
+        if document is not None and read and document.id not in self._known and stride.steps:
             self._known.add(document.id)
             found = self._documents.locate(document, self._source)
             if found is not None:
@@ -139,16 +142,15 @@ def make_request(
     )
 
 
-def _prompts(
-    engine: Engine, messages: Sequence[Message], limit: int
-) -> Callable[[Passage | None], Sequence[int]]:
-    """A document → the prompt with it; each is rendered once."""
+def _prompts(engine: Engine, messages: Sequence[Message], limit: int) -> MakePrompt:
+    """A document → the prompt with it, if it fits; each is rendered once."""
     rendered: dict[int | None, list[int]] = {}
 
     def prompt(document: Passage | None) -> Sequence[int]:
         number = document.id if document is not None else None
         if number not in rendered:
-            passages = () if document is None else (document,)
+            found = () if document is None else (document,)
+            passages = fitting(engine, messages, found, limit)
             rendered[number], _ = fit(engine, with_notes(messages, passages), limit)
         return rendered[number]
 

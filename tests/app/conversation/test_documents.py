@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from threading import Event as Flag
 
 import pytest
 
 from app.conversation.assistant import Assistant
 from app.conversation.citations import CITATIONS_KEY, CitedText, read_cited, stored_citations
 from app.conversation.documents import HEADER, Documents, with_notes
-from app.conversation.events import Finished, Retrieved
+from app.conversation.events import Dropped, Finished, Retrieved
+from app.conversation.iterative import generate_iteratively
+from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage, update
 from app.locations import Locations
@@ -198,6 +201,35 @@ def test_passages_take_their_share_of_the_context_at_most(documents: Documents) 
     vocabulary = ScriptedVocabulary()
     assert len(documents.relevant(ABOUT_IT, 4, vocabulary, 4 * len(WALRUS))) == 1
     assert documents.relevant(ABOUT_IT, 4, vocabulary, 4 * len(WALRUS) - 4) == ()
+
+
+def test_notes_outlive_earlier_turns_and_are_cited_only_where_the_model_reads_them(
+    tmp_path: Path, history: History, documents: Documents
+) -> None:
+    engine = scripted_engine(tmp_path, context_length=300, max_tokens=40)
+    prompts = seen_by(engine)
+    assistant, chat = Assistant(engine, history, documents), history.create_chat()
+    list(assistant.answer(chat.id, None, f"{ABOUT_IT} " * 3))
+    full = f"{ABOUT_IT} " * 4
+    dropped = list(assistant.answer(chat.id, history.chat(chat.id).active, full))
+    assert Dropped(2) in dropped
+    assert [message.content for message in prompts[-1]] == [f"{HEADER}\n\n{WALRUS}", full]
+    assert history.thread(chat.id)[-1].statistics[CITATIONS_KEY]
+    alone = f"{ABOUT_IT} " * 5
+    list(assistant.answer(chat.id, history.chat(chat.id).active, alone))
+    assert [message.content for message in prompts[-1]] == [alone]
+    assert history.thread(chat.id)[-1].statistics[CITATIONS_KEY] == []
+
+
+def test_a_document_that_does_not_fit_into_a_stride_is_not_cited(
+    tmp_path: Path, documents: Documents
+) -> None:
+    engine = scripted_engine(tmp_path, context_length=300, max_tokens=40)
+    question = [Message("user", f"{ABOUT_IT} " * 6)]
+    events = list(
+        generate_iteratively(engine, documents, question, engine.sampling, 40, Statistics(), Flag())
+    )
+    assert [event.passages for event in events if isinstance(event, Retrieved)] == [()]
 
 
 def test_the_form_is_the_one_the_embedded_model_was_trained_on() -> None:
