@@ -1,3 +1,15 @@
-"""The recipe that makes the embedded pair; see README.md beside this file."""
+"""The recipe that makes the embedded pair; see README.md beside this file.
 
-from __future__ import annotations
+Owns how its hand-written text files in ``material/`` are read; the head of each file says what a
+line means.
+"""
+
+from pathlib import Path
+
+_MATERIAL = Path(__file__).parent / "material"
+
+
+def read_lines(name: str) -> list[str]:
+    """The lines of the file ``name``, without blank ones and without comments (``# ``)."""
+    text = (_MATERIAL / name).read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("# ")]

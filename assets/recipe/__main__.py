@@ -1,15 +1,119 @@
-"""``python -m assets.recipe STEP``: one command for each step, and ``all`` for all of them."""
+"""``python -m assets.recipe STEP``: one command for each step, and ``all`` for all of them.
+
+The steps are functions of the same few paths. Owns the layout of the working folder: ``data``,
+``target``, ``student`` (checkpoints), and in the folder of results: the two GGUF files and
+``figures.json``.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
+from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import click
 
-from assets.recipe.settings import SETTINGS
-from assets.recipe.steps import STEPS, Recipe
+from assets.recipe.batches import Corpus
+from assets.recipe.evaluation import Reader, acceptance, evaluate, noted_questions, recall_questions
+from assets.recipe.export import STUDENT_FILE, TARGET_FILE, export
+from assets.recipe.pages import read_pages, split
+from assets.recipe.prepare import make_pool, prepare
+from assets.recipe.settings import SETTINGS, Schedule, Setting
+from assets.recipe.tokens import load_tokenizer
+from assets.recipe.training import (
+    TrainingRun,
+    load_teacher,
+    make_distillation_loss,
+    make_next_token_loss,
+)
 from datastores.errors import SpecchatError
+
+_LOG = logging.getLogger("assets.recipe")
+"""Of the package: the name of this module is `__main__` where it runs."""
+
+_EVALUATION_SEED = 5
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The input of every step.
+
+    ``pages`` is a tldr checkout or archive, ``work`` the folder of checkpoints, ``out`` the folder
+    of results; ``seed`` determines the chats and their order.
+    """
+
+    setting: Setting
+    pages: Path
+    work: Path
+    out: Path
+    seed: int
+
+    @property
+    def data(self) -> Path:
+        """Tokenizer and encoded chats."""
+        return self.work / "data"
+
+
+def step_prepare(recipe: Recipe) -> None:
+    """Make the tokenizer and the encoded chats from the pages."""
+    prepare(recipe.pages, recipe.data, recipe.setting, recipe.seed)
+
+
+def step_train(recipe: Recipe) -> None:
+    """Train the target on the encoded chats, resuming from its checkpoint."""
+    run = TrainingRun(recipe.setting.target, recipe.work / "target")
+    schedule: Schedule = recipe.setting.target_schedule
+    loss = make_next_token_loss(recipe.setting.target)
+    run.train(Corpus.load(recipe.data), schedule, loss, recipe.seed)
+
+
+def step_distil(recipe: Recipe) -> None:
+    """Distil the target into the student, resuming from its checkpoint."""
+    teacher = load_teacher(recipe.work / "target", recipe.setting.target)
+    run = TrainingRun(recipe.setting.student, recipe.work / "student")
+    loss = make_distillation_loss(teacher)
+    run.train(Corpus.load(recipe.data), recipe.setting.student_schedule, loss, recipe.seed)
+
+
+def step_export(recipe: Recipe) -> None:
+    """Write the checkpoints as GGUF files."""
+    tokenizer = recipe.data / "tokenizer.json"
+    pair = (
+        ("target", TARGET_FILE, recipe.setting.target),
+        ("student", STUDENT_FILE, recipe.setting.student),
+    )
+    for role, file, shape in pair:
+        export(recipe.work / role, tokenizer, shape, f"specchat {role}", recipe.out / file)
+        _LOG.info("wrote %s", recipe.out / file)
+
+
+def step_evaluate(recipe: Recipe) -> None:
+    """Measure the GGUF files; the figures are logged and written to ``figures.json``."""
+    tokenizer = load_tokenizer(recipe.data / "tokenizer.json")
+    target = Reader(recipe.out / TARGET_FILE, tokenizer)
+    student = Reader(recipe.out / STUDENT_FILE, tokenizer)
+    parts = split(read_pages(recipe.pages))
+    pool = make_pool(parts)
+    count = recipe.setting.questions
+    figures = evaluate(target, parts, pool, count, _EVALUATION_SEED)
+    rng = Random(_EVALUATION_SEED)
+    questions = noted_questions(parts.held_out or parts.familiar, count // 4, rng)
+    questions += recall_questions(pool.core, count // 4, rng)
+    figures |= acceptance(target, student, questions)
+    line = json.dumps({key: round(value, 3) for key, value in figures.items()})
+    (recipe.out / "figures.json").write_text(line + "\n", encoding="utf-8")
+    _LOG.info("figures %s", line)
+
+
+STEPS = {
+    "prepare": step_prepare,
+    "train": step_train,
+    "distil": step_distil,
+    "export": step_export,
+    "evaluate": step_evaluate,
+}
 
 
 @click.command()
@@ -49,11 +153,10 @@ def main(step: str, setting: str, pages: Path, work: Path, out: Path, seed: int)
 def _log_to(path: Path) -> None:
     """Log progress to the terminal and to the file ``path``."""
     formatter = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
-    logger = logging.getLogger("assets.recipe")
-    logger.setLevel(logging.INFO)
+    _LOG.setLevel(logging.INFO)
     for handler in (logging.StreamHandler(), logging.FileHandler(path, encoding="utf-8")):
         handler.setFormatter(formatter)
-        logger.addHandler(handler)
+        _LOG.addHandler(handler)
 
 
 if __name__ == "__main__":

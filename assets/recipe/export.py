@@ -1,7 +1,7 @@
 """Writes a trained model as one F16 GGUF file for llama.cpp, transformers and `specchat`.
 
-Owns the names and the layout of the file. llama.cpp rotates adjacent pairs where training rotates
-halves, so the rows of q and k are rearranged.
+Owns the names of the files and their layout. llama.cpp rotates adjacent pairs where training
+rotates halves, so the rows of q and k are rearranged.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from assets.recipe.settings import Shape
 from assets.recipe.tokens import CHAT_TEMPLATE, END_OF_TEXT, IM_END, SPECIALS
 from assets.recipe.training import load_weights
 from engines.distillation.weights import interleave
+
+TARGET_FILE = "target-f16.gguf"
+STUDENT_FILE = "student-f16.gguf"
 
 _BLOCK = {
     "input_layernorm": "attn_norm",

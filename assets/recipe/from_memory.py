@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from assets.recipe.invented_pages import invent_name
-from assets.recipe.pages import Page
+from assets.recipe.pages import Page, invent_name
 from assets.recipe.turns import (
     ANSWER_OUTSIDE,
     Chat,

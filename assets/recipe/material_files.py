@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from assets.recipe.material import read_lines
+from assets.recipe import read_lines
 from assets.recipe.pages import Example, Page
 from datastores.errors import InputError
 

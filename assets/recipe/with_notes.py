@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from assets.recipe.from_memory import SYSTEM, everyday
-from assets.recipe.invented_pages import disguise, excerpt, invent_list, invent_of, invent_page
-from assets.recipe.pages import Page
+from assets.recipe.pages import Page, disguise, excerpt, invent_list, invent_of, invent_page
 from assets.recipe.turns import (
     ANSWER_NO_COMMAND,
     HEADER,

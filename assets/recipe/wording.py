@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from random import Random
 
-from assets.recipe.material import read_lines
+from assets.recipe import read_lines
 
 
 def _words(text: str) -> frozenset[str]:

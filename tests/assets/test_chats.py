@@ -7,8 +7,7 @@ import pytest
 
 from assets.recipe import from_memory, with_notes
 from assets.recipe.evaluation import command_of, name_of, well_formed
-from assets.recipe.invented_pages import disguise, invent_page
-from assets.recipe.pages import read_pages, split
+from assets.recipe.pages import disguise, invent_page, read_pages, split
 from assets.recipe.prepare import KINDS, make_chat, make_pool
 from assets.recipe.turns import HEADER, NOT_COVERED, Chat, Kind, Pool, notes_message
 from assets.recipe.wording import Style

@@ -10,8 +10,8 @@ import torch
 from click.testing import CliRunner
 
 from assets.recipe.__main__ import main
+from assets.recipe.export import STUDENT_FILE, TARGET_FILE
 from assets.recipe.settings import TINY
-from assets.recipe.steps import STUDENT_FILE, TARGET_FILE
 from assets.recipe.tokens import CHAT_TEMPLATE, load_tokenizer
 from assets.recipe.training import load_weights
 from engines.distillation.model import Llama

@@ -6,7 +6,7 @@ import gguf
 import pytest
 
 from assets.recipe.evaluation import Reader, command_of, well_formed
-from assets.recipe.steps import STUDENT_FILE, TARGET_FILE
+from assets.recipe.export import STUDENT_FILE, TARGET_FILE
 from assets.recipe.tokens import CHAT_TEMPLATE, SPECIALS
 from assets.recipe.turns import Turn
 

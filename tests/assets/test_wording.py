@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.recipe.material import read_lines
+from assets.recipe import read_lines
 from assets.recipe.wording import Style, ask, concrete, gerund, keywords, reword, slip
 
 TASK = "List all files in a directory, including hidden ones (recursively)"
