@@ -85,7 +85,7 @@ def _answer_with_empty_stores(
         )
 
 
-def summarise(growth: Growth) -> dict[str, object]:
+def summarise_growth(growth: Growth) -> dict[str, object]:
     """The figures by window, as in `bench growth --json`."""
     trials = growth.trials
     windows = [trials[start : start + WINDOW] for start in range(0, len(trials), WINDOW)]

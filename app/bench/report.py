@@ -263,7 +263,7 @@ SPEEDS = {"speedup": "{}", "speedup_empty": "{}, empty stores"}
 
 
 def growth_svg(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Two charts of the rows that `app.bench.growth.summarise` gives."""
+    """Two charts of the rows that `app.bench.growth.summarise_growth` gives."""
     return svg(
         [
             Chart("Growth", "chats so far", "tokens per call", _lines(rows, LINES)),

@@ -15,12 +15,12 @@ from app.cli.main import LazyGroup
 @click.group(
     cls=LazyGroup,
     commands_at={
-        "crest": "app.cli.bench.crest:crest",
+        "crest": "app.cli.bench.stores:crest",
         "decode": "app.cli.bench.decode:decode",
-        "dense": "app.cli.bench.dense:dense",
+        "dense": "app.cli.bench.stores:dense",
         "distill": "app.cli.bench.distill:distill",
-        "growth": "app.cli.bench.growth:growth",
-        "import": "app.cli.bench.imports:import_",
+        "growth": "app.cli.bench.decode:growth",
+        "import": "app.cli.bench.stores:import_",
         "ralm": "app.cli.bench.ralm:ralm",
         "replay": "app.cli.bench.replay:replay",
     },

@@ -8,7 +8,7 @@ import pytest
 
 from app.bench.decode import TimedAnswer
 from app.bench.environment import bench_stores
-from app.bench.growth import WINDOW, Growth, Trial, grow, summarise
+from app.bench.growth import WINDOW, Growth, Trial, grow, summarise_growth
 from app.bench.report import growth_svg
 from app.bench.workloads import Workload
 from app.conversation.statistics import Statistics
@@ -65,12 +65,12 @@ def trial(new: bool) -> Trial:
 def test_windows_compare_the_same_chats(tmp_path: Path) -> None:
     growth = grown(tmp_path, SAME)
     growth.trials = [trial(new=True)] * WINDOW + [trial(new=False)] * 3
-    windows = summarise(growth)["windows"]
+    windows = summarise_growth(growth)["windows"]
     common = {"tokens_per_call": 6.0, "tokens_per_call_empty": 3.0, "speedup": 4.0}
     common["speedup_empty"] = 2.0
     assert windows == [
         {**common, "chats": WINDOW, "new": WINDOW, "tokens_per_call_new": 6.0},
         {**common, "chats": 3, "new": 0, "tokens_per_call_new": None},
     ]
-    picture = growth_svg([summarise(growth)])
+    picture = growth_svg([summarise_growth(growth)])
     assert "both, new questions" in picture

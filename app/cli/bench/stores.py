@@ -1,16 +1,19 @@
-"""`specchat bench crest`: the paper's comparison, on recorded answers."""
+"""Options and output of the benchmarks of stores: `specchat bench crest`, `dense` and `import`."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
 
 from app.bench.crest import Case, CrestRow, cases, report, rows, run
+from app.bench.imports import ImportCost, fill, measure
 from app.bench.recordings import (
     Encoder,
     documents,
@@ -19,7 +22,8 @@ from app.bench.recordings import (
     recordings,
     replayed_chats,
 )
-from app.bench.report import crest_svg, crest_table
+from app.bench.report import crest_svg, crest_table, table
+from app.bench.workloads import read_workload
 from app.config import Options, load_config
 from app.engine.engine import model_path
 from app.locations import locate
@@ -149,3 +153,112 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
+
+
+DENSE_COLUMNS = {
+    "keys": "",
+    "filter": "",
+    "states": "d",
+    "recall_at_10": ".3f",
+    "tokens_per_draft": ".2f",
+    "search_ms_median": ".3f",
+    "bytes_per_key": "d",
+}
+
+
+@click.command()
+@click.option(
+    "--workload",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Chats, one JSON object per line, whose answers give the states.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Only the first N chats.", metavar="N")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
+@click.pass_obj
+def dense(options: Options, workload: Path, limit: int | None, as_json: bool) -> None:
+    """Compare keys for drafting from past states.
+
+    States of a workload's last answers look for similar ones among the others: with small keys or
+    whole states, filtered by the next token during or after the search.
+    """
+    from app.bench.dense import compare, gather
+    from app.engine.engine import load, with_drafters
+
+    engine = load(options)
+    states = gather(with_drafters(engine, (), 0), read_workload(workload)[:limit], engine.sampling)
+    rows = compare(states, engine.target.vocabulary_size)
+    click.echo(json.dumps({"rows": rows}) if as_json else table(rows, DENSE_COLUMNS))
+
+
+DEFAULT_DOCUMENTS = "0,10000,100000"
+IMPORT_COLUMNS = {
+    "documents": "d",
+    "tokens": "d",
+    "store_bytes": "d",
+    "added_s": ".2f",
+    "changed_s": ".2f",
+    "forgotten_s": ".2f",
+    "traces": "d",
+}
+
+
+class Numbers(click.ParamType[tuple[int, ...]]):
+    """Numbers of documents, separated by commas: 0,10000."""
+
+    name = "numbers"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Numbers in ascending order, without repeats."""
+        parts = [part.strip() for part in value.split(",")]
+        if not all(part.isdecimal() for part in parts):
+            self.fail(f"{value!r} is not a list of numbers such as {DEFAULT_DOCUMENTS}", param, ctx)
+        return tuple(sorted(set(map(int, parts))))
+
+
+@click.command("import")
+@click.option(
+    "--documents",
+    type=Numbers(),
+    default=DEFAULT_DOCUMENTS,
+    show_default=True,
+    metavar="N,…",
+    help="Notes that are stored before.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
+@click.pass_obj
+def import_(options: Options, documents: tuple[int, ...], as_json: bool) -> None:
+    """Measure what one note costs: importing, changing and forgetting it.
+
+    In CPU seconds of the whole command, beside so many other notes; 100,000 take minutes to store
+    first. The stores are the benchmark's own. `traces` counts files that still hold a word of the
+    forgotten note. Ctrl-C prints what is done.
+    """
+    locations = locate(options.data_dir)
+    config = load_config(locations.settings)
+    model = model_path(options, config, locations)
+    found: list[ImportCost] = []
+    try:
+        for cost in _costs(model, config.crest.max_bytes, documents):
+            found.append(cost)
+    except KeyboardInterrupt:
+        click.echo("interrupted: figures of what is finished", err=True)
+    rows = [asdict(cost) for cost in found]
+    click.echo(table(rows, IMPORT_COLUMNS))
+    if as_json:
+        click.echo(json.dumps({"model": model.name, "rows": rows}))
+
+
+def _costs(model: Path, budget: int, documents: Sequence[int]) -> Iterator[ImportCost]:
+    from engines.llama.vocabulary import load_vocabulary
+
+    vocabulary = load_vocabulary(model)
+    with TemporaryDirectory(prefix="specchat-bench-") as root:
+        for number in documents:
+            folder = Path(root) / str(number)
+            with click.progressbar(length=number, label=f"{number:,}", file=sys.stderr) as bar:
+                for done in fill(locate(folder), vocabulary, budget, number):
+                    bar.update(done - bar.pos)
+            yield measure(folder, model, vocabulary.fingerprint, number)

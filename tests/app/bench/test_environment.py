@@ -11,15 +11,21 @@ import pytest
 from app.bench.baselines.fixed_shape import DraftShape
 from app.bench.decode import DecodeRow, run, summarise
 from app.bench.environment import (
+    GIVEN,
+    GREEDY,
     KNOWN,
     MAX_ROWS,
+    SAMPLED,
+    SAMPLES,
     Bench,
     BenchStores,
+    PriorChats,
     bench_stores,
+    make_texts,
+    recorded,
     uses_history,
     widest,
 )
-from app.bench.prior_chats import GIVEN, GREEDY, SAMPLED, SAMPLES, PriorChats, make_texts, recorded
 from app.bench.recordings import RecordedChat, Said
 from app.bench.workloads import Workload
 from app.engine.engine import Engine, with_drafters
