@@ -1,26 +1,36 @@
 """Keeps the corpus index of the loaded model up to date while specchat runs.
 
-Owns one thread, which polls about once a second, and the process it starts for longer work. A
-finished answer is indexed at once, in milliseconds; an import, a deleted source or a tokenizer that
-is new here is left to `app.indexing.process`. So is merging what was added into the large store; it
-waits until nothing has come for a minute, and for mains power. Refuses to know what there is to do
-and how it is done (`app.indexing.corpus_index`).
+Owns one thread, which polls about once a second, and the child process it starts for longer work
+(`python -m app.indexing.indexer`). A finished answer is indexed at once, in milliseconds; an
+import, a deleted source or a tokenizer that is new here is left to the child. So is merging what
+was added into the large store; it waits until nothing has come for a minute, and for mains power.
+Refuses to know what there is to do and how it is done (`app.indexing.corpus_index`).
+
+The child has the lowest priority: building CREST takes memory, and minutes if the library is large,
+and neither may slow the answer that is being written. It emits one message for each step. It may be
+killed at any time, and exits by itself when another process has to erase something: what it holds
+in memory must not be written after that.
 """
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from subprocess import Popen
+from threading import Event, Thread
 from time import monotonic
 
-from app.child_process import ChildProcess, start_detached
+from app.child_process import LOWEST_PRIORITY, ChildProcess, emit, run_child, start_detached
 from app.indexing.corpus_index import CorpusIndex, IndexingProgress, damage_message, open_index
-from app.indexing.passage_index import passages_due
+from app.indexing.passage_index import passages_due, update_passages
 from app.locations import Locations
 from app.machine import on_battery
 from datastores.errors import SpecchatError, StoreError
+from engines.llama.vocabulary import load_vocabulary
 from engines.target import Vocabulary
 
 NotifyIndexer = Callable[[IndexingProgress | None, SpecchatError | None], object]
@@ -181,7 +191,7 @@ def worker_command(
 ) -> tuple[str, ...]:
     """The worker's module and arguments."""
     folders = (locations.data, locations.cache, locations.config)
-    return ("app.indexing.process", *map(str, (model, *folders, budget_bytes, int(settle))))
+    return ("app.indexing.indexer", *map(str, (model, *folders, budget_bytes, int(settle))))
 
 
 def _index_messages(index: CorpusIndex, message: int) -> tuple[int, bool]:
@@ -195,3 +205,47 @@ def _index_messages(index: CorpusIndex, message: int) -> tuple[int, bool]:
         return last, index.learn(keys)
     finally:
         index.lock.release()
+
+
+CHECK_INTERVAL_S = 0.2
+"""Seconds between two checks whether another process requests the stores."""
+
+
+def bring_up_to_date(arguments: Sequence[str]) -> None:
+    """In the child: do all that is due, unless another process does it.
+
+    Args:
+        arguments: model file; data, cache and configuration directory; bytes CREST may take; 1 to
+            rebuild CREST if anything was added since it was rebuilt, else 0.
+    """
+    model, data, cache, config, budget, settle = arguments
+    locations = Locations(Path(data), Path(cache), Path(config))
+    vocabulary = load_vocabulary(Path(model))
+    with open_index(locations, vocabulary, int(budget)) as index, _exit_when_preempted(index):
+        if index.lock.acquire():
+            update_passages(locations, index.corpus.library)
+            for progress in index.run(settle=settle == "1"):
+                emit(asdict(progress))
+
+
+@contextmanager
+def _exit_when_preempted(index: CorpusIndex) -> Iterator[None]:
+    """Exit the process, from a thread, as soon as another one requests the stores."""
+    before, done = index.last_wanted(), Event()
+
+    def watch() -> None:
+        while not done.wait(CHECK_INTERVAL_S):
+            if index.last_wanted() != before:
+                os._exit(EXIT_YIELDED)
+
+    watching = Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watching.join()
+
+
+if __name__ == "__main__":
+    run_child(bring_up_to_date, niceness=LOWEST_PRIORITY)

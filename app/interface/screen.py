@@ -30,8 +30,7 @@ from app.interface.commands.table import COMMANDS, RUN, SLASH_NAMES, run_slash
 from app.interface.demo import Demo
 from app.interface.dialogs.chat_settings import ChatSettings
 from app.interface.dialogs.search import ChatSearch
-from app.interface.imports.deletion_task import DeletionTask
-from app.interface.imports.import_task import ImportTask
+from app.interface.imports.tasks import DeletionTask, ImportTask
 from app.interface.imports.watch_task import WatchTask
 from app.interface.messages import (
     ChatActionRequested,

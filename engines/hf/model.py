@@ -1,24 +1,28 @@
 """A model loaded through transformers, ready for chats: target, vocabulary and chat template.
 
-Owns the order of loading. A GGUF file's tokenizer and template are read by llama.cpp; a folder has
-them in files of its own. Refuses to know how the parts work.
+Owns the order of loading, and the vocabulary of a safetensors folder, which transformers tokenizes.
+A GGUF file's tokenizer and template are read by llama.cpp (`engines.llama.vocabulary`).
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from datastores.errors import ModelError
-from engines.chat_template.prompt_builder import Message
+from datastores.errors import InputError, ModelError
+from engines.chat_template.prompt_builder import STRIPS_AFTER, STRIPS_BEFORE, Message
 from engines.chat_template.template import ChatTemplate
 from engines.hf.target import LOAD_ERRORS, HfTarget, load_target
-from engines.hf.vocabulary import HfVocabulary
 from engines.llama.context import Weights
 from engines.llama.vocabulary import LlamaVocabulary
 from engines.target import Vocabulary
@@ -86,3 +90,109 @@ def _from_folder(path: Path) -> tuple[Vocabulary, ChatTemplate]:
     vocabulary = HfVocabulary(tokenizer, frozenset(int(one) for one in stops if one is not None))
     source = tokenizer.chat_template
     return vocabulary, ChatTemplate(source if isinstance(source, str) else "", vocabulary)
+
+
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+"""SentencePiece's text of a token for a single byte."""
+
+
+class HfVocabulary:
+    """Implements `engines.target.Vocabulary`, and the rest of what a `ChatTemplate` needs.
+
+    Args:
+        tokenizer: a fast tokenizer of transformers.
+        stops: token ids that end an answer by the model's generation settings.
+
+    Raises:
+        ModelError: the tokenizer has no fast form.
+    """
+
+    def __init__(self, tokenizer: Any, stops: frozenset[int]) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise ModelError(
+                f"{tokenizer.name_or_path}: its tokenizer has no fast form; use a GGUF of the model"
+            )
+        self._tokenizer = tokenizer
+        self._backend = backend
+        self._stops = stops
+        self._byte_level = '"ByteLevel"' in json.dumps(json.loads(backend.to_str())["decoder"])
+        self._bytes = {letter: byte for byte, letter in bytes_to_unicode().items()}
+
+    @property
+    def size(self) -> int:
+        """Number of token ids."""
+        return len(self._tokenizer)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits over every token's text, in order, and the merge rules."""
+        return hashlib.sha256(self._backend.to_str().encode()).hexdigest()[:32]
+
+    @cached_property
+    def stops(self) -> frozenset[int]:
+        """The model's own stop tokens and the tokenizer's EOS."""
+        return self._stops | ({self.eos} if self.eos >= 0 else frozenset())
+
+    @cached_property
+    def control_tokens(self) -> dict[str, int]:
+        """Text → id of every token that `encode` produces only with `special`."""
+        added = self._tokenizer.added_tokens_decoder.items()
+        return {token.content: number for number, token in added if token.special}
+
+    @cached_property
+    def prompt_prefix(self) -> tuple[int, ...]:
+        """What begins every prompt: BOS where the tokenizer puts it there, else nothing."""
+        ids = self._backend.encode("", add_special_tokens=True).ids
+        return (self.bos,) if ids[:1] == [self.bos] else ()
+
+    @property
+    def bos(self) -> int:
+        """The token that begins a text; -1 where there is none."""
+        return _id(self._tokenizer.bos_token_id)
+
+    @property
+    def eos(self) -> int:
+        """The token that ends a text; -1 where there is none."""
+        return _id(self._tokenizer.eos_token_id)
+
+    def text(self, token: int) -> str:
+        """How a token is written in a template; empty for no token (-1)."""
+        return "" if token < 0 else str(self._tokenizer.convert_ids_to_tokens(token) or "")
+
+    def attributes(self, token: int) -> int:
+        """Which whitespace a control token strips, as llama.cpp's bits."""
+        added = self._tokenizer.added_tokens_decoder.get(token)
+        if added is None:
+            return 0
+        return STRIPS_BEFORE * bool(added.lstrip) | STRIPS_AFTER * bool(added.rstrip)
+
+    def encode(self, text: str, *, special: bool = False) -> list[int]:
+        """Token ids of `text`, without BOS. With `special`, control tokens written out are parsed.
+
+        Lone surrogates, which UTF-8 cannot encode, become question marks.
+        """
+        self._backend.encode_special_tokens = not special
+        clean = text.encode("utf-8", "replace").decode()
+        ids: list[int] = self._backend.encode(clean, add_special_tokens=False).ids
+        return ids
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of a token; empty for control tokens. May be a part of a character.
+
+        Raises:
+            InputError: no such token.
+        """
+        if not 0 <= token < self.size:
+            raise InputError(f"token {token} is not in this vocabulary of {self.size}")
+        text = self.text(token)
+        if text in self.control_tokens:
+            return b""
+        if self._byte_level:
+            return bytes(self._bytes[letter] for letter in text if letter in self._bytes)
+        byte = _BYTE.fullmatch(text)
+        return bytes([int(byte[1], 16)]) if byte else text.replace("▁", " ").encode()
+
+
+def _id(token: int | None) -> int:
+    return -1 if token is None else int(token)

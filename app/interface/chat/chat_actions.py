@@ -19,10 +19,9 @@ from app.indexing.corpus_index import damage_message
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import NEW_CHAT
 from app.interface.dialogs.confirm import Confirm, InputDialog
-from app.interface.imports.deletion_task import DeletionTask
 from app.interface.imports.import_screen import ImportScreen
-from app.interface.imports.import_task import ImportTask
 from app.interface.imports.sources_screen import SourcesScreen
+from app.interface.imports.tasks import DeletionTask, ImportTask
 from app.interface.messages import ChatsChanged
 from app.locations import Locations
 from app.sanitise import one_line

@@ -1,6 +1,6 @@
 """The import screen: a box for paths, the progress of the import, and what was skipped.
 
-Owns its widgets and keys. The import belongs to `import_task.py` and continues when the screen is
+Owns its widgets and keys. The import belongs to `tasks.py` and continues when the screen is
 closed. Paths are completed in a thread: a folder on a sleeping disk takes seconds to read.
 """
 
@@ -19,10 +19,9 @@ from textual.widgets import Input, Log, Static
 from app.importing.path_completion import PathCompletion, completion
 from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.list_dialog import ListDialog, list_bindings
-from app.interface.imports.deletion_task import DeletionTask
-from app.interface.imports.import_task import ImportTask
 from app.interface.imports.sources_screen import SourcesScreen
 from app.interface.imports.status import detail_lines, status_lines
+from app.interface.imports.tasks import DeletionTask, ImportTask
 from app.interface.panel.phrases import wrapped
 from app.interface.text_inputs import LineInput
 from app.interface.themes import panel_styles, style_classes

@@ -1,7 +1,7 @@
 """The list of imported sources: each can be imported again or deleted.
 
 Owns the list and its keys. `app.importing.session` says what is known of a source,
-`deletion_task.py` removes one from every store.
+`tasks.py` removes one from every store.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from app.interface.chat.chat_list import age
 from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.confirm import Confirm
 from app.interface.dialogs.list_dialog import ListDialog, list_bindings
-from app.interface.imports.deletion_task import DeletionTask
-from app.interface.imports.import_task import ImportTask
 from app.interface.imports.status import SEPARATOR, counted
+from app.interface.imports.tasks import DeletionTask, ImportTask
 from app.interface.themes import component_color
 from app.sanitise import tilde_path
 from datastores.errors import SpecchatError

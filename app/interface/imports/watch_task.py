@@ -27,8 +27,7 @@ from app.importing.watch import (
 )
 from app.interface.background_task import BackgroundTask
 from app.interface.chat.conversation import Conversation
-from app.interface.imports.deletion_task import DeletionTask
-from app.interface.imports.import_task import ImportTask
+from app.interface.imports.tasks import DeletionTask, ImportTask
 from app.locations import Locations
 from app.machine import on_battery
 from datastores.chats.history import History

@@ -138,7 +138,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedImport]:
         *batches: list[ImportEvent], fails: SpecchatError | None = None, holds: bool = False
     ) -> ScriptedImport:
         script = ScriptedImport(*batches, fails=fails, holds=holds)
-        monkeypatch.setattr("app.interface.imports.import_task.import_in_child", script)
+        monkeypatch.setattr("app.interface.imports.tasks.import_in_child", script)
         return script
 
     return make

@@ -118,7 +118,7 @@ async def test_a_store_error_is_shown_and_the_list_is_refreshed(
     def fail(*_: object) -> None:
         raise StoreError("crest.db: another window is reading it")
 
-    monkeypatch.setattr("app.interface.imports.deletion_task._delete_source", fail)
+    monkeypatch.setattr("app.interface.imports.tasks._delete_source", fail)
     made = stage()
     _import(made, "/a", "abc")
     async with made.app.run_test(size=(80, 24)) as pilot:

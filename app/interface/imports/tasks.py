@@ -1,26 +1,34 @@
-"""The running import and the indexing of what it stored, whether or not the import screen is open.
+"""The running import and the running deletion, whether or not a dialog shows them.
 
-Owns the one import at a time, and the note about it in the top bar. Importing itself belongs to
-`app.importing`, indexing the imported texts to `app.indexing.indexer`.
+Owns the one import at a time, the note about it and its indexing in the top bar, and the one
+deletion at a time. Importing itself belongs to `app.importing`, indexing the imported texts to
+`app.indexing.indexer`; `app.runtime.deletion` knows what to remove from which store, which takes
+seconds where a lot is stored, so it runs in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import Callable
+from contextlib import aclosing, closing
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.importing.path_completion import paths_of
 from app.importing.process import import_in_child
-from app.importing.session import watch
+from app.importing.session import ListedSource, list_sources, watch
+from app.indexing.corpus_index import token_counts
 from app.interface.background_task import BackgroundTask
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import TopBar
 from app.interface.imports.status import ImportState, summary, topbar_note
 from app.interface.messages import IndexerChanged
 from app.locations import Locations
+from app.sanitise import tilde_path
+from datastores.chats.history import History
 from datastores.errors import SpecchatError
+from datastores.library.library import Library
 
 
 class ImportTask(BackgroundTask):
@@ -93,3 +101,75 @@ class ImportTask(BackgroundTask):
             self._conversation.show_error(state.error)
         else:
             self._conversation.notify(summary(state), markup=False, timeout=10)
+
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+
+
+class DeletionTask(BackgroundTask):
+    """Deletes one source at a time from every store.
+
+    Attributes:
+        path: the source that is being deleted; empty while there is none.
+    """
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        locations: Locations,
+        on_removed: Callable[[str], object],
+    ) -> None:
+        """`on_removed` is called with the path of each source that was deleted."""
+        super().__init__(conversation)
+        self._on_removed = on_removed
+        self.path = ""
+        self._locations = locations
+
+    @property
+    def running(self) -> bool:
+        """Whether a source is being deleted."""
+        return bool(self.path)
+
+    def sources(self) -> list[ListedSource]:
+        """All sources, with their tokens by the current model's tokenizer. Call it in a thread.
+
+        Raises:
+            StoreError: a store cannot be opened.
+        """
+        engine = self._engine
+        tokenizer = engine.vocabulary.fingerprint if engine else ""
+        return list_sources(self._locations, token_counts(self._locations, tokenizer))
+
+    def begin(self, path: str) -> None:
+        """Delete the source `path` from every store."""
+        self.path = path
+        self._start(partial(self._delete, path))
+
+    async def _delete(self, path: str) -> None:
+        self._notify_listener()
+        try:
+            await self._run_in_thread(partial(_delete_source, self._locations, path, self._engine))
+        except SpecchatError as error:
+            self._conversation.show_error(error)
+        else:
+            self._conversation.notify(f"Removed {tilde_path(path)}", markup=False, timeout=4)
+            self._on_removed(path)
+        finally:
+            self.path = ""
+            self._notify_listener()
+
+    @property
+    def _engine(self) -> Engine | None:
+        model = self._conversation.model_thread.model
+        return model.engine if model is not None else None
+
+
+def _delete_source(locations: Locations, path: str, engine: Engine | None) -> None:
+    from app.runtime.deletion import forget_source
+
+    with (
+        closing(Library.open(locations.library)) as library,
+        closing(History.open(locations.history)) as history,
+    ):
+        forget_source(library, history, locations, path, engine)
