@@ -18,7 +18,7 @@ from app.importing.path_completion import paths_of
 from app.indexing.corpus_index import damage_message
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.topbar import NEW_CHAT
-from app.interface.dialogs.confirm import Confirm, InputDialog
+from app.interface.dialogs.basic import Confirm, InputDialog
 from app.interface.imports.import_screen import ImportScreen
 from app.interface.imports.sources_screen import SourcesScreen
 from app.interface.imports.tasks import DeletionTask, ImportTask

@@ -20,7 +20,7 @@ from textual.markup import escape
 
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
-from app.interface.dialogs.confirm import InputDialog
+from app.interface.dialogs.basic import InputDialog
 from app.sanitise import one_line
 
 QUIT_WINDOW_S = 2.0

@@ -13,9 +13,9 @@ from app.interface.chat.chat_list import ChatList
 from app.interface.chat.prompt import Prompt
 from app.interface.commands.help import Help
 from app.interface.commands.keymap import Scope
+from app.interface.dialogs.basic import Confirm, InputDialog
 from app.interface.dialogs.chat_settings import ChatSettingsForm
 from app.interface.dialogs.cited_passages import CitedPassages
-from app.interface.dialogs.confirm import Confirm, InputDialog
 from app.interface.dialogs.presets import PresetList
 from app.interface.dialogs.search import ChatSearch
 from app.interface.imports.import_screen import ImportScreen

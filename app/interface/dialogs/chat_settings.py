@@ -24,7 +24,7 @@ from app.config import load_config
 from app.interface.chat.chat_view import store_tuning
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
-from app.interface.dialogs.confirm import Confirm, InputDialog
+from app.interface.dialogs.basic import Confirm, InputDialog
 from app.interface.dialogs.presets import PresetList
 from app.interface.messages import ChatsChanged
 from app.interface.text_inputs import LineInput, TextInput

@@ -20,7 +20,7 @@ from textual.widgets import OptionList, Static
 
 from app.conversation.citations import Citation, CitedText, read_cited
 from app.interface.commands.keymap import keymap_of
-from app.interface.dialogs.list_dialog import ListDialog
+from app.interface.dialogs.basic import ListDialog
 from app.interface.editor import edit
 from app.interface.themes import component_color
 from app.locations import Locations

@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 
 from app.interface.commands.keymap import keymap_of
-from app.interface.dialogs.confirm import Confirm
+from app.interface.dialogs.basic import Confirm
 from app.interface.themes import component_color
 from app.runtime.history_thread import HistoryThread
 from app.sanitise import one_line

@@ -18,7 +18,7 @@ from textual.widgets import Input, Log, Static
 
 from app.importing.path_completion import PathCompletion, completion
 from app.interface.commands.keymap import keymap_of
-from app.interface.dialogs.list_dialog import ListDialog, list_bindings
+from app.interface.dialogs.basic import ListDialog, list_bindings
 from app.interface.imports.sources_screen import SourcesScreen
 from app.interface.imports.status import detail_lines, status_lines
 from app.interface.imports.tasks import DeletionTask, ImportTask

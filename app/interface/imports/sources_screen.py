@@ -21,8 +21,7 @@ from textual.widgets import OptionList, Static
 from app.importing.session import ListedSource
 from app.interface.chat.chat_list import age
 from app.interface.commands.keymap import keymap_of
-from app.interface.dialogs.confirm import Confirm
-from app.interface.dialogs.list_dialog import ListDialog, list_bindings
+from app.interface.dialogs.basic import Confirm, ListDialog, list_bindings
 from app.interface.imports.status import SEPARATOR, counted
 from app.interface.imports.tasks import DeletionTask, ImportTask
 from app.interface.themes import component_color

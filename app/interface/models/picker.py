@@ -1,12 +1,15 @@
-"""The model picker: lists the models on this machine, and fetches others.
+"""The model picker: lists the models on this machine, and downloads others.
 
-Owns the box, the list, and what Enter does. `app.models` finds models, `rows.py` says what a row
-shows, `switch.py` loads the chosen model. The machine's files are searched in a thread.
+Owns the box, the list, what Enter does, and the one download at a time, which continues while chats
+go on, whether or not the picker is open. `app.models` finds and fetches models, `rows.py` says what
+a row shows, `switch.py` loads the chosen model. The machine's files are searched in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import ClassVar
@@ -18,9 +21,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input, OptionList, Static
 
+from app.interface.background_task import BackgroundTask
+from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
-from app.interface.dialogs.list_dialog import ListDialog, list_bindings
-from app.interface.models.download import DownloadTask
+from app.interface.dialogs.basic import ListDialog, list_bindings
 from app.interface.models.rows import (
     DownloadRequest,
     PickerRow,
@@ -31,10 +35,11 @@ from app.interface.models.rows import (
 )
 from app.interface.text_inputs import LineInput
 from app.interface.themes import panel_styles, style_classes
-from app.locations import Locations
+from app.locations import Locations, model_folders
 from app.models.description import FoundModel
 from app.models.download import ModelDownload
 from app.models.selection import Catalogue, ListedModel, catalogue
+from app.sanitise import one_line
 from datastores.errors import SpecchatError
 
 MIN_ROW_COLUMNS = 20
@@ -226,3 +231,54 @@ class ModelPicker(ListDialog[FoundModel | None]):
             self._show_keys()
         else:
             self._list(self.listed.chosen)
+
+
+class DownloadTask(BackgroundTask):
+    """Downloads, pauses and resumes one model.
+
+    Attributes:
+        fetch: the current download; None before the first one.
+    """
+
+    def __init__(self, conversation: Conversation) -> None:
+        super().__init__(conversation)
+        self.fetch: ModelDownload | None = None
+
+    def begin(self, wanted: str) -> None:
+        """Download `wanted` in place of the current download, which can be resumed later."""
+        self.cancel()
+        self.fetch = ModelDownload(wanted)
+        self.resume()
+
+    def resume(self) -> None:
+        """Resume the current download, unless it is running."""
+        if self.fetch is not None and not self.fetch.running:
+            self.fetch.running = True
+            self._start(partial(self._download, self.fetch))
+
+    def cancel(self) -> None:
+        """Stop at once; the downloaded part is kept."""
+        super().cancel()
+        if self.fetch is not None:
+            self.fetch.running = False
+            self._notify_listener()
+
+    async def _download(self, fetch: ModelDownload) -> None:
+        async with aclosing(fetch.run(model_folders().hugging_face)) as updates:
+            async for _ in updates:
+                self._notify_listener()
+        self._notify_listener()
+        self._announce(fetch)
+
+    def _announce(self, fetch: ModelDownload) -> None:
+        """Notify of the end; an open picker shows a failure itself."""
+        if fetch.path is not None:
+            hint = (
+                ""
+                if self.watched
+                else keymap_of(self._conversation).fill(". Press {models} to open it.")
+            )
+            message = f"{one_line(fetch.name, 80)} is downloaded{hint}"
+            self._conversation.notify(message, markup=False, timeout=15 if hint else 4)
+        elif not self.watched:
+            self._conversation.show_error(fetch.failure)

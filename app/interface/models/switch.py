@@ -13,8 +13,7 @@ from pathlib import Path
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
-from app.interface.models.download import DownloadTask
-from app.interface.models.picker import ModelPicker
+from app.interface.models.picker import DownloadTask, ModelPicker
 from app.locations import Locations
 from app.models.description import FoundModel
 from app.models.discovery import embedded, resolve_model

@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from app.interface.chat import chat_list
 from app.interface.chat.chat_list import PINNED, PRIVATE, ChatList
-from app.interface.dialogs.confirm import Confirm, InputDialog
+from app.interface.dialogs.basic import Confirm, InputDialog
 from datastores.chats.history import History
 from engines.draft_tree import CHATS
 from tests.app.interface.conftest import SIZES, Compare, Stage, ask, ready, shown, type_in, until

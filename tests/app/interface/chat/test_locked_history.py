@@ -13,8 +13,8 @@ from textual.widgets import Input
 
 from app.interface.chat.chat_list import ChatList
 from app.interface.commands.help import Help
+from app.interface.dialogs.basic import InputDialog
 from app.interface.dialogs.chat_settings import ChatSettingsForm
-from app.interface.dialogs.confirm import InputDialog
 from datastores.chats.history import History
 from datastores.chats.presets import Presets
 from engines.draft_tree import CHATS

@@ -9,7 +9,7 @@ from textual.containers import Vertical
 from textual.pilot import Pilot
 
 from app.interface.chat.copy import code_blocks, placeholders
-from app.interface.dialogs.confirm import InputDialog
+from app.interface.dialogs.basic import InputDialog
 from app.interface.models.picker import ModelPicker
 from app.interface.panel.panel import Panel
 from app.interface.transcript.answer import Answer

@@ -9,8 +9,8 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
+from app.interface.dialogs.basic import Confirm, InputDialog
 from app.interface.dialogs.chat_settings import SETTING_HINTS, ChatSettingsForm, SettingField
-from app.interface.dialogs.confirm import Confirm, InputDialog
 from app.interface.dialogs.presets import PresetList
 from app.interface.text_inputs import TextInput
 from app.sampling_settings import SETTING_RANGES

@@ -11,7 +11,7 @@ from textual.widgets import Input, OptionList, Static
 
 from app.importing.session import read_imports, record_imports
 from app.indexing.corpus_index import forget_removed_texts, open_index
-from app.interface.dialogs.confirm import Confirm
+from app.interface.dialogs.basic import Confirm
 from app.interface.imports.import_screen import ImportScreen
 from app.interface.imports.sources_screen import AT_ONCE, BUSY, SourcesScreen
 from datastores.errors import StoreError

@@ -5,8 +5,7 @@ from __future__ import annotations
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
-from app.interface.models.download import DownloadTask
-from app.interface.models.picker import ModelPicker
+from app.interface.models.picker import DownloadTask, ModelPicker
 from tests.app.interface.conftest import Stage, ready, until
 
 

@@ -1,20 +1,26 @@
-"""One-line questions: `InputDialog` asks for a text, `Confirm` for yes or no."""
+"""What dialogs are made of: one-line questions, and a list whose keys work while a box has focus.
+
+`InputDialog` asks for a text, `Confirm` for yes or no. `ListDialog` owns the keys of its list and
+how a dialog shows an error; what is listed is up to the subclass.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Generic
 
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
-from textual.widgets import Input, Static
+from textual.screen import ModalScreen, ScreenResultType
+from textual.widget import Widget
+from textual.widgets import Input, OptionList, Static
 
 from app.interface.commands.keymap import keymap_of
 from app.interface.text_inputs import LineInput
 from app.sanitise import one_line
+from datastores.errors import SpecchatError
 
 
 class InputDialog(ModalScreen[str | None]):
@@ -67,3 +73,29 @@ class Confirm(ModalScreen[bool | None]):
             f"{{sure.yes}} {self._action} · {{sure.no}} Cancel"
         )
         yield frame
+
+
+def list_bindings(scope: str, up: str = "cursor_up", down: str = "cursor_down") -> list[Binding]:
+    """The keys that move a list; `up` and `down` are the list's actions for one line."""
+    return [
+        Binding("up", f"list({up!r})", "Up", id=f"{scope}.up"),
+        Binding("down", f"list({down!r})", "Down", id=f"{scope}.down"),
+        Binding("pageup", "list('page_up')", "Page up", id=f"{scope}.page-up"),
+        Binding("pagedown", "list('page_down')", "Page down", id=f"{scope}.page-down"),
+    ]
+
+
+class ListDialog(ModalScreen[ScreenResultType], Generic[ScreenResultType]):
+    """Passes the keys of `list_bindings` on to its list."""
+
+    @property
+    def list_widget(self) -> Widget:
+        """The widget that the keys move."""
+        return self.query_one(OptionList)
+
+    async def action_list(self, action: str) -> None:
+        await self.list_widget.run_action(action)
+
+    def show_error(self, error: SpecchatError) -> None:
+        """Show an error as a notification."""
+        self.notify(one_line(str(error), 400), severity="error", markup=False)
