@@ -24,8 +24,7 @@ import numpy as np
 from app.bench.baselines.fixed_shape import DraftShape, ShapedDrafter
 from app.bench.baselines.rest import MAX_CONTINUATION, RestDrafter, RestStore, write_rest
 from app.bench.decode import answer_chat
-from app.bench.recordings import RecordedChat
-from app.bench.workloads import Workload
+from app.bench.workloads import RecordedChat, Workload
 from app.config import DRAFTERS
 from app.engine.engine import Engine, with_drafters
 from app.engine.stores import Stores, make_drafters, open_stores
@@ -261,7 +260,7 @@ def make_texts(engine: Engine, way: str) -> Callable[[RecordedChat], Iterator[Te
             yield recorded(engine, chat)
         elif questions:
             for sampling in samplings:
-                last = answer_chat(engine, Workload(str(chat.number), questions), (), sampling)[-1]
+                last = answer_chat(engine, Workload(chat.id, questions), (), sampling)[-1]
                 yield [*last.prompt, *last.tokens]
 
     return texts

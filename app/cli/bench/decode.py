@@ -27,9 +27,8 @@ from app.bench.environment import (
     widest,
 )
 from app.bench.growth import Growth, grow, summarise_growth
-from app.bench.recordings import read_chats
 from app.bench.report import Row, growth_svg, table
-from app.bench.workloads import Workload, read_workload
+from app.bench.workloads import Workload, read_chats, read_workload
 from app.cli.bench.commands import DraftShapeParam, plot_option, workload_options
 from app.cli.global_options import DrafterNames
 from app.config import Options

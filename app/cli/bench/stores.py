@@ -14,16 +14,16 @@ import click
 
 from app.bench.crest import Case, CrestRow, cases, report, rows, run
 from app.bench.imports import ImportCost, fill, measure
-from app.bench.recordings import (
+from app.bench.report import crest_svg, crest_table, table
+from app.bench.workloads import (
     Encoder,
     documents,
     history_texts,
     load_encoder,
+    read_workload,
     recordings,
     replayed_chats,
 )
-from app.bench.report import crest_svg, crest_table, table
-from app.bench.workloads import read_workload
 from app.config import Options, load_config
 from app.engine.engine import model_path
 from app.locations import locate

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.bench.crest import BUDGETS
-from app.bench.recordings import history_texts, load_encoder, read_chats, recordings, replayed_chats
 from app.bench.report import Chart, svg, ticks
+from app.bench.workloads import history_texts, load_encoder, read_chats, recordings, replayed_chats
 from app.cli.main import specchat
 from datastores.errors import InputError
 

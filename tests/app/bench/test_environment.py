@@ -26,8 +26,7 @@ from app.bench.environment import (
     uses_history,
     widest,
 )
-from app.bench.recordings import RecordedChat, Said
-from app.bench.workloads import Workload
+from app.bench.workloads import RecordedChat, Said, Workload
 from app.engine.engine import Engine, with_drafters
 from datastores.dense.index import DenseIndex
 from datastores.errors import InputError, StoreError
@@ -36,7 +35,10 @@ from tests.app.scripted import STOP, scripted_engine
 from tests.engines.tiny import TinyVocabulary, write_llama
 
 QUESTIONS = ("one", "two", "three", "four", "five", "six")
-CHATS = tuple(RecordedChat(number, (Said("user", text),)) for number, text in enumerate(QUESTIONS))
+CHATS = tuple(
+    RecordedChat(str(number), number, (Said("user", text),))
+    for number, text in enumerate(QUESTIONS)
+)
 GREEDILY = Sampling(0.0)
 
 
@@ -66,12 +68,12 @@ def test_open_questions_are_answered_by_the_model(engine: Engine) -> None:
 
 
 def test_given_answers_are_taken_as_they_stand_or_left(engine: Engine) -> None:
-    chat = RecordedChat(0, (Said("user", "one"), Said("assistant", "Yes.")))
+    chat = RecordedChat("0", 0, (Said("user", "one"), Said("assistant", "Yes.")))
     (given,) = make_texts(engine, GIVEN)(chat)
     answer = engine.vocabulary.encode("Yes.")
     assert given[5 : 5 + len(answer)] == answer
     assert list(make_texts(engine, GREEDY)(chat)) == list(make_texts(engine, GREEDY)(CHATS[0]))
-    assert not list(make_texts(engine, GREEDY)(RecordedChat(0, chat.messages[1:])))
+    assert not list(make_texts(engine, GREEDY)(RecordedChat("0", 0, chat.messages[1:])))
 
 
 def test_a_given_answer_ends_with_the_token_that_ends_it(engine: Engine) -> None:
