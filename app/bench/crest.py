@@ -32,9 +32,8 @@ from time import perf_counter
 
 import numpy as np
 
-from app.bench.baselines.paper_selection import LongestMatch, select_within
-from app.bench.baselines.rest import MAX_MATCH_TOKENS as REST_LONGEST
-from app.bench.baselines.rest import RestDrafter, RestStore, write_rest
+from app.bench.baselines import MAX_MATCH_TOKENS as REST_LONGEST
+from app.bench.baselines import LongestMatch, RestDrafter, RestStore, select_within, write_rest
 from datastores.crest.build import MAX_NGRAM as OWN_LONGEST
 from datastores.crest.build import BuiltStore, CountedText, count, select
 from datastores.crest.counting import TokenDocument

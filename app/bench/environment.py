@@ -21,8 +21,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.bench.baselines.fixed_shape import DraftShape, ShapedDrafter
-from app.bench.baselines.rest import MAX_CONTINUATION, RestDrafter, RestStore, write_rest
+from app.bench.baselines import (
+    MAX_CONTINUATION,
+    DraftShape,
+    RestDrafter,
+    RestStore,
+    ShapedDrafter,
+    write_rest,
+)
 from app.bench.decode import answer_chat
 from app.bench.workloads import RecordedChat, Workload
 from app.config import DRAFTERS

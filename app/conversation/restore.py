@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from app.conversation.export import VERSION
 from app.importing.json_stream import items
 from app.sampling_settings import DOCS, require_docs_mode, with_overrides
-from datastores.chats.history import History
+from datastores.chats.history import History, contains_chat, restore_chat
 from datastores.chats.records import (
     ASSISTANT,
     INTERRUPTED,
@@ -26,7 +26,6 @@ from datastores.chats.records import (
     Chat,
     StoredMessage,
 )
-from datastores.chats.restore import contains_chat, restore_chat
 from datastores.errors import InputError
 from engines.sampler import Sampling
 

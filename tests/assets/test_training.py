@@ -10,17 +10,19 @@ import torch
 from tokenizers import Tokenizer
 
 from assets.recipe.batches import Corpus
-from assets.recipe.optimiser import MAX_HEAD_NORM, clip_heads, orthogonalise
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_chat, make_pool
 from assets.recipe.settings import Schedule, Shape
 from assets.recipe.tokens import IM_END, REPEATED_WEIGHT, WEIGHT_SCALE, encode_chats, render_prompt
 from assets.recipe.training import (
     GUIDANCE_WEIGHT,
+    MAX_HEAD_NORM,
     Progress,
     TrainingRun,
+    clip_heads,
     make_distillation_loss,
     make_next_token_loss,
+    orthogonalise,
     rate_factor,
 )
 from assets.recipe.turns import Turn

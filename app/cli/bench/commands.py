@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from app.bench.baselines.fixed_shape import DraftShape
+from app.bench.baselines import DraftShape
 from app.cli.main import LazyGroup
 
 

@@ -13,7 +13,7 @@ from typing import TextIO
 
 import click
 
-from app.bench.baselines.fixed_shape import DraftShape
+from app.bench.baselines import DraftShape
 from app.bench.decode import PLAIN, DecodeRow, run, summarise, verify_ms
 from app.bench.environment import (
     GIVEN,

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from app.bench.baselines.fixed_shape import DraftShape
+from app.bench.baselines import DraftShape
 from app.bench.decode import DecodeRow, run, summarise
 from app.bench.environment import (
     GIVEN,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.bench.baselines.rest import SEPARATOR, RestDrafter, RestStore, write_rest
+from app.bench.baselines import SEPARATOR, RestDrafter, RestStore, write_rest
 from datastores.crest.counting import TokenDocument
 from datastores.errors import InputError
 from tests.datastores.crest.reference import document, documents

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from app.bench.baselines.paper_selection import LongestMatch, select_most_common
+from app.bench.baselines import LongestMatch, select_most_common
 from datastores.crest.build import count
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore

@@ -1,23 +1,46 @@
-"""REST, the baseline CREST is measured against: a suffix array of all tokens (crest.txt, 3.1).
+"""The papers' methods, to compare with: REST, CREST as published, drafts of a fixed shape.
 
-The drafter looks for the last 16 tokens, then 15, down to 2, and drafts the most common prefixes of
-what follows the longest match. The datastore is a folder of two memory-mapped arrays, as REST keeps
-them. Unlike REST's published code it does not truncate ids, and no match crosses from one document
-into the next: a separator is stored between them. Serves benchmarks only.
+REST is a suffix array of all tokens (crest.txt, 3.1). Its drafter looks for the last 16 tokens,
+then 15, down to 2, and drafts the most common prefixes of what follows the longest match. The
+datastore is a folder of two memory-mapped arrays, as REST keeps them. Unlike REST's published code
+it does not truncate ids, and no match crosses from one document into the next: a separator is
+stored between them.
+
+CREST's paper (sections 3.1 and 5.4) keeps the same number of n-grams for each n, the most common
+ones, and drafts the tree of the longest match alone. Its trees are encoded, stored and read as
+specchat's own, so that only selection and drafting differ.
+
+The papers verify drafts × tokens whatever they cost (DReSD section 5.4: 3 × 20 for greedy answers,
+10 × 10 for sampled ones; REST's are about 10 × 6). To compare drafters at one shape, each drafter's
+own tree is cut to it; in a chat the budget decides the shape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import log1p
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.crest.counting import TokenDocument
+from datastores.crest.build import (
+    BuiltStore,
+    CountedText,
+    encode_trees,
+    encoded_bytes,
+    page_room,
+    paginate,
+)
+from datastores.crest.counting import Level, TokenDocument
+from datastores.crest.reader import CrestReader
+from datastores.crest.selection import Nodes, ancestors, candidates, depths, limit_trees
 from datastores.errors import InputError
+from engines.budget.selection import by_probability, prune
 from engines.draft_tree import CHATS, DraftTree, root_only
+from engines.drafters.ngram_ranking import rank
+from engines.drafters.protocol import Drafter
 from engines.step import Context, Step
 
 SEPARATOR = 0
@@ -180,3 +203,141 @@ def _run_lengths(starts: NDArray[np.bool_]) -> NDArray[np.int64]:
     following[:, :-1] = np.where(starts.T, rows, len(starts))
     following = np.minimum.accumulate(following[:, ::-1], axis=1)[:, ::-1]
     return following[:, 1:] - rows
+
+
+TREE_BYTES = 30
+"""An n-gram with its tree, on average, if the whole tree is kept."""
+MAX_ATTEMPTS = 12
+"""To find the number of n-grams that fills a budget."""
+FILLED_SHARE = 0.95
+"""Share of a budget at which it counts as filled."""
+
+
+def select_most_common(counted: CountedText, lengths: Sequence[int], number: int) -> BuiltStore:
+    """The `number` most common n-grams of each of `lengths`."""
+    chosen = [most_common(counted.levels, length, number) for length in lengths]
+    entries, ids = encode_trees(counted, chosen)
+    return paginate(entries, ids, max(lengths))
+
+
+def select_within(counted: CountedText, lengths: Sequence[int], budget: int) -> BuiltStore:
+    """As many n-grams of each of `lengths`, the same number of each, as `budget` bytes hold."""
+    room = page_room(budget)
+    fits = 0
+    fails = max(len(counted.levels[length - 1]) for length in lengths) + 1
+    number = min(room // (TREE_BYTES * len(lengths)), fails - 1)
+    for _ in range(MAX_ATTEMPTS):
+        chosen = [most_common(counted.levels, length, number) for length in lengths]
+        size = encoded_bytes(*encode_trees(counted, chosen))
+        if size <= room:
+            fits = number
+        else:
+            fails = number
+        if FILLED_SHARE * room <= size <= room or fails - fits <= 1:
+            break
+        number = int(number * room / size * FILLED_SHARE**0.5) if size else fails
+        if not fits < number < fails:
+            number = (fits + fails) // 2
+    return select_most_common(counted, lengths, fits)
+
+
+def most_common(levels: Sequence[Level], length: int, number: int) -> Nodes:
+    """The `number` most common n-grams of one length, their trees selected by prefix counts.
+
+    Ties are broken by the order of tokens.
+    """
+    level = levels[length - 1]
+    wanted = np.zeros(len(level), dtype=np.bool_)
+    wanted[np.argsort(-level.counts, kind="stable")[:number]] = True
+    roots = ancestors(levels, length)
+    counts = {
+        deep: np.where(wanted[roots[deep]], levels[deep - 1].counts, -1).astype(np.float32)
+        for deep in depths(levels, length)
+    }
+    return limit_trees(candidates(levels, length, counts, 0.0))
+
+
+class LongestMatch:
+    """The paper's way of drafting: the tree of the longest n-gram found, the others ignored."""
+
+    name = "crest"
+    top_tokens_needed = 0
+
+    def __init__(self, reader: CrestReader) -> None:
+        self._reader = reader
+
+    def begin(self, context: Context) -> None:
+        """Reopen the store if it was replaced."""
+        self._reader.refresh()
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """The most common paths of the longest match."""
+        return rank(self._reader.lookup(context.tokens)[:1], context.tokens, limit)
+
+    def observe(self, step: Step) -> None:
+        """Nothing to learn: the store is built from finished answers."""
+
+
+OVERSAMPLING = 4
+"""Multiple of the shape's rows that the drafter is asked for, to choose from."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftShape:
+    """Leaves of the tree, and tokens on the path to each, at most."""
+
+    drafts: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"{self.drafts}x{self.length}"
+
+    @property
+    def rows(self) -> int:
+        """Draft tokens at most; fewer if drafts share a prefix."""
+        return self.drafts * self.length
+
+
+class ShapedDrafter:
+    """A drafter whose drafts are cut to a shape."""
+
+    def __init__(self, drafter: Drafter, shape: DraftShape) -> None:
+        self.name = drafter.name
+        self.top_tokens_needed = drafter.top_tokens_needed
+        self._drafter = drafter
+        self._shape = shape
+
+    def begin(self, context: Context) -> None:
+        """A new answer starts."""
+        self._drafter.begin(context)
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """The drafter's likeliest paths, cut to the shape, whatever `limit` is."""
+        return cut(self._drafter.propose(context, OVERSAMPLING * self._shape.rows), self._shape)
+
+    def observe(self, step: Step) -> None:
+        """Pass the step on to the drafter."""
+        self._drafter.observe(step)
+
+
+def cut(tree: DraftTree, shape: DraftShape) -> DraftTree:
+    """Rows of `tree` in order of their paths' probability, while they fit into `shape`."""
+    paths = tree.probabilities.copy()
+    for row in range(1, len(tree)):
+        paths[row] *= paths[tree.parents[row]]
+    depths, leaves = tree.depths(), 0
+    kept: list[int] = []
+    open_at, tips = {0}, set[int]()
+    for row in by_probability(tree, paths, chains_only=False):
+        parent = tree.parents[row]
+        lengthens = parent in tips
+        if parent not in open_at or depths[row] > shape.length:
+            continue
+        if not lengthens and leaves == shape.drafts:
+            continue
+        leaves += not lengthens
+        tips.discard(parent)
+        tips.add(row)
+        open_at.add(row)
+        kept.append(row)
+    return prune(tree, kept)

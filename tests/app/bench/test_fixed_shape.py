@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.bench.baselines.fixed_shape import DraftShape, ShapedDrafter, cut
+from app.bench.baselines import DraftShape, ShapedDrafter, cut
 from engines.draft_tree import DraftTree, chain, root_only
 from engines.step import Context, Step
 

@@ -1,1 +1,0 @@
-"""Baselines: REST, CREST as published, drafts of fixed shape."""
