@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import date
+from time import localtime, strftime
 
 import click
 
 from app.cli.output import amount, duration
 from app.cli.stores import open_history
 from app.config import Options
-from app.conversation.usage_report import UsageReport, read_report
+from app.conversation.usage_report import StudentReport, UsageReport, read_report
 from app.locations import locate
 from app.models.description import format_size
 from app.sanitise import one_line
@@ -23,10 +24,12 @@ from datastores.chats.usage import Usage
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_obj
 def stats(options: Options, as_json: bool) -> None:
-    """Show speed, drafts and stores over weeks.
+    """Show speed, drafts, the small model's versions and stores over weeks.
 
     Speed without drafts is what the same answers would have taken, measured while they were
-    written; answers of earlier versions do not have it.
+    written; answers of earlier versions do not have it. Of each version of the small model it
+    shows the share of its guesses that was accepted on new questions, before and after learning,
+    and live: in your chats.
     """
     locations = locate(options.data_dir)
     with open_history(locations) as history:
@@ -65,9 +68,33 @@ def _lines(report: UsageReport) -> Iterator[str]:
         usage = model.usage
         speeds = f"{_speed(usage.speed):>8}{_speed(usage.plain_speed):>9}"
         yield f"{one_line(model.name, 29):<30}{usage.tokens:>10,}{speeds}"
+    for student in report.students:
+        yield ""
+        yield from _student(student)
     yield ""
     for store in report.stores:
         yield f"{store.name:<30}{format_size(store.bytes):>10}"
+
+
+def _student(student: StudentReport) -> Iterator[str]:
+    """The versions of a small model, and how each fared; the curve is in the JSON report."""
+    learning = student.learning
+    title = f"small model of {one_line(student.model, 15)}"
+    yield f"{title:<30}{'steps':>8}{'before':>10}{'after':>10}{'live':>10}"
+    for version in learning.versions:
+        in_use = "*" if version.number == learning.current else " "
+        name = f"{in_use} {version.number}, {strftime('%d %b %Y', localtime(version.created))}"
+        shares = (
+            version.figures.get("acceptance_before"),
+            version.figures.get("acceptance"),
+            student.live_acceptance(version.number),
+        )
+        known = "".join(f"{_share(share):>10}" for share in shares)
+        yield f"{name:<30}{version.figures.get('steps', 0):>8,.0f}{known}"
+    if not learning.current:
+        yield f"{'* original':<58}{_share(student.live_acceptance(0)):>10}"
+    size = f", {format_size(learning.bytes)}" if learning.bytes else ""
+    yield f"{amount(learning.answers, 'answer')} to learn from{size}"
 
 
 def _gain(total: Usage) -> str:
@@ -75,6 +102,10 @@ def _gain(total: Usage) -> str:
         return ""
     saved = f", {duration(total.saved_seconds)} saved" if total.saved_seconds > 0 else ""
     return f", {total.ratio:.2f}× the speed without drafts{saved}"
+
+
+def _share(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
 
 
 def _speed(speed: float) -> str:

@@ -30,7 +30,7 @@ from app.sampling_settings import DOCS_ITERATIVE, DOCS_OFF, DOCS_ONCE, NEW_SEED,
 from datastores.chats import records
 from datastores.chats.answer_writer import AnswerWriter
 from datastores.chats.history import History
-from datastores.chats.usage import MODEL_KEY
+from datastores.chats.usage import MODEL_KEY, STUDENT_KEY
 from datastores.errors import InputError
 from engines.chat_template.prompt_builder import Message
 from engines.sampler import Sampling
@@ -143,6 +143,7 @@ class Assistant:
             answer,
             lambda: {
                 MODEL_KEY: engine.name,
+                STUDENT_KEY: engine.stores.student_version,
                 **stored_figures(statistics, sampling.seed, provenance, passages),
             },
         )

@@ -89,6 +89,8 @@ class SessionStatistics:
         budget_status: as of the last step; None before the first.
         dense_states: states in the dense index; None if there is no index.
         student_version: which version of the small model drafts; 0 for one that learned nothing.
+        student_learns: whether it learns from answers.
+        learned_share: how much of the training in progress is done; None without one.
     """
 
     answers: int = 0
@@ -102,6 +104,8 @@ class SessionStatistics:
     budget_status: BudgetStatus | None = None
     dense_states: int | None = None
     student_version: int = 0
+    student_learns: bool = False
+    learned_share: float | None = None
     _recent: Throughput = field(default_factory=Throughput)
     _steps: deque[tuple[int, float, float]] = field(default_factory=deque)
     _buckets: deque[TrendBucket] = field(default_factory=lambda: deque(maxlen=TREND_BUCKETS))

@@ -1,26 +1,39 @@
-"""Statistics over weeks, from what is on disk: answers by day or week, models, and stores.
+"""Statistics over weeks, from what is on disk: answers by day or week, models, students, stores.
 
-Owns how days are summed into periods, and which files make up a store. The interface's statistics
-screen and `specchat stats` show the same report. Reading it takes a moment in a long history: not
-for the interface's thread.
+Owns how days are summed into periods and answers into a curve, and which files make up a store. The
+interface's statistics screen and `specchat stats` show the same report. Reading it takes a moment
+in a long history: not for the interface's thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import groupby
 from pathlib import Path
 
+from app.engine.student_versions import LearningHistory, learning_histories
 from app.indexing.corpus_index import CREST_FILE, TOKENS_FILE
 from app.locations import Locations
 from datastores.chats.history import HistoryReader
-from datastores.chats.usage import DayUsage, Usage, daily_usage, total
+from datastores.chats.usage import (
+    DayUsage,
+    StudentUsage,
+    Usage,
+    daily_usage,
+    student_usage,
+    total,
+)
 
 MAX_DAYS = 14
 """Time span up to which each day is a period of its own; a longer one is shown by weeks."""
 SHORT_FINGERPRINT = 8
 """Characters of a fingerprint that stand for a model whose name was not stored."""
+MIN_POINT_POSITIONS = 60
+"""Positions that a point of the acceptance curve is averaged over; fewer say little."""
+MAX_POINTS = 120
+"""Points of that curve; more answers are averaged over in each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +53,45 @@ class ModelUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptancePoint:
+    """Answers in a row, drafted for by the same version of a student.
+
+    Attributes:
+        day: of the last of them.
+        version: 0 is the original student.
+        positions: that its drafts were compared at.
+        acceptance: live acceptance, the share of them at which it was right.
+    """
+
+    day: date
+    version: int
+    positions: int
+    acceptance: float
+
+
+@dataclass(frozen=True, slots=True)
+class StudentReport:
+    """The student that drafts for one model.
+
+    Attributes:
+        model: name of the model.
+        learning: its versions, and the answers it can learn from.
+        curve: its live acceptance over time, oldest first.
+    """
+
+    model: str
+    learning: LearningHistory
+    curve: tuple[AcceptancePoint, ...]
+
+    def live_acceptance(self, version: int) -> float | None:
+        """The live acceptance of one version; None if it drafted for no answer that is kept."""
+        points = [point for point in self.curve if point.version == version]
+        positions = sum(point.positions for point in points)
+        right = sum(point.positions * point.acceptance for point in points)
+        return right / positions if positions else None
+
+
+@dataclass(frozen=True, slots=True)
 class StoreSize:
     """A store, and the bytes of its files."""
 
@@ -55,6 +107,7 @@ class UsageReport:
         days: length of a period: 1 or 7.
         periods: without gaps, oldest first, up to today; empty without an answer.
         models: by tokens, most first.
+        students: the one that drafted last first.
         stores: those that exist.
     """
 
@@ -62,6 +115,7 @@ class UsageReport:
     periods: tuple[Period, ...]
     models: tuple[ModelUsage, ...]
     total: Usage
+    students: tuple[StudentReport, ...]
     stores: tuple[StoreSize, ...]
 
 
@@ -69,15 +123,17 @@ def read_report(history: HistoryReader, locations: Locations, today: date) -> Us
     """The report as of `today`.
 
     Raises:
-        StoreError: the history cannot be read.
+        StoreError: the history cannot be read, or what the students learned.
     """
     daily = daily_usage(history)
     days = period_days(daily, today)
+    names = _names(daily)
     return UsageReport(
         days=days,
         periods=tuple(_periods(daily, days, today)),
-        models=tuple(_models(daily)),
+        models=tuple(_models(daily, names)),
         total=total(day.usage for day in daily),
+        students=tuple(_students(student_usage(history), learning_histories(locations), names)),
         stores=tuple(_stores(locations)),
     )
 
@@ -102,19 +158,57 @@ def _periods(daily: Sequence[DayUsage], days: int, today: date) -> Iterator[Peri
         start = end
 
 
-def _models(daily: Iterable[DayUsage]) -> list[ModelUsage]:
-    """By fingerprint, under the name that was stored last."""
+def _names(daily: Iterable[DayUsage]) -> dict[str, str]:
+    """The names of models by fingerprint, as they were stored last."""
     names: dict[str, str] = {}
+    for day in daily:
+        names[day.model] = day.name or names.get(day.model, "")
+    return names
+
+
+def _name(model: str, names: Mapping[str, str]) -> str:
+    return names.get(model) or model[:SHORT_FINGERPRINT] or "unknown"
+
+
+def _models(daily: Iterable[DayUsage], names: Mapping[str, str]) -> list[ModelUsage]:
     usages: dict[str, Usage] = {}
     for day in daily:
         usages.setdefault(day.model, Usage()).add(day.usage)
-        names[day.model] = day.name or names.get(day.model, "")
     found = [
-        ModelUsage(names[model] or model[:SHORT_FINGERPRINT] or "unknown", usage)
-        for model, usage in usages.items()
-        if usage.tokens
+        ModelUsage(_name(model, names), usage) for model, usage in usages.items() if usage.tokens
     ]
     return sorted(found, key=lambda model: -model.usage.tokens)
+
+
+def _students(
+    usage: Sequence[StudentUsage],
+    histories: Mapping[str, LearningHistory],
+    names: Mapping[str, str],
+) -> Iterator[StudentReport]:
+    """Students that drafted, or that have something to learn from."""
+    latest_first = [*dict.fromkeys(one.model for one in reversed(usage)), *histories]
+    for model in dict.fromkeys(latest_first):
+        curve = acceptance_curve([one for one in usage if one.model == model])
+        learning = histories.get(model, LearningHistory())
+        if curve or learning.versions or learning.answers:
+            yield StudentReport(_name(model, names), learning, tuple(curve))
+
+
+def acceptance_curve(usage: Sequence[StudentUsage]) -> list[AcceptancePoint]:
+    """The answers of `usage`, oldest first, averaged over as many as make a point."""
+    least = max(MIN_POINT_POSITIONS, sum(one.compared for one in usage) // MAX_POINTS)
+    points = []
+    for version, answers in groupby(usage, key=lambda one: one.version):
+        run, compared, matched = list(answers), 0, 0
+        left = sum(one.compared for one in run)
+        for one in run:
+            compared, matched = compared + one.compared, matched + one.matched
+            left -= one.compared
+            # The last point takes what would be too little for another.
+            if not left or (compared >= least and left >= least):
+                points.append(AcceptancePoint(one.day, version, compared, matched / compared))
+                compared = matched = 0
+    return points
 
 
 def _stores(locations: Locations) -> Iterator[StoreSize]:
@@ -126,6 +220,8 @@ def _stores(locations: Locations) -> Iterator[StoreSize]:
         ("phrases", projections.glob(f"*/{CREST_FILE}*")),
         ("tokens", projections.glob(f"*/{TOKENS_FILE}*")),
         ("contexts", locations.states.glob("*")),
+        ("answers to learn from", locations.replay.glob("*")),
+        ("small model versions", locations.students.rglob("*")),
         ("models", locations.models.rglob("*")),
     ):
         size = sum(map(_size, files))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.locations import Locations
@@ -39,14 +39,15 @@ class LearningHistory:
     Attributes:
         versions: oldest first; their `figures` say what each brought on held-out questions.
         current: number of the one that drafts; 0 for the original student.
-        answers: recorded and kept to learn from.
+        answers: recorded and kept to learn from; bytes: that they take.
         attempt: how the last training ended; None before the first.
     """
 
-    versions: list[Version]
-    current: int
-    answers: int
-    attempt: Attempt | None
+    versions: list[Version] = field(default_factory=list)
+    current: int = 0
+    answers: int = 0
+    bytes: int = 0
+    attempt: Attempt | None = None
 
 
 def learning_history(locations: Locations, target: str, student: Path) -> LearningHistory:
@@ -56,12 +57,34 @@ def learning_history(locations: Locations, target: str, student: Path) -> Learni
         ModelError: the student cannot be read.
         StoreError: its versions or the answers cannot be read.
     """
-    versions, answers = versions_of(locations, target, student), 0
+    return _history(locations, target, versions_of(locations, target, student))
+
+
+def learning_histories(locations: Locations) -> dict[str, LearningHistory]:
+    """By the target's fingerprint: what a student learned for it, or has answers to learn from.
+
+    If several students learned for one target, the one that learned last.
+
+    Raises:
+        StoreError: versions or answers cannot be read.
+    """
+    # A target without versions yet has no such folder.
+    recorded = (path.stem for path in sorted(locations.replay.glob("*.db")))
+    folders = {target: locations.students / target for target in recorded}
+    for folder in sorted(locations.students.glob("*/*/"), key=lambda one: one.stat().st_mtime):
+        folders[folder.parent.name] = folder
+    return {
+        target: _history(locations, target, Versions(folder)) for target, folder in folders.items()
+    }
+
+
+def _history(locations: Locations, target: str, versions: Versions) -> LearningHistory:
+    answers = size = 0
     path = replay_path(locations, target)
     # There is none before the first record.
     with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
-        answers = buffer.size
-    return LearningHistory(versions.all(), versions.current, answers, versions.last_attempt())
+        answers, size = buffer.size, buffer.total_bytes
+    return LearningHistory(versions.all(), versions.current, answers, size, versions.last_attempt())
 
 
 def count_new_answers(locations: Locations, target: str, student: Path) -> int:

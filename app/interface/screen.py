@@ -52,6 +52,7 @@ from app.interface.panel.panel import Panel
 from app.interface.statistics.statistics_screen import StatisticsScreen, report_reader
 from app.locations import Locations
 from app.runtime.demo import DemoStage
+from app.runtime.learning import LearningProgress
 from app.runtime.model_thread import OpenModel
 from datastores.chats.history import History
 from datastores.chats.records import Chat
@@ -252,7 +253,11 @@ class ChatScreen(Screen[None]):
         if event.error is not None:
             self.conversation.show_error(event.error)
         else:
-            self.conversation.topbar.learning = phrases.learning(event.progress)
+            progress = event.progress
+            self.conversation.topbar.learning = phrases.learning(progress)
+            share = progress.share if isinstance(progress, LearningProgress) else None
+            self._session_statistics.learned_share = share
+        self.post_message(StatisticsChanged())
 
     @on(ChatActionRequested)
     def _kept(self, event: ChatActionRequested) -> None:
@@ -278,6 +283,8 @@ class ChatScreen(Screen[None]):
         engine = model.engine if model is not None else None
         self._session_statistics.dense_states = engine.remembered if engine is not None else None
         self._session_statistics.student_version = engine.stores.student_version if engine else 0
+        learner = model.learner if model is not None else None
+        self._session_statistics.student_learns = learner is not None and learner.enabled
         for panel in self.query(Panel):
             panel.redraw()
 
@@ -303,6 +310,7 @@ class ChatScreen(Screen[None]):
             return
         model.engine.learns = learns
         model.learner.switch(learns)
+        self.post_message(StatisticsChanged())
         self.notify(
             "The small model learns from your chats while the machine is idle."
             if learns

@@ -44,6 +44,11 @@ class LearningProgress:
     done: int
     steps: int
 
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return self.done / max(1, self.steps)
+
 
 @dataclass(frozen=True, slots=True)
 class Learned:

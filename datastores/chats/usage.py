@@ -13,6 +13,8 @@ from typing import Any
 
 from datastores.chats.history import HistoryReader
 
+STUDENT_KEY = "student_version"
+"""The key of the student's version among an answer's stored figures; 0 for the original one."""
 MODEL_KEY = "model_name"
 """The key of the model's name among an answer's stored figures; `model` is its fingerprint."""
 
@@ -56,6 +58,19 @@ _SOURCE_TOTALS = {
     "matched_by_source": ("by_source", "drafted_by_source"),
 }
 """For each total by source: which stored figure it sums, of the answers that have another one."""
+
+
+_STUDENT = f"""
+    SELECT day, model,
+        coalesce(json_extract(figures, '$.{STUDENT_KEY}'), 0) AS version,
+        json_extract(figures, '$.student_compared') AS compared,
+        json_extract(figures, '$.student_matched') AS matched
+    FROM ({_ANSWERS})
+    WHERE json_type(figures, '$.student_compared') = 'integer'
+        AND json_type(figures, '$.student_matched') = 'integer'
+        AND json_extract(figures, '$.student_compared') > 0
+    ORDER BY id
+"""
 
 
 @dataclass(slots=True)
@@ -162,6 +177,40 @@ def daily_usage(history: HistoryReader) -> list[DayUsage]:
             if found is not None:
                 getattr(found.usage, name)[str(row["source"])] = int(row["tokens"] or 0)
     return list(days.values())
+
+
+@dataclass(frozen=True, slots=True)
+class StudentUsage:
+    """How the student's drafts fared in one answer.
+
+    Attributes:
+        model: fingerprint of the target. version: of the student; 0 for the original one.
+        compared, matched: as in `app.conversation.statistics.Statistics`.
+    """
+
+    day: date
+    model: str
+    version: int
+    compared: int
+    matched: int
+
+
+def student_usage(history: HistoryReader) -> list[StudentUsage]:
+    """Every finished answer that a student drafted for, in the order they were asked for.
+
+    Raises:
+        StoreError: the history cannot be read.
+    """
+    return [
+        StudentUsage(
+            date.fromisoformat(row["day"]),
+            str(row["model"]),
+            row["version"] if isinstance(row["version"], int) else 0,
+            int(row["compared"]),
+            min(int(row["matched"]), int(row["compared"])),
+        )
+        for row in history.store.rows(_STUDENT)
+    ]
 
 
 def total(usages: Iterable[Usage]) -> Usage:

@@ -167,8 +167,8 @@ class _Round:
             return None, reason
         # First of all: the student must still be one for this target, and load.
         before = self._measure(self._start, lesson)
-        trained = yield from self._train(lesson)
-        version, reason = self._publish(trained, lesson, before)
+        trainer = yield from self._train(lesson)
+        version, reason = self._publish(trainer, lesson, before)
         (self._versions.folder / CHECKPOINT).unlink(missing_ok=True)
         self._note(lesson, version, reason)
         return version, reason
@@ -181,19 +181,19 @@ class _Round:
         )
 
     def _publish(
-        self, trained: Mapping[str, Tensor], lesson: Lesson, before: Quality
+        self, trainer: Trainer, lesson: Lesson, before: Quality
     ) -> tuple[Version | None, str]:
         """Publish the first candidate that passes the gate; else the reason of the first."""
         original = before.base if not self._parent else self._original_base(lesson)
         partial, reasons = self._versions.partial(), []
         path = partial / STUDENT_FILE
         try:
-            for weights in self._candidates(trained):
+            for weights in self._candidates(trainer.model.state_dict()):
                 write_student(self._original, weights, path)
                 after = self._measure(path, lesson)
                 reasons.append(verdict(before, after, original))
                 if not reasons[-1]:
-                    version = self._version(path, lesson, before, after)
+                    version = self._version(path, trainer.steps, lesson, before, after)
                     self._versions.publish(partial, version)
                     return version, ""
         finally:
@@ -239,7 +239,7 @@ class _Round:
         known = attempt is not None and attempt.buffer == self._buffer.identity
         return attempt.last_record if attempt and known else 0
 
-    def _train(self, lesson: Lesson) -> Generator[TrainingStep, None, Mapping[str, Tensor]]:
+    def _train(self, lesson: Lesson) -> Generator[TrainingStep, None, Trainer]:
         batches = plan([lesson.new, lesson.older, lesson.base], self._settings)
         trainer = Trainer(read_student(self._start), batches, self._settings)
         path = self._versions.folder / CHECKPOINT
@@ -251,7 +251,7 @@ class _Round:
                 trainer.save(path, digest)
                 saved = monotonic()
             yield TrainingStep(trainer.step, trainer.steps, loss)
-        return trainer.model.state_dict()
+        return trainer
 
     def _measure(self, path: Path, lesson: Lesson) -> Quality:
         return measure(path, self._load(path), lesson.held_out, lesson.base_held_out)
@@ -263,9 +263,12 @@ class _Round:
             return None
         return mean_acceptance(read_student(self._original).model(), lesson.base_held_out)
 
-    def _version(self, path: Path, lesson: Lesson, before: Quality, after: Quality) -> Version:
+    def _version(
+        self, path: Path, steps: int, lesson: Lesson, before: Quality, after: Quality
+    ) -> Version:
         parent = self._parent
         figures = {
+            "steps": float(steps),
             "acceptance_before": before.acceptance,
             "acceptance": after.acceptance,
             "tokens_per_call_before": before.tokens_per_call,

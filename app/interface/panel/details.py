@@ -87,8 +87,10 @@ def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[
     rows.append(("this session", f"{stats.session.tokens:,} · {phrases.saved(stats)}"))
     if stats.dense_states is not None:
         rows.append(("contexts indexed", phrases.dense_states(stats.dense_states)))
-    if stats.student_version:
-        rows.append(("small model learned", f"version {stats.student_version}"))
+    if small := phrases.student(stats):
+        rows.append(("small model", small))
+    if stats.learned_share is not None:
+        rows.append(("learning", phrases.percent(stats.learned_share)))
     title = Text("this answer" if stats.writing else "last answer", styles.dim + Style(bold=True))
     return [title, *(_row(name, value, width, styles) for name, value in rows)]
 

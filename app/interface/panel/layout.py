@@ -72,7 +72,8 @@ def column(
         return [*lines, *details(stats, width, styles)]
     tokens = f"{stats.session.tokens:,} tokens · {phrases.saved(stats)}"
     session = [_title("this session", styles), Text(tokens, style=styles.text)]
-    return [*lines, *session, Text(), Text(styles.hint, style=styles.dim)]
+    small = _student_lines(stats, width, styles)
+    return [*lines, *small, *session, Text(), Text(styles.hint, style=styles.dim)]
 
 
 def footer(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
@@ -226,12 +227,24 @@ def _draft_lines(stats: SessionStatistics, styles: PanelStyles) -> list[Text]:
     ]
 
 
+def _student_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
+    """The small model, where it learns."""
+    said = " · ".join(filter(None, (phrases.student(stats), phrases.training(stats))))
+    if not said:
+        return []
+    lines = [Text(line, style=styles.text) for line in phrases.wrapped(said, width)]
+    return [_title("small model", styles), *lines, Text()]
+
+
 def _draft_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
     line = _label("drafts", FOOTER_LABEL, styles)
     line.append(f"{phrases.accepted(stats)} · {phrases.calls(stats)}", style=styles.text)
     history = Text.assemble(("  5 min ", styles.dim), trend(stats, styles))
-    if line.cell_len + history.cell_len <= width:
-        line.append_text(history)
+    student = phrases.student(stats)  # the top line says how far its training is
+    small = Text.assemble(("  small model ", styles.dim), (student, styles.text))
+    for more in (history, small) if student else (history,):
+        if line.cell_len + more.cell_len <= width:
+            line.append_text(more)
     return _with_hint(line, width, styles)
 
 

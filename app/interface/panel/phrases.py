@@ -165,4 +165,19 @@ def learning(progress: LearningProgress | Learned | None) -> str:
         return ""
     if isinstance(progress, Learned):
         return f"learned: {percent(progress.before)} → {percent(progress.after)} accepted"
-    return f"learning {percent(progress.done / max(1, progress.steps))}"
+    return f"learning {percent(progress.share)}"
+
+
+def student(stats: SessionStatistics) -> str:
+    """`v3 · 84% accepted`: the small model, in this answer; empty where it does not learn."""
+    if not stats.student_learns and not stats.student_version:
+        return ""
+    version = f"v{stats.student_version}" if stats.student_version else "original"
+    if not stats.answer.student_compared:
+        return version
+    return f"{version} · {percent(stats.answer.student_acceptance)} accepted"
+
+
+def training(stats: SessionStatistics) -> str:
+    """`learning 12%`: how far the small model's training is; empty without one."""
+    return "" if stats.learned_share is None else f"learning {percent(stats.learned_share)}"

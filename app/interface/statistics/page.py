@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
-from itertools import zip_longest
+from functools import partial
+from itertools import pairwise, zip_longest
 
 from rich.style import Style
 from rich.text import Text
 
-from app.conversation.usage_report import Period, UsageReport
+from app.conversation.usage_report import Period, StudentReport, UsageReport
 from app.interface.draft_sources import LABELS_BY_NAME
 from app.interface.panel.drawing import PanelStyles, bar
-from app.interface.panel.phrases import duration, percent, times
+from app.interface.panel.phrases import duration, percent, times, wrapped
 from app.interface.statistics.column_chart import Column, ColumnPart, Frame, column_chart
+from app.interface.statistics.line_chart import MARK, Curve, Mark, line_chart
 from app.models.description import format_size
 from app.sanitise import one_line
 from datastores.chats.usage import Usage
+from engines.distillation.versions import Version
 
 CHART_HEIGHT = 6
 """Lines of a chart without its labels."""
@@ -43,7 +46,9 @@ def page(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
         lines += [Text(NOTHING_YET, style=styles.dim), Text()]
     else:
         lines += [*_summary(report, styles), Text()]
-    sections: Sequence[Draw] = (_speed, _tokens, _shares, _sources, _models, _stores)
+    sections: list[Draw] = [_speed, _tokens, _shares, _sources, _models, _stores]
+    for student in report.students:
+        sections += [partial(_acceptance, student), partial(_versions, student)]
     side_by_side = width >= MIN_COLUMNS_SIDE_BY_SIDE
     room = (width - GAP) // 2 if side_by_side else width
     drawn = [block for draw in sections if (block := draw(report, room, styles))]
@@ -202,6 +207,61 @@ def _models(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
     return lines
 
 
+def _acceptance(
+    student: StudentReport, report: UsageReport, width: int, styles: PanelStyles
+) -> list[Text]:
+    """The curve of the live acceptance, with marks where another version began to draft."""
+    points = student.curve
+    if len(points) < 2:
+        return []
+    head = Text.assemble(("Small model’s guesses accepted", styles.text + Style(bold=True)))
+    marks = [
+        Mark(index, f"v{after.version}" if after.version else "original")
+        for index, (before, after) in enumerate(pairwise(points), 1)
+        if before.version != after.version
+    ]
+    if points[0].version:
+        marks.insert(0, Mark(0, f"v{points[0].version}"))
+    if marks:
+        head.append(f"  {MARK} version", style=styles.dim)
+    days = _day(points[0].day), _day(points[-1].day)
+    curve = Curve([point.acceptance for point in points], days, marks)
+    frame = Frame(width, CHART_HEIGHT, styles.dim)
+    return [head, *line_chart(curve, frame, styles.of(LABELS_BY_NAME["student"]), styles.dim)]
+
+
+def _versions(
+    student: StudentReport, report: UsageReport, width: int, styles: PanelStyles
+) -> list[Text]:
+    """What each version brought on questions it had not seen, and how it fares since."""
+    learning = student.learning
+    named = f" of {one_line(student.model, NAME_COLUMNS)}" * (len(report.students) > 1)
+    lines = [_head(f"Small model{named}", ("before", "after", "live"), width, styles)]
+    lines += [_version(student, version, width, styles) for version in learning.versions]
+    if not learning.current:
+        live = (_precise(student.live_acceptance(0)),)
+        lines.append(_row("original*", live, width, styles))
+    size = f" · {format_size(learning.bytes)}" if learning.bytes else ""
+    answers = f"{learning.answers:,} answer{'' if learning.answers == 1 else 's'}"
+    lines.append(Text(f"{answers} to learn from{size}", style=styles.dim))
+    if learning.versions:
+        told = "before, after: new questions · live: your chats · * in use"
+        lines += [Text(line, style=styles.dim) for line in wrapped(told, width)]
+    return lines
+
+
+def _version(student: StudentReport, version: Version, width: int, styles: PanelStyles) -> Text:
+    """`v3* · 14 Nov · 84 steps`, and its acceptance."""
+    in_use = "*" if version.number == student.learning.current else ""
+    name = f"v{version.number}{in_use} · {_day(date.fromtimestamp(version.created))}"
+    steps = version.figures.get("steps")
+    if steps:
+        name += f" · {steps:,.0f} steps"
+    before, after = (version.figures.get(key) for key in ("acceptance_before", "acceptance"))
+    live = student.live_acceptance(version.number)
+    return _row(name, [_precise(share) for share in (before, after, live)], width, styles)
+
+
 def _stores(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
     if not report.stores:
         return []
@@ -233,6 +293,11 @@ def _drafting(usage: Usage) -> list[str]:
 
 def _share(share: float | None) -> str:
     return "–" if share is None else percent(share)
+
+
+def _precise(share: float | None) -> str:
+    """With a decimal: versions differ by little."""
+    return "–" if share is None else f"{share:.1%}"
 
 
 def _speed_text(speed: float) -> str:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.conversation.statistics import Piece, Provenance, Statistics, attributed_pieces
-from engines.draft_tree import CHATS, PROMPT, RECYCLE, SOURCE_NAMES
+from app.conversation.statistics import (
+    Piece,
+    Provenance,
+    Statistics,
+    attributed_pieces,
+    compare_chain,
+    plain_time,
+)
+from engines.draft_tree import CHATS, PROMPT, RECYCLE, SOURCE_NAMES, STUDENT, root_only
+from engines.step import Proposal
 from tests.app.interface.scripted import Script, wrote
 
 PIECES = st.lists(
@@ -69,3 +78,38 @@ def test_time_without_drafts_is_known_of_compared_steps() -> None:
     total.add(statistics)
     assert total.drafted_by_source == {"chats": 2}
     assert total.plain_seconds == pytest.approx(2 * statistics.plain_seconds)
+
+
+def test_a_plain_time_learned_in_a_stall_makes_no_ratio_above_the_tokens_of_a_step() -> None:
+    event = wrote(1, [("a", CHATS), ("b", CHATS), ("c", 0)], Script([], cycle=0.06))
+    timings = event.step.timings
+    stalled = replace(event.budget_status, plain_seconds=5.0)
+    assert plain_time(event.step, stalled) == pytest.approx(3 * (timings.total - timings.draft))
+
+
+def test_the_student_is_compared_with_the_text_that_came() -> None:
+    tree = root_only(0)
+    first = tree.add(0, 11, STUDENT, 0.8)
+    tree.add(0, 12, STUDENT, 0.1)
+    second = tree.add(first, 21, STUDENT, 0.7)
+    tree.add(first, 22, STUDENT, 0.2)
+    tree.add(second, 31, STUDENT, 0.6)
+    proposal = Proposal("student", tree, 0.0)
+    assert compare_chain(proposal, (11, 21, 31, 7)) == (3, 3)
+    assert compare_chain(proposal, (11, 22, 31)) == (2, 1), "nothing behind a wrong token counts"
+    assert compare_chain(proposal, (12, 7)) == (1, 0), "a branch is not the likeliest path"
+    assert compare_chain(proposal, (11,)) == (1, 1)
+    behind = replace(proposal, after=(5, 6))
+    assert compare_chain(behind, (5, 6, 11, 9)) == (2, 1)
+    assert compare_chain(behind, (5, 7, 11)) == (0, 0), "it was drafted for another text"
+    assert compare_chain(behind, (5, 6)) == (0, 0)
+
+
+def test_proposals_that_were_not_verified_are_compared_too() -> None:
+    event = wrote(1, [("a", 0)], Script([]))
+    tree = root_only(0)
+    tree.add(0, event.step.tokens[0], STUDENT, 0.9)
+    statistics = Statistics()
+    proposals = (Proposal("student", tree, 0.0), Proposal("prompt", tree, 0.0))
+    statistics.observe(replace(event.step, proposals=proposals))
+    assert (statistics.student_compared, statistics.student_acceptance) == (1, 1.0)

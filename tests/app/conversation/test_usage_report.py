@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from datetime import date, datetime
 
-from app.conversation.usage_report import period_days, read_report
+import pytest
+
+from app.conversation.usage_report import acceptance_curve, period_days, read_report
+from app.engine.student_versions import replay_path
 from app.locations import Locations
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
-from datastores.chats.usage import MODEL_KEY, DayUsage, Usage, daily_usage
+from datastores.chats.usage import (
+    MODEL_KEY,
+    STUDENT_KEY,
+    DayUsage,
+    StudentUsage,
+    Usage,
+    daily_usage,
+)
+from datastores.replay_buffer.store import ReplayBuffer
+from engines.distillation.versions import STUDENT_FILE, Version, Versions
+from engines.fingerprint import fingerprint
+from tests.datastores.replay_buffer.records import VOCABULARY, record
 
 FIGURES = {
     MODEL_KEY: "embedded",
@@ -147,6 +162,72 @@ def test_stores_that_exist_are_listed_with_their_bytes(
     assert sizes["contexts"] == 1000
     assert sizes["chats"] >= locations.history.stat().st_size
     assert "models" not in sizes
+
+
+def drafted(version: int, compared: int, matched: int) -> dict[str, object]:
+    """The figures of an answer that a version of the student drafted for."""
+    counts = {"student_compared": compared, "student_matched": matched}
+    return {**FIGURES, STUDENT_KEY: version, **counts}
+
+
+def learn(locations: Locations, target: str, *figures: dict[str, float]) -> Versions:
+    """Versions of a student, by what the gate measured for each; they learned from one answer."""
+    locations.replay.mkdir()
+    with closing(ReplayBuffer.open(replay_path(locations, target), target, VOCABULARY)) as buffer:
+        learned = (buffer.identity, buffer.add("chat:7", record()), buffer.last_removal)
+    versions = Versions(locations.students / target / "student")
+    for number, measured in enumerate(figures, 1):
+        partial = versions.partial()
+        (partial / STUDENT_FILE).write_bytes(b"weights")
+        created = datetime(2026, 11, 10 + number, 12).timestamp()
+        mark = fingerprint(partial / STUDENT_FILE)
+        versions.publish(
+            partial, Version(number, created, mark, "", number - 1, *learned, measured)
+        )
+    return versions
+
+
+def test_the_student_s_versions_stand_beside_how_its_drafts_fared(
+    history: History, locations: Locations
+) -> None:
+    learn(locations, "f" * 16, {"acceptance_before": 0.8, "acceptance": 0.85, "steps": 96.0})
+    answered(history, TODAY, drafted(0, 100, 60))
+    answered(history, TODAY, drafted(1, 100, 80))
+    answered(history, TODAY, drafted(1, 100, 90))
+    answered(history, TODAY, FIGURES)
+    answered(history, TODAY, drafted(0, 100, 10), "other")
+    other, student = read_report(history, locations, TODAY).students
+    assert (student.model, other.model) == ("embedded", "embedded")
+    assert [(point.version, point.acceptance) for point in student.curve] == [
+        (0, 0.6),
+        (1, 0.8),
+        (1, 0.9),
+    ]
+    assert student.live_acceptance(1) == pytest.approx(0.85)
+    assert student.live_acceptance(2) is None
+    assert (student.learning.current, student.learning.answers) == (1, 1)
+    assert student.learning.versions[0].figures["steps"] == 96
+    assert other.learning.versions == [], "nothing was learned for the other model"
+
+
+def test_without_a_student_there_is_no_report_of_one(
+    history: History, locations: Locations
+) -> None:
+    answered(history, TODAY, FIGURES)
+    for counts in ({"student_compared": 0}, {"student_compared": "9", "student_matched": []}):
+        answered(history, TODAY, {**FIGURES, **counts})
+    assert read_report(history, locations, TODAY).students == ()
+
+
+def test_short_answers_make_a_point_together_and_many_are_averaged() -> None:
+    def usage(version: int, answers: int, compared: int) -> list[StudentUsage]:
+        return [StudentUsage(TODAY, "", version, compared, compared // 2)] * answers
+
+    short = acceptance_curve([*usage(0, 5, 20), *usage(1, 1, 10)])
+    assert [(point.version, point.positions) for point in short] == [(0, 100), (1, 10)]
+    many = acceptance_curve(usage(0, 3000, 100))
+    assert 100 <= len(many) <= 120
+    assert sum(point.positions for point in many) == 300_000
 
 
 def test_what_is_read_is_of_now(history: History) -> None:

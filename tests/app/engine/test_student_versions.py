@@ -14,6 +14,7 @@ from app.engine.engine import Engine, load
 from app.engine.student import adopt_version
 from app.engine.student_versions import (
     drop_tainted,
+    learning_histories,
     learning_history,
     replay_path,
     versions_of,
@@ -156,6 +157,8 @@ def test_what_was_learned_is_reported(
     history = learning_history(locations, TARGET, embedded_student())
     assert (history.current, history.answers) == (1, 1)
     assert history.versions[0].figures == FIGURES
+    assert history.bytes > 0
+    assert learning_histories(locations) == {TARGET: history}
 
 
 def test_a_target_without_versions_reads_no_student(locations: Locations, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def test_a_round_publishes_a_student_that_is_accepted_more_often(school: School)
     figures = version.figures
     assert figures["acceptance"] > figures["acceptance_before"] + 0.005
     assert figures["tokens_per_call"] > figures["tokens_per_call_before"]
+    assert figures["steps"] > 0
     held_out = split(school.buffer.records()).held_out
     trained = read_student(versions.file(1)).model()
     assert mean_acceptance(trained, held_out) == pytest.approx(figures["acceptance"])

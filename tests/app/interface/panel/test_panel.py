@@ -209,12 +209,24 @@ def test_idle_progress_in_words(progress: EncodingProgress | None, words: str) -
     assert phrases.idle(progress) == words
 
 
-def test_the_details_name_the_version_that_the_small_model_learned() -> None:
+def test_the_small_model_has_a_line_where_it_learns() -> None:
     stats = statistics_of(SCRIPT)
-    for version, rows in ((0, []), (3, ["small model learned      version 3"])):
-        stats.student_version = version
-        lines = [line.plain for line in details(stats, 34, STYLES)]
-        assert [line for line in lines if line.startswith("small model")] == rows
+
+    def drawn() -> list[str]:
+        lines = [*column(stats, 34, 60, STYLES, detailed=False), *footer(stats, 110, STYLES)]
+        lines += details(stats, 34, STYLES)
+        return [line.plain for line in lines]
+
+    assert not [line for line in drawn() if "small model" in line]
+    stats.student_learns = True
+    assert "original" in drawn()
+    stats.student_version, stats.learned_share = 3, 0.12
+    stats.answer.student_compared, stats.answer.student_matched = 50, 42
+    lines = drawn()
+    assert lines[lines.index("small model") + 1] == "v3 · 84% accepted · learning 12%"
+    assert any("  small model v3 · 84% accepted" in line for line in lines)
+    assert "small model      v3 · 84% accepted" in lines
+    assert f"learning{'12%':>26}" in lines
 
 
 @pytest.mark.parametrize(("width", "beside"), [(36, False), (71, False), (76, True)])

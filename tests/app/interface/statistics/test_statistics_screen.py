@@ -15,9 +15,11 @@ from app.conversation import usage_report
 from app.interface.statistics import statistics_screen
 from app.interface.statistics.page import NOTHING_YET
 from app.interface.statistics.statistics_screen import StatisticsScreen
+from app.locations import locate
 from datastores.chats.history import History
+from datastores.chats.usage import STUDENT_KEY
 from datastores.errors import StoreError
-from tests.app.conversation.test_usage_report import EARLIER, FIGURES, TODAY, answered
+from tests.app.conversation.test_usage_report import EARLIER, FIGURES, TODAY, answered, learn
 from tests.app.interface.conftest import Act, Compare, Stage, ready, until
 
 Make = Callable[..., Stage]
@@ -42,7 +44,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fill(history: History) -> None:
-    """Eleven weeks of answers that gained more and more from drafts."""
+    """Eleven weeks of answers that gained more and more from drafts, and of learning."""
+    measured = ((0.806, 0.824), (0.824, 0.851))
+    learned = [
+        {"acceptance_before": before, "acceptance": after, "steps": 96.0}
+        for before, after in measured
+    ]
+    learn(locate(history.store.path.parent), "f" * 16, *learned)
     for week in range(11):
         day = TODAY - timedelta(7 * (10 - week))
         chats, prompt = 8 * week, 20
@@ -56,6 +64,9 @@ def fill(history: History) -> None:
         if week >= 2:
             figures["plain_seconds"] = 4.2
             figures["drafted_by_source"] = {"chats": chats * 2, "prompt": 25}
+            figures["student_compared"] = 120
+            figures["student_matched"] = 84 + week * 3 - 6 * (week % 3)
+            figures[STUDENT_KEY] = (week - 2) // 3
         for _ in range(1 + week % 3):
             answered(history, day, figures)
     answered(history, TODAY, {**FIGURES, "model_name": "Qwen3-8B Q4_K_M"}, "a" * 16)
