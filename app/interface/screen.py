@@ -214,6 +214,8 @@ class ChatScreen(Screen[None]):
             hints = key_hints.ANSWERING
         elif conversation.is_editing:
             hints = key_hints.EDITING
+        elif conversation.is_branching:
+            hints = key_hints.BRANCHING
         else:
             hints = key_hints.NEW_CHAT if conversation.is_empty else key_hints.READING
         self.query_one(KeyHints).show(hints)
@@ -295,6 +297,13 @@ class ChatScreen(Screen[None]):
     def act_on_chat(self, action: str) -> None:
         """Run one of `ChatActions` on the open chat."""
         self.chat_actions.run(action, self.conversation.chat)
+
+    def branch(self) -> None:
+        """Continue from the message under the cursor, or else from before the last question."""
+        if self.conversation.transcript.cursor is not None:
+            self.conversation.transcript.action_act("branch")
+        else:
+            self.conversation.branch()
 
     def toggle_learning(self) -> None:
         """Have the small model learn while the machine is idle, or not; kept in the settings."""

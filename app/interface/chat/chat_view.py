@@ -79,6 +79,7 @@ class ChatView(Vertical):
         self._unstored: Turn | None = None
         self._unsent = UnsentText()
         self._system = ""
+        self._left_out: int | None = None
 
     def compose(self) -> ComposeResult:
         attachments, suggestions = AttachmentBar(self.show_error), Suggestions()
@@ -101,6 +102,11 @@ class ChatView(Vertical):
     def is_editing(self) -> bool:
         """Whether the prompt holds a question that was asked before."""
         return self._unsent.edited is not None
+
+    @property
+    def is_branching(self) -> bool:
+        """Whether the last messages of the chat are left out, for another continuation."""
+        return self._left_out is not None
 
     @property
     def transcript(self) -> MessageList:
@@ -202,8 +208,9 @@ class ChatView(Vertical):
         self.transcript.show(entries(self._thread, turn) or [empty])
         self.post_message(MomentChanged())
 
-    def _set_thread(self, thread: Thread) -> None:
-        self._thread = thread
+    def _set_thread(self, thread: Thread, left_out: int | None = None) -> None:
+        """Have `thread` be what is shown; it branches off if messages up to `left_out` follow."""
+        self._thread, self._left_out = thread, left_out
         self.prompt.remember(questions(thread.messages))
 
     @on(SuggestionClicked)

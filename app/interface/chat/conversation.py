@@ -51,6 +51,7 @@ from datastores.errors import SpecchatError
 BUSY = "Still answering. {answer.stop} stops it."
 WAITING_FOR_MODEL = "loading the model…"
 STOP_HINT = "{answer.stop} Stop"
+BRANCH_HINT = "New branch · {answer.stop} Cancel"
 
 
 class Conversation(ChatView):
@@ -78,11 +79,14 @@ class Conversation(ChatView):
         self._meter.schedule(self.prompt, engine, self._system, thread)
 
     def stop(self) -> None:
-        """Stop the answer; without one, cancel an edit and focus the prompt."""
+        """Stop the answer; without one, cancel an edit or a branch and focus the prompt."""
         if self.turn is not None:
             self.topbar.state = "stopping…"
             self.turn.stopped = True
             self.model_thread.stop()
+        elif self.is_branching and not self.is_editing:
+            self.prompt.border_subtitle = ""
+            self.open(self.chat)
         else:
             self._unsent.leave_edit(self.prompt)
             self.prompt.focus()
@@ -108,7 +112,7 @@ class Conversation(ChatView):
         messages = self._thread.messages
         turn = regenerate_turn(messages if answer is None else up_to(messages, answer))
         if self.is_free() and turn is not None:
-            turn.previous = messages[-1].id
+            turn.previous = self._left_out or messages[-1].id
             self._unsent.leave_edit(self.prompt)
             self._begin(turn)
             self.prompt.focus()
@@ -126,6 +130,29 @@ class Conversation(ChatView):
             self._unsent.edit(self.prompt, found[0])
             self.transcript.go_to_message(question)
             self.post_message(MomentChanged())
+
+    def branch(self, message: int | None = None) -> None:
+        """Continue after `message` with other words; what follows it stays as another version.
+
+        None: before the last question; called again, before the previous one.
+        """
+        messages = self._thread.messages
+        if not messages or not self.is_free():
+            return
+        question = previous_question(messages, None)
+        kept = up_to(messages, message or (question.parent if question else None))
+        self._unsent.leave_edit(self.prompt)
+        if len(kept) < len(messages):
+            self._show_branch(
+                Thread(kept, self._thread.versions), self._left_out or messages[-1].id
+            )
+        self.prompt.focus()
+
+    def _show_branch(self, thread: Thread, left_out: int) -> None:
+        self._set_thread(thread, left_out)
+        self._show_thread()
+        self.prompt.border_subtitle = keymap_of(self).fill(BRANCH_HINT)
+        self.measure_context()
 
     def show_version_of(self, message: int, step: int, *, wraps: bool = False) -> None:
         """Show the version `step` places on of `message`; `wraps`: after the last the first."""
@@ -209,9 +236,14 @@ class Conversation(ChatView):
 
     def _next_turn(self, text: str, attachments: Sequence[Attachment]) -> Turn:
         """A turn for `text`: an edited question, or a new one at the end of the chat."""
-        if self._unsent.edited is not None:
-            return edit_turn(self._thread.messages, self._unsent.edited, text, attachments)
-        return new_turn(self.chat, self._thread.messages, text, attachments)
+        thread, edited = self._thread.messages, self._unsent.edited
+        if edited is not None:
+            turn = edit_turn(thread, edited, text, attachments)
+        else:
+            turn = new_turn(self.chat, thread, text, attachments)
+        if self._left_out is not None:
+            turn.previous, turn.branches = self._left_out, edited is None
+        return turn
 
     @work
     async def _finish(self, turn: Turn, answered: Future[None]) -> None:
@@ -253,14 +285,15 @@ class Conversation(ChatView):
         self.post_message(ChatsChanged())
 
     async def _stored_thread(self, turn: Turn) -> Thread:
-        """The thread after `turn`; an edited question without an answer leaves it as it was.
+        """The thread after `turn`; without an answer an edit or a branch leaves it as it was.
 
         Raises:
             InputError, StoreError: it cannot be read, or not be restored.
         """
         thread = read_thread(self._history, turn.chat)
         chat, previous = turn.chat, turn.previous
-        if is_answered(thread, turn) or turn.edited is None or chat is None or previous is None:
+        is_version = turn.edited is not None or turn.branches
+        if is_answered(thread, turn) or not is_version or chat is None or previous is None:
             return thread
         await self.history_thread.write(lambda history: history.set_active(chat, previous))
         return read_thread(self._history, chat)
@@ -270,8 +303,11 @@ class Conversation(ChatView):
         if self._shows(turn):
             if turn.text and turn.edited is None:
                 thread = Thread(up_to(thread.messages, turn.parent), thread.versions)
-            self._set_thread(thread)
-            self._show_thread()
+            if turn.branches and turn.previous is not None:
+                self._show_branch(thread, turn.previous)
+            else:
+                self._set_thread(thread)
+                self._show_thread()
         self._unsent.give_back(self.prompt, turn, self.chat)
 
     @on(EventsArrived)

@@ -1,4 +1,5 @@
-"""What is done with a single message: copied, edited, answered again, another version shown.
+"""What is done with a single message: copied, edited, answered again, continued
+from, another version shown.
 
 Owns which of these fits a question and which an answer. The cursor is the transcript's.
 """
@@ -51,6 +52,15 @@ class MessageActions:
             self._conversation.regenerate(message.message)
         else:
             self._say("Only an answer can be regenerated.")
+
+    def _branch(self, message: Question | Answer) -> None:
+        """Continue from an answer; a question is edited, which branches off before it."""
+        if isinstance(message, Question):
+            self._edit(message)
+        elif message is self._conversation.transcript.messages[-1]:
+            self._conversation.prompt.focus()
+        else:
+            self._conversation.branch(message.message)
 
     def _older(self, message: Question | Answer) -> None:
         self._switch(message, -1)

@@ -36,6 +36,7 @@ class Turn:
         previous: the last message of the thread before it.
         edited: the question this is another version of; None for any other turn.
         stopped: whether the person stopped it.
+        branches: whether `parent` is followed by messages up to `previous`, which are kept.
     """
 
     chat: int | None
@@ -48,6 +49,7 @@ class Turn:
     edited: StoredMessage | None = None
     attachments: Sequence[Attachment] = ()
     stopped: bool = False
+    branches: bool = False
 
 
 def new_turn(

@@ -44,6 +44,12 @@ EDITING: Hints = (
     ("question.edit", "Previous"),
     ("prompt.newline", "New line"),
 )
+BRANCHING: Hints = (
+    ("prompt.send", "Send"),
+    ("answer.stop", "Cancel"),
+    ("branch", "Earlier"),
+    ("prompt.newline", "New line"),
+)
 CHAT_LIST: Hints = (
     ("chats.choose", "Open"),
     ("chats.rename", "Rename"),
@@ -54,9 +60,9 @@ CHAT_LIST: Hints = (
 
 MESSAGES: Hints = (
     ("message.copy", "Copy"),
-    ("message.copy-code", "Copy code"),
     ("message.edit", "Edit"),
     ("message.regenerate", "Regenerate"),
+    ("message.branch", "Branch"),
     ("message.leave", "Back"),
 )
 

@@ -54,6 +54,8 @@ class CommandTarget(Protocol):
 
     def toggle_list(self) -> None: ...
 
+    def branch(self) -> None: ...
+
     def toggle_learning(self) -> None: ...
 
     def toggle_details(self) -> None: ...
@@ -319,9 +321,17 @@ COMMANDS = (
     Command(
         "message.select",
         "Messages",
-        "Move over the messages: copy, edit or regenerate any of them",
+        "Move over the messages: copy, edit, regenerate or branch from any of them",
         lambda screen: screen.conversation.select_message(),
         "alt+m",
+    ),
+    Command(
+        "branch",
+        "Branch",
+        "Go on differently after an earlier answer; press again for the one before",
+        lambda screen: screen.branch(),
+        "alt+b",
+        slash="branch",
     ),
     Command(
         "version.older",

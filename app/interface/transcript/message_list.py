@@ -37,6 +37,7 @@ class MessageList(Transcript, can_focus=True):
         Binding("y", "act('copy_code')", "Copy its code, block by block", id="message.copy-code"),
         Binding("e", "act('edit')", "Edit this question, in a new version", id="message.edit"),
         Binding("r", "act('regenerate')", "Regenerate this answer", id="message.regenerate"),
+        Binding("b", "act('branch')", "Branch: continue from here", id="message.branch"),
         Binding("left", "act('older')", "Older version", id="message.older"),
         Binding("right", "act('newer')", "Newer version", id="message.newer"),
         Binding("escape", "act('leave')", "Back to prompt", id="message.leave"),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from textual.containers import Vertical
 from textual.pilot import Pilot
+from textual.widgets import OptionList
 
 from app.interface.chat.copy import code_blocks, placeholders
 from app.interface.dialogs.basic import InputDialog
@@ -14,6 +15,8 @@ from app.interface.models.picker import ModelPicker
 from app.interface.panel.panel import Panel
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.message_list import CURSOR
+from datastores.chats.history import History
+from datastores.errors import ModelError
 from tests.app.interface.conftest import (
     ANSWER,
     Compare,
@@ -126,6 +129,91 @@ async def test_an_early_question_is_edited_and_an_early_answer_given_again(stage
         await pilot.press("alt+m", "up", "up", "up", "e")
         await until(pilot, lambda: made.conversation.prompt.text == "one?")
         assert made.conversation.is_editing
+
+
+def dialogue(stage: Stage) -> list[str]:
+    """What is shown: the questions, and `…` for an answer."""
+    messages = stage.conversation.transcript.messages
+    return ["…" if isinstance(message, Answer) else message.text for message in messages]
+
+
+async def test_a_chat_branches_after_an_answer(stage: Make, history: History) -> None:
+    made = stage()
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await two_turns(pilot, made)
+        chat = made.conversation.chat
+        assert chat is not None
+        history.set_private(chat, True)
+        before = [message.id for message in history.tree(chat)]
+        await pilot.press("up", "up", "b")
+        assert dialogue(made) == ["one?", "…"]
+        assert made.conversation.prompt.has_focus
+        assert "Esc Cancel" in str(made.conversation.prompt.border_subtitle)
+        assert len(history.thread(chat)) == 4, "nothing is stored before something is sent"
+        await pilot.press("escape")
+        assert dialogue(made) == ["one?", "…", "two?", "…"]
+        await pilot.press("alt+m", "up", "up", "b")
+        await ask(pilot, made, "other?")
+        assert dialogue(made) == ["one?", "…", "other?", "…"]
+        assert not made.conversation.prompt.border_subtitle
+        tree = history.tree(chat)
+        assert [message.id for message in tree[:4]] == before
+        assert [message.parent for message in tree[4:]] == [before[1], tree[4].id]
+        assert made.conversation.transcript.messages[2].version == "‹ 2/2 ›"
+        assert history.chat(chat).private
+        assert len(history.chats()) == 1
+        await pilot.press("alt+left")
+        assert dialogue(made) == ["one?", "…", "two?", "…"]
+
+
+async def test_branching_by_a_command_goes_back_turn_by_turn(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await two_turns(pilot, made)
+        await pilot.press("escape", *"/branch", "enter")
+        await until(pilot, lambda: dialogue(made) == ["one?", "…"])
+        await pilot.press("alt+b")
+        assert dialogue(made) == []
+        await pilot.press("alt+b", "escape")
+        assert dialogue(made) == ["one?", "…", "two?", "…"]
+        await pilot.press("alt+m", "up", "b")
+        await until(pilot, lambda: made.conversation.prompt.text == "two?")
+        assert made.conversation.is_editing, "a branch before a question edits it"
+        await pilot.press("escape", "alt+m", "b")
+        assert made.conversation.prompt.has_focus
+        assert not made.conversation.is_branching, "after the last answer nothing is left out"
+
+
+async def test_a_branch_without_an_answer_leaves_the_chat_as_it_was(
+    stage: Make, history: History
+) -> None:
+    fails = Script([], fails=ModelError("it failed"))
+    made = stage(Script(FILLABLE.passes), Script(FILLABLE.passes), fails)
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await two_turns(pilot, made)
+        await pilot.press("up", "up", "b")
+        await ask(pilot, made, "other?")
+        await until(pilot, lambda: made.conversation.prompt.text == "other?")
+        assert dialogue(made) == ["one?", "…"]
+        assert made.conversation.chat is not None
+        assert [message.content for message in history.thread(made.conversation.chat)][2] == "two?"
+        made.conversation.prompt.clear()
+        await pilot.press("escape")
+        assert dialogue(made) == ["one?", "…", "two?", "…"]
+
+
+async def test_the_palette_branches_from_the_message_under_the_cursor(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await two_turns(pilot, made)
+        await pilot.press("escape")
+        await ask(pilot, made, "three?")
+        await pilot.press("alt+m", "up", "up", "up", "up", "ctrl+p")
+        listed = made.app.screen.query_one(OptionList)
+        await pilot.press(*"go on differently")
+        await until(pilot, lambda: listed.option_count == 1)
+        await pilot.press("enter")
+        await until(pilot, lambda: dialogue(made) == ["one?", "…"])
 
 
 async def test_what_does_not_fit_a_message_is_said(stage: Make) -> None:
