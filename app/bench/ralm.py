@@ -189,10 +189,7 @@ def summarise(row: RalmRow, plain: RalmRow) -> dict[str, object]:
     answers, pairs = row.answers(), list(zip(row.answers(), plain.answers(), strict=True))
     total = _total([one.statistics for one in answers])
     ratio = retrieval_ratio(plain)
-    # The first search of an answer is no verification.
-    verifications = total.searches - len(answers)
-    mean_stride = total.stride_sum / verifications if verifications > 0 else 0.0
-    stride = row.method.stride or max(mean_stride, 1.0)
+    stride = row.method.stride or max(total.stride, 1.0)
     speedups = [_speedup(one, other) for one, other in zip(row.runs, plain.runs, strict=True)]
     bound = speedup_bound(stride, ratio, asynchronous=row.method.asynchronous)
     return {
@@ -207,7 +204,7 @@ def summarise(row: RalmRow, plain: RalmRow) -> dict[str, object]:
         "hidden": (total.search_s - total.waited_s) / len(answers),
         "changes": total.changes / max(total.strides - len(answers), 1),
         "accuracy": total.accuracy,
-        "stride": mean_stride,
+        "stride": total.stride,
         "rollbacks": total.rollbacks / len(answers),
         "calls": total.calls / len(answers),
         "prefills": total.prefills / len(answers),

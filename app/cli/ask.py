@@ -30,7 +30,7 @@ from app.conversation.attachments import (
     read_stream,
 )
 from app.conversation.citations import citation, citation_records
-from app.conversation.events import Dropped, Event, Finished, Retrieved, Wrote
+from app.conversation.events import Dropped, Event, Finished, Retrieved, Speculated, Wrote
 from app.engine.engine import Engine
 from app.indexing.indexer import catch_up
 from app.indexing.passage_index import FoundPassage
@@ -286,7 +286,9 @@ def converse(
     def take(event: Event) -> None:
         nonlocal end, passages, retrieval
         if isinstance(event, Retrieved):
-            passages, retrieval = event.passages, event.figures
+            passages = event.passages
+        elif isinstance(event, Speculated):
+            retrieval = event.figures
         elif isinstance(event, Dropped):
             click.echo(f"the oldest {event.messages} messages no longer fit", err=True)
         elif isinstance(event, Wrote):

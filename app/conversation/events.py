@@ -1,7 +1,8 @@
 """One conversation turn as data: the events that answer a question.
 
-Events come in order: `Retrieved`, `Dropped`, `Prefilling`, `Wrote`, `Finished`. Their text is raw
-model output and hostile until `app.sanitise` has cleaned it, which is up to whoever displays it.
+Events come in order: `Retrieved`, `Dropped`, `Prefilling`, `Wrote`, `Finished`; in iterative
+retrieval, `Retrieved` and `Speculated` come between the `Wrote`, too. Their text is raw model
+output and hostile until `app.sanitise` has cleaned it, which is up to whoever displays it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,17 @@ from engines.step import Step
 class Retrieved:
     """Imported texts were searched; `passages` go before the question, none if none is relevant.
 
-    In iterative retrieval it comes again, with all passages so far, whenever there is a new one,
-    and with the figures at the end.
+    In iterative retrieval it comes again, with all passages so far, whenever there is a new one.
     """
 
     passages: tuple[FoundPassage, ...]
-    figures: RalmStatistics | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Speculated:
+    """A stride of iterative retrieval was confirmed; `figures` are the answer's so far."""
+
+    figures: RalmStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +69,4 @@ class Finished:
     seed: int
 
 
-Event = Retrieved | Dropped | Prefilling | Wrote | Finished
+Event = Retrieved | Speculated | Dropped | Prefilling | Wrote | Finished

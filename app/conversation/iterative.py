@@ -13,7 +13,7 @@ from threading import Event as Flag
 from time import perf_counter
 
 from app.conversation.documents import Documents, fitting, with_notes
-from app.conversation.events import Dropped, Event, Finished, Retrieved, Wrote
+from app.conversation.events import Dropped, Event, Finished, Retrieved, Speculated, Wrote
 from app.conversation.generation import FINISH_INTERRUPTED, TextStream, fit
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
@@ -52,7 +52,7 @@ def generate_iteratively(
     """Answer the last of `messages`, each few tokens from the passage that is the best for them.
 
     As `app.conversation.generation.generate`, whose events and errors it has, with `Retrieved` for
-    every new passage. Text comes once its passage is confirmed.
+    every new passage and `Speculated` for every stride. Text comes once its passage is confirmed.
 
     Args:
         source: the import to which retrieval is limited; empty for all.
@@ -74,7 +74,6 @@ def generate_iteratively(
                 yield from answer.events(stride, request.prompt)
                 finish = stride.finish
         statistics.seconds = perf_counter() - started
-        yield Retrieved(answer.passages, figures)
         yield Finished(finish, statistics, sampling.seed)
 
 
@@ -126,6 +125,7 @@ class IterativeAnswer:
             status = self._engine.budget.status(step.position)
             self._statistics.compare(step, status)
             yield Wrote(self._stream.pieces(step), step, status)
+        yield Speculated(replace(self._figures))
 
 
 def make_request(

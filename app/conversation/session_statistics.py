@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from app.conversation.events import Event, Finished, Wrote
+from app.conversation.events import Event, Finished, Speculated, Wrote
 from app.conversation.statistics import Statistics, plain_time
 from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import SOURCE_NAMES, credited
+from engines.ralm.events import RalmStatistics
 from engines.step import Step
 
 RECENT_SECONDS = 2.5
@@ -86,6 +87,7 @@ class SessionStatistics:
         drafts: draft tokens of the answer, by source name.
         longest_drafted: draft tokens of the answer on the longest path of each verified tree.
         draft_seconds: time spent in drafters and budget for the answer.
+        retrieval: of the answer, if it retrieves while it is written; None otherwise.
         budget_status: as of the last step; None before the first.
         dense_states: states in the dense index; None if there is no index.
         student_version: which version of the small model drafts; 0 for one that learned nothing.
@@ -101,6 +103,7 @@ class SessionStatistics:
     drafts: dict[str, DraftCounts] = field(default_factory=dict)
     longest_drafted: int = 0
     draft_seconds: float = 0.0
+    retrieval: RalmStatistics | None = None
     budget_status: BudgetStatus | None = None
     dense_states: int | None = None
     student_version: int = 0
@@ -114,6 +117,8 @@ class SessionStatistics:
         """Count one event; `time` is when it came, in seconds of any monotonic clock."""
         if isinstance(event, Wrote):
             self._wrote(event, time)
+        elif isinstance(event, Speculated):
+            self.retrieval = event.figures
         elif isinstance(event, Finished):
             self.end()
             if event.statistics.tokens:
@@ -177,6 +182,7 @@ class SessionStatistics:
         self.answers += 1
         self.answer, self.throughput, self.drafts = Statistics(), Throughput(), {}
         self.longest_drafted, self.draft_seconds = 0, 0.0
+        self.retrieval = None
         self._recent = Throughput()
         self._steps.clear()
 

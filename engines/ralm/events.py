@@ -36,8 +36,8 @@ class RalmStatistics:
         prefills, calls: see `StrideWriter`.
         generation_s: spent prefilling and decoding; encoding_s: encoding queries; lookup_s: ranking
             the cache; search_s: searching the whole base; waited_s: of that, while nothing else
-            was done.
-        stride_sum: of the sizes of all verified batches.
+            was done; wasted_s: writing strides under passages that were guessed wrong.
+        batches: verified; stride_sum: of their sizes.
     """
 
     strides: int = 0
@@ -55,9 +55,26 @@ class RalmStatistics:
     lookup_s: float = 0.0
     search_s: float = 0.0
     waited_s: float = 0.0
+    wasted_s: float = 0.0
+    batches: int = 0
     stride_sum: int = 0
 
     @property
     def accuracy(self) -> float:
         """Share of the verified guesses that were right; 0 if none was verified."""
         return self.right / self.guesses if self.guesses else 0.0
+
+    @property
+    def stride(self) -> float:
+        """Strides verified at once, on average; 0 before the first batch."""
+        return self.stride_sum / self.batches if self.batches else 0.0
+
+    @property
+    def saved_s(self) -> float:
+        """Estimate of the time that speculation saved over one search before each stride.
+
+        Such a search is taken to be as long as a query's share of the batches: it is longer. So
+        this is rather too little. Negative if speculation cost time.
+        """
+        search_s = self.search_s / self.queries if self.queries else 0.0
+        return self.strides * search_s - self.waited_s - self.wasted_s - self.lookup_s

@@ -14,7 +14,7 @@ the verification found, so it needs none itself. Only confirmed strides are yiel
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from datastores.passages.protocol import Passage
@@ -32,11 +32,16 @@ PREFETCH, PREFETCH_FAR = 20, 256
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """The passage that the cache has for a stride; `start` is its first token in the answer."""
+    """The passage that the cache has for a stride; `start` is its first token in the answer.
+
+    Attributes:
+        seconds: the stride took to write; 0 before.
+    """
 
     start: int
     query: Query
     document: Passage | None
+    seconds: float = 0.0
 
 
 class SpeculativeRalm:
@@ -99,6 +104,8 @@ class SpeculativeRalm:
             for guess in batch[:matched]:
                 yield self._confirmed(guess.start, guess.document)
             if matched < len(batch):
+                wasted = (guess.seconds for guess in (*batch[matched:], *pending))
+                self._statistics.wasted_s += sum(wasted)
                 pending = []
                 true = found[matched][0].passage if found[matched] else None
                 yield self._correct(batch[matched], true)
@@ -121,8 +128,9 @@ class SpeculativeRalm:
         started = perf_counter()
         guess = self._guess()
         self._write_stride(guess.start, guess.document)
-        self._scheduler.speculated(perf_counter() - started)
-        return guess
+        seconds = perf_counter() - started
+        self._scheduler.speculated(seconds)
+        return replace(guess, seconds=seconds)
 
     def _retrieve(self) -> ConfirmedStride:
         """Search for the next stride's passage, then write; the guess only tells the accuracy."""
@@ -155,6 +163,7 @@ class SpeculativeRalm:
         wrong = (at for at, (guess, true) in pairs if number_of(guess.document) != true)
         matched = next(wrong, len(batch))
         statistics = self._statistics
+        statistics.batches += 1
         statistics.stride_sum += len(batch)
         statistics.right += matched
         statistics.guesses += min(matched + 1, len(batch))

@@ -1,4 +1,4 @@
-"""The acceptance panel as a column for wide screens, and as a three-line footer for narrow ones.
+"""The acceptance panel as a column for wide screens, and as a footer of few lines for narrow ones.
 
 Pure layout: `phrases.py` owns the words, `drawing.py` the bars.
 """
@@ -25,6 +25,7 @@ from app.interface.panel.drawing import (
     stacked_bar,
     trend,
 )
+from engines.ralm.events import RalmStatistics
 
 COLUMN_LABEL = 12
 """Columns of the labels left of the speed bars."""
@@ -67,6 +68,7 @@ def column(
         Text(),
         *_draft_lines(stats, styles),
         Text(),
+        *_passage_lines(stats, styles),
     ]
     if detailed:
         return [*lines, *details(stats, width, styles)]
@@ -77,7 +79,7 @@ def column(
 
 
 def footer(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    """The panel as three lines of at most `width` columns."""
+    """The panel as three lines of at most `width` columns; four while passages are guessed."""
     if stats.budget_status is None:
         return [*_introduction(width, styles), *[Text()] * 3][:3]
     if phrases.is_unaided(stats):
@@ -85,6 +87,8 @@ def footer(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Te
     else:
         draw = (_speed_line, _source_line, _draft_line)
     lines = [line(stats, width, styles) for line in draw]
+    if stats.retrieval is not None:
+        lines.append(_passage_line(stats.retrieval, styles))
     for line in lines:
         line.truncate(width, overflow="ellipsis")
     return lines
@@ -225,6 +229,29 @@ def _draft_lines(stats: SessionStatistics, styles: PanelStyles) -> list[Text]:
         Text(phrases.calls(stats), style=styles.text),
         Text.assemble(("last 5 min ", styles.dim), trend(stats, styles)),
     ]
+
+
+def _passage_lines(stats: SessionStatistics, styles: PanelStyles) -> list[Text]:
+    """How passages are guessed ahead, in answers that retrieve while they are written."""
+    if stats.retrieval is None:
+        return []
+    said = (
+        phrases.guessed_passages(stats.retrieval),
+        phrases.cache_hits(stats.retrieval),
+        phrases.strides(stats.retrieval),
+        phrases.search_saved(stats.retrieval),
+    )
+    return [_title("passages", styles), *(Text(line, style=styles.text) for line in said), Text()]
+
+
+def _passage_line(retrieval: RalmStatistics, styles: PanelStyles) -> Text:
+    said = (
+        phrases.guessed_passages(retrieval),
+        phrases.strides(retrieval),
+        phrases.search_saved(retrieval),
+        phrases.cache_hits(retrieval),
+    )
+    return _label("passages", FOOTER_LABEL, styles).append(" · ".join(said), style=styles.text)
 
 
 def _student_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from app.conversation.session_statistics import SessionStatistics, Throughput
 from app.runtime.learning import Learned, LearningProgress
 from engines.budget.protocol import BudgetStatus
+from engines.ralm.events import RalmStatistics
 
 if TYPE_CHECKING:
     from app.runtime.idle_encoding import EncodingProgress
@@ -176,6 +177,30 @@ def student(stats: SessionStatistics) -> str:
     if not stats.answer.student_compared:
         return version
     return f"{version} · {percent(stats.answer.student_acceptance)} accepted"
+
+
+def guessed_passages(retrieval: RalmStatistics) -> str:
+    """`88% guessed right`, or that no guess was verified yet."""
+    return f"{percent(retrieval.accuracy)} guessed right" if retrieval.guesses else "none guessed"
+
+
+def cache_hits(retrieval: RalmStatistics) -> str:
+    """`42 of 48 cache hits`: strides whose passage the cache of this answer had."""
+    return f"{retrieval.right} of {retrieval.strides} cache hits"
+
+
+def strides(retrieval: RalmStatistics) -> str:
+    """`stride 2.4 · 1 rollback`."""
+    count = retrieval.rollbacks
+    return f"stride {retrieval.stride:.1f} · {count} rollback{'' if count == 1 else 's'}"
+
+
+def search_saved(retrieval: RalmStatistics) -> str:
+    """`~0.8 s saved`, compared with a search before each stride; an estimate."""
+    seconds = retrieval.saved_s
+    if abs(seconds) < MIN_SAVED_SECONDS:
+        return "no time saved"
+    return f"~{duration(abs(seconds))} {'saved' if seconds > 0 else 'lost'}"
 
 
 def training(stats: SessionStatistics) -> str:

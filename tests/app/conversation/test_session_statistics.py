@@ -40,11 +40,11 @@ def test_finished_brings_what_only_the_turn_knows() -> None:
 
 
 def test_the_ratio_compares_the_same_tokens_at_the_same_places() -> None:
-    slower = replace(BUDGET_STATUS, plain_seconds=0.1)
+    slower = replace(BUDGET_STATUS, plain_seconds=0.055)
     session = SessionStatistics()
     session.observe(wrote(1, PASS, SCRIPT), 0.0)
     session.observe(wrote(2, PASS, replace(SCRIPT, budget_status=slower)), 0.0)
-    assert session.current.ratio == pytest.approx((3 * 0.05 + 3 * 0.1) / 0.12)
+    assert session.current.ratio == pytest.approx((3 * 0.05 + 3 * 0.055) / 0.12)
     assert session.current.ratio == pytest.approx(
         session.current.speed / session.current.plain_speed
     )

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.style import Style
 
+from app.conversation.events import Speculated, Wrote
 from app.conversation.session_statistics import SessionStatistics, Throughput
 from app.interface.draft_sources import LABELS_BY_NAME, MODEL_LABEL, SOURCES
 from app.interface.panel import phrases
@@ -19,6 +20,7 @@ from app.interface.panel.layout import column, footer
 from app.runtime.idle_encoding import EncodingProgress
 from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import SOURCE_NAMES
+from engines.ralm.events import RalmStatistics
 from tests.app.interface.conftest import SCRIPT
 from tests.app.interface.scripted import BUDGET_STATUS, Script, events_of, passes_of
 
@@ -235,3 +237,29 @@ def test_details_never_collide(width: int, beside: bool) -> None:
     assert all(len(line) <= width for line in lines)
     assert ("last answer" in lines[0]) == beside
     assert [line for line in lines if line.startswith("P past chats  ")]
+
+
+def test_passages_that_are_guessed_ahead_have_their_figures() -> None:
+    stats = statistics_of(SCRIPT)
+    figures = RalmStatistics(
+        strides=48, guesses=48, right=42, rollbacks=1, batches=20, stride_sum=48, queries=49
+    )
+    figures.search_s, figures.waited_s, figures.wasted_s, figures.lookup_s = 4.9, 3.2, 0.6, 0.2
+    stats.observe(Speculated(figures), 0.0)
+    lines = [line.plain for line in column(stats, 34, 60, STYLES, detailed=False)]
+    at = lines.index("passages")
+    assert lines[at + 1 : at + 5] == [
+        "88% guessed right",
+        "42 of 48 cache hits",
+        "stride 2.4 · 1 rollback",
+        "~0.8 s saved",
+    ]
+    *_, last = footer(stats, 76, STYLES)
+    assert last.plain.startswith("passages     88% guessed right · stride 2.4 · 1 rollback · ")
+    next_answer = next(event for event in events_of(SCRIPT, Flag()) if isinstance(event, Wrote))
+    stats.end()
+    stats.observe(next_answer, 1.0)
+    assert stats.retrieval is None, "the next answer retrieves nothing"
+    figures.waited_s = 9.0
+    assert phrases.search_saved(figures) == "~5.0 s lost"
+    assert phrases.search_saved(RalmStatistics()) == "no time saved"
