@@ -70,9 +70,17 @@ class CrestConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ChatStatesConfig:
+    """What the model read of chats: a reopened chat is not read again."""
+
+    max_bytes: int = 2 * 10**9
+    """Maximum size in bytes; the least recently used chats are dropped first; 0 = off."""
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
-    """All settings. In the file, `keys`, `crest` and `sampling` are tables; the others are at the
-    top."""
+    """All settings. In the file, `keys`, `crest`, `chat_states` and `sampling` are tables; the
+    others are at the top."""
 
     model: str = ""
     """Model to use: a name that `specchat models` lists, or a file; empty for the embedded one."""
@@ -111,6 +119,9 @@ class Config:
 
     crest: CrestConfig = field(default_factory=CrestConfig)
     """The index of common phrases in your chats and imports."""
+
+    chat_states: ChatStatesConfig = field(default_factory=ChatStatesConfig)
+    """What the model read of your last long chats: reopening one takes no reading."""
 
     sampling: Sampling = field(default_factory=lambda: Sampling(seed=NEW_SEED))
     """Sampling settings. temperature = 0 always takes the likeliest word; seed = -1 is a new seed

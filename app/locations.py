@@ -71,6 +71,11 @@ class Locations:
         return self.cache / "states"
 
     @property
+    def chat_states(self) -> Path:
+        """What models read of chats, so that a reopened chat is not read again."""
+        return self.cache / "chat_states"
+
+    @property
     def replay(self) -> Path:
         """Replay buffers, one for each model that a draft model learns from."""
         return self.data / "replay"

@@ -131,6 +131,38 @@ class ParkingTarget(Protocol):
         ...
 
 
+@runtime_checkable
+class SavableTarget(Protocol):
+    """A target whose cached tokens can be saved and loaded instead of read again."""
+
+    @property
+    def state_key(self) -> str:
+        """All that a saved state depends on: weights, build, precision, context."""
+        ...
+
+    @property
+    def state_block(self) -> int:
+        """Tokens to save at a time; 0 where the cached text can only be saved as a whole."""
+        ...
+
+    def save_state(self, start: int, end: int) -> NDArray[np.uint8]:
+        """The state of the cached tokens from `start` to `end`, uint8 [bytes], in new memory.
+
+        Raises:
+            ModelError: this model's state cannot be saved.
+        """
+        ...
+
+    def load_state(self, tokens: Sequence[int], state: NDArray[np.uint8]) -> None:
+        """Append `tokens` to the cached ones, as if read, by the state saved at that place.
+
+        Raises:
+            ContextOverflowError: they do not fit into the context.
+            ModelError: the state is refused; the cache is as it was.
+        """
+        ...
+
+
 def require_prompt_fits(target: Target, length: int) -> None:
     """Check, for `Target.prefill`, that a prompt of `length` tokens fits into the context.
 

@@ -23,8 +23,10 @@ from app.locations import locate as find
 from app.sanitise import one_line
 from datastores.chats.records import MIGRATIONS
 from datastores.errors import SpecchatError
+from datastores.kv_blocks import stored
 from datastores.storage.integrity import DamagedError, require_usable
 from engines.llama.devices import find_gpus, install_line, unused_gpu
+from engines.target import SavableTarget
 
 OK, OFF, BAD = "ok", "off", "bad"
 
@@ -119,6 +121,7 @@ def _model(options: Options, locations: Locations) -> Iterator[Finding]:
         return
     yield Finding("model", OK, f"{engine.name}, {engine.target.context_length} tokens of context")
     yield _drafting(options, engine)
+    yield _reopening(engine, locations)
     yield _speed(engine)
 
 
@@ -134,6 +137,20 @@ def _drafting(options: Options, engine: Engine) -> Finding:
     if off:
         return Finding("drafting", OFF, f"{text}; off: {', '.join(off)}")
     return Finding("drafting", OK, text)
+
+
+def _reopening(engine: Engine, locations: Locations) -> Finding:
+    """Whether a chat that is opened again has to be read again."""
+    max_bytes = load_config(locations.settings).chat_states.max_bytes
+    if not max_bytes:
+        return Finding("reopening", OFF, "reads a chat again: chat_states.max_bytes is 0")
+    if not isinstance(engine.target, SavableTarget):
+        return Finding("reopening", OFF, "reads a chat again: this engine cannot save its state")
+    kept = stored(locations.chat_states)
+    text = f"chats read so far: {kept.chats}, {kept.bytes / 1e6:.0f} of {max_bytes / 1e6:.0f} MB"
+    if not engine.target.state_block:
+        text += "; this model's memory cannot step back, so an edited chat is read again"
+    return Finding("reopening", OK, text)
 
 
 def _speed(engine: Engine) -> Finding:

@@ -32,6 +32,7 @@ from datastores.chats.answer_writer import AnswerWriter
 from datastores.chats.history import History
 from datastores.chats.usage import MODEL_KEY, STUDENT_KEY
 from datastores.errors import InputError
+from datastores.tokens import common_prefix
 from engines.chat_template.prompt_builder import Message
 from engines.sampler import Sampling
 
@@ -168,7 +169,8 @@ class Assistant:
             writer.close(finish)
             content = self.history.message(answer).content
             offered = partial(self._is_offered, chat)
-            self._isolation.answered(settings, engine, messages, content, offered)
+            cached = self._cached(messages, documents=bool(passages))
+            self._isolation.answered(settings, engine, messages, content, cached, offered)
             if finish == records.FAILED and not content:
                 self.history.discard_answer(answer, settings.active)
         self._update_title(chat, message, content)
@@ -207,6 +209,12 @@ class Assistant:
     def stop(self) -> None:
         """End the answer in progress, from any thread; what was generated is kept."""
         self._stop.set()
+
+    def _cached(self, messages: Sequence[Message], *, documents: bool) -> int:
+        """How many of the target's first tokens are those of a chat, whose next prompt repeats
+        them; documents stood before the last question alone."""
+        tokens = self.engine.target.tokens
+        return common_prefix(tokens, self.engine.render(messages)) if documents else len(tokens)
 
     def _is_offered(self, chat: int) -> bool:
         """Whether `chat` is there, and not private."""

@@ -18,6 +18,7 @@ from app.conversation.statistics import Piece, Statistics
 from app.engine.engine import Engine
 from app.engine.stores import wanted_logits
 from datastores.errors import ContextOverflowError
+from datastores.tokens import common_prefix
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import credited
@@ -53,11 +54,15 @@ def generate(
             yield Dropped(dropped)
         statistics.prompt_tokens = len(prompt)
         finish = ""
+        yield from load_state(engine, prompt)
+        cached, reading = common_prefix(engine.target.tokens, prompt), perf_counter()
         for done in engine.target.prefill(prompt):
             yield Prefilling(done, len(prompt))
             if stop.is_set():
                 finish = FINISH_INTERRUPTED
                 break
+        if engine.states is not None:
+            engine.states.observe(done - cached, perf_counter() - reading)
         if not finish:
             stream = TextStream(engine)
             with closing(_decode(engine, sampling, limit, statistics)) as steps:
@@ -72,6 +77,13 @@ def generate(
                         break
         statistics.seconds = perf_counter() - started
         yield Finished(finish, statistics, sampling.seed)
+
+
+def load_state(engine: Engine, prompt: Sequence[int]) -> Generator[Event]:
+    """Load what is saved of `prompt` into the target's cache."""
+    if engine.states is not None:
+        for done in engine.states.load(prompt):
+            yield Prefilling(done, len(prompt))
 
 
 def _decode(

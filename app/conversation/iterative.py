@@ -14,7 +14,7 @@ from time import perf_counter
 
 from app.conversation.documents import Documents, fitting, with_notes
 from app.conversation.events import Dropped, Event, Finished, Retrieved, Speculated, Wrote
-from app.conversation.generation import FINISH_INTERRUPTED, TextStream, fit
+from app.conversation.generation import FINISH_INTERRUPTED, TextStream, fit, load_state
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
@@ -63,6 +63,7 @@ def generate_iteratively(
         statistics.prompt_tokens = len(prompt)
         if dropped:
             yield Dropped(dropped)
+        yield from load_state(engine, prompt)
         request = replace(
             make_request(engine, messages, sampling, StopCriteria(engine.vocabulary.stops, limit)),
             interruption=lambda: FINISH_INTERRUPTED if stop.is_set() else "",

@@ -8,6 +8,7 @@ observers in memory, and from the dense index, which records answers while they 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 from app.engine.engine import Engine
@@ -68,12 +69,19 @@ class ChatIsolation:
         return replace(self._engine, drafters=drafters, observers=[])
 
     def answered(
-        self, chat: Chat, engine: Engine, thread: Sequence[Message], text: str, offered: Offered
+        self,
+        chat: Chat,
+        engine: Engine,
+        thread: Sequence[Message],
+        text: str,
+        cached: int,
+        offered: Offered,
     ) -> None:
         """Record the answer `text` to `thread`, if `engine` is the shared one; forget the chat
         instead if the answer holds a secret.
 
         Args:
+            cached: how many of the target's first tokens belong to the chat.
             offered: whether the chat may still be recorded; asked later, on another thread.
 
         Raises:
@@ -85,7 +93,10 @@ class ChatIsolation:
         if redact(text)[1]:
             keep_answer(engine.observers, None)
             forget_loaded(engine, source)
-        elif engine.learns:
+            return
+        if engine.states is not None:
+            engine.states.keep(source, cached, offered)
+        if engine.learns:
             questions = [message.content for message in thread if message.role == USER]
             question, topic = question_key(questions[-1]), question_key(questions[0])
             origin = AnswerOrigin(source, chat.id, question, topic, offered)
@@ -97,10 +108,13 @@ def forget_loaded(engine: Engine, source: str) -> None:
     answers all of them, since it cannot tell them apart.
 
     Raises:
-        StoreError: the dense index cannot be written.
+        StoreError: a store cannot be written.
     """
     forget_answers(engine.drafters)
-    engine.stores.forget_source(source)
+    with ExitStack() as steps:
+        steps.callback(engine.stores.forget_source, source)
+        if engine.states is not None:
+            engine.states.forget(source)
 
 
 def chat_source(history: str, chat: int) -> str:

@@ -222,6 +222,7 @@ def _stores(locations: Locations) -> Iterator[StoreSize]:
         ("contexts", locations.states.glob("*")),
         ("answers to learn from", locations.replay.glob("*")),
         ("small model versions", locations.students.rglob("*")),
+        ("read chats", locations.chat_states.rglob("*")),
         ("models", locations.models.rglob("*")),
     ):
         size = sum(map(_size, files))

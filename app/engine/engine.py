@@ -7,12 +7,14 @@ lock. Refuses to know chats, attached files and screens.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
 from app.config import DRAFTERS, Config, CrestConfig, Options, load_config
+from app.engine.chat_states import ChatStates
 from app.engine.learned_state import LearnedState
 from app.engine.stores import (
     HEAVY,
@@ -35,6 +37,7 @@ from app.models.discovery import (
 from app.models.memory import require_memory
 from app.sampling_settings import NEW_SEED
 from datastores.errors import SpecchatError
+from datastores.kv_blocks import KvBlocks
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.budget.policies import AdaptiveBudget, FixedBudget
@@ -45,7 +48,7 @@ from engines.llama.enlarge import AS_IT_IS, Enlargement, enlarge
 from engines.sampler import Sampling
 from engines.state_encoding import PASS_S
 from engines.step import StepObserver
-from engines.target import Target, Vocabulary
+from engines.target import SavableTarget, Target, Vocabulary
 
 if TYPE_CHECKING:
     from engines.llama.model import LlamaModel
@@ -79,6 +82,7 @@ class Engine:
             and no lock.
         student_source: where the draft model comes from; None for none.
         learns: whether answers are recorded for the draft model to learn from.
+        states: saved states of chats, which are loaded instead of read; None for none.
         observers: see every step after the drafters and the budget, on the decoding thread.
     """
 
@@ -102,6 +106,7 @@ class Engine:
     stores: Stores = field(default_factory=Stores)
     busy: Lock = field(default_factory=Lock)
     observers: list[StepObserver] = field(default_factory=list)
+    states: ChatStates | None = None
     student_source: StudentSource | None = None
     learns: bool = False
 
@@ -111,7 +116,8 @@ class Engine:
         failing = [drafter.error for drafter in self.drafters if isinstance(drafter, HasError)]
         replay = self.stores.replay
         recording = replay.error if replay is not None else None
-        found = (self.learned.error, *self.stores.errors, *failing, recording)
+        saving = self.states.error if self.states is not None else None
+        found = (self.learned.error, *self.stores.errors, *failing, recording, saving)
         return [error for error in found if error is not None]
 
     @property
@@ -150,10 +156,11 @@ class Engine:
         Raises:
             StoreError: it cannot be written.
         """
-        try:
-            self.save_learned()
-        finally:
-            self.stores.close()
+        with ExitStack() as steps:
+            steps.callback(self.stores.close)
+            steps.callback(self.save_learned)
+            if self.states is not None:
+                steps.callback(self.states.close)
 
 
 def load(
@@ -290,6 +297,18 @@ def with_drafters(
         budget=make_budget(draft_tokens, engine.costs, calibration),
         observers=make_observers(stores),
     )
+
+
+def open_chat_states(engine: Engine, locations: Locations) -> None:
+    """Save the engine's chats from now on, and load them, where the settings and the model allow.
+
+    Raises:
+        InputError: the settings are invalid.
+    """
+    max_bytes = load_config(locations.settings).chat_states.max_bytes
+    if max_bytes and isinstance(engine.target, SavableTarget):
+        files = KvBlocks(locations.chat_states, engine.target.state_key, max_bytes)
+        engine.states = ChatStates(engine.target, engine.busy, files)
 
 
 def make_budget(draft_tokens: int | None, costs: CostModel, calibration: AcceptanceModel) -> Budget:

@@ -27,6 +27,7 @@ from app.importing.session import drop_import
 from app.indexing.corpus_index import forget_removed_texts
 from app.indexing.passage_index import forget_passages
 from app.locations import Locations
+from datastores import kv_blocks
 from datastores.chats.history import History
 from datastores.dense.store import retain
 from datastores.library.library import Library
@@ -180,6 +181,10 @@ def _erase_unsent(locations: Locations, history: History) -> None:
     retain_unsent(locations.unsent, {chat.id for chat in history.chats() if not chat.private})
 
 
+def _erase_chat_states(locations: Locations, history: History) -> None:
+    kv_blocks.retain(locations.chat_states, _offered_chats(history))
+
+
 def _erase_passages(locations: Locations, _history: History) -> None:
     forget_passages(locations)
 
@@ -190,5 +195,6 @@ ERASERS: list[Eraser] = [
     _erase_records,
     _erase_unsent,
     _erase_passages,
+    _erase_chat_states,
 ]
 """One for each kind of store that is derived from texts, or from a model's work on them."""

@@ -1,7 +1,7 @@
 """Idle work of the loaded model: done slice by slice on the model's thread, so that questions wait
 no longer than one slice.
 
-`IdleWork` is the work of one model: it owns when there may be something to do, and does nothing on
+`IdleWork` is work of one model: it owns when there may be something to do, and does nothing on
 battery. `IdleQueue` owns when a slice is queued, and changes over when another model is loaded.
 Refuses to know what the work is (`app.runtime.idle_encoding`).
 """
@@ -9,10 +9,10 @@ Refuses to know what the work is (`app.runtime.idle_encoding`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, Future
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from app.machine import on_battery
 from datastores.errors import SpecchatError
@@ -104,6 +104,24 @@ def _percent(notified: EncodingProgress | SpecchatError | None) -> object:
     return notified.imports, 100 * notified.done // max(1, notified.total)
 
 
+class SlicedWork(Protocol):
+    """Work that is done in slices, on the model's thread.
+
+    Attributes:
+        on_wake: to be called, from any thread, when there may be work again.
+    """
+
+    on_wake: Callable[[], object]
+
+    def slice(self) -> bool:
+        """Do one slice; whether there is more to do."""
+        ...
+
+    def close(self) -> None:
+        """There will be no further slice."""
+        ...
+
+
 class IdleQueue:
     """Queues the idle work of the current model behind everything else on its thread.
 
@@ -116,19 +134,22 @@ class IdleQueue:
         self._executor = executor
         self._is_asked = is_asked
         self._lock = threading.Lock()
-        self._work: IdleWork | None = None
+        self._works: Sequence[SlicedWork] = ()
         self._queued: Future[None] | None = None
         self._closed = False
 
-    def replace(self, work: IdleWork | None) -> None:
-        """Change over to the work of another model, or of none. On the model's thread."""
-        if self._work is not None:
-            self._work.on_wake = lambda: None
-            self._work.close()
-        self._work = work
-        if work is not None:
+    def replace(self, works: Sequence[SlicedWork]) -> None:
+        """Change over to the work of another model, or to none: what comes first is done first.
+
+        On the model's thread.
+        """
+        for work in self._works:
+            work.on_wake = lambda: None
+            work.close()
+        self._works = works
+        for work in works:
             work.on_wake = self.resume
-            self.resume()
+        self.resume()
 
     def resume(self) -> None:
         """Queue a slice unless one is queued. On any thread."""
@@ -143,12 +164,12 @@ class IdleQueue:
             return self._queued
 
     def _submit(self) -> None:
-        if self._work is not None and not self._closed:
+        if self._works and not self._closed:
             self._queued = self._executor.submit(self._slice)
             self._queued.add_done_callback(_report_defect)
 
     def _slice(self) -> None:
-        if self._work is not None and not self._is_asked() and self._work.slice():
+        if not self._is_asked() and any(work.slice() for work in self._works):
             with self._lock:
                 self._submit()
 

@@ -23,7 +23,7 @@ from datastores.errors import ModelError, SpecchatError
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
-    from app.runtime.idle import IdleWork
+    from app.runtime.idle import SlicedWork
     from app.runtime.learning import Learner
 
 CLOSE_TIMEOUT_S = 1.0
@@ -57,7 +57,7 @@ class Model:
         close: called at the end.
         engine: what it runs on, for stores that have to forget; None for none.
         path: its file; None for none.
-        idle: its idle work; None for none.
+        idle: its idle work, the most urgent first.
         learner: teaches its draft model; None for none.
     """
 
@@ -67,7 +67,7 @@ class Model:
     close: Callable[[], None]
     engine: Engine | None = None
     path: Path | None = None
-    idle: IdleWork | None = None
+    idle: Sequence[SlicedWork] = ()
     learner: Learner | None = None
 
 
@@ -196,7 +196,7 @@ class ModelThread:
 
     def _close_model(self) -> None:
         """Close the model and free its memory."""
-        self._idle.replace(None)
+        self._idle.replace(())
         model, self.model = self.model, None
         if model is not None:
             model.close()

@@ -52,10 +52,11 @@ def open_model(
     """
     from app.config import load_config
     from app.conversation.assistant import Assistant
-    from app.engine.engine import load
+    from app.engine.engine import load, open_chat_states
     from app.models.discovery import embedded
 
     engine = load(options, locations)
+    open_chat_states(engine, locations)
     documents = _documents(engine, locations)
     # A connection of the model's thread: while it waits for a lock, no other thread waits with it.
     history = history.new_connection()
@@ -76,7 +77,8 @@ def open_model(
     hint = " ".join(filter(None, hints))
     default_docs = load_config(locations.settings).docs
     assistant = Assistant(engine, history, documents, default_docs=default_docs)
-    return Model(engine.name, hint, assistant, close, engine, engine.path, work, learner)
+    works = (work,) if engine.states is None else (engine.states, work)
+    return Model(engine.name, hint, assistant, close, engine, engine.path, works, learner)
 
 
 def open_for_one_answer(
@@ -90,9 +92,10 @@ def open_for_one_answer(
     """
     from app.config import load_config
     from app.conversation.assistant import Assistant
-    from app.engine.engine import load
+    from app.engine.engine import load, open_chat_states
 
     engine = load(options, locations, light=True)
+    open_chat_states(engine, locations)
     documents = _documents(engine, locations) if locations.passages.exists() else None
     default_docs = load_config(locations.settings).docs
     assistant = Assistant(

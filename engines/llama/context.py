@@ -145,6 +145,7 @@ class LlamaContext:
         rows: as given; also the number of sequences for the branches of trees.
         has_scratch: whether there are more sequences, for texts beside the cached one.
         parking: those for texts that wait; empty without `has_scratch`.
+        layout: what the content of the KV cache depends on besides the weights.
 
     Raises:
         ModelError: it does not fit into memory, or the model does not generate text.
@@ -156,9 +157,8 @@ class LlamaContext:
         self.has_scratch = not weights.recurrent
         sequences = rows + 1 + MAX_PARKED_TEXTS if self.has_scratch else 1
         self.parking = range(rows + 1, sequences)
-        self.handle: Any = lib.llama_init_from_model(
-            weights.handle, _context_parameters(cells, rows, sequences, threads)
-        )
+        parameters = _context_parameters(cells, rows, sequences, threads)
+        self.handle: Any = lib.llama_init_from_model(weights.handle, parameters)
         if not self.handle:
             raise ModelError(
                 f"{weights.path} cannot be given a context of {cells} tokens"
@@ -166,6 +166,9 @@ class LlamaContext:
             )
         _free_with(self, lib.llama_free, self.handle)
         self.weights = weights
+        types = f"k{parameters.type_k} v{parameters.type_v} a{parameters.flash_attn_type}"
+        version = lib.llama_version().decode()
+        self.layout = f"llama.cpp {version} c{cells} {types} g{weights.gpu_layers}"
         self.memory: Any = lib.llama_get_memory(self.handle)
         if not self.memory:
             raise ModelError(f"{weights.path} does not generate text: choose another model")

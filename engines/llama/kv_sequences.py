@@ -12,10 +12,12 @@ their own, so an operation names the sequences it means, and never all of them.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from datastores.errors import ModelError
 from engines.llama import native
@@ -92,6 +94,63 @@ class KvSequences:
         if shared[0] < len(path):
             native.seq_cp(self._memory, accepted, 0, start + shared[0], end)
         self._leaves = 1
+
+
+class SavedStates:
+    """Copies cells of sequence 0 to memory and back.
+
+    A part of a text is copied through a sequence of its own, since llama.cpp saves sequences whole
+    and clears the one that it loads.
+
+    Args:
+        parts: a sequence that is free whenever a state is saved or loaded; 0 where the memory holds
+            a single text, which can only be copied as a whole.
+    """
+
+    def __init__(self, context: LlamaContext, parts: int) -> None:
+        self._context = context
+        self._sequence = parts
+
+    def save(self, start: int, end: int) -> NDArray[np.uint8]:
+        """The cells at positions `start` to `end`, as llama.cpp writes them.
+
+        Raises:
+            ModelError: llama.cpp cannot save them.
+        """
+        sequence, memory = self._sequence, self._context.memory
+        if sequence:
+            native.seq_cp(memory, 0, sequence, start, end)
+        try:
+            state = np.empty(native.state_size(self._context.handle, sequence), np.uint8)
+            saved = native.save_state(self._context.handle, _bytes(state), len(state), sequence)
+        finally:
+            if sequence:
+                native.seq_rm(memory, sequence, 0, TO_END)
+        if not saved or saved != len(state):
+            raise ModelError("this model's state cannot be saved: reopened chats are read again")
+        return state
+
+    def load(self, state: NDArray[np.uint8], start: int, end: int) -> None:
+        """Put what `save` gave back to positions `start` to `end`, which are empty.
+
+        Raises:
+            ModelError: llama.cpp refuses it; no cells are left of it.
+        """
+        sequence, memory = self._sequence, self._context.memory
+        loaded = native.load_state(self._context.handle, _bytes(state), len(state), sequence)
+        fits = loaded == len(state) and native.seq_pos_max(memory, sequence) == end - 1
+        if sequence:
+            if fits:
+                native.seq_cp(memory, sequence, 0, start, end)
+            native.seq_rm(memory, sequence, 0, TO_END)
+        elif not fits:
+            native.seq_rm(memory, 0, 0, TO_END)
+        if not fits:
+            raise ModelError("llama.cpp refuses a saved state: the chat is read again")
+
+
+def _bytes(array: NDArray[np.uint8]) -> Any:
+    return ctypes.cast(array.ctypes.data, ctypes.POINTER(ctypes.c_uint8))
 
 
 class ScratchSequence:

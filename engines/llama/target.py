@@ -10,22 +10,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, TypeVarTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from datastores.errors import ModelError
 from datastores.tokens import common_prefix
 from engines.draft_tree import DraftTree
 from engines.llama.context import ContextLimits, LlamaContext
 from engines.llama.forward import ForwardPass, PrefillChunkSize
-from engines.llama.kv_sequences import KvSequences, ScratchSequence, assign_sequences
+from engines.llama.kv_sequences import (
+    KvSequences,
+    SavedStates,
+    ScratchSequence,
+    assign_sequences,
+)
 from engines.llama.parked_texts import ParkedTexts
 from engines.llama.threads import ThreadTuner
 from engines.target import ForwardOutput, require_prompt_fits, require_tree_fits
+
+STATE_BLOCK = 256
+"""Tokens whose state is saved at a time: milliseconds, as idle work must not delay a question."""
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
 
 class LlamaTarget:
-    """Implements `engines.target.Target` and `engines.target.ParkingTarget`.
+    """Implements `Target`, `ParkingTarget` and `SavableTarget` of `engines.target`.
 
     Attributes:
         scratch: evaluates other texts between two answers and leaves the cached tokens in place;
@@ -58,6 +69,9 @@ class LlamaTarget:
         # Parked texts scatter the cells of a text, and so the order of its sums: not in exact mode.
         parking = range(0) if limits.padded_rows else context.parking
         self._parked = ParkedTexts(context.memory, parking, limits.context_length)
+        self.state_key = f"{fingerprint} {context.layout} w{limits.padded_rows}"
+        self.state_block = STATE_BLOCK if context.has_scratch else 0
+        self._states = SavedStates(context, context.rows if context.has_scratch else 0)
         self.scratch = (
             ScratchSequence(context, self._forward, self._free_cells)
             if context.has_scratch
@@ -156,6 +170,30 @@ class LlamaTarget:
     def drop_parked(self) -> None:
         """Leave all cells to the cached text."""
         self._parked.clear()
+
+    def save_state(self, start: int, end: int) -> NDArray[np.uint8]:
+        """See `SavableTarget.save_state`."""
+        if not self._in_sync:
+            self._resync()
+        if not self.state_block and (start, end) != (0, len(self._tokens)):
+            raise ValueError("this model's memory is saved as a whole")
+        if self.scratch is not None:
+            self.scratch.drop()
+        return self._states.save(start, end)
+
+    def load_state(self, tokens: Sequence[int], state: NDArray[np.uint8]) -> None:
+        """See `SavableTarget.load_state`."""
+        start, end = len(self._tokens), len(self._tokens) + len(tokens)
+        require_prompt_fits(self, end)
+        if start and not self.state_block:
+            raise ValueError("this model's memory is loaded as a whole")
+        if self.scratch is not None:
+            self.scratch.drop()
+        self._truncate(start)
+        self._parked.make_room(self._tokens, end)
+        self._states.load(state, start, end)
+        self._tokens.extend(tokens)
+        self._last_row = None
 
     def _restore_nearest(self, tokens: Sequence[int]) -> None:
         """Continue from a parked text if it shares more with `tokens` than the cached one does."""

@@ -40,7 +40,7 @@ def test_a_question_waits_for_one_slice_and_the_work_for_the_answer() -> None:
     endless = Endless()
     with ThreadPoolExecutor(1) as thread:
         queue = IdleQueue(thread, asked.is_set)
-        thread.submit(queue.replace, endless.work).result(TIMEOUT_S)
+        thread.submit(queue.replace, (endless.work,)).result(TIMEOUT_S)
         assert endless.many.wait(TIMEOUT_S)
         before = endless.slices
         asked.set()
@@ -59,7 +59,7 @@ def test_nothing_is_queued_after_closing() -> None:
     endless = Endless()
     thread = ThreadPoolExecutor(1)
     queue = IdleQueue(thread, lambda: False)
-    thread.submit(queue.replace, endless.work).result(TIMEOUT_S)
+    thread.submit(queue.replace, (endless.work,)).result(TIMEOUT_S)
     queue.close()
     thread.shutdown(wait=True)
     slices = endless.slices
@@ -72,9 +72,9 @@ def test_work_of_another_model_replaces_it() -> None:
     first, second = Endless(), Endless()
     with ThreadPoolExecutor(1) as thread:
         queue = IdleQueue(thread, lambda: False)
-        thread.submit(queue.replace, first.work).result(TIMEOUT_S)
+        thread.submit(queue.replace, (first.work,)).result(TIMEOUT_S)
         assert first.many.wait(TIMEOUT_S)
-        thread.submit(queue.replace, second.work).result(TIMEOUT_S)
+        thread.submit(queue.replace, (second.work,)).result(TIMEOUT_S)
         stood = thread.submit(lambda: first.slices).result(TIMEOUT_S)
         assert second.many.wait(TIMEOUT_S)
         assert first.slices == stood
