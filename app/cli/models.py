@@ -6,7 +6,6 @@ Owns what is printed. Finding, choosing and downloading are `app.models`' busine
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -23,11 +22,17 @@ from app.engine.student import choose_student
 from app.locations import Locations, locate, model_folders
 from app.models import description, download
 from app.models.description import FoundModel, describe
-from app.models.discovery import EMBEDDED, find_models, resolve_model
-from app.models.gguf_files import SkippedModel
+from app.models.discovery import (
+    EMBEDDED,
+    candidate_of,
+    find_models,
+    model_name,
+    resolve_model,
+)
+from app.models.gguf_files import ModelCandidate, SkippedModel
 from app.models.hub import RemoteModel, look_up
 from app.models.memory import available_memory, memory_shortage
-from app.models.selection import ABOUT_EMBEDDED, choose, with_file
+from app.models.selection import ABOUT_EMBEDDED, choose, with_model
 from app.sanitise import one_line
 from datastores.errors import ModelError
 
@@ -63,8 +68,10 @@ def models(context: click.Context, as_json: bool) -> None:
     locations = locate(options.data_dir)
     choice = options.model or load_config(locations.settings).model
     seen = find_models(locations)
-    in_use, lost = _in_use(choice, locations)
-    found = [describe(candidate) for candidate in with_file(in_use, seen.candidates)]
+    current, lost = _current(choice, locations, seen.candidates)
+    in_use = current.files[0] if current is not None else None
+    all_models = with_model(current, seen.candidates) if current else seen.candidates
+    found = [describe(candidate) for candidate in all_models]
     if as_json:
         listed = [{**asdict(model), "path": str(model.path)} for model in found]
         skipped = [{"path": str(entry.path), "reason": entry.reason} for entry in seen.skipped]
@@ -91,13 +98,17 @@ def remarks(found: Sequence[FoundModel], skipped: Sequence[SkippedModel]) -> lis
     ]
 
 
-def _in_use(choice: str, locations: Locations) -> tuple[Path | None, list[str]]:
-    """The file of the chosen model; None and the reason if it is missing."""
+def _current(
+    choice: str, locations: Locations, found: Sequence[ModelCandidate]
+) -> tuple[ModelCandidate | None, list[str]]:
+    """The chosen model; None and the reason if it is missing."""
     try:
         path = resolve_model(choice, locations)
     except ModelError as error:
         return None, [f"the chosen model is missing: {error}"]
-    return (path, []) if path.is_file() else (None, [f"the chosen model is missing: {path}"])
+    if not path.is_file():
+        return None, [f"the chosen model is missing: {path}"]
+    return candidate_of(path, found), []
 
 
 def _row(model: FoundModel, in_use: bool) -> dict[str, object]:
@@ -164,7 +175,7 @@ def pull(options: Options, wanted: str) -> None:
     except KeyboardInterrupt:
         click.echo("\ninterrupted: the same command resumes", err=True)
         raise
-    name = _name_of(path, locate(options.data_dir))
+    name = model_name(path, locate(options.data_dir))
     click.echo(one_line(f"{name} is at {path}", MAX_LINE_CHARACTERS))
     click.echo(
         one_line(f"to switch to it: specchat models use {name}", MAX_LINE_CHARACTERS),
@@ -184,9 +195,3 @@ def _with_progress(offer: RemoteModel, cache: Path) -> Path:
                 return event.path
             bar.update(event.done - bar.pos)
     raise AssertionError("a pull ends with Pulled")
-
-
-def _name_of(path: Path, locations: Locations) -> str:
-    """The name by which `specchat models` lists the file."""
-    candidates = find_models(locations).candidates
-    return next(found.name for found in candidates if os.path.samefile(found.files[0], path))

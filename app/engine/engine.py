@@ -28,10 +28,10 @@ from app.engine.stores import (
 from app.engine.student import MAX_LIGHT_BYTES, StudentSource, student_file
 from app.locations import Locations, locate
 from app.models.discovery import (
-    EMBEDDED,
     EMBEDDED_PASSAGES,
     EMBEDDED_TEMPERATURE,
     embedded,
+    model_name,
     resolve_model,
 )
 from app.models.memory import require_memory
@@ -65,7 +65,7 @@ class Engine:
     """Everything an answer needs.
 
     Attributes:
-        name: of the model, for people.
+        name: of the model, as `specchat models` lists it.
         path: its file.
         render: messages → the prompt's token ids, stored ids of earlier answers spliced in.
         sampling: the user's defaults.
@@ -203,7 +203,7 @@ def load(
         stores.replay = open_replay(locations, model.target)
     sampling, unchosen = _sampling(options, config, path)
     return Engine(
-        name=EMBEDDED if path == embedded() else model.name,
+        name=model_name(chosen, locations),
         path=path,
         target=model.target,
         vocabulary=model.vocabulary,

@@ -131,6 +131,7 @@ class ChatScreen(Screen[None]):
         self.watch(self, "focused", self.update_hints)
         self.app.theme_changed_signal.subscribe(self, self._theme_changed)
         self.conversation.prompt.completion.commands = SLASH_NAMES
+        self.conversation.prompt.completion.model_names = self.model_switch.names
         self._list_chats()
         # A connection of its own: it never waits for a write of this process.
         self._watched = self._history.new_connection()

@@ -16,7 +16,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import chain, count
@@ -25,12 +25,15 @@ from pathlib import Path
 from app.locations import Locations, ModelFolders, model_folders
 from app.models.gguf_files import (
     GGUF_SUFFIX,
+    GIVEN_BY_PATH,
     ModelCandidate,
     SkippedModel,
     candidates_of,
     gguf_files,
     list_folder,
+    model_parts,
     models_in_folder,
+    quantisation,
 )
 from datastores.errors import ModelError
 
@@ -128,6 +131,7 @@ def find_model(
         [candidate for candidate in known if candidate.name == name],
         [candidate for candidate in known if candidate.name.casefold() == wanted],
         [candidate for candidate in known if candidate.name.casefold().startswith(f"{wanted}:")],
+        [candidate for candidate in known if wanted in _hub_names(candidate)],
     ):
         if len(fits) == 1:
             return fits[0]
@@ -138,6 +142,33 @@ def find_model(
         f"no model {name!r}: `specchat models` lists the available ones"
         + _suggestion(name, [candidate.name for candidate in known])
     )
+
+
+def _hub_names(candidate: ModelCandidate) -> set[str]:
+    """Names that the hub may list it by, in lower case: `ORG/REPO:` and its file or quantisation.
+
+    Which one is the shortest unique one there depends on files that are not on this machine.
+    """
+    folder, colon, _ = candidate.name.rpartition(":")
+    stem = candidate.files[0].name.removesuffix(GGUF_SUFFIX)
+    return {f"{folder}:{tag}".casefold() for tag in (stem, quantisation(stem)) if colon and tag}
+
+
+def candidate_of(path: Path, found: Iterable[ModelCandidate]) -> ModelCandidate:
+    """The one among `found` that the file at `path` belongs to; a new one, named by its path."""
+    candidate = ModelCandidate(str(path.absolute()), GIVEN_BY_PATH, (path,))
+    identity = _file_identity(candidate)
+    for known in found:
+        if path in known.files or (identity is not None and identity == _file_identity(known)):
+            return known
+    return replace(candidate, files=model_parts(path.absolute()))
+
+
+def model_name(path: Path, locations: Locations, folders: ModelFolders | None = None) -> str:
+    """What the model in the file at `path` is called wherever a name is shown or expected."""
+    if path == embedded():
+        return EMBEDDED
+    return candidate_of(path, find_models(locations, folders).candidates).name
 
 
 def _all_candidates(

@@ -14,8 +14,8 @@ from pathlib import Path
 from app.config import load_config, write_setting
 from app.locations import Locations, ModelFolders
 from app.models.description import FoundModel, describe
-from app.models.discovery import EMBEDDED, find_model, find_models
-from app.models.gguf_files import GIVEN_BY_PATH, ModelCandidate, model_parts
+from app.models.discovery import EMBEDDED, candidate_of, find_model, find_models
+from app.models.gguf_files import ModelCandidate
 from app.models.memory import available_memory, freed_by_closing, memory_estimate, memory_shortage
 from datastores.errors import InputError, ModelError
 
@@ -33,8 +33,7 @@ def choose(choice: str, locations: Locations, folders: ModelFolders | None = Non
     """
     path = Path(choice).expanduser()
     if choice != EMBEDDED and os.path.isfile(path):
-        files = model_parts(path.absolute())
-        candidate = ModelCandidate(str(files[0]), GIVEN_BY_PATH, files)
+        candidate = candidate_of(path, find_models(locations, folders).candidates)
     else:
         candidate = find_model(choice, locations, folders)
     model = describe(candidate)
@@ -111,8 +110,11 @@ def catalogue(
     if in_use is not None and not in_use.is_file():
         in_use = None  # removed while it runs
     room = available_memory() + (freed_by_closing(in_use, context) if in_use is not None else 0)
-    found = with_file(in_use, find_models(locations, folders).candidates)
-    found.sort(key=lambda candidate: in_use not in candidate.files)
+    found = find_models(locations, folders).candidates
+    if in_use is not None:
+        current = candidate_of(in_use, found)
+        found, in_use = with_model(current, found), current.files[0]
+        found.sort(key=lambda candidate: candidate != current)
     listed: list[ListedModel] = []
     for number, candidate in enumerate(found, start=1):
         listed.append(_listed(describe(candidate), in_use, context))
@@ -120,11 +122,9 @@ def catalogue(
         yield Catalogue(tuple(listed), room, number == len(found))
 
 
-def with_file(path: Path | None, found: Sequence[ModelCandidate]) -> list[ModelCandidate]:
-    """`found`, and the model at `path` unless it is one of them."""
-    if path is None or any(path in candidate.files for candidate in found):
-        return list(found)
-    return [*found, ModelCandidate(str(path), GIVEN_BY_PATH, model_parts(path))]
+def with_model(model: ModelCandidate, found: Sequence[ModelCandidate]) -> list[ModelCandidate]:
+    """`found`, and `model` unless it is one of them."""
+    return list(found) if model in found else [*found, model]
 
 
 def _listed(model: FoundModel, in_use: Path | None, context: int) -> ListedModel:

@@ -46,7 +46,6 @@ CELL_PADDING = 256
 """llama.cpp grows the used part of its KV cache in steps of this many cells."""
 MIN_CONTEXT = CELL_PADDING
 """Tokens below which no chat is possible."""
-MAX_NAME = 80
 ALL_LAYERS = 1 << 20
 """More than any model has."""
 EXACT_WIDTHS = (8, 16, 24, 32)
@@ -60,7 +59,6 @@ class LlamaModel:
     """What `load` returns. Native memory is freed with the last reference to `target`.
 
     Attributes:
-        name: the model's own name, else the file's.
         build: llama.cpp's version and settings: the key under which measured costs are stored.
         layers: transformer blocks.
         trained_context: tokens of context that the model was trained for.
@@ -69,7 +67,6 @@ class LlamaModel:
         restrictions: what does not work with this model and why, a sentence each, for the user.
     """
 
-    name: str
     build: str
     target: LlamaTarget
     vocabulary: LlamaVocabulary
@@ -124,7 +121,6 @@ def load(
     template = ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary)
     mode = f" w{target.padded_rows}" if exact else ""
     return LlamaModel(
-        name=_name(weights),
         build=f"llama.cpp {version} t{threads} g{weights.gpu_layers}{mode}",
         target=target,
         vocabulary=vocabulary,
@@ -159,12 +155,6 @@ def _make_target(
     # bits.
     tuner = ThreadTuner(threads, learning=not (weights.on_device or exact))
     return LlamaTarget(context, limits, chunk_size, tuner, fingerprint(weights.path))
-
-
-def _name(weights: Weights) -> str:
-    """The name in the file, in printable characters and within one line; else the file's own."""
-    name = "".join(filter(str.isprintable, weights.metadata("general.name")))
-    return name.strip()[:MAX_NAME] or weights.path.stem
 
 
 def _restrictions(target: LlamaTarget, template: ChatTemplate) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""Completes the word at the prompt's cursor: slash commands at once, paths from a thread.
+"""Completes the word at the prompt's cursor: slash commands at once, paths and the names of models
+from a thread.
 
 Owns when suggestions are shown, and what a chosen one does to the text. `suggestions.py` draws
 them; what a command or an attached file does is not its concern.
@@ -7,7 +8,7 @@ them; what a command or an attached file does is not its concern.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.importing.path_search import PathSearch
@@ -16,6 +17,7 @@ from app.interface.chat.suggestions import (
     COMMAND,
     MAX_SUGGESTIONS,
     MENTION,
+    MODEL,
     CompletionSpan,
     Suggestion,
     Suggestions,
@@ -23,6 +25,7 @@ from app.interface.chat.suggestions import (
 )
 from app.interface.commands.slash import SlashName, completions
 from app.interface.text_inputs import TextInput
+from app.sanitise import one_line
 
 
 class Completion:
@@ -30,10 +33,12 @@ class Completion:
 
     Attributes:
         commands: the slash commands there are.
+        model_names: finds the names of all models; called in a thread.
     """
 
     def __init__(self, prompt: TextInput, suggestions: Suggestions) -> None:
         self.commands: Sequence[SlashName] = ()
+        self.model_names: Callable[[], Sequence[str]] = tuple
         self._prompt = prompt
         self._suggestions = suggestions
         self._search = PathSearch(Path.cwd())
@@ -85,7 +90,7 @@ class Completion:
             return chosen.text
         if found.kind == COMMAND:
             self._replace(found, f"{chosen.text} ")
-        elif found.kind == ARGUMENT:
+        elif found.kind in (ARGUMENT, MODEL):
             self._replace(found, chosen.text)
             return self._prompt.text if run else None
         elif chosen.text.endswith("/") and not run:
@@ -107,13 +112,20 @@ class Completion:
                 [Suggestion(f"/{one.name}", f"{one.argument} {one.help}".strip()) for one in known]
             )
         else:
-            self._prompt.run_worker(self._find_paths(found), group="paths", exclusive=True)
+            self._prompt.run_worker(self._find(found), group="completion", exclusive=True)
 
-    async def _find_paths(self, found: CompletionSpan) -> None:
+    async def _find(self, found: CompletionSpan) -> None:
         """In a thread: reading a large folder takes a while."""
-        paths = await asyncio.to_thread(self._search.find, found.typed, MAX_SUGGESTIONS)
+        texts = await asyncio.to_thread(self._texts_for, found)
         if found == self._target:
-            self._suggestions.show([Suggestion(path) for path in paths])
+            self._suggestions.show([Suggestion(text) for text in texts])
+
+    def _texts_for(self, found: CompletionSpan) -> Sequence[str]:
+        if found.kind != MODEL:
+            return self._search.find(found.typed, MAX_SUGGESTIONS)
+        words = found.typed.casefold().split()
+        names = (name for name in self.model_names() if one_line(name, len(name)) == name)
+        return [name for name in names if all(word in name.casefold() for word in words)]
 
     def _replace(self, found: CompletionSpan, text: str) -> None:
         start = (self._row, found.start)

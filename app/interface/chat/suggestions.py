@@ -28,6 +28,7 @@ _ROW = "row"
 
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
 _COMMAND = re.compile(r"/[A-Za-z-]*$")
+_MODEL_ARGUMENT = re.compile(r"/model\s+(.*)$")
 _PATH_ARGUMENT = re.compile(r"/(?:attach|import)\s+(.*)$")
 
 
@@ -36,7 +37,8 @@ class CompletionSpan:
     """The word that is completed.
 
     Attributes:
-        kind: `COMMAND`, `MENTION` (a path behind an `@`) or `ARGUMENT` (a path of a slash command).
+        kind: `COMMAND`, `MENTION` (a path behind an `@`), `ARGUMENT` (a path of a slash command) or
+            `MODEL` (the name of one, behind `/model`).
         start: where the replaced text begins in the line.
         typed: what was typed of it, without the `@`.
     """
@@ -46,7 +48,7 @@ class CompletionSpan:
     typed: str
 
 
-COMMAND, MENTION, ARGUMENT = "command", "mention", "argument"
+COMMAND, MENTION, ARGUMENT, MODEL = "command", "mention", "argument", "model"
 
 
 def target(line: str, *, first: bool) -> CompletionSpan | None:
@@ -59,6 +61,8 @@ def target(line: str, *, first: bool) -> CompletionSpan | None:
         return CompletionSpan(COMMAND, 0, line)
     if first and (found := _PATH_ARGUMENT.match(line)):
         return CompletionSpan(ARGUMENT, found.start(1), found[1])
+    if first and (found := _MODEL_ARGUMENT.match(line)):
+        return CompletionSpan(MODEL, found.start(1), found[1])
     if found := _MENTION.search(line):
         return CompletionSpan(MENTION, found.start(), found[1])
     return None

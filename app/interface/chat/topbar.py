@@ -21,6 +21,20 @@ TUNED = "±"
 """Mark of a chat that has settings of its own."""
 
 
+MAX_NAME_COLUMNS = 40
+"""Of a model's name."""
+
+
+def short_name(name: str, columns: int) -> str:
+    """A model's name on one line; of a long one its end, which says most."""
+    line = one_line(name)
+    if cell_len(line) > columns:
+        line = line.partition("/")[2] if "/" in line[:-1] and line[0] not in "/~" else line
+    while cell_len(line) > columns:
+        line = f"…{line[2:]}" if line[0] == "…" else f"…{line[1:]}"
+    return line
+
+
 class TopBar(Static):
     """One line over the transcript."""
 
@@ -64,7 +78,8 @@ class TopBar(Static):
     def render(self) -> Text:
         state = "topbar--warning" if self.failed else "topbar--accent"
         dim, accent = (component_color(self, f"topbar--{kind}") for kind in ("dim", "accent"))
-        besides = [(self.model, dim), (self.background or self.idle or self.learning, dim)]
+        name = short_name(self.model, min(MAX_NAME_COLUMNS, self.content_size.width // 2))
+        besides = [(name, dim), (self.background or self.idle or self.learning, dim)]
         said = [*besides, (self.state, component_color(self, state))]
         right = Text(" · ", style=dim).join(
             Text(one_line(text, 40), style=style) for text, style in said if text
@@ -75,8 +90,8 @@ class TopBar(Static):
         left.append_text(self._left(max(8, width - left.cell_len - right.cell_len - 2), dim))
         self._title_cells = range(margin, margin + left.cell_len)
         left.pad_right(max(0, width - left.cell_len - right.cell_len))
-        name = margin + left.cell_len
-        self._model_cells = range(name, name + cell_len(one_line(self.model, 40)))
+        start = margin + left.cell_len
+        self._model_cells = range(start, start + cell_len(name))
         return Text(" " * margin) + left + right
 
     async def on_click(self, event: events.Click) -> None:

@@ -37,6 +37,7 @@ from app.interface.text_inputs import LineInput
 from app.interface.themes import panel_styles, style_classes
 from app.locations import Locations, model_folders
 from app.models.description import FoundModel
+from app.models.discovery import model_name
 from app.models.download import ModelDownload
 from app.models.selection import Catalogue, ListedModel, catalogue
 from app.sanitise import one_line
@@ -240,8 +241,9 @@ class DownloadTask(BackgroundTask):
         fetch: the current download; None before the first one.
     """
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: Conversation, locations: Locations) -> None:
         super().__init__(conversation)
+        self._locations = locations
         self.fetch: ModelDownload | None = None
 
     def begin(self, wanted: str) -> None:
@@ -267,6 +269,8 @@ class DownloadTask(BackgroundTask):
         async with aclosing(fetch.run(model_folders().hugging_face)) as updates:
             async for _ in updates:
                 self._notify_listener()
+        if fetch.path is not None:
+            fetch.name = await asyncio.to_thread(model_name, fetch.path, self._locations)
         self._notify_listener()
         self._announce(fetch)
 

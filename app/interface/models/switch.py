@@ -16,7 +16,7 @@ from app.interface.commands.keymap import keymap_of
 from app.interface.models.picker import DownloadTask, ModelPicker
 from app.locations import Locations
 from app.models.description import FoundModel
-from app.models.discovery import embedded, resolve_model
+from app.models.discovery import embedded, find_models, resolve_model
 from app.models.selection import choose, first_launch_offer
 from app.sanitise import one_line
 from datastores.errors import SpecchatError, StoreError
@@ -37,7 +37,7 @@ class ModelSwitch:
         self._conversation = conversation
         self._session_statistics = session_statistics
         self._locations = locations
-        self._download_task = DownloadTask(conversation)
+        self._download_task = DownloadTask(conversation, locations)
 
     async def load(self) -> None:
         """Load the first model."""
@@ -55,6 +55,10 @@ class ModelSwitch:
         """Switch to the model of that name or path."""
         if self._conversation.is_free():
             self._conversation.run_worker(self._resolve_and_switch(name))
+
+    def names(self) -> list[str]:
+        """The names of all models on this machine. Call it in a thread."""
+        return [found.name for found in find_models(self._locations).candidates]
 
     async def shutdown(self) -> None:
         """Stop the download."""
@@ -80,11 +84,11 @@ class ModelSwitch:
         self._session_statistics.reset()
         self._conversation.redraw_panel()
         try:
-            await asyncio.to_thread(choose, model, self._locations)
+            chosen = await asyncio.to_thread(choose, model, self._locations)
         except SpecchatError as error:
             self._conversation.show_error(error)
         else:
-            name = one_line(model, 60)
+            name = one_line(chosen.name, 80)
             self._conversation.notify(f"Switched to {name}", markup=False, timeout=4)
 
     async def _await_model(self, loading: Future[None]) -> bool:

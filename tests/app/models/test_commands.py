@@ -79,6 +79,23 @@ def test_unusable_models_are_listed_with_the_reason(
     assert "\x1b" not in printed.err
 
 
+def test_a_listed_model_that_is_given_by_its_path_keeps_its_name(
+    locations: Locations, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = locations.models / "org" / "copy"
+    folder.mkdir(parents=True)
+    shutil.copy(embedded(), folder / "copy-F16.gguf")
+    link = tmp_path / "link.gguf"
+    link.symlink_to(folder / "copy-F16.gguf")
+    assert run(["--model", str(link), "models"]) == 0
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[2:]] == [
+        ["*", "org/copy:F16"]
+    ]
+    assert run(["--model", str(link), "ask", "--json", "--max-tokens", "2", "hello"]) == 0
+    assert json.loads(capsys.readouterr().out)["model"] == "org/copy:F16"
+    assert _lines(capsys, "use", str(link)) == ["Switched to org/copy:F16"]
+
+
 def test_scripts_get_everything(locations: Locations, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_gguf(locations.models / "a.gguf")
     assert run(["--model", "a", "models", "--json"]) == 0

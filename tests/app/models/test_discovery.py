@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.locations import Locations, ModelFolders, model_folders
-from app.models.discovery import embedded, find_model, find_models, resolve_model
+from app.models.discovery import embedded, find_model, find_models, model_name, resolve_model
 from app.models.gguf_files import MAX_DEPTH, SkippedModel, gguf_files, model_parts
 from datastores.errors import ModelError
 
@@ -201,6 +201,32 @@ def test_a_name_is_found_exactly_loosely_or_not_at_all(locations: Locations) -> 
         find_model("repo:Q4", locations)
     with pytest.raises(ModelError, match=r"no model ''"):
         find_model("", locations)
+
+
+def test_a_model_is_found_by_the_name_that_the_hub_lists_it_by(locations: Locations) -> None:
+    only = _file(locations.models / "org" / "repo" / "model-v2-Q4_K_M.gguf")
+    for name in ("org/repo:Q4_K_M", "ORG/repo:model-v2-q4_k_m"):
+        assert find_model(name, locations).files == (only,)
+    other = _file(locations.models / "org" / "repo" / "model-v1-Q4_K_M.gguf")
+    assert find_model("org/repo:model-v1-Q4_K_M", locations).files == (other,)
+    with pytest.raises(ModelError, match="matches org/repo:model-v1-Q4_K_M, org/repo:model-v2-Q4"):
+        find_model("org/repo:Q4_K_M", locations)
+
+
+def test_a_model_has_one_name_by_whatever_path_it_is_reached(
+    tmp_path: Path, locations: Locations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = _file(locations.models / "org" / "repo" / "repo-Q8_0.gguf")
+    link, elsewhere = tmp_path / "link.gguf", _file(tmp_path / "mine.gguf")
+    link.symlink_to(listed)
+    monkeypatch.chdir(tmp_path)
+    assert model_name(embedded(), locations) == "embedded"
+    assert model_name(listed, locations) == "org/repo:Q8_0"
+    assert (
+        model_name(link, locations) == model_name(Path("link.gguf"), locations) == "org/repo:Q8_0"
+    )
+    assert model_name(Path("mine.gguf"), locations) == str(elsewhere)
+    assert find_model(model_name(link, locations), locations).files == (listed,)
 
 
 def test_a_file_wins_over_a_name(

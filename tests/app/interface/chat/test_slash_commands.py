@@ -12,10 +12,12 @@ from app.interface.chat.suggestions import Suggestions
 from app.interface.commands.help import Help
 from app.interface.imports.import_screen import ImportScreen
 from app.interface.models.picker import ModelPicker
+from app.locations import ModelFolders
 from datastores.chats.history import History
 from engines.draft_tree import CHATS
 from tests.app.interface.conftest import SIZES, Compare, Stage, ask, notices, ready, until
 from tests.app.interface.scripted import Script, passes_of
+from tests.app.models.gguf_files import write_gguf
 
 Make = Callable[..., Stage]
 
@@ -52,6 +54,22 @@ async def test_commands_are_completed_and_run(stage: Make, history: History) -> 
         await pilot.press(*"/new", "enter")
         await until(pilot, lambda: made.conversation.chat is None)
     assert made.assistant.asked == ["one"]
+
+
+async def test_names_of_models_are_completed(stage: Make, others: ModelFolders) -> None:
+    for name in ("one", "two", "ev\x1b[2Jil"):
+        write_gguf(others.lm_studio[0] / "org" / name / f"{name}-Q8_0.gguf")
+    made = stage(PLAIN)
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await pilot.press(*"/model ")
+        await until(pilot, lambda: suggested(made) == ["embedded", "org/one:Q8_0", "org/two:Q8_0"])
+        await pilot.press(*"tw q8")
+        await until(pilot, lambda: suggested(made) == ["org/two:Q8_0"])
+        await pilot.press("tab")
+        assert made.conversation.prompt.text == "/model org/two:Q8_0"
+        await pilot.press("enter")
+        await until(pilot, lambda: "Switched to org/two:Q8_0" in notices(made))
 
 
 async def test_a_suggestion_is_clicked_or_dismissed(stage: Make) -> None:
