@@ -10,7 +10,9 @@ Owns the vectors in memory. Refuses to know what they encode, and where they are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -27,9 +29,14 @@ HNSW_LINKS = 32
 MIN_BATCH = 2
 """Queries that are searched as one matrix product. faiss 1.15 scans all vectors once for each query
 up to a batch of 128,000: sixteen queries over a million vectors then cost 14 times one (CPU time),
-and as one product 3 to 4 times. Set for the whole process; nothing but speed depends on it."""
+and as one product 3 to 4 times. The threshold is the whole process's, so it is set for each search
+and put back after it; nothing but speed depends on it."""
 REACH = 64
 """Nodes that an approximate search keeps in view: recall against time."""
+
+
+_threshold = Lock()
+"""Held while the threshold is ours: two searches at once would put back each other's."""
 
 
 class VectorIndex:
@@ -72,7 +79,8 @@ class VectorIndex:
         count = min(self._reach or limit + OVERFETCH, len(self))
         if not count:
             return [[] for _ in queries]
-        _, found = self._index.search(np.ascontiguousarray(queries, np.float32), count)
+        with _matrix_products():
+            _, found = self._index.search(np.ascontiguousarray(queries, np.float32), count)
         return [
             self._ranked(query, rows[rows >= 0])[:limit]
             for query, rows in zip(queries, found, strict=True)
@@ -104,10 +112,23 @@ def inner_products(vectors: Vectors, query: Vectors) -> NDArray[np.float64]:
     return sums
 
 
+@contextmanager
+def _matrix_products() -> Iterator[None]:
+    """Search batches as matrix products meanwhile."""
+    import faiss
+
+    with _threshold:
+        before = faiss.cvar.distance_compute_blas_threshold
+        faiss.cvar.distance_compute_blas_threshold = MIN_BATCH
+        try:
+            yield
+        finally:
+            faiss.cvar.distance_compute_blas_threshold = before
+
+
 def _flat(vectors: Vectors) -> Any:
     import faiss
 
-    faiss.cvar.distance_compute_blas_threshold = MIN_BATCH
     index = faiss.IndexFlatIP(vectors.shape[1])
     index.add(vectors)
     return index

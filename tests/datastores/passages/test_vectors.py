@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import faiss
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from datastores.errors import StoreError
-from datastores.passages.vectors import VectorIndex, Vectors, inner_products
+from datastores.passages.vectors import MIN_BATCH, VectorIndex, Vectors, inner_products
 
 WIDTH = 16
 
@@ -58,6 +59,13 @@ def test_approximate_search_finds_most_of_the_best() -> None:
 
 def test_no_vectors_find_nothing() -> None:
     assert VectorIndex(np.empty((0, WIDTH), np.float32), []).search(unit(2, 0), 5) == [[], []]
+
+
+def test_the_processes_own_batch_threshold_is_put_back() -> None:
+    before = faiss.cvar.distance_compute_blas_threshold
+    index = VectorIndex(unit(3, 0), [5, 6, 7])
+    index.search(unit(2, 1), 1)
+    assert faiss.cvar.distance_compute_blas_threshold == before > MIN_BATCH
 
 
 def test_bad_input_is_named() -> None:
