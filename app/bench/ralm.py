@@ -123,9 +123,19 @@ class RalmRow:
 
 
 def run(
-    rows: Sequence[RalmRow], base: KnowledgeBase, questions: Sequence[str], tokens: int, runs: int
+    rows: Sequence[RalmRow],
+    base: KnowledgeBase,
+    questions: Sequence[str],
+    tokens: int,
+    runs: int,
+    *,
+    warm: bool = False,
 ) -> Iterator[int]:
-    """Answer every question `runs` times with every row; yields the number of answers so far."""
+    """Answer every question `runs` times with every row; yields the number of answers so far.
+
+    Args:
+        warm: keep the KV cache between answers: for their texts, where times do not count.
+    """
     done = 0
     for number in range(runs):
         for row in rows:
@@ -133,20 +143,28 @@ def run(
         for index, question in enumerate(questions):
             turn = (index + number) % len(rows)
             for row in (*rows[turn:], *rows[:turn]):
-                row.runs[-1].append(answer(row.engine, base, question, row.method, tokens))
+                engine, method = row.engine, row.method
+                row.runs[-1].append(answer(engine, base, question, method, tokens, warm=warm))
                 done += 1
                 yield done
 
 
 def answer(
-    engine: Engine, base: KnowledgeBase, question: str, method: RalmMethod, tokens: int
+    engine: Engine,
+    base: KnowledgeBase,
+    question: str,
+    method: RalmMethod,
+    tokens: int,
+    *,
+    warm: bool = False,
 ) -> RalmAnswer:
-    """Answer `question` in `tokens` tokens."""
+    """Answer `question` in `tokens` tokens, from an empty KV cache unless it is kept `warm`."""
     stop = StopCriteria(NO_END, tokens)
     request = make_request(engine, [Message("user", question)], engine.sampling, stop)
     statistics = RalmStatistics()
     with engine.busy:
-        engine.target.rewind(0)
+        if not warm:
+            engine.target.rewind(0)
         across = method.speculates and bool(engine.drafters)
         writer = StrideWriter(engine.target, engine.drafters, engine.budget, request, across=across)
         started, cpu = perf_counter(), process_time()

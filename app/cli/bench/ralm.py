@@ -30,6 +30,7 @@ from app.config import Options
 from app.engine.engine import load, with_drafters
 from app.engine.stores import Stores
 from app.machine import machine
+from datastores.errors import InputError
 from engines.llama.enlarge import Enlargement
 from engines.ralm.speculative import PREFETCH, PREFETCH_FAR
 
@@ -53,6 +54,11 @@ COLUMNS = {
     "deviation": ".2f",
     "cpu_speedup": ".2f",
     "bound": ".2f",
+}
+
+IDENTITY_COLUMNS = {
+    name: COLUMNS.get(name, "")
+    for name in ("method", "drafters", "answers", "identical", "changes", "accuracy", "rollbacks")
 }
 
 
@@ -99,6 +105,12 @@ COLUMNS = {
 @click.option(
     "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Of every answer."
 )
+@click.option(
+    "--identity",
+    is_flag=True,
+    help="Only compare the texts, once: the KV cache is kept, so that times mean nothing."
+    " Fails if a text differs, which without --exact near-ties may cause.",
+)
 @plot_option("the speed-ups by stride and the latency by batch")
 @click.pass_obj
 def ralm(
@@ -115,6 +127,7 @@ def ralm(
     tables: tuple[str, ...],
     tokens: int,
     runs: int,
+    identity: bool,
     plot: TextIO | None,
 ) -> None:
     """Compare iterative retrieval with speculative retrieval, which writes the same text.
@@ -127,11 +140,12 @@ def ralm(
     rows = _rows(options, sets, tables or ("1",), Enlargement(wider, deeper))
     reach = PREFETCH_FAR if "2" in tables else PREFETCH
     with knowledge_base(texts, retriever, corpus, reach + 8) as (base, size):
-        batches = latency_per_query(base, questions, BATCHES)
+        runs = 1 if identity else runs
+        batches = {} if identity else latency_per_query(base, questions, BATCHES)
         try:
             count = len(rows) * len(questions) * runs
             with click.progressbar(length=count, label=retriever, file=sys.stderr) as bar:
-                for _ in run(rows, base, questions, tokens, runs):
+                for _ in run(rows, base, questions, tokens, runs, warm=identity):
                     bar.update(1)
         except KeyboardInterrupt:
             click.echo("interrupted: figures of the finished runs", err=True)
@@ -149,8 +163,11 @@ def ralm(
         click.echo(json.dumps({"model": rows[0].engine.name, **setting, **sizes, **measured}))
     else:
         per_query = ", ".join(f"{ms:.2f} in {number}" for number, ms in batches.items())
-        click.echo(table(figures, COLUMNS))
-        click.echo(f"{retriever} over {size} passages; r = {ratio:.2f}; ms a query: {per_query}")
+        click.echo(table(figures, IDENTITY_COLUMNS if identity else COLUMNS))
+        times = "" if identity else f"; r = {ratio:.2f}; ms a query: {per_query}"
+        click.echo(f"{retriever} over {size} passages{times}")
+    if identity:
+        _require_identity(figures)
 
 
 def _rows(
@@ -182,6 +199,20 @@ def _keep_whole_runs(rows: Sequence[RalmRow], questions: int) -> None:
             row.runs[-1] = row.runs[-1][:0]
     for row in rows:
         row.runs = [answers for answers in row.runs if answers]
+
+
+def _require_identity(figures: Sequence[Mapping[str, object]]) -> None:
+    """Fail if a method's texts are not those of RaLMSeq.
+
+    Raises:
+        InputError: names the first such method.
+    """
+    for row in figures:
+        if row["identical"] != 1.0:
+            raise InputError(
+                f"{row['method']} with drafters {row['drafters']} wrote other texts than RaLMSeq:"
+                " use --exact, since otherwise near-ties of two tokens may fall either way"
+            )
 
 
 def _charts(figures: Sequence[Mapping[str, object]], batches: Mapping[str, float]) -> list[Chart]:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from app.bench.ralm import FULL, SEQUENTIAL, TABLES, RalmMethod
+from app.bench.ralm import FULL, SEQUENTIAL, TABLES, RalmMethod, summarise
 from app.bench.ralm_corpus import knowledge_base
 from app.cli.main import run
 from datastores.errors import InputError
@@ -69,6 +69,21 @@ def test_it_prints_a_table_and_draws_charts(bench: Call, tmp_path: Path) -> None
     assert "RaLMSpec+P(20)SA" in output
     assert "edr over 500 passages; r = " in output
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+
+
+def test_identity_needs_no_times_and_fails_where_texts_differ(
+    bench: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = ("--identity", "--table", "full", "--drafters", "prompt")
+    output = bench(*wanted)
+    assert "RaLMSpec+P(20)SA" in output
+    assert "r = " not in output
+    monkeypatch.setattr(
+        "app.cli.bench.ralm.summarise",
+        lambda row, plain: {**summarise(row, plain), "identical": 0.5},
+    )
+    with pytest.raises(AssertionError):
+        bench(*wanted)
 
 
 def test_the_papers_tables_are_complete() -> None:
