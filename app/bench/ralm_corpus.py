@@ -21,12 +21,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from datastores.errors import InputError
-from datastores.passages.bm25 import Bm25Retriever, informative_words
+from datastores.passages.bm25 import informative_words
 from datastores.passages.chunks import split
 from datastores.passages.protocol import Passage, ScoredPassage
 from datastores.passages.store import PassageStore
-from datastores.passages.subset_scores import SubsetScorer
 from datastores.passages.vectors import VectorIndex, Vectors
+from datastores.passages.word_index import WordIndex
 from engines.ralm.knowledge_base import KnowledgeBase, Query, TextKnowledgeBase
 
 EXACT, APPROXIMATE, SPARSE = "edr", "adr", "sr"
@@ -118,8 +118,9 @@ def knowledge_base(
         try:
             passages = _fill(store, texts)
             if retriever == SPARSE:
-                scorer = SubsetScorer(scoring)
-                yield TextKnowledgeBase(Bm25Retriever(store), scorer), len(passages)
+                words = WordIndex(scoring)
+                words.update()
+                yield TextKnowledgeBase(words), len(passages)
             else:
                 base = DenseKnowledgeBase(
                     passages,

@@ -17,10 +17,9 @@ from app.indexing.passage_index import FoundPassage, find, locate, open_passages
 from app.locations import Locations
 from datastores.chats.records import SYSTEM
 from datastores.library.library import Library
-from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.protocol import Passage, ScoredPassage
 from datastores.passages.store import PassageStore
-from datastores.passages.subset_scores import SubsetScorer
+from datastores.passages.word_index import WordIndex
 from engines.chat_template.prompt_builder import Message
 from engines.ralm.knowledge_base import KnowledgeBase, TextKnowledgeBase
 from engines.target import Vocabulary
@@ -40,7 +39,7 @@ class Documents:
     def __init__(self, library: Library, passages: PassageStore) -> None:
         self._library = library
         self._passages = passages
-        self._scoring: PassageStore | None = None
+        self._words: WordIndex | None = None
 
     @classmethod
     def open(cls, locations: Locations) -> Documents:
@@ -49,8 +48,8 @@ class Documents:
 
     def close(self) -> None:
         with closing(self._library), closing(self._passages):
-            if self._scoring is not None:
-                self._scoring.close()
+            if self._words is not None:
+                self._words.close()
 
     def knowledge_base(self, source: str = "") -> KnowledgeBase:
         """The passages for iterative retrieval, ranked by their words.
@@ -58,15 +57,14 @@ class Documents:
         Args:
             source: only passages imported from this path; empty for all.
         """
-        if self._scoring is None:
-            # A connection of its own: guesses do not wait for a search on another thread.
-            self._scoring = PassageStore(self._passages.store.new_connection())
+        if self._words is None:
+            # A connection of its own: a search runs on another thread.
+            self._words = WordIndex(PassageStore(self._passages.store.new_connection()))
+        self._words.update()
+        if not source:
+            return TextKnowledgeBase(self._words)
         texts = (key for path, key in self._library.source_texts() if path == source)
-        return TextKnowledgeBase(
-            Bm25Retriever(self._passages),
-            SubsetScorer(self._scoring),
-            frozenset(texts) if source else None,
-        )
+        return TextKnowledgeBase(self._words.within(frozenset(texts)))
 
     def locate(self, passage: Passage, source: str = "") -> FoundPassage | None:
         """Where a passage was imported from; None if it was forgotten meanwhile.

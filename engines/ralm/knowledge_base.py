@@ -48,29 +48,11 @@ class KnowledgeBase(Protocol):
         ...
 
 
-class PassageScorer(Protocol):
-    """Scores given passages: the part of a `Retriever` that guessing needs."""
-
-    def score(self, queries: Sequence[str], passages: Sequence[int]) -> list[list[float]]:
-        """See `Retriever.score`."""
-        ...
-
-
 class TextKnowledgeBase:
-    """A retriever over the words of a query, as a `KnowledgeBase`.
+    """A retriever over the words of a query, as a `KnowledgeBase`."""
 
-    Args:
-        retriever: ranks the corpus.
-        scorer: the same over a connection of its own, which need not wait for a search.
-        texts: keys of the texts whose passages count; None for all.
-    """
-
-    def __init__(
-        self, retriever: Retriever, scorer: PassageScorer, texts: frozenset[bytes] | None = None
-    ) -> None:
+    def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever
-        self._scorer = scorer
-        self._texts = texts
 
     def encode(self, text: str) -> Query:
         """The words alone."""
@@ -78,13 +60,9 @@ class TextKnowledgeBase:
 
     def search(self, queries: Sequence[Query], limit: int) -> list[list[ScoredPassage]]:
         """See `KnowledgeBase.search`."""
-        words, texts = [query.text for query in queries], self._texts
-        if texts is None:
-            return self._retriever.search(words, limit)
-        found = self._retriever.search(words, -1)
-        return [[one for one in ranked if one.passage.text in texts][:limit] for ranked in found]
+        return self._retriever.search([query.text for query in queries], limit)
 
     def score(self, query: Query, passages: Sequence[int]) -> list[float]:
         """See `KnowledgeBase.score`."""
-        (scores,) = self._scorer.score([query.text], passages)
+        (scores,) = self._retriever.score([query.text], passages)
         return [score or NO_MATCH for score in scores]

@@ -48,7 +48,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         page = f"# {noun}ctl-{verb}\n\n> {verb} {noun}.\n\n- {task}\n"
         store.add(bytes([number]), ((0, chunk) for chunk in split(page)))
     retriever = Bm25Retriever(store)
-    yield TextKnowledgeBase(retriever, retriever)
+    yield TextKnowledgeBase(retriever)
     store.close()
 
 

@@ -1,0 +1,334 @@
+"""BM25 in memory: an inverted index for many queries in a row, and for scores of a few passages.
+
+FTS5 evaluates every query anew: sixteen cost sixteen times one, and a score of a given passage
+costs as much as a search of it. Here a word's contribution to each passage (its impact) is computed
+once and kept, and queries of one batch, whose words mostly recur, share their sums.
+
+Impacts are integers, so that a sum is the same in any order: a passage's score is the same in a
+batch, alone, and among a few passages. Words are those of the store's own index, by its tokenizer.
+
+Owns counts of words, and that they follow the store by differences. Refuses to know where queries
+come from and what is done with passages.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from math import log
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datastores.passages.bm25 import CONTENT_WEIGHT, HEADING_WEIGHT, informative_words
+from datastores.passages.protocol import ScoredPassage
+from datastores.passages.store import INDEX, TOKENIZER, PassageStore
+from datastores.storage.integrity import translate_errors
+
+SATURATION, LENGTH_SHARE = 1.2, 0.75
+"""k1 and b of FTS5's `bm25`."""
+MIN_RARITY = 1e-6
+"""FTS5's weight of a word in more than half of all passages."""
+UNIT = 1 << 20
+"""Of impacts: a score of 1.0. Scores reach some hundreds and differ in the third digit."""
+BLOCK = 256
+"""Passages of which the best score is looked at first."""
+MAX_SEGMENTS = 8
+"""Additions after which the index is built anew; so it is if a quarter of it is new or gone."""
+MAX_KEPT_WORDS = 1 << 14
+"""Words whose impacts are kept."""
+
+Integers = NDArray[np.int64]
+Word = tuple[str, int, float, int]
+"""A word, a document that has it, how often: weighted by column, and not."""
+
+_TABLES = f"""
+    CREATE VIRTUAL TABLE IF NOT EXISTS temp.some_texts
+        USING fts5(heading, content, tokenize="{TOKENIZER}");
+    CREATE VIRTUAL TABLE IF NOT EXISTS temp.words_of_some
+        USING fts5vocab(temp, some_texts, instance);
+    CREATE VIRTUAL TABLE IF NOT EXISTS temp.words_of_all USING fts5vocab(main, {INDEX}, instance);
+"""
+_WORDS = f"""
+    SELECT term, doc, sum(CASE col WHEN 'heading' THEN {HEADING_WEIGHT} ELSE {CONTENT_WEIGHT} END),
+        count(*) FROM {{table}} GROUP BY term, doc ORDER BY term, doc
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The words of some passages.
+
+    Attributes:
+        terms: word → its number.
+        starts: int64 [terms + 1], where each word's entries begin.
+        rows: int32 [entries], the passages that have the word, ascending.
+        counts: float32 [entries], how often, weighted by column.
+    """
+
+    terms: dict[str, int]
+    starts: Integers
+    rows: NDArray[np.int32]
+    counts: NDArray[np.float32]
+
+    def entries(self, term: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The rows and counts of `term`."""
+        number = self.terms.get(term)
+        here = slice(0, 0) if number is None else slice(*self.starts[number : number + 2].tolist())
+        return self.rows[here], self.counts[here]
+
+
+class WordIndex:
+    """Implements `datastores.passages.protocol.Retriever`.
+
+    Methods raise StoreError if the store cannot be read. `search` and `score` may run at once.
+    """
+
+    def __init__(self, passages: PassageStore) -> None:
+        """Args:
+        passages: over a connection of its own.
+        """
+        self._passages = passages
+        self._store = passages.store
+        self._lock = Lock()  # on the temporary tables
+        self._stems: dict[str, tuple[str, ...]] = {}
+        self._segments: list[Segment] = []
+        self._ids = np.empty(0, np.int64)
+        self._lengths = np.empty(0, np.int64)
+        self._alive = np.empty(0, np.bool_)
+        self._rows: dict[int, int] = {}
+        self._mean = 1.0
+        self._impacts: dict[str, tuple[NDArray[np.int32], Integers]] = {}
+        self._version = -1  # of the file, when the index last followed it
+        with translate_errors(self._store.path):
+            self._store.db.conn.executescript(_TABLES)
+
+    def close(self) -> None:
+        """Close the store's connection."""
+        self._passages.close()
+
+    def __len__(self) -> int:
+        return int(self._alive.sum())
+
+    def update(self) -> bool:
+        """Follow the store by the passages that came or went; whether there were any."""
+        version = int(self._store.rows("PRAGMA data_version")[0]["data_version"])
+        if version == self._version:
+            return False
+        self._version = version
+        with self._snapshot():
+            rows = self._store.rows("SELECT id FROM chunks ORDER BY id")
+            present = np.array([row["id"] for row in rows], np.int64)
+            known = self._ids[self._alive]
+            new, gone = np.setdiff1d(present, known), np.setdiff1d(known, present)
+            if not len(new) and not len(gone):
+                return False
+            many = 4 * (len(new) + len(gone)) > len(present)
+            if many or len(self._segments) == MAX_SEGMENTS or 4 * len(self) < 3 * len(self._ids):
+                self._build(present)
+            else:
+                self._alive[np.isin(self._ids, gone)] = False
+                self._add(new)
+        self._changed()
+        return True
+
+    def within(self, texts: frozenset[bytes]) -> WordsOfTexts:
+        """The passages of these texts alone (keys), with the statistics of all."""
+        rows = self._store.rows("SELECT id, text FROM chunks")
+        ids = [row["id"] for row in rows if bytes(row["text"]) in texts]
+        return WordsOfTexts(self, np.isin(self._ids, np.array(ids, np.int64)))
+
+    def search(
+        self, queries: Sequence[str], limit: int, among: NDArray[np.bool_] | None = None
+    ) -> list[list[ScoredPassage]]:
+        """For each query the best `limit` passages that share a word with it; all if it is -1.
+
+        Args:
+            among: the rows that count; None for all.
+        """
+        sums = self._totals(self._words(queries))
+        shown = (totals if among is None else np.where(among, totals, 0) for totals in sums)
+        found = [self._best(totals, limit) for totals in shown]
+        ids = list(dict.fromkeys(number for ranked in found for number, _ in ranked))
+        passages = {one.id: one for one in self._passages.passages(ids)}
+        return [
+            [
+                ScoredPassage(passages[number], score)
+                for number, score in ranked
+                if number in passages
+            ]
+            for ranked in found
+        ]
+
+    def score(self, queries: Sequence[str], passages: Sequence[int]) -> list[list[float]]:
+        """For each query the score of each of `passages` (ids); 0.0 if they share no word."""
+        rows = np.array([self._rows.get(number, -1) for number in passages], np.int64)
+        return [self._score(stems, rows) for stems in self._words(queries)]
+
+    def _score(self, stems: Counter[str], wanted: Integers) -> list[float]:
+        totals = np.zeros(len(wanted), np.int64)
+        for stem, times in stems.items():
+            rows, impacts = self._impact(stem)
+            if len(rows):
+                at = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
+                totals += np.where(rows[at] == wanted, times * impacts[at], 0)
+        scores: list[float] = (totals / UNIT).tolist()
+        return scores
+
+    def _totals(self, queries: Sequence[Counter[str]]) -> Iterator[Integers]:
+        """The scores of all rows for each query: one array, changed from each query to the next."""
+        totals, before = np.zeros(len(self._ids), np.int64), Counter[str]()
+        for stems in queries:
+            changed = Counter(stems)
+            changed.subtract(before)
+            if sum(map(bool, changed.values())) > len(stems):
+                totals[:] = 0
+                changed = stems
+            for stem, times in changed.items():
+                if times:
+                    rows, impacts = self._impact(stem)
+                    totals[rows] += times * impacts
+            before = stems
+            yield totals
+
+    def _best(self, totals: Integers, limit: int) -> list[tuple[int, float]]:
+        """The ids and scores of the best rows above zero, ties by id."""
+        least = 1
+        blocks = len(totals) // BLOCK
+        if 0 < limit <= blocks:
+            # As many blocks have a row at least as good as this one.
+            best = totals[: blocks * BLOCK].reshape(blocks, BLOCK).max(axis=1)
+            least = max(least, int(np.partition(best, blocks - limit)[blocks - limit]))
+        rows = np.flatnonzero(totals >= least)
+        order = np.lexsort((self._ids[rows], -totals[rows]))
+        rows = rows[order if limit < 0 else order[:limit]]
+        return list(zip(self._ids[rows].tolist(), (totals[rows] / UNIT).tolist(), strict=True))
+
+    def _impact(self, stem: str) -> tuple[NDArray[np.int32], Integers]:
+        """The rows that have `stem`, and what it adds to the score of each."""
+        kept = self._impacts.get(stem)
+        if kept is not None:
+            return kept
+        entries = [segment.entries(stem) for segment in self._segments]
+        rows = np.concatenate([np.empty(0, np.int32), *(rows for rows, _ in entries)])
+        counts = np.concatenate([np.empty(0, np.float32), *(counts for _, counts in entries)])
+        alive = self._alive[rows]
+        rows, counts = rows[alive], counts[alive].astype(np.float64)
+        rarity = max(log((len(self) - len(rows) + 0.5) / (len(rows) + 0.5)), MIN_RARITY)
+        norm = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * self._lengths[rows] / self._mean)
+        impacts = np.rint(UNIT * rarity * counts * (SATURATION + 1) / (counts + norm))
+        if len(self._impacts) >= MAX_KEPT_WORDS:
+            self._impacts.clear()
+        self._impacts[stem] = rows, impacts.astype(np.int64)
+        return self._impacts[stem]
+
+    def _changed(self) -> None:
+        """Statistics changed: impacts are computed anew when they are needed."""
+        self._impacts = {}
+        self._mean = max(float(self._lengths[self._alive].mean()), 1e-9) if len(self) else 1.0
+        alive = np.flatnonzero(self._alive)
+        self._rows = dict(zip(self._ids[alive].tolist(), alive.tolist(), strict=True))
+
+    def _build(self, ids: Integers) -> None:
+        """Count the words of all passages anew, as the store's index has them."""
+        self._ids, self._alive = ids, np.ones(len(ids), np.bool_)
+        self._lengths = np.empty(0, np.int64)
+        self._segments = []
+        self._append(self._counted("words_of_all"), ids)
+
+    def _add(self, ids: Integers) -> None:
+        """Count the words of passages that are new."""
+        found = self._passages.passages(ids.tolist())
+        self._ids = np.concatenate([self._ids, np.array([one.id for one in found], np.int64)])
+        self._alive = np.concatenate([self._alive, np.ones(len(found), np.bool_)])
+        with self._lock:
+            self._tokenize([(one.chunk.heading, one.chunk.content) for one in found])
+            self._append(self._counted("words_of_some"), np.arange(len(found)))
+
+    def _append(self, words: Iterable[Word], documents: Integers) -> None:
+        """A segment of `words`, sorted by word and document, over the last rows.
+
+        Args:
+            documents: of each of these rows, ascending.
+        """
+        terms: dict[str, int] = {}
+        starts, of, counts, lengths = array("q"), array("q"), array("f"), array("q")
+        for term, document, weighted, number in words:
+            if terms.setdefault(term, len(terms)) == len(starts):
+                starts.append(len(of))
+            of.append(document)
+            counts.append(weighted)
+            lengths.append(number)
+        starts.append(len(of))
+        rows = np.searchsorted(documents, np.array(of, np.int64))
+        added_lengths = np.bincount(rows, np.array(lengths, np.int64), len(documents))
+        first = len(self._ids) - len(documents)
+        self._lengths = np.concatenate([self._lengths, added_lengths.astype(np.int64)])
+        self._segments.append(
+            Segment(
+                terms,
+                np.array(starts, np.int64),
+                (first + rows).astype(np.int32),
+                np.array(counts, np.float32),
+            )
+        )
+
+    def _words(self, queries: Sequence[str]) -> list[Counter[str]]:
+        """The words of each query as the index has them."""
+        words = [informative_words(query) for query in queries]
+        new = list(dict.fromkeys(word for word in chain(*words) if word not in self._stems))
+        if new:
+            with self._lock:
+                self._tokenize([("", word) for word in new])
+                found = list(self._counted("words_of_some"))
+            stems: dict[str, list[str]] = {word: [] for word in new}
+            for term, document, _, _ in found:
+                stems[new[document]].append(term)
+            self._stems |= {word: tuple(terms) for word, terms in stems.items()}
+        return [Counter(chain(*(self._stems[word] for word in asked))) for asked in words]
+
+    def _tokenize(self, texts: Sequence[tuple[str, str]]) -> None:
+        """Have (heading, content) in the temporary table alone."""
+        with translate_errors(self._store.path):
+            connection = self._store.db.conn
+            connection.execute("DELETE FROM some_texts")
+            connection.executemany(
+                "INSERT INTO some_texts (rowid, heading, content) VALUES (?, ?, ?)",
+                ((row, *text) for row, text in enumerate(texts)),
+            )
+
+    def _counted(self, table: str) -> Iterator[Word]:
+        """The words of a vocabulary table by document, sorted."""
+        with translate_errors(self._store.path):
+            yield from self._store.db.conn.execute(_WORDS.format(table=table))
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """See one state of the store meanwhile."""
+        with translate_errors(self._store.path):
+            self._store.db.conn.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._store.db.conn.execute("ROLLBACK")
+
+
+class WordsOfTexts:
+    """A `WordIndex` whose searches find the passages of some texts. Implements `Retriever`."""
+
+    def __init__(self, index: WordIndex, among: NDArray[np.bool_]) -> None:
+        self._index = index
+        self._among = among
+
+    def search(self, queries: Sequence[str], limit: int) -> list[list[ScoredPassage]]:
+        """See `WordIndex.search`."""
+        return self._index.search(queries, limit, self._among)
+
+    def score(self, queries: Sequence[str], passages: Sequence[int]) -> list[list[float]]:
+        """See `WordIndex.score`."""
+        return self._index.score(queries, passages)
