@@ -69,7 +69,7 @@ class Weights:
                 f"{path} cannot be loaded ({native.first_error() or 'llama.cpp gives no reason'}):"
                 " choose another file or download it again"
             )
-        _free_with(self, lib.llama_model_free, self.handle)
+        free_with(self, lib.llama_model_free, self.handle)
         self.vocabulary: Any = lib.llama_model_get_vocab(self.handle)
         self.path = path
         self.gpu_layers = min(gpu_layers, self.layers + 1)
@@ -164,7 +164,7 @@ class LlamaContext:
                 f"{weights.path} cannot be given a context of {cells} tokens"
                 f" ({native.first_error() or 'out of memory?'}): lower the context length"
             )
-        _free_with(self, lib.llama_free, self.handle)
+        free_with(self, lib.llama_free, self.handle)
         self.weights = weights
         types = f"k{parameters.type_k} v{parameters.type_v} a{parameters.flash_attn_type}"
         version = lib.llama_version().decode()
@@ -191,7 +191,7 @@ def _context_parameters(cells: int, rows: int, sequences: int, threads: int) -> 
     return parameters
 
 
-def _free_with(owner: object, free: Callable[[Any], None], handle: Any) -> None:
+def free_with(owner: object, free: Callable[[Any], None], handle: Any) -> None:
     """Free `handle` with `owner`.
 
     At exit the operating system does it, since a thread may still be decoding then; but on macOS,

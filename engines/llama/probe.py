@@ -29,10 +29,15 @@ MAX_REASON = 400
 ADDRESS_SPACE = 4 << 30
 """Bytes beyond three times the file: its mapping, its repacked copy, its context."""
 CELLS = 256
+EMBEDDING = "embedding"
+"""The child's second argument, for an embedding model."""
 
 
-def probe_once(path: Path, cache: Path, build: str) -> None:
+def probe_once(path: Path, cache: Path, build: str, *, embedding: bool = False) -> None:
     """Probe `path` unless the file `cache` says that this build has loaded it.
+
+    Args:
+        embedding: probe it as an embedding model.
 
     Raises:
         ModelError: llama.cpp refuses the file, crashes on it, or does not finish.
@@ -43,7 +48,7 @@ def probe_once(path: Path, cache: Path, build: str) -> None:
     passed = _read(cache)
     if passed.get(str(path.resolve())) == version:
         return
-    _probe(path, TIMEOUT_S + status.st_size / MIN_BYTES_PER_S)
+    _probe(path, TIMEOUT_S + status.st_size / MIN_BYTES_PER_S, embedding)
     _write(cache, {**passed, str(path.resolve()): version})
 
 
@@ -64,10 +69,17 @@ def _write(cache: Path, passed: dict[str, str]) -> None:
         raise StoreError(f"{cache} cannot be written ({error.strerror}): move it away") from error
 
 
-def _probe(path: Path, timeout_s: float) -> None:
+def _probe(path: Path, timeout_s: float, embedding: bool) -> None:
     try:
         child = subprocess.run(
-            [sys.executable, "-P", "-m", "engines.llama.probe", str(path)],
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "engines.llama.probe",
+                str(path),
+                *[EMBEDDING] * embedding,
+            ],
             env=_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -109,7 +121,7 @@ def main() -> None:
     path = Path(sys.argv[1])
     try:
         _limit_resources(path.stat().st_size)
-        _run(path)
+        _run(path, embedding=sys.argv[2:] == [EMBEDDING])
     except SpecchatError as error:
         print(error)
         sys.exit(REFUSED)
@@ -132,7 +144,12 @@ def _limit_resources(file_size: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _run(path: Path) -> None:
+def _run(path: Path, *, embedding: bool) -> None:
+    if embedding:
+        from engines.llama.embedding import EmbeddingModel
+
+        EmbeddingModel(path, threads=1).encode_queries(["one", "two words"])
+        return
     from engines.chat_template.template import ChatTemplate
     from engines.llama.context import LlamaContext, Weights, measure_max_rows
     from engines.llama.vocabulary import LlamaVocabulary

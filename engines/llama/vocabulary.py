@@ -94,9 +94,10 @@ class LlamaVocabulary:
         """llama.cpp's attribute bits of a token (LLAMA_TOKEN_ATTR_…)."""
         return int(native.token_attributes(self._vocabulary, token))
 
-    def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """Token ids of `text`, without BOS. With `special`, control tokens written out are parsed.
+    def encode(self, text: str, *, special: bool = False, ends: bool = False) -> list[int]:
+        """Token ids of `text`. With `special`, control tokens written out are parsed.
 
+        With `ends`, what the file asks for before and after a text (BOS, EOS, CLS, SEP) is added.
         Lone surrogates, which UTF-8 cannot encode, become question marks.
 
         Raises:
@@ -107,7 +108,7 @@ class LlamaVocabulary:
         while True:
             ids = (ctypes.c_int32 * capacity)()
             count = lib.llama_tokenize(
-                self._vocabulary, raw, len(raw), ids, capacity, False, special
+                self._vocabulary, raw, len(raw), ids, capacity, ends, special
             )
             if count >= 0:
                 return ids[:count]

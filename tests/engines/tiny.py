@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from gguf import GGUFWriter, TokenType
+from gguf import GGUFWriter, PoolingType, TokenType
 
 WIDTH, HEADS, FORWARD, CONTEXT = 64, 2, 96, 4096
 Shape = tuple[int, ...]
@@ -135,6 +135,40 @@ def write_mamba(path: Path, vocabulary: TinyVocabulary) -> Path:
         "blk.0.ssm_d": (inner,),
         "blk.0.ssm_out": (WIDTH, inner),
     }
+    return write_tensors(writer, path, shapes)
+
+
+def write_bert(
+    path: Path, vocabulary: TinyVocabulary, *, width: int = WIDTH, context: int = 64
+) -> Path:
+    """An embedding model of one block, which attends both ways and takes the mean."""
+    writer = GGUFWriter(path, "bert")
+    writer.add_block_count(1)
+    writer.add_context_length(context)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(FORWARD)
+    writer.add_head_count(HEADS)
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_causal_attention(False)
+    writer.add_pooling_type(PoolingType.MEAN)
+    writer.add_token_type_count(1)
+    write_vocabulary(writer, vocabulary)
+    shapes: dict[str, Shape] = {
+        "token_embd": (len(vocabulary.tokens), width),
+        "token_types": (1, width),
+        "position_embd": (context, width),
+        "token_embd_norm": (width,),
+        "token_embd_norm.bias": (width,),
+    }
+    parts: dict[str, Shape] = {
+        **{f"attn_{part}": (width, width) for part in ATTENTION},
+        "attn_output_norm": (width,),
+        "ffn_up": (FORWARD, width),
+        "ffn_down": (width, FORWARD),
+        "layer_output_norm": (width,),
+    }
+    for part, shape in parts.items():
+        shapes |= {f"blk.0.{part}": shape, f"blk.0.{part}.bias": shape[:1]}
     return write_tensors(writer, path, shapes)
 
 

@@ -1,0 +1,176 @@
+"""An embedding model: texts in, one unit vector each out.
+
+Owns how texts become batches, and the words that some models expect before a query or a passage.
+Refuses to know what is searched and where vectors are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from llama_cpp import llama_cpp as lib
+
+from datastores.errors import ModelError
+from engines.fingerprint import fingerprint
+from engines.llama import native
+from engines.llama.context import MICRO_BATCH, Batch, Weights, free_with
+from engines.llama.gguf import check_header
+from engines.llama.model import open_fitting
+from engines.llama.probe import probe_once
+from engines.llama.threads import default_threads
+from engines.llama.vocabulary import LlamaVocabulary
+from engines.target import Floats
+
+MAX_TEXTS = 32
+"""Texts in one batch."""
+PREFIXES = (
+    ("nomic", "search_query: ", "search_document: "),
+    ("e5", "query: ", "passage: "),
+    ("embeddinggemma", "task: search result | query: ", "title: none | text: "),
+    ("mxbai", "Represent this sentence for searching relevant passages: ", ""),
+    ("bge", "Represent this sentence for searching relevant passages: ", ""),
+    ("arctic-embed", "Represent this sentence for searching relevant passages: ", ""),
+    (
+        "qwen3-embedding",
+        "Instruct: Given a web search query, retrieve relevant passages that answer the query"
+        "\nQuery: ",
+        "",
+    ),
+)
+"""(part of a model's name, what goes before a query, and before a passage), by the model cards."""
+
+
+class EmbeddingModel:
+    """A loaded embedding model. Threads may share it; one encodes at a time.
+
+    Attributes:
+        path: its file.
+        fingerprint: of its weights; vectors of different ones do not compare.
+        width: of its vectors.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        probe_cache: Path | None = None,
+        threads: int = 0,
+        pooling: int = lib.LLAMA_POOLING_TYPE_UNSPECIFIED,
+    ) -> None:
+        """Args:
+            probe_cache: as for `engines.llama.model.load`.
+            threads: 0 for one per physical core.
+            pooling: of a text's states, a LLAMA_POOLING_TYPE_…; the model's own if unspecified.
+
+        Raises:
+            ModelError: missing, damaged or hostile, no embedding model, or out of memory.
+        """
+        check_header(path)
+        if probe_cache is not None:
+            probe_once(path, probe_cache, lib.llama_version().decode(), embedding=True)
+        self.path = path
+        self.fingerprint = fingerprint(path)
+        self._weights, self._context = open_fitting(
+            path, None, lambda weights: (weights, _open(weights, threads, pooling))
+        )
+        self.width = self._weights.width
+        self._vocabulary = LlamaVocabulary(self._weights)
+        # Of one text, in tokens.
+        self._length = min(MICRO_BATCH, self._weights.trained_length)
+        self._batch = Batch(MICRO_BATCH)
+        self._lock = Lock()
+        self._memory: Any = lib.llama_get_memory(self._context)
+        name = f"{self._weights.metadata('general.name')} {path.stem}".lower().replace(" ", "-")
+        found = (prefixes for part, *prefixes in PREFIXES if part in name)
+        self._query_prefix, self._passage_prefix = next(found, ("", ""))
+
+    def encode_queries(self, texts: Sequence[str]) -> Floats:
+        """Unit vectors, float32 [texts, width], of what is searched for.
+
+        Raises:
+            ModelError: the model cannot evaluate a text.
+        """
+        return self._encode([self._query_prefix + text for text in texts])
+
+    def encode_passages(self, texts: Sequence[str]) -> Floats:
+        """Unit vectors, float32 [texts, width], of what is found; of a long text, its beginning.
+
+        Raises:
+            ModelError: the model cannot evaluate a text.
+        """
+        return self._encode([self._passage_prefix + text for text in texts])
+
+    def _encode(self, texts: Sequence[str]) -> Floats:
+        tokens = [self._tokenize(text) for text in texts]
+        with self._lock:
+            batches = self._batches(tokens)
+            vectors = [vector for batch in batches for vector in self._evaluate(batch)]
+        return np.array(vectors, np.float32).reshape(len(texts), self.width)
+
+    def _batches(self, texts: Sequence[list[int]]) -> Iterator[list[list[int]]]:
+        """As many texts at a time as fit into one pass."""
+        batch: list[list[int]] = []
+        for text in texts:
+            if batch and (
+                len(batch) == MAX_TEXTS or sum(map(len, batch)) + len(text) > MICRO_BATCH
+            ):
+                yield batch
+                batch = []
+            batch.append(text)
+        if batch:
+            yield batch
+
+    def _evaluate(self, texts: Sequence[list[int]]) -> Iterator[Floats]:
+        row = 0
+        for sequence, tokens in enumerate(texts):
+            for position, token in enumerate(tokens):
+                self._batch.token[row], self._batch.position[row] = token, position
+                self._batch.place(row, (sequence,))
+                row += 1
+        self._batch.struct.n_tokens = row
+        if self._memory:
+            lib.llama_memory_clear(self._memory, True)
+        native.clear_errors()
+        if native.decode(self._context, self._batch.struct):
+            raise ModelError(f"{self.path} cannot be run: {native.first_error()}")
+        native.synchronize(self._context)
+        for sequence in range(len(texts)):
+            pooled = lib.llama_get_embeddings_seq(self._context, sequence)
+            vector = np.ctypeslib.as_array(pooled, (self.width,)).astype(np.float32)
+            length = float(np.linalg.norm(vector))
+            if not 0.0 < length < np.inf:
+                raise ModelError(f"{self.path} gives no vector for a text: choose another model")
+            yield vector / np.float32(length)
+
+    def _tokenize(self, text: str) -> list[int]:
+        """Token ids with those that begin and end a text; the last is kept where it is cut."""
+        tokens = self._vocabulary.encode(text, ends=True)
+        return tokens if len(tokens) <= self._length else [*tokens[: self._length - 1], tokens[-1]]
+
+
+def _open(weights: Weights, threads: int, pooling: int) -> Any:
+    """A context that pools the states of each text."""
+    parameters = lib.llama_context_default_params()
+    parameters.n_ctx = parameters.n_batch = parameters.n_ubatch = MICRO_BATCH
+    parameters.n_outputs_max = MICRO_BATCH
+    parameters.n_seq_max = MAX_TEXTS
+    parameters.n_threads = parameters.n_threads_batch = threads or default_threads()
+    parameters.pooling_type = pooling
+    parameters.embeddings = True
+    parameters.kv_unified = True
+    parameters.no_perf = True
+    native.clear_errors()
+    handle = lib.llama_init_from_model(weights.handle, parameters)
+    if not handle:
+        raise ModelError(f"{weights.path} cannot be opened: {native.first_error()}")
+    free_with(weights, lib.llama_free, handle)
+    kind = lib.llama_pooling_type(handle)
+    if kind == lib.LLAMA_POOLING_TYPE_NONE:
+        return _open(weights, threads, lib.LLAMA_POOLING_TYPE_MEAN)
+    if kind == lib.LLAMA_POOLING_TYPE_RANK:
+        raise ModelError(f"{weights.path} compares texts and embeds none: choose another model")
+    return handle

@@ -1,0 +1,81 @@
+"""Texts become unit vectors, alone as in a batch, and what is no embedding model is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datastores.errors import ModelError
+from engines.llama import embedding
+from engines.llama.embedding import MAX_TEXTS, EmbeddingModel
+from tests.engines.tiny import WIDTH, TinyVocabulary, write_bert
+
+WORDS = ("walrus", "telescope", "bread", "bakes", "keeps", "attic")
+CONTEXT = 24
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pieces = [f"▁{word}" for word in WORDS]
+    path = tmp_path_factory.mktemp("embedding") / "tiny-nomic.gguf"
+    return write_bert(path, TinyVocabulary(pieces=pieces), context=CONTEXT)
+
+
+@pytest.fixture(scope="module")
+def model(file: Path) -> EmbeddingModel:
+    return EmbeddingModel(file, threads=1)
+
+
+def test_vectors_have_unit_length_and_do_not_depend_on_the_batch(model: EmbeddingModel) -> None:
+    texts = [f"{one} {other}" for one in WORDS for other in WORDS][: MAX_TEXTS + 3]
+    vectors = model.encode_passages(texts)
+    assert vectors.shape == (len(texts), model.width) == (len(texts), WIDTH)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-5)
+    for row in (0, 7, len(texts) - 1):
+        assert model.encode_passages([texts[row]])[0] == pytest.approx(vectors[row], abs=1e-3)
+    assert model.encode_passages([]).shape == (0, WIDTH)
+
+
+def test_a_text_beyond_the_models_length_counts_by_its_beginning(model: EmbeddingModel) -> None:
+    long = "walrus " * 5_000
+    short = model.encode_passages(["walrus " * CONTEXT, "attic", ""])
+    assert model.encode_passages([long])[0] == pytest.approx(short[0], abs=1e-3)
+    assert np.isfinite(short).all()
+
+
+def test_queries_and_passages_have_the_models_own_prefixes(
+    model: EmbeddingModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    encode = model._vocabulary.encode
+
+    def spied(text: str, **options: bool) -> list[int]:
+        seen.append(text)
+        return encode(text, **options)
+
+    monkeypatch.setattr(model._vocabulary, "encode", spied)
+    model.encode_queries(["walrus"])
+    model.encode_passages(["walrus"])
+    assert seen == ["search_query: walrus", "search_document: walrus"]
+
+
+def test_what_embeds_nothing_is_named(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ModelError, match="no model file"):
+        EmbeddingModel(tmp_path / "gone.gguf")
+    (tmp_path / "damaged.gguf").write_bytes(file.read_bytes()[:2000])
+    with pytest.raises(ModelError, match=r"damaged\.gguf cannot be loaded"):
+        EmbeddingModel(tmp_path / "damaged.gguf")
+    rank = embedding.lib.LLAMA_POOLING_TYPE_RANK
+    monkeypatch.setattr(embedding.lib, "llama_pooling_type", lambda context: rank)
+    with pytest.raises(ModelError, match="compares texts and embeds none"):
+        EmbeddingModel(file)
+
+
+def test_a_file_is_probed_as_what_it_is(file: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "models.json"
+    EmbeddingModel(file, probe_cache=cache, threads=1)
+    assert str(file) in cache.read_text()
