@@ -1,8 +1,8 @@
 """The retriever protocol: what answers queries with passages.
 
-Implemented by `bm25`; exact and approximate dense retrieval fit the same protocol. Each answers a
-batch of queries at once and scores a given subset with the same metric, which a speculative cache
-needs (RaLMSpec, section 3).
+Implemented by `bm25` (words, in the store), `word_index` (the same in memory, for many queries) and
+`dense` (vectors; exact or approximate). Each answers a batch of queries at once and scores a given
+subset with the same metric, which a speculative cache needs (RaLMSpec, section 3).
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""Passages on disk: the chunks of the library's texts, with a word index over them.
+"""Passages on disk: the chunks of the library's texts, with a word index and vectors over them.
 
 A cache: it is made from the library and follows it by the keys of its texts. Owns rows, the word
-index, and that what was removed leaves no byte. Refuses to know sources, titles and ranking.
+index, and that what was removed leaves no byte, in vectors either. Refuses to know
+sources, titles and ranking.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,7 +58,24 @@ def _texts_and_chunks(db: Database) -> None:
     )
 
 
-MIGRATIONS = (_texts_and_chunks,)
+def _vectors(db: Database) -> None:
+    """Vectors by what they stand for, of one embedding model; see `embeddings`."""
+    db.executescript(
+        """
+        CREATE TABLE embedder (
+            fingerprint TEXT PRIMARY KEY, path TEXT NOT NULL, width INTEGER NOT NULL
+        ) WITHOUT ROWID;
+        CREATE TABLE vectors (digest BLOB PRIMARY KEY, vector BLOB NOT NULL);
+        CREATE INDEX chunks_by_digest ON chunks(digest);
+        CREATE TRIGGER vectors_removed AFTER DELETE ON chunks
+        WHEN NOT EXISTS (SELECT 1 FROM chunks WHERE digest = old.digest) BEGIN
+            DELETE FROM vectors WHERE digest = old.digest;
+        END;
+        """
+    )
+
+
+MIGRATIONS = (_texts_and_chunks, _vectors)
 """Version n of the store is what the first n of these make."""
 
 
@@ -139,8 +158,9 @@ class PassageStore:
 
     def passages(self, ids: Sequence[int]) -> list[Passage]:
         """The passages with these ids, in this order; those that were removed are left out."""
-        marks = ", ".join("?" * len(ids))
-        rows = self.store.rows(f"SELECT * FROM chunks WHERE id IN ({marks})", ids)
+        # One parameter for all: SQLite takes some tens of thousands at most.
+        sql = "SELECT * FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
+        rows = self.store.rows(sql, (json.dumps(list(ids)),))
         found = {row["id"]: passage_of(row) for row in rows}
         return [found[number] for number in ids if number in found]
 

@@ -1,0 +1,115 @@
+"""The dense retrievers over stored vectors: exact (EDR) and approximate (ADR in RaLMSpec).
+
+Owns which vectors are in memory. Refuses to know the embedding model beyond how it encodes a query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from datastores.passages.embeddings import Embedder, StoredVectors
+from datastores.passages.protocol import ScoredPassage
+from datastores.passages.store import PassageStore
+from datastores.passages.vectors import VectorIndex, Vectors
+
+Encode = Callable[[Sequence[str]], Vectors]
+"""Queries → unit vectors, float32 [queries, width]."""
+MISSING = float("-inf")
+"""The score of a passage that has no vector."""
+
+
+class DenseRetriever:
+    """Implements `datastores.passages.protocol.Retriever`.
+
+    A score is the inner product of unit vectors: every passage with a vector matches every query.
+    Methods raise StoreError if the store cannot be read.
+    """
+
+    def __init__(
+        self,
+        passages: PassageStore,
+        embedder: Embedder,
+        encode: Encode,
+        *,
+        approximate: bool = False,
+        texts: frozenset[bytes] | None = None,
+    ) -> None:
+        """Args:
+        passages: over a connection that nothing is written by.
+        embedder: whose vectors are searched.
+        encode: queries, by the same model.
+        approximate: search an HNSW graph instead of all vectors.
+        texts: keys of the texts whose passages are searched; None for all.
+        """
+        self._passages = passages
+        self._stored = StoredVectors(passages)
+        self.embedder = embedder
+        self._approximate = approximate
+        self._texts = texts
+        self._version = -1
+        self._index = VectorIndex(np.empty((0, embedder.width), np.float32), ())
+        self._ids: frozenset[int] = frozenset()
+        self.encode = encode
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def update(self) -> None:
+        """Follow the store, if it changed."""
+        version = self._stored.version()
+        if version == self._version:
+            return
+        ids, vectors = self._stored.load(self.embedder)
+        if self._texts is not None:
+            rows = self._passages.store.rows("SELECT id, text FROM chunks ORDER BY id")
+            chosen = [row["id"] for row in rows if bytes(row["text"]) in self._texts]
+            among = np.isin(ids, np.array(chosen, np.int64))
+            ids, vectors = ids[among], vectors[among]
+        self._ids = frozenset(ids.tolist())
+        self._index = VectorIndex(vectors, ids.tolist(), approximate=self._approximate)
+        self._version = version
+
+    def search(self, queries: Sequence[str], limit: int) -> list[list[ScoredPassage]]:
+        """For each query the `limit` passages nearest to it, ties by id; all if it is -1."""
+        return self.search_vectors(self.encode(queries), limit)
+
+    def search_vectors(self, queries: Vectors, limit: int) -> list[list[ScoredPassage]]:
+        """As `search`, for encoded queries [n, width]."""
+        found = self._index.search(queries, len(self) if limit < 0 else limit)
+        ids = list(dict.fromkeys(number for ranked in found for number, _ in ranked))
+        passages = {one.id: one for one in self._passages.passages(ids)}
+        return [
+            [ScoredPassage(passages[id], score) for id, score in ranked if id in passages]
+            for ranked in found
+        ]
+
+    def score(self, queries: Sequence[str], passages: Sequence[int]) -> list[list[float]]:
+        """For each query the score of each of `passages` (ids); `MISSING` without a vector."""
+        return [self.score_vector(vector, passages) for vector in self.encode(queries)]
+
+    def score_vector(self, query: Vectors, passages: Sequence[int]) -> list[float]:
+        """As `score`, for one encoded query [width]."""
+        known = [number for number in passages if number in self._ids]
+        scores = dict(zip(known, self._index.score(query, known), strict=True))
+        return [scores.get(number, MISSING) for number in passages]
+
+    def close(self) -> None:
+        """Close the store's connection."""
+        self._passages.close()
+
+
+def fuse(rankings: Sequence[Sequence[ScoredPassage]]) -> list[ScoredPassage]:
+    """Rankings as one, by reciprocal rank: Σ 1 / (60 + rank), ties by id (Cormack et al. 2009)."""
+    scores: dict[int, float] = {}
+    passages = {one.passage.id: one.passage for ranked in rankings for one in ranked}
+    for ranked in rankings:
+        for rank, one in enumerate(ranked, start=1):
+            scores[one.passage.id] = scores.get(one.passage.id, 0.0) + 1 / (FUSION + rank)
+    order = sorted(scores, key=lambda number: (-scores[number], number))
+    return [ScoredPassage(passages[number], scores[number]) for number in order]
+
+
+FUSION = 60
+"""Of reciprocal rank fusion: the paper's, and everybody's since."""

@@ -1,0 +1,139 @@
+"""Stored vectors of passages: those of one embedding model, by what each stands for.
+
+A vector belongs to heading and content of a chunk (its digest), so a text that changes keeps the
+vectors of what did not, and one that is removed takes its own along, bytes included. Vectors of
+another model are dropped, never mixed. Owns these rows. Refuses to know how texts are embedded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datastores.errors import StoreError
+from datastores.passages.store import PassageStore
+from datastores.passages.vectors import Vectors
+
+STORED = np.dtype("<f2")
+"""Half precision: rounding changes an inner product by a thousandth at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedder:
+    """The embedding model that the stored vectors are of.
+
+    Attributes:
+        fingerprint: of its weights.
+        path: its file when they were made.
+        width: of the vectors.
+    """
+
+    fingerprint: str
+    path: str
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnembeddedText:
+    """What a vector is to stand for."""
+
+    digest: bytes
+    text: str
+
+
+class StoredVectors:
+    """The vectors of one store's passages. Methods raise StoreError if it cannot be used."""
+
+    def __init__(self, passages: PassageStore) -> None:
+        self._store = passages.store
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """Whose vectors are stored; None if none was bound."""
+        rows = self._store.rows("SELECT fingerprint, path, width FROM embedder")
+        return Embedder(**rows[0]) if rows else None
+
+    def bind(self, embedder: Embedder) -> None:
+        """Store vectors of `embedder` from now on; those of another model are dropped."""
+        known = self.embedder
+        if known == embedder:
+            return
+        with self._store.writing() as db:
+            if known is None or known.fingerprint != embedder.fingerprint:
+                db.conn.execute("DELETE FROM vectors")
+            db.conn.execute("DELETE FROM embedder")
+            db.conn.execute(
+                "INSERT INTO embedder VALUES (?, ?, ?)",
+                (embedder.fingerprint, embedder.path, embedder.width),
+            )
+
+    def drop(self) -> None:
+        """Delete all vectors."""
+        with self._store.writing() as db:
+            db.conn.execute("DELETE FROM vectors")
+            db.conn.execute("DELETE FROM embedder")
+
+    def counts(self) -> tuple[int, int]:
+        """How many different passages have a vector, and how many there are."""
+        (row,) = self._store.rows(
+            "SELECT (SELECT count(*) FROM vectors) AS embedded,"
+            " (SELECT count(DISTINCT digest) FROM chunks) AS total"
+        )
+        return row["embedded"], row["total"]
+
+    def missing(self, limit: int) -> list[UnembeddedText]:
+        """Passages without a vector, `limit` at most."""
+        rows = self._store.rows(
+            "SELECT digest, heading, content FROM chunks"
+            " WHERE digest NOT IN (SELECT digest FROM vectors) GROUP BY digest LIMIT ?",
+            (limit,),
+        )
+        return [
+            UnembeddedText(bytes(row["digest"]), f"{row['heading']}\n{row['content']}".strip())
+            for row in rows
+        ]
+
+    def add(self, embedder: Embedder, digests: Sequence[bytes], vectors: Vectors) -> None:
+        """Store a vector, a row of `vectors` [n, width], for each of `digests`.
+
+        Left out are passages that were removed meanwhile, and all if the model is no longer bound.
+        """
+        rows = vectors.astype(STORED)
+        with self._store.writing() as db:
+            db.conn.executemany(
+                "INSERT OR IGNORE INTO vectors SELECT ?1, ?2"
+                " WHERE EXISTS (SELECT 1 FROM chunks WHERE digest = ?1)"
+                " AND EXISTS (SELECT 1 FROM embedder WHERE fingerprint = ?3)",
+                (
+                    (digest, row.tobytes(), embedder.fingerprint)
+                    for digest, row in zip(digests, rows, strict=True)
+                ),
+            )
+
+    def load(self, embedder: Embedder) -> tuple[NDArray[np.int64], Vectors]:
+        """The ids of passages that have a vector, ascending, and the vectors [n, width].
+
+        Raises:
+            StoreError: a vector is not of the model's width.
+        """
+        rows = self._store.rows(
+            "SELECT id, vector FROM chunks JOIN vectors USING (digest)"
+            " WHERE EXISTS (SELECT 1 FROM embedder WHERE fingerprint = ?) ORDER BY id",
+            (embedder.fingerprint,),
+        )
+        size = embedder.width * STORED.itemsize
+        if any(len(row["vector"]) != size for row in rows):
+            raise StoreError(
+                f"{self._store.path}: a vector is not of {embedder.width} dimensions:"
+                " delete the file, it is made again"
+            )
+        found = np.frombuffer(b"".join(row["vector"] for row in rows), STORED)
+        ids = np.array([row["id"] for row in rows], np.int64)
+        return ids, found.reshape(len(rows), embedder.width).astype(np.float32)
+
+    def version(self) -> int:
+        """Changes whenever another connection changed the store."""
+        return int(self._store.rows("PRAGMA data_version")[0]["data_version"])

@@ -1,0 +1,176 @@
+"""Stored vectors follow their passages to the last byte, and both dense retrievers rank by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datastores.errors import StoreError
+from datastores.passages.chunks import Chunk
+from datastores.passages.dense import MISSING, DenseRetriever, fuse
+from datastores.passages.embeddings import STORED, Embedder, StoredVectors
+from datastores.passages.store import PassageStore
+from datastores.passages.vectors import Vectors
+
+WIDTH = 16
+MODEL = Embedder("a fingerprint", "/models/embedder.gguf", WIDTH)
+
+
+def encode(texts: Sequence[str]) -> Vectors:
+    """A unit vector drawn from the first word, near to others of the same first word."""
+    vectors = np.empty((len(texts), WIDTH), np.float32)
+    for row, text in enumerate(texts):
+        word, _, rest = text.partition(" ")
+        drawn = [np.random.default_rng(list(part.encode()) or [0]) for part in (word, rest)]
+        vectors[row] = drawn[0].standard_normal(WIDTH) + 0.3 * drawn[1].standard_normal(WIDTH)
+    unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit
+
+
+def key(number: int) -> bytes:
+    return number.to_bytes(2)
+
+
+def text(number: int) -> str:
+    return f"word{number % 7} page {number}"
+
+
+@pytest.fixture
+def passages(tmp_path: Path) -> Iterator[PassageStore]:
+    with closing(PassageStore.open(tmp_path / "passages.db")) as store:
+        for number in range(60):
+            store.add(key(number), [(0, Chunk("", 1, 1, text(number)))])
+        yield store
+
+
+@pytest.fixture
+def stored(passages: PassageStore) -> StoredVectors:
+    vectors = StoredVectors(passages)
+    vectors.bind(MODEL)
+    return vectors
+
+
+def embed(stored: StoredVectors) -> int:
+    """Embed what is missing; how many those are."""
+    missing = stored.missing(1000)
+    stored.add(MODEL, [one.digest for one in missing], encode([one.text for one in missing]))
+    return len(missing)
+
+
+@pytest.fixture
+def retriever(passages: PassageStore, stored: StoredVectors) -> Iterator[DenseRetriever]:
+    embed(stored)
+    own = PassageStore(passages.store.new_connection())
+    with closing(DenseRetriever(own, MODEL, encode)) as opened:
+        opened.update()
+        yield opened
+
+
+def test_only_what_changed_is_embedded(passages: PassageStore, stored: StoredVectors) -> None:
+    assert embed(stored) == 60
+    assert embed(stored) == 0
+    passages.add(b"changed", [(0, Chunk("", 1, 1, text(3))), (0, Chunk("", 2, 2, "new"))])
+    passages.remove([key(3)])
+    assert [one.text for one in stored.missing(10)] == ["new"]
+    assert stored.counts() == (60, 61)
+
+
+def test_a_vector_leaves_with_the_last_passage_it_stands_for(
+    passages: PassageStore, stored: StoredVectors, tmp_path: Path
+) -> None:
+    passages.add(b"copy", [(0, Chunk("", 9, 9, text(5)))])
+    embed(stored)
+    raw = encode([text(5)])[0].astype(STORED).tobytes()
+
+    def files() -> bytes:
+        return b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+    passages.remove([key(5)])
+    assert stored.counts() == (60, 60)
+    assert raw in files()
+    passages.remove([b"copy"])
+    assert stored.counts() == (59, 59)
+    assert raw not in files()
+
+
+def test_vectors_of_two_models_are_never_mixed(
+    passages: PassageStore, stored: StoredVectors
+) -> None:
+    embed(stored)
+    stored.bind(MODEL)
+    stored.bind(Embedder(MODEL.fingerprint, "/moved.gguf", WIDTH))
+    assert stored.counts() == (60, 60), "the same weights under another name"
+    other = Embedder("another", "/other.gguf", WIDTH)
+    stored.bind(other)
+    assert stored.counts() == (0, 60)
+    stored.add(MODEL, [one.digest for one in stored.missing(2)], encode(["a", "b"]))
+    assert stored.counts() == (0, 60), "embedded while the model was changed"
+    assert stored.embedder == other
+    stored.drop()
+    assert stored.embedder is None
+
+
+def test_a_passage_that_was_removed_meanwhile_gets_no_vector(
+    passages: PassageStore, stored: StoredVectors
+) -> None:
+    missing = stored.missing(1)
+    passages.remove(passages.keys())
+    stored.add(MODEL, [missing[0].digest], encode(["a"]))
+    assert stored.counts() == (0, 0)
+
+
+def test_vectors_of_another_width_are_refused(stored: StoredVectors) -> None:
+    (one,) = stored.missing(1)
+    stored.add(MODEL, [one.digest], np.ones((1, WIDTH + 1), np.float32))
+    with pytest.raises(StoreError, match="a vector is not of 16 dimensions"):
+        stored.load(MODEL)
+
+
+@pytest.mark.parametrize("approximate", [False, True])
+def test_both_retrievers_rank_by_inner_product(
+    passages: PassageStore, retriever: DenseRetriever, approximate: bool
+) -> None:
+    own = PassageStore(passages.store.new_connection())
+    with closing(DenseRetriever(own, MODEL, encode, approximate=approximate)) as searched:
+        searched.update()
+        queries = [text(4), "word3 unheard of"]
+        for query, ranked in zip(queries, searched.search(queries, 5), strict=True):
+            vectors = encode([text(number) for number in range(60)]).astype(STORED)
+            scores = vectors.astype(np.float64) @ encode([query])[0]
+            best = sorted(scores, reverse=True)[:5]
+            assert [one.score for one in ranked] == pytest.approx(best, abs=1e-6)
+            ids = [one.passage.id for one in ranked]
+            assert searched.score([query], ids) == [[one.score for one in ranked]]
+        assert searched.search([text(4)], 1)[0][0].passage.chunk.content == text(4)
+        assert searched.score(["word3"], [-5]) == [[MISSING]]
+
+
+def test_it_follows_the_store_and_some_texts_alone(
+    passages: PassageStore, stored: StoredVectors, retriever: DenseRetriever
+) -> None:
+    passages.remove([key(4)])
+    passages.add(b"new", [(0, Chunk("", 1, 1, "zebra crossing"))])
+    embed(stored)
+    assert retriever.search(["word4 page 4"], 1)[0] == [], "removed while it was being used"
+    retriever.update()
+    assert len(retriever) == 60
+    assert retriever.search(["zebra crossing"], 1)[0][0].passage.text == b"new"
+    texts = frozenset([key(10), key(11)])
+    own = PassageStore(passages.store.new_connection())
+    with closing(DenseRetriever(own, MODEL, encode, texts=texts)) as some:
+        some.update()
+        assert {one.passage.text for one in some.search(["word3"], -1)[0]} == texts
+
+
+def test_what_two_rankings_agree_on_comes_first(retriever: DenseRetriever) -> None:
+    one, other = retriever.search(["word1", "word2"], 4)
+    shared = other[3]
+    fused = fuse([[*one[:3], shared], other])
+    assert fused[0].passage == shared.passage
+    assert fused[0].score == pytest.approx(2 / 64)
+    assert len(fused) == 7
+    assert fuse([]) == []
