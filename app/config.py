@@ -107,6 +107,10 @@ class Config:
     search again every few words and answer from one passage at a time, off = don't. A chat can have
     its own setting."""
 
+    embedding: str = ""
+    """Embedding model that searches imported texts by meaning, beside their words: a name or a
+    file; empty for the smallest one found on this machine, "off" for none."""
+
     threads: int = 0
     """CPU threads; 0 = one per physical core."""
 

@@ -11,6 +11,7 @@ import platform
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 
@@ -18,12 +19,15 @@ import click
 
 from app.config import DRAFTERS, Options, load_config
 from app.engine.engine import Engine, load
+from app.indexing.passage_index import open_passages
 from app.locations import Locations
 from app.locations import locate as find
+from app.models.selection import choose_embedder
 from app.sanitise import one_line
 from datastores.chats.records import MIGRATIONS
 from datastores.errors import SpecchatError
 from datastores.kv_blocks import stored
+from datastores.passages.embeddings import StoredVectors
 from datastores.storage.integrity import DamagedError, require_usable
 from engines.llama.devices import find_gpus, install_line, unused_gpu
 from engines.target import SavableTarget
@@ -56,6 +60,7 @@ def findings(options: Options) -> Iterator[Finding]:
     yield _data(locations)
     yield _history(locations)
     yield _settings(locations)
+    yield _search(locations)
     yield _gpu()
     yield from _model(options, locations)
 
@@ -102,6 +107,27 @@ def _settings(locations: Locations) -> Finding:
     except SpecchatError as error:
         return Finding("settings", BAD, str(error))
     return Finding("settings", OK, str(locations.settings))
+
+
+def _search(locations: Locations) -> Finding:
+    """How imported texts are searched."""
+    try:
+        setting = load_config(locations.settings).embedding
+    except SpecchatError:
+        return Finding("search", OFF, "by words alone while the settings are not understood")
+    try:
+        path = choose_embedder(locations, setting)
+        if path is None:
+            return Finding("search", OK, "by words alone: no embedding model is used")
+        embedded, total = 0, 0
+        if locations.passages.exists():
+            with closing(open_passages(locations)) as passages:
+                embedded, total = StoredVectors(passages).counts()
+    except SpecchatError as error:
+        return Finding("search", BAD, f"by words alone: {error}")
+    return Finding(
+        "search", OK, f"by words and by meaning, with {path}: {embedded:,} of {total:,} passages"
+    )
 
 
 def _gpu() -> Finding:

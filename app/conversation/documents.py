@@ -7,21 +7,27 @@ they are cited (`citations.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from typing import TypeVar
 
+from app.config import load_config
 from app.conversation.generation import max_prompt_tokens
 from app.engine.engine import Engine
+from app.indexing.embedding import PassageEmbedding
 from app.indexing.passage_index import FoundPassage, find, locate, open_passages
 from app.locations import Locations
+from app.models.selection import choose_embedder
 from datastores.chats.records import SYSTEM
+from datastores.errors import SpecchatError
 from datastores.library.library import Library
+from datastores.passages.dense import DenseRetriever
 from datastores.passages.protocol import Passage, ScoredPassage
 from datastores.passages.store import PassageStore
 from datastores.passages.word_index import WordIndex
 from engines.chat_template.prompt_builder import Message
-from engines.ralm.knowledge_base import KnowledgeBase, TextKnowledgeBase
+from engines.ralm.knowledge_base import KnowledgeBase, TextKnowledgeBase, VectorKnowledgeBase
 from engines.target import Vocabulary
 
 HEADER = "Notes:"
@@ -36,35 +42,72 @@ class Documents:
     Methods raise StoreError if a store cannot be read.
     """
 
-    def __init__(self, library: Library, passages: PassageStore) -> None:
+    def __init__(
+        self, library: Library, passages: PassageStore, embedding: PassageEmbedding | None = None
+    ) -> None:
+        """Args:
+        embedding: searches them by meaning, too; None for words alone.
+        """
+        self.embedding = embedding
         self._library = library
         self._passages = passages
         self._words: WordIndex | None = None
 
     @classmethod
-    def open(cls, locations: Locations) -> Documents:
-        """The texts as they are indexed now; see `app.indexing.passage_index.update`."""
-        return cls(Library.open(locations.library), open_passages(locations))
+    def open(
+        cls,
+        locations: Locations,
+        report: Callable[[SpecchatError], object] = lambda error: None,
+    ) -> Documents:
+        """The texts as they are indexed now; see `app.indexing.passage_index.update`.
+
+        Args:
+            report: takes what keeps an embedding model from being used.
+
+        Raises:
+            InputError: the settings file is not understood.
+        """
+        setting = load_config(locations.settings).embedding
+        library, passages = Library.open(locations.library), open_passages(locations)
+        embedding = PassageEmbedding(
+            PassageStore(passages.store.new_connection()),
+            locations.cache / "models.json",
+            partial(choose_embedder, locations, setting),
+            report,
+        )
+        return cls(library, passages, embedding)
 
     def close(self) -> None:
         with closing(self._library), closing(self._passages):
             if self._words is not None:
                 self._words.close()
+            if self.embedding is not None:
+                self.embedding.close()
 
     def knowledge_base(self, source: str = "") -> KnowledgeBase:
-        """The passages for iterative retrieval, ranked by their words.
+        """The passages for iterative retrieval, ranked by meaning if all of them can be, else by
+        their words: two rankings have no score of a passage alone, which a guess needs.
 
         Args:
             source: only passages imported from this path; empty for all.
         """
+        texts = frozenset(
+            key for path, key in self._library.source_texts() if path == source and source
+        )
+        if self.embedding is not None and self.embedding.complete:
+            dense = self._dense(texts if source else None)
+            if dense is not None:
+                return VectorKnowledgeBase(dense)
         if self._words is None:
             # A connection of its own: a search runs on another thread.
             self._words = WordIndex(PassageStore(self._passages.store.new_connection()))
         self._words.update()
         if not source:
             return TextKnowledgeBase(self._words)
-        texts = (key for path, key in self._library.source_texts() if path == source)
-        return TextKnowledgeBase(self._words.within(frozenset(texts)))
+        return TextKnowledgeBase(self._words.within(texts))
+
+    def _dense(self, texts: frozenset[bytes] | None = None) -> DenseRetriever | None:
+        return self.embedding.retriever(texts) if self.embedding is not None else None
 
     def locate(self, passage: Passage, source: str = "") -> FoundPassage | None:
         """Where a passage was imported from; None if it was forgotten meanwhile.
@@ -94,7 +137,15 @@ class Documents:
         Args:
             source: only passages imported from this path; empty for all.
         """
-        found = find(self._library, self._passages, question, limit, source, relevant_only=True)
+        found = find(
+            self._library,
+            self._passages,
+            question,
+            limit,
+            source,
+            relevant_only=True,
+            dense=self._dense(),
+        )
         room = int(context_length * MAX_CONTEXT_SHARE)
         chosen: list[FoundPassage] = []
         for passage in found:

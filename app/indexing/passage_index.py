@@ -8,7 +8,7 @@ how passages are ranked (`datastores.passages`) and where they are shown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,14 @@ from app.locations import Locations, make_folder
 from datastores.library.library import Library
 from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk, split
+from datastores.passages.dense import DenseRetriever, fuse
 from datastores.passages.protocol import ScoredPassage
 from datastores.passages.store import PassageStore
 
 MAX_PER_DOCUMENT = 2
 """Passages of one document among the results: the third says little that the first two did not."""
+NEAREST = 3
+"""Passages that count as relevant since they are the nearest by meaning."""
 OVERFETCH = 4
 """Times as many passages are ranked as are asked for, so that long documents crowd nobody out."""
 
@@ -117,20 +120,41 @@ def find(
     source: str = "",
     *,
     relevant_only: bool = False,
+    dense: DenseRetriever | None = None,
 ) -> list[FoundPassage]:
     """The best `limit` passages for `query`, at most `MAX_PER_DOCUMENT` of one document.
 
     Args:
         source: only passages imported from this path; empty for all.
-        relevant_only: leave out passages that share a word with the query by coincidence.
+        relevant_only: leave out passages that share a word with the query by coincidence; nothing
+            if no passage shares more.
+        dense: ranks by meaning; both rankings count alike then.
 
     Raises:
         StoreError: a store cannot be read.
     """
     retriever = Bm25Retriever(passages)
-    (ranked,) = retriever.search([query], limit * OVERFETCH if not source else -1)
-    candidates = retriever.relevant(query, ranked) if relevant_only else ranked
+    depth = -1 if source else limit * OVERFETCH
+    (ranked,) = retriever.search([query], depth)
+    candidates: Iterable[ScoredPassage] = ranked
+    if relevant_only:
+        candidates = retriever.relevant(query, ranked)
+    if dense is not None:
+        (near,) = dense.search([query], depth)
+        fused = fuse([ranked, near])
+        candidates = _covered(list(candidates), near, fused) if relevant_only else fused
     return list(_selected(library, candidates, limit, source))
+
+
+def _covered(
+    relevant: Sequence[ScoredPassage], near: Sequence[ScoredPassage], fused: Sequence[ScoredPassage]
+) -> Iterator[ScoredPassage]:
+    """Those of `fused` that are `relevant` by their words, or the nearest by meaning.
+
+    Some passage is nearest to any question: if none is relevant, the texts do not cover it.
+    """
+    chosen = {one.passage.id for one in (*relevant, *near[:NEAREST])} if relevant else ()
+    yield from (one for one in fused if one.passage.id in chosen)
 
 
 def _selected(

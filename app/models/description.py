@@ -61,6 +61,9 @@ def _read(path: Path, size: int, changed: int) -> Metadata:
     return read_metadata(path)
 
 
+EMBEDS = "an embedding model, which writes no text"
+RANK_POOLING = 4
+"""Of a model that compares two texts."""
 _KINDS = {
     "adapter": "an adapter, not a whole model",
     "imatrix": "an importance matrix, not a model",
@@ -82,7 +85,7 @@ class FoundModel:
         architecture: such as `llama`; empty if the header could not be read.
         parameters: number of weights.
         context_length: tokens the model was trained for.
-        problem: why it cannot be used; empty if it can.
+        problem: why it cannot chat; empty if it can.
     """
 
     name: str
@@ -94,6 +97,11 @@ class FoundModel:
     parameters: int = 0
     context_length: int = 0
     problem: str = ""
+
+    @property
+    def embeds(self) -> bool:
+        """Whether it is an embedding model."""
+        return self.problem == EMBEDS
 
 
 def describe(candidate: ModelCandidate) -> FoundModel:
@@ -141,8 +149,10 @@ def _problem(metadata: Metadata, parameters: int) -> str:
         return _KINDS.get(kind, _KINDS["mmproj"])
     if not parameters:
         return _KINDS["vocab"]
+    if metadata.number("pooling_type") == RANK_POOLING:
+        return "a reranker, which writes no text"
     if metadata.number("pooling_type") or architecture.endswith("bert") or not _causal(metadata):
-        return "an embedding model, which writes no text"
+        return EMBEDS
     if metadata.text("tokenizer.ggml.model") in ("", "no_vocab", "none"):
         return "it has no tokenizer"
     return ""

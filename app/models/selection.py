@@ -14,13 +14,15 @@ from pathlib import Path
 from app.config import load_config, write_setting
 from app.locations import Locations, ModelFolders
 from app.models.description import FoundModel, describe
-from app.models.discovery import EMBEDDED, candidate_of, find_model, find_models
+from app.models.discovery import EMBEDDED, candidate_of, find_model, find_models, resolve_model
 from app.models.gguf_files import ModelCandidate
 from app.models.memory import available_memory, freed_by_closing, memory_estimate, memory_shortage
 from datastores.errors import InputError, ModelError
 
 ABOUT_EMBEDDED = "The built-in model is tiny and only knows shell commands."
 """What a person should know before asking it anything."""
+NO_EMBEDDER = "off"
+"""In place of an embedding model: imported texts are searched by words alone."""
 
 
 def choose(choice: str, locations: Locations, folders: ModelFolders | None = None) -> FoundModel:
@@ -41,6 +43,32 @@ def choose(choice: str, locations: Locations, folders: ModelFolders | None = Non
         raise InputError(f"{model.name} cannot be used: {model.problem}")
     write_setting(locations, "model", "" if model.name == EMBEDDED else model.name)
     return model
+
+
+def choose_embedder(
+    locations: Locations, setting: str, folders: ModelFolders | None = None
+) -> Path | None:
+    """The file of the embedding model to use; None for none. Reads the headers of all models.
+
+    Args:
+        setting: a name, a file, `NO_EMBEDDER`, or empty for the smallest one on this machine.
+
+    Raises:
+        ModelError: the model in the settings is missing, or is no embedding model.
+    """
+    if setting == NO_EMBEDDER:
+        return None
+    if not setting:
+        found = map(describe, find_models(locations, folders).candidates)
+        usable = [model for model in found if model.embeds]
+        return min(usable, key=lambda model: (model.size, model.name)).path if usable else None
+    model = describe(candidate_of(resolve_model(setting, locations, folders), ()))
+    if not model.embeds:
+        raise ModelError(
+            f"{setting} cannot embed texts ({model.problem or 'it writes text'}): change embedding"
+            f" in {locations.settings}"
+        )
+    return model.path
 
 
 def first_launch_offer(

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from app.conversation.documents import Documents
 from app.conversation.privacy import CHAT_PREFIX, TEXT_PREFIX, chat_source, text_source
 from app.engine.engine import Engine
 from app.indexing.corpus_index import TOKENS_FILE
@@ -35,15 +36,15 @@ BATCH_TOKENS = 2**15
 """Tokens of imported texts added to the index at a time; they are encoded before the next batch."""
 MAX_POSITIONS = 10_000_000
 """Positions up to which imported texts are added: the index takes 90 bytes of memory for each."""
-MIN_NOTICED_TOKENS = 2_000
-"""Tokens to encode below which it is done before a person has noticed."""
+MIN_NOTICED_TOKENS, MIN_NOTICED_PASSAGES = 2_000, 20
+"""Tokens to encode, and passages to embed, below which it is done before a person has noticed."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class EncodingProgress:
-    """How many tokens are encoded.
+    """How many tokens are encoded, or passages embedded.
 
     Attributes:
         imports: whether imported texts are among them.
@@ -90,6 +91,26 @@ def encode_when_idle(
         compare = partial(_compare, locations=locations, tokenizer=engine.vocabulary.fingerprint)
         new = yield from _wait(worker.request(compare))
     yield from _encode(engine, worker, locations, new)
+
+
+def embed_when_idle(documents: Documents) -> Generator[EncodingProgress | None]:
+    """Embed the passages that have no vector yet, if there is an embedding model.
+
+    Yields as `encode_when_idle` does, while another thread embeds.
+
+    Raises:
+        StoreError: the store cannot be read or written.
+    """
+    if documents.embedding is None or documents.empty:
+        return
+    begun: int | None = None
+    for progress in documents.embedding.embed():
+        if progress is None:
+            yield None
+            continue
+        begun = progress.done if begun is None else begun
+        noticed = progress.total - begun >= MIN_NOTICED_PASSAGES
+        yield EncodingProgress(progress.done, progress.total, imports=True, noticed=noticed)
 
 
 def _encode(

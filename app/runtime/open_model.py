@@ -60,7 +60,7 @@ def open_model(
     documents = _documents(engine, locations)
     # A connection of the model's thread: while it waits for a lock, no other thread waits with it.
     history = history.new_connection()
-    work = _idle_work(engine, locations, history, notify_idle)
+    work = _idle_work(engine, locations, history, documents, notify_idle)
     indexer = _indexer(engine, locations, notify_indexer, work)
     learner = _learner(engine, locations, notify_learning, work)
 
@@ -122,12 +122,16 @@ def _documents(engine: Engine, locations: Locations) -> Documents | None:
     from app.conversation.documents import Documents
 
     with engine.stores.collecting_errors():
-        return Documents.open(locations)
+        return Documents.open(locations, engine.stores.errors.append)
     return None
 
 
 def _idle_work(
-    engine: Engine, locations: Locations, history: History, notify: NotifyIdle
+    engine: Engine,
+    locations: Locations,
+    history: History,
+    documents: Documents | None,
+    notify: NotifyIdle,
 ) -> IdleWork:
     """The engine's idle work.
 
@@ -135,7 +139,7 @@ def _idle_work(
     """
     from app.engine.student import adopt_version
     from app.runtime.idle import IdleWork
-    from app.runtime.idle_encoding import encode_when_idle
+    from app.runtime.idle_encoding import embed_when_idle, encode_when_idle
 
     reported = _report_errors(engine, notify, frozenset())
 
@@ -144,6 +148,8 @@ def _idle_work(
         reported = _report_errors(engine, notify, reported)
         engine.save_learned()
         adopt_version(engine)
+        if documents is not None and texts_changed:
+            yield from embed_when_idle(documents)
         yield from encode_when_idle(engine, locations, history, texts=texts_changed)
 
     return IdleWork(begin, notify)

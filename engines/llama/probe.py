@@ -48,7 +48,7 @@ def probe_once(path: Path, cache: Path, build: str, *, embedding: bool = False) 
     passed = _read(cache)
     if passed.get(str(path.resolve())) == version:
         return
-    _probe(path, TIMEOUT_S + status.st_size / MIN_BYTES_PER_S, embedding)
+    _probe(path, TIMEOUT_S + status.st_size / MIN_BYTES_PER_S, embedding=embedding)
     _write(cache, {**passed, str(path.resolve()): version})
 
 
@@ -69,7 +69,7 @@ def _write(cache: Path, passed: dict[str, str]) -> None:
         raise StoreError(f"{cache} cannot be written ({error.strerror}): move it away") from error
 
 
-def _probe(path: Path, timeout_s: float, embedding: bool) -> None:
+def _probe(path: Path, timeout_s: float, *, embedding: bool = False) -> None:
     try:
         child = subprocess.run(
             [

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
+from datastores.passages.dense import DenseRetriever
 from datastores.passages.protocol import Retriever, ScoredPassage
 from engines.target import Floats
 
@@ -66,3 +69,24 @@ class TextKnowledgeBase:
         """See `KnowledgeBase.score`."""
         (scores,) = self._retriever.score([query.text], passages)
         return [score or NO_MATCH for score in scores]
+
+
+class VectorKnowledgeBase:
+    """A retriever by vectors, as a `KnowledgeBase`: a query is encoded once."""
+
+    def __init__(self, retriever: DenseRetriever) -> None:
+        self._retriever = retriever
+
+    def encode(self, text: str) -> Query:
+        """The words and their vector."""
+        return Query(text, self._retriever.encode([text])[0])
+
+    def search(self, queries: Sequence[Query], limit: int) -> list[list[ScoredPassage]]:
+        """See `KnowledgeBase.search`."""
+        vectors = [query.vector for query in queries if query.vector is not None]
+        return self._retriever.search_vectors(np.stack(vectors), limit)
+
+    def score(self, query: Query, passages: Sequence[int]) -> list[float]:
+        """See `KnowledgeBase.score`."""
+        assert query.vector is not None, "a query has its vector from `encode`"
+        return self._retriever.score_vector(query.vector, passages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,15 +19,18 @@ from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from app.indexing.passage_index import update
 from app.locations import Locations
+from app.runtime.idle_encoding import embed_when_idle
 from datastores.chats.history import History
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
+from engines.llama.embedding import EmbeddingModel
 from engines.ralm.events import RalmStatistics
 from engines.ralm.iterative import write_iteratively
 from engines.ralm.stride_writer import StrideWriter
 from engines.sampler import Sampling
 from tests.app.scripted import scripted_engine
+from tests.engines.tiny import TinyVocabulary, write_bert
 
 QUESTION = "How many telescopes does the walrus keep?"
 PAGES = {
@@ -37,15 +41,35 @@ PAGES = {
 ANSWER = 60
 
 
-@pytest.fixture
-def documents(tmp_path: Path) -> Iterator[Documents]:
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An embedding model, with the list of probed files beside it."""
+    path = write_bert(tmp_path_factory.mktemp("models") / "bert.gguf", TinyVocabulary())
+    EmbeddingModel(path, probe_cache=path.with_name("models.json"), threads=1)
+    return path
+
+
+@pytest.fixture(params=["words", "vectors"])
+def documents(
+    tmp_path: Path, embedder: Path, request: pytest.FixtureRequest
+) -> Iterator[Documents]:
+    chosen = embedder if request.param == "vectors" else "off"
+    (tmp_path / "cache").mkdir()
+    shutil.copy(embedder.with_name("models.json"), tmp_path / "cache")
+    (tmp_path / "config.toml").write_text(f'embedding = "{chosen}"')
     locations = Locations(data=tmp_path, cache=tmp_path / "cache", config=tmp_path)
     with closing(Documents.open(locations)) as opened:
         for name, text in PAGES.items():
             document = Document(name, (Part(NOTES, text),))
             opened._library.write([StoreDocument("/notes", name, 0, document)])
-        list(update(opened._library, opened._passages))
+        index(opened)
+        assert (opened._dense() is not None) == (request.param == "vectors")
         yield opened
+
+
+def index(documents: Documents) -> None:
+    list(update(documents._library, documents._passages))
+    list(embed_when_idle(documents))
 
 
 def generate(
@@ -115,7 +139,7 @@ def test_only_the_chosen_import_is_searched(
 ) -> None:
     document = Document("seal.md", (Part(NOTES, "The seal keeps telescopes for the walrus."),))
     documents._library.write([StoreDocument("/seals", "seal.md", 0, document)])
-    list(update(documents._library, documents._passages))
+    index(documents)
     chat = history.create_chat()
     engine = scripted_engine(tmp_path)
     assistant = Assistant(engine, history, documents, docs="iterative", source="/seals")
@@ -147,3 +171,15 @@ def test_a_text_that_is_forgotten_meanwhile_ends_nothing(
             documents._passages.remove(documents._passages.keys())
     assert len(tokens(events)) == ANSWER
     assert isinstance(events[-1], Finished)
+
+
+def test_a_chunk_that_is_longer_than_the_context_ends_nothing(
+    tmp_path: Path, documents: Documents
+) -> None:
+    document = Document("long.md", (Part(NOTES, "telescopes walrus keep " * 40),))
+    documents._library.write([StoreDocument("/notes", "long.md", 0, document)])
+    index(documents)
+    engine = scripted_engine(tmp_path, context_length=256)
+    events = list(generate(engine, documents, Sampling(0.0)))
+    assert isinstance(events[-1], Finished)
+    assert 0 < len(tokens(events)) <= ANSWER

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -19,6 +20,8 @@ from app.indexing.passage_index import (
 from app.locations import Locations
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
+from datastores.passages.dense import DenseRetriever
+from datastores.passages.protocol import ScoredPassage
 from datastores.passages.store import PassageStore
 
 
@@ -125,3 +128,55 @@ def test_what_is_forgotten_leaves_no_byte(
 def test_nothing_is_made_where_nothing_was_searched(locations: Locations) -> None:
     forget_passages(locations)
     assert not locations.passages.exists()
+
+
+class Nearest:
+    """A dense retriever that finds the passages of these files, in this order."""
+
+    def __init__(self, library: Library, passages: PassageStore, files: Sequence[str]) -> None:
+        keys = {library.places(key)[0].file: key for key in library.digests()}
+        self.found = passages.of_texts(keys[file] for file in files)
+
+    def search(self, queries: Sequence[str], limit: int) -> list[list[ScoredPassage]]:
+        ranked = [ScoredPassage(one, -float(rank)) for rank, one in enumerate(self.found)]
+        return [ranked[: limit if limit >= 0 else None] for _ in queries]
+
+
+def hybrid(
+    library: Library,
+    passages: PassageStore,
+    query: str,
+    files: Sequence[str],
+    *,
+    relevant_only: bool = False,
+) -> list[str]:
+    dense = cast(DenseRetriever, Nearest(library, passages, files))
+    found = find(library, passages, query, 4, relevant_only=relevant_only, dense=dense)
+    return [one.file for one in found]
+
+
+def test_words_and_meaning_count_alike(library: Library, passages: PassageStore) -> None:
+    put(library, "/notes", "car.md", "Parking a car in the garage.")
+    put(library, "/notes", "automobile.md", "Automobiles are left in a shed.")
+    put(library, "/notes", "garage.md", "A garage, a garage, a car garage.")
+    put(library, "/notes", "bread.md", "Baking bread.")
+    updated(library, passages)
+    query, near = "parking a car in the garage", ["automobile.md", "car.md", "bread.md"]
+    both = hybrid(library, passages, query, near)
+    assert both[0] == "car.md", "first by words, second by meaning"
+    assert set(both) == {"car.md", "automobile.md", "garage.md", "bread.md"}
+    assert "automobile.md" in hybrid(library, passages, query, near, relevant_only=True)
+    elsewhere = "who wrote the sonnets about zebras?"
+    assert hybrid(library, passages, elsewhere, near, relevant_only=True) == []
+    assert hybrid(library, passages, elsewhere, near) == near
+
+
+def test_a_document_takes_two_places_of_both_rankings_at_most(
+    library: Library, passages: PassageStore
+) -> None:
+    long = "\n\n".join(f"# Part {number}\n\n{'walrus ' * 120}" for number in range(6))
+    put(library, "/notes", "long.md", long)
+    put(library, "/notes", "short.md", "a seal")
+    updated(library, passages)
+    found = hybrid(library, passages, "walrus", ["long.md", "short.md"])
+    assert sorted(found) == ["long.md", "long.md", "short.md"]

@@ -49,6 +49,7 @@ def test_parts_are_added_up(tmp_path: Path) -> None:
         ("a vocabulary", {"weights": 0}),
         ("an embedding model", {"architecture": "nomic-bert"}),
         ("an embedding model", {"pooling_type": 3}),
+        ("a reranker", {"architecture": "bert", "pooling_type": 4}),
         ("an embedding model", {"attention__causal": False}),
         ("it has no tokenizer", {"tokenizer": ""}),
         ("it has no tokenizer", {"tokenizer": "no_vocab"}),

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from app.config import Config, load_config
 from app.locations import Locations, ModelFolders, locate
 from app.models.discovery import EMBEDDED, embedded, resolve_model
-from app.models.selection import choose, first_launch_offer
+from app.models.selection import NO_EMBEDDER, choose, choose_embedder, first_launch_offer
 from datastores.errors import InputError, ModelError
 from tests.app.models.gguf_files import write_gguf
 
@@ -152,3 +152,26 @@ def test_choices_of_one_data_directory_are_not_another_s(
 ) -> None:
     choose(model, locations)
     assert load_config(locate(tmp_path / "second").settings) == Config()
+
+
+def test_the_smallest_embedding_model_searches_unless_one_is_chosen(
+    locations: Locations, others: ModelFolders, model: str
+) -> None:
+    assert choose_embedder(locations, "") is None
+    small = write_gguf(locations.models / "small.gguf", architecture="bert", tokens=20)
+    large = write_gguf(others.lm_studio[0] / "a" / "b" / "large.gguf", pooling_type=3)
+    write_gguf(locations.models / "rank.gguf", architecture="bert", pooling_type=4, tokens=10)
+    assert choose_embedder(locations, "") == small
+    assert choose_embedder(locations, "a/b") == large
+    assert choose_embedder(locations, str(large)) == large
+    assert choose_embedder(locations, NO_EMBEDDER) is None
+    small.unlink()
+    large.unlink()
+    with pytest.raises(ModelError, match="no model 'a/b'"):
+        choose_embedder(locations, "a/b")
+    with pytest.raises(ModelError, match=r"cannot be read|cannot embed texts"):
+        choose_embedder(locations, str(large))
+    with pytest.raises(ModelError, match="it writes text"):
+        choose_embedder(locations, model)
+    with pytest.raises(ModelError, match="a reranker"):
+        choose_embedder(locations, "rank")

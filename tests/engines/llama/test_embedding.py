@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
-from engines.llama import embedding
 from engines.llama.embedding import MAX_TEXTS, EmbeddingModel
 from tests.engines.tiny import WIDTH, TinyVocabulary, write_bert
 
@@ -69,8 +69,7 @@ def test_what_embeds_nothing_is_named(
     (tmp_path / "damaged.gguf").write_bytes(file.read_bytes()[:2000])
     with pytest.raises(ModelError, match=r"damaged\.gguf cannot be loaded"):
         EmbeddingModel(tmp_path / "damaged.gguf")
-    rank = embedding.lib.LLAMA_POOLING_TYPE_RANK
-    monkeypatch.setattr(embedding.lib, "llama_pooling_type", lambda context: rank)
+    monkeypatch.setattr(lib, "llama_pooling_type", lambda context: lib.LLAMA_POOLING_TYPE_RANK)
     with pytest.raises(ModelError, match="compares texts and embeds none"):
         EmbeddingModel(file)
 

@@ -1,0 +1,196 @@
+"""Embedding the passages: which model does it, doing it while idle, and searching what is done.
+
+Without an embedding model, texts are searched by their words alone. Passages are embedded a few at
+a time, on a thread of their own, so that a question need not wait; whatever is embedded is searched
+at once. Owns the loaded model. Refuses to know which model is chosen (`app.models.selection`) and
+how rankings are combined (`app.indexing.passage_index`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, TypeVar
+
+from datastores.errors import ModelError, SpecchatError
+from datastores.passages.dense import DenseRetriever
+from datastores.passages.embeddings import Embedder, StoredVectors
+from datastores.passages.store import PassageStore
+
+if TYPE_CHECKING:
+    from engines.llama.embedding import EmbeddingModel
+
+MAX_EXACT = 500_000
+"""Vectors up to which all of them are searched: of 384 dimensions, a tenth of a second."""
+MIN_BATCH_S, MAX_BATCH_S = 0.1, 0.4
+"""Seconds for a batch of passages outside of which the batch is doubled or halved."""
+MAX_BATCH = 64
+POLL_S = 0.05
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingProgress:
+    """How many passages are embedded."""
+
+    done: int
+    total: int
+
+
+class PassageEmbedding:
+    """Embeds and searches the passages of one store. For one thread.
+
+    Args:
+        passages: over a connection of its own; closed with this.
+        probe_cache: as for `engines.llama.model.load`.
+        choose: the file of the embedding model to use; None for none. May take a while.
+        report: takes what keeps a model from being used, once each.
+    """
+
+    def __init__(
+        self,
+        passages: PassageStore,
+        probe_cache: Path,
+        choose: Callable[[], Path | None],
+        report: Callable[[SpecchatError], object],
+    ) -> None:
+        self._passages = passages
+        self._stored = StoredVectors(passages)
+        self._probe_cache = probe_cache
+        self._choose = choose
+        self._report = report
+        self._reported: set[str] = set()
+        self._model: EmbeddingModel | None = None
+        self._retriever: DenseRetriever | None = None
+        self._thread = ThreadPoolExecutor(1, "embedding")
+
+    def close(self) -> None:
+        """Wait for the batch in progress, and close the store."""
+        self._thread.shutdown(cancel_futures=True)
+        if self._retriever is not None:
+            self._retriever.close()
+        self._passages.close()
+
+    def retriever(self, texts: frozenset[bytes] | None = None) -> DenseRetriever | None:
+        """Searches what is embedded by now; None if there is nothing, or no model for it.
+
+        Args:
+            texts: keys of the texts to be searched; None for all.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        embedder = self._stored.embedder
+        if embedder is None:
+            return None
+        model = self._usable(embedder)
+        if model is None:
+            return None
+        if texts is None and self._retriever is not None and self._retriever.embedder == embedder:
+            found = self._retriever
+        else:
+            found = DenseRetriever(
+                PassageStore(self._passages.store.new_connection()),
+                embedder,
+                model.encode_queries,
+                approximate=self._stored.counts()[0] > MAX_EXACT,
+                texts=texts,
+            )
+        if texts is None:
+            self._retriever = found
+        found.update()
+        return found if len(found) else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every passage is embedded.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        embedded, total = self._stored.counts()
+        return embedded == total
+
+    def embed(self) -> Generator[EmbeddingProgress | None]:
+        """Embed all that is not embedded; may be stopped at any yield, and begun anew.
+
+        Yields None while there is nothing to report.
+
+        Raises:
+            StoreError: the store cannot be read or written.
+        """
+        try:
+            yield from self._embed()
+        except ModelError as error:
+            self._tell(error)
+
+    def _embed(self) -> Generator[EmbeddingProgress | None]:
+        path = yield from self._elsewhere(self._choose)
+        if path is None:
+            if self._stored.embedder is not None:
+                self._stored.drop()
+            return
+        if self._model is None or self._model.path != path:
+            self._model = yield from self._elsewhere(partial(self._load, path))
+        model = self._model
+        embedder = Embedder(model.fingerprint, str(path), model.width)
+        self._stored.bind(embedder)
+        batch = 1
+        while missing := self._stored.missing(batch):
+            started = perf_counter()
+            texts = [one.text for one in missing]
+            vectors = yield from self._elsewhere(partial(model.encode_passages, texts))
+            seconds = perf_counter() - started
+            self._stored.add(embedder, [one.digest for one in missing], vectors)
+            yield EmbeddingProgress(*self._stored.counts())
+            if seconds < MIN_BATCH_S:
+                batch = min(2 * batch, MAX_BATCH)
+            elif seconds > MAX_BATCH_S:
+                batch = max(batch // 2, 1)
+
+    def _elsewhere(self, work: Callable[[], T]) -> Generator[None, None, T]:
+        """The result of `work`, done on the other thread."""
+        result: Future[T] = self._thread.submit(work)
+        while wait([result], POLL_S).not_done:
+            yield
+        return result.result()
+
+    def _usable(self, embedder: Embedder) -> EmbeddingModel | None:
+        """The model of the stored vectors; None, reported, if it is gone or another one now."""
+        try:
+            if self._model is None or self._model.fingerprint != embedder.fingerprint:
+                self._model = self._load(Path(embedder.path))
+            if (self._model.fingerprint, self._model.width) == (
+                embedder.fingerprint,
+                embedder.width,
+            ):
+                return self._model
+            self._tell(
+                ModelError(
+                    f"the embedding model {embedder.path} changed; specchat reads them again while"
+                    " it is open and idle"
+                )
+            )
+        except ModelError as error:
+            self._tell(error)
+        return None
+
+    def _load(self, path: Path) -> EmbeddingModel:
+        from engines.llama.embedding import EmbeddingModel
+
+        if not path.is_file():
+            raise ModelError(
+                f"the embedding model {path} is missing: put it back, or choose another in the"
+                " settings"
+            )
+        return EmbeddingModel(path, probe_cache=self._probe_cache)
+
+    def _tell(self, error: ModelError) -> None:
+        if str(error) not in self._reported:
+            self._reported.add(str(error))
+            self._report(ModelError(f"imported texts are searched by their words alone: {error}"))
