@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isqrt
+from math import isqrt, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,8 @@ Draw = Callable[[Floats, int, Sequence[int]], int]
 Score = Callable[[Floats, int], tuple[Indices, NDArray[np.float64]]]
 """(row of logits, offset) → the tokens that may be drawn, and their scores; the largest wins."""
 
+SURE_LEAD = 1e-3
+"""Logits beyond min-p's own limit at which a token is dropped whatever the rounding."""
 INITIAL_CANDIDATES = 128
 """Tokens that are sorted first if top-k does not limit them."""
 MASK = (1 << 64) - 1
@@ -102,9 +104,16 @@ def make_sampler(sampling: Sampling) -> Draw:
     if sampling.temperature <= 0:
         return lambda row, offset, context: int(penalise(row, context, sampling).argmax())
     scores = make_scores(sampling)
+    # In logits, how far behind the likeliest token min-p drops all others; 0 where it is off.
+    lead = SURE_LEAD - log(sampling.min_p) if sampling.min_p > 0.0 else 0.0
 
     def draw(row: Floats, offset: int, context: Sequence[int]) -> int:
-        tokens, values = scores(penalise(row, context, sampling), offset)
+        row = penalise(row, context, sampling)
+        if lead:
+            likeliest = int(row.argmax())
+            if np.count_nonzero(row > row[likeliest] - lead) == 1:
+                return likeliest  # the only candidate, whatever the noise
+        tokens, values = scores(row, offset)
         return int(tokens[values.argmax()])
 
     return draw

@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from engines.sampler import Sampling, best, candidates, draw_gap, leaders, make_sampler, noise
+from engines.sampler import (
+    Sampling,
+    best,
+    candidates,
+    draw_gap,
+    leaders,
+    make_sampler,
+    make_scores,
+    noise,
+    penalise,
+)
 from engines.target import Floats
 
 OPEN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
@@ -78,6 +88,21 @@ def test_the_draw_depends_on_nothing_but_seed_offset_and_logits() -> None:
     one = [first(logits, offset, ()) for offset in range(200)]
     assert [again(logits, offset, ()) for offset in reversed(range(200))][::-1] == one
     assert [other(logits, offset, ()) for offset in range(200)] != one
+
+
+@given(
+    st.integers(0, 1000),
+    st.sampled_from([0.5, 2.0, 6.0]),
+    st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+    st.sampled_from([1.0, 1.3]),
+)
+def test_the_draw_is_the_candidate_with_the_largest_score(
+    seed: int, spread: float, min_p: float, penalty: float
+) -> None:
+    logits = row(600, seed) * np.float32(spread)
+    sampling = Sampling(0.8, min_p=min_p, repeat_penalty=penalty, seed=seed)
+    tokens, scores = make_scores(sampling)(penalise(logits, (3, 5), sampling), 7)
+    assert make_sampler(sampling)(logits, 7, (3, 5)) == tokens[scores.argmax()]
 
 
 def test_noise_is_standard_gumbel_and_independent_of_the_set() -> None:
