@@ -4,10 +4,11 @@ The adaptive one adds rows in order of P, the probability that the text passes t
 τ(n) = 1 + Σ P of the first n, it takes the n that maximises τ(n) − λ·(V(n + 1, L) + t_draft), where
 λ is the long-run rate in tokens per second. (Maximising τ per second in each step by itself
 overspends where the context is poor.) Every n is evaluated, since V has plateaus. A drafter is
-consulted only if what it adds is worth its own time, cheapest first, and is probed again now and
-then: never switched off for good. Where a draft model has proposed, the others then continue its
-draft, if that pays likewise (`engines.budget.continuation`). `engines.budget.loss_limit` bounds
-what all this may lose before it wins.
+consulted only if what it adds is worth its own time, and is probed again now and then: never
+switched off for good. The cheapest come first, and a slow one (a draft model, as a rule) only where
+it usually adds enough to a draft like the one the others have made. Where a draft model has
+proposed, the others then continue its draft, if that pays likewise (`engines.budget.continuation`).
+`engines.budget.loss_limit` bounds what all this may lose before it wins.
 
 Owns λ and the drafters' backoffs. Costs come from `engines.budget.cost_model`, probabilities from
 `engines.budget.acceptance_model`.
@@ -15,9 +16,10 @@ Owns λ and the drafters' backoffs. Costs come from `engines.budget.cost_model`,
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from engines.budget.acceptance_model import AcceptanceModel
@@ -60,6 +62,11 @@ RATE_DECAY = 0.995
 """Decay of λ's sums at each step."""
 PAUSE_STEPS = 12
 """Steps without a draft after which drafting counts as paused."""
+SLOW_TOKENS = 0.1
+"""A drafter is slow if a consultation takes the time of more tokens than these."""
+SITUATIONS = (0.3, 1.5)
+"""Tokens that the faster drafters are expected to bring, at the borders between three situations in
+each of which a slow one is consulted or not."""
 
 
 @dataclass(slots=True)
@@ -85,6 +92,7 @@ class AdaptiveBudget:
         self._costs = costs
         self._calibration = calibration
         self._backoffs = defaultdict[str, DrafterBackoff](DrafterBackoff)
+        self._situations: dict[tuple[str, int], DrafterBackoff] = {}
         self._second_round = SecondRound()
         self._limiter = LossLimiter()
         self._reach = float(MAX_ROWS)
@@ -109,22 +117,27 @@ class AdaptiveBudget:
             self._since_plain = 0
             return root_only(context.root), ()
         self._since_plain += 1
-        ready = [one for one in drafters if self._backoffs[one.name].should_consult()]
-        if not ready:
-            return root_only(context.root), ()
-        table = self._costs.table(length)
+        table, vocabulary = self._costs.table(length), target.vocabulary_size
         limit = min(room - 1, self._limit(table))
-        proposals, seconds = self._consult(ready, context, limit, target.vocabulary_size)
-        if not any(len(proposal.tree) > 1 for proposal in proposals):
-            rate = self._rate(table[1])
-            for proposal in proposals:
-                self._backoffs[proposal.drafter].record(0.0, proposal.seconds, rate)
-            return root_only(context.root), tuple(proposals)
+        slow = self._slow(drafters, table)
+        ready = [one for one in drafters if one not in slow]
+        ready = [one for one in ready if self._backoffs[one.name].should_consult()]
+        proposals, seconds = self._consult(ready, context, limit, vocabulary)
         started = perf_counter()
         merged = merge(context.root, proposals, context.temperature)
         plan = self._plan(merged, table, limit, seconds, target.chains_only)
         self._record_utilities(plan, proposals, table, perf_counter() - started)
-        rows, vocabulary = plan.order[: plan.chosen], target.vocabulary_size
+        for drafter in slow:
+            backoff = self._in_situation(drafter, plan)
+            if backoff.should_consult():
+                proposals.append(consult(drafter, context, limit, vocabulary))
+                ready.append(drafter)
+                plan = self._extend(
+                    merged, plan, proposals[-1], backoff, table, limit, target.chains_only
+                )
+        if len(merged.tree) == 1:
+            return root_only(context.root), tuple(proposals)
+        rows = plan.order[: plan.chosen]
         added = self._second_round.propose(ready, context, merged, rows, limit, vocabulary)
         if added:
             plan = self._continue(merged, plan, added, table, limit, target.chains_only)
@@ -132,6 +145,49 @@ class AdaptiveBudget:
         self._reach = max(self._reach * REACH_DECAY, 2.0 * plan.chosen + 4.0)
         plan.chosen = max(plan.chosen, self._probe_rows(table, len(plan.order)))
         return prune(plan.tree, plan.order[: plan.chosen]), (*proposals, *added)
+
+    def _slow(self, drafters: Sequence[Drafter], table: list[float]) -> list[Drafter]:
+        """Those to be consulted only after the others' draft is planned, the fastest first."""
+        least = SLOW_TOKENS / self._rate(table[1])
+        slow = [one for one in drafters if self._backoffs[one.name].seconds > least]
+        return sorted(slow, key=lambda drafter: self._backoffs[drafter.name].seconds)
+
+    def _in_situation(self, drafter: Drafter, plan: Plan) -> DrafterBackoff:
+        """The backoff of a slow drafter where the others offer `plan`.
+
+        What a draft model adds depends on that most of all: 0.4 tokens where the others had
+        nothing, 0.1 where they expected four, both for the time of 0.2 to 0.3 (embedded model, four
+        times as wide). A situation met for the first time begins with the drafter's average.
+        """
+        expected = sum(plan.paths[row] for row in plan.order[: plan.chosen])
+        key = drafter.name, bisect(SITUATIONS, expected)
+        if key not in self._situations:
+            average = self._backoffs[drafter.name]
+            self._situations[key] = replace(average, consultations=1, skipped=0)
+        return self._situations[key]
+
+    def _extend(
+        self,
+        merged: MergedDraft,
+        plan: Plan,
+        proposal: Proposal,
+        backoff: DrafterBackoff,
+        table: list[float],
+        limit: int,
+        chains_only: bool,
+    ) -> Plan:
+        """The plan with a slow drafter's proposal, whose gain is recorded: how much better the new
+        plan is than the old one, both in the light of the proposal."""
+        started, rate, gain = perf_counter(), self._rate(table[1]), 0.0
+        if len(proposal.tree) > 1:
+            graft(merged, proposal)
+            rows = plan.order[: plan.chosen]
+            plan = self._plan(merged, table, limit, 0.0, chains_only)
+            gain = plan.value - sum(plan.paths[row] for row in rows) + rate * table[len(rows) + 1]
+        seconds = proposal.seconds + perf_counter() - started
+        for one in (backoff, self._backoffs[proposal.drafter]):
+            one.record(gain, seconds, rate)
+        return plan
 
     def top_tokens_needed(self, drafters: Sequence[Drafter]) -> int:
         """As many as any drafter learns from that is not paused for long."""
@@ -196,9 +252,11 @@ class AdaptiveBudget:
         seconds: float,
         chains_only: bool,
     ) -> Plan:
+        rate = self._rate(table[1])
+        if len(merged.tree) == 1:
+            return Plan(merged.tree, [], [1.0], 0, 0.0, -rate * table[1])
         paths = self._calibration.estimate(merged)
         order = by_probability(merged.tree, paths, chains_only)[:limit]
-        rate = self._rate(table[1])
         gains = [paths[row] for row in order]
         chosen, loss = choose_count(gains, table, rate, seconds)
         chosen = affordable(chosen, gains, table, self._limiter)
@@ -248,7 +306,7 @@ class AdaptiveBudget:
         price = rate * (table[plan.chosen + 1] - table[1]) / max(plan.chosen, 1)
         rows = plan.order[: plan.chosen]
         utilities = [plan.paths[row] - price for row in rows]
-        share = planning / len(proposals)
+        share = planning / max(len(proposals), 1)
         seen = 0
         for proposal in proposals:
             bits = source_bits(proposal.tree) & ~seen

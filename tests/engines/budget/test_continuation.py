@@ -23,7 +23,7 @@ from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
 from engines.sampler import Sampling, make_sampler
 from engines.step import Context, Proposal, Step
-from tests.engines.budget.test_speed import Clock, TimedDrafter, TimedTarget
+from tests.engines.budget.test_speed import PASS, Clock, TimedDrafter, TimedTarget
 
 HIDDEN = np.zeros(4, np.float32)
 STEEPNESS = 0.3
@@ -88,6 +88,29 @@ class PatchyHistory:
 
     def observe(self, step: Step) -> None:
         """Nothing."""
+
+
+class AlternatingHistory(PatchyHistory):
+    """Knows what follows in every other stretch of 60 tokens, and nothing in between."""
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """Six tokens at most."""
+        here = len(context.tokens)
+        follows = self._text[here : here + min(limit, 6)] if here // 60 % 2 else []
+        return chain(context.root, list(follows), CHATS, 0.95)
+
+
+class SlowHead(OracleHead):
+    """Takes the time of a quarter of a pass."""
+
+    def __init__(self, text: Sequence[int], clock: Clock) -> None:
+        super().__init__(text, 0.9)
+        self._clock = clock
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """Propose, and advance the clock."""
+        self._clock.now += PASS / 4
+        return super().propose(context, limit)
 
 
 def answer(clock: Clock, drafters: Sequence[Drafter], budget: Budget) -> list[Step]:
@@ -157,6 +180,17 @@ def test_a_second_round_that_brings_nothing_is_paused(clock: Clock) -> None:
     steps = answer(clock, [OracleHead(text, 0.8), knows_nothing], adaptive())
     late = steps[len(steps) // 2 :]
     assert sum(bool(one.after) for step in late for one in step.proposals) < 0.2 * len(late)
+
+
+def test_a_slow_drafter_is_consulted_where_the_others_have_nothing(clock: Clock) -> None:
+    text = plain_text(clock)
+    steps = answer(clock, [AlternatingHistory(text), SlowHead(text, clock)], adaptive())
+    consulted: dict[bool, list[bool]] = {True: [], False: []}
+    for step in steps[len(steps) // 4 :]:
+        others = any(one.tree.drafted for one in step.proposals if one.drafter == "crest")
+        consulted[others].append(any(one.drafter == "student" for one in step.proposals))
+    assert sum(consulted[False]) > 0.8 * len(consulted[False])
+    assert sum(consulted[True]) < 0.4 * len(consulted[True])
 
 
 def test_the_most_probable_leaf_of_a_model_is_found() -> None:
