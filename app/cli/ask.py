@@ -19,7 +19,7 @@ from typing import TextIO
 
 import click
 
-from app.cli.output import MAX_LINE_CHARACTERS
+from app.cli.output import MAX_LINE_CHARACTERS, amount
 from app.cli.stores import open_history, open_library
 from app.config import Options
 from app.conversation.assistant import Assistant
@@ -191,7 +191,7 @@ def read_question(words: Sequence[str], files: Sequence[Path]) -> tuple[str, lis
     if question in ("", "-") and piped is not None:
         question, piped = piped.text, None
     if not question.strip():
-        raise InputError("the question is empty")
+        raise InputError("no question: write it after `specchat ask`, or pipe it in")
     attachments = [read_attachment(path) for path in files]
     return question, [*attachments, piped] if piped is not None and piped.text else attachments
 
@@ -287,6 +287,9 @@ def converse(
         nonlocal end, passages, retrieval
         if isinstance(event, Retrieved):
             passages = event.passages
+            if event.unindexed:
+                left = amount(event.unindexed, "imported file")
+                click.echo(f"not searched yet: {left}, still being indexed", err=True)
         elif isinstance(event, Speculated):
             retrieval = event.figures
         elif isinstance(event, Dropped):

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from app.cli import stores
+from app.cli.output import amount
 from app.cli.stores import open_history
 from app.config import Options
 from app.conversation.export import as_json, as_markdown, write_whole
@@ -76,9 +77,10 @@ def search(options: Options, words: tuple[str, ...], limit: int, as_json: bool) 
 @click.option("-y", "--yes", is_flag=True, help="Skip the prompt.")
 @click.pass_obj
 def delete(options: Options, numbers: tuple[int, ...], yes: bool) -> None:
-    """Permanently delete chats, by the numbers that `specchat chats` lists.
+    """Permanently delete chats, by their numbers.
 
-    They are removed from every store: no trace remains in specchat's files.
+    `specchat chats` lists them. A chat is removed from every store: no trace remains in specchat's
+    files.
     """
     locations = locate(options.data_dir)
     # Stores that drafts come from are compared with the library as well.
@@ -159,6 +161,8 @@ def export(
                 click.echo(show(piece), nl=False, color=True)
         else:
             write_whole(output, pieces, overwrite=force)
+            exported = amount(len(chosen), "chat")
+            click.echo(f"Exported {exported} to {one_line(str(output))}", err=True)
 
 
 @click.command()

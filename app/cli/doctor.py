@@ -22,6 +22,7 @@ from app.engine.engine import Engine, load
 from app.indexing.passage_index import open_passages
 from app.locations import Locations
 from app.locations import locate as find
+from app.models.description import format_size
 from app.models.selection import choose_embedder
 from app.sanitise import one_line
 from datastores.chats.records import MIGRATIONS
@@ -98,7 +99,7 @@ def _history(locations: Locations) -> Finding:
         return Finding("history", BAD, str(error))
     if not path.exists():
         return Finding("history", OK, "no chats")
-    return Finding("history", OK, f"{path}, {path.stat().st_size / 1e6:.1f} MB")
+    return Finding("history", OK, f"{path}, {format_size(path.stat().st_size)}")
 
 
 def _settings(locations: Locations) -> Finding:

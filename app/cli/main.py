@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -19,6 +20,9 @@ from app.cli.global_options import accept_global_options, global_options
 from app.config import Options
 from app.sanitise import one_line
 from datastores.errors import SpecchatError
+
+MAX_NAME_CHARACTERS = 40
+"""Of a command that does not exist, in the error."""
 
 
 class LazyGroup(click.Group):
@@ -31,6 +35,16 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in alphabetical order."""
         return sorted(self._commands_at)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; one that does not exist is named with those that are spelt alike."""
+        if args and args[0] not in self._commands_at and not args[0].startswith("-"):
+            near = get_close_matches(args[0], self._commands_at, 2)
+            meant = f"did you mean {' or '.join(near)}?" if near else "see --help for all of them"
+            ctx.fail(f"no command '{one_line(args[0], MAX_NAME_CHARACTERS)}': {meant}")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command; None, as click requires, if there is none of that name."""

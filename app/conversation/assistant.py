@@ -241,7 +241,10 @@ class Assistant:
         Returns what goes before it, the last of `messages`; None if there is nothing to search.
         """
         off = self._mode(docs) == DOCS_OFF
-        if self._documents is None or off or self._documents.empty:
+        if self._documents is None or off:
+            return None
+        unindexed = self._documents.unindexed
+        if self._documents.empty and not unindexed:
             return None
         engine = self.engine
         found = self._documents.relevant(
@@ -252,7 +255,7 @@ class Assistant:
             self._source,
         )
         passages = fitting(engine, messages, found, engine.max_tokens)
-        yield Retrieved(passages)
+        yield Retrieved(passages, unindexed)
         return passages
 
     def _mode(self, docs: str) -> str:

@@ -122,6 +122,11 @@ class Documents:
         """Whether nothing is imported, or nothing indexed yet."""
         return self._passages.empty
 
+    @property
+    def unindexed(self) -> int:
+        """Texts that were imported just now and cannot be found yet."""
+        return max(0, self._library.text_count - self._passages.text_count)
+
     def relevant(
         self,
         question: str,

@@ -20,10 +20,15 @@ from engines.step import Step
 class Retrieved:
     """Imported texts were searched; `passages` go before the question, none if none is relevant.
 
-    In iterative retrieval it comes again, with all passages so far, whenever there is a new one.
+    In iterative retrieval it comes again, with all passages so far, whenever there is a new one and
+    at the end.
+
+    Attributes:
+        unindexed: imported texts that could not be searched yet.
     """
 
     passages: tuple[FoundPassage, ...]
+    unindexed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

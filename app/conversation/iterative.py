@@ -75,6 +75,7 @@ def generate_iteratively(
                 yield from answer.events(stride, request.prompt)
                 finish = stride.finish
         statistics.seconds = perf_counter() - started
+        yield Retrieved(answer.passages)
         yield Finished(finish, statistics, sampling.seed)
 
 

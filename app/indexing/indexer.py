@@ -30,7 +30,6 @@ from app.indexing.passage_index import passages_due, update_passages
 from app.locations import Locations
 from app.machine import on_battery
 from datastores.errors import SpecchatError, StoreError
-from engines.llama.vocabulary import load_vocabulary
 from engines.target import Vocabulary
 
 NotifyIndexer = Callable[[IndexingProgress | None, SpecchatError | None], object]
@@ -218,6 +217,9 @@ def bring_up_to_date(arguments: Sequence[str]) -> None:
         arguments: model file; data, cache and configuration directory; bytes CREST may take; 1 to
             rebuild CREST if anything was added since it was rebuilt, else 0.
     """
+    # Here, not above: the module is also imported by commands that load no model.
+    from engines.llama.vocabulary import load_vocabulary
+
     model, data, cache, config, budget, settle = arguments
     locations = Locations(Path(data), Path(cache), Path(config))
     vocabulary = load_vocabulary(Path(model))

@@ -171,6 +171,11 @@ class Library:
             for row in self.store.rows("SELECT digest FROM texts ORDER BY digest")
         ]
 
+    @property
+    def text_count(self) -> int:
+        """How many texts there are."""
+        return int(self.store.rows("SELECT count(*) AS number FROM texts")[0]["number"])
+
     def source_texts(self) -> list[tuple[str, bytes]]:
         """Pairs of a source and the digest of a text in it."""
         rows = self.store.rows("SELECT DISTINCT source, text FROM documents")

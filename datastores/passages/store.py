@@ -103,6 +103,11 @@ class PassageStore:
         """The keys of all texts."""
         return {bytes(row["key"]) for row in self.store.rows("SELECT key FROM texts")}
 
+    @property
+    def text_count(self) -> int:
+        """How many texts there are."""
+        return int(self.store.rows("SELECT count(*) AS number FROM texts")[0]["number"])
+
     def __len__(self) -> int:
         """Passages of all texts."""
         return int(self.store.rows("SELECT count(*) AS number FROM chunks")[0]["number"])

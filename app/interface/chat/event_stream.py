@@ -123,6 +123,9 @@ class EventApplier:
     def _note(self, event: Event, answer: Answer) -> None:
         if isinstance(event, Retrieved):
             answer.citations = [citation(passage) for passage in event.passages]
+            if event.unindexed:
+                texts = f"{event.unindexed:,} imported file{'s' * (event.unindexed != 1)}"
+                answer.note = f"Not searched yet: {texts}, still being indexed"
         elif isinstance(event, Dropped):
             answer.note = (
                 f"Context full: the model no longer sees the first {event.messages} messages"

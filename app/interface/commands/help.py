@@ -5,7 +5,8 @@ The names by which keys are remapped are in the README, not here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from rich.style import Style
@@ -24,6 +25,9 @@ from app.interface.themes import component_color
 
 KEY_COLUMNS = 20
 """Width of the column of keys, and of the labels of sources."""
+
+MEANING_COLUMNS = 54
+"""Width of what a source means: with its label, as much as the frame has at 80 columns."""
 
 PANEL_TITLE = "What the panel shows"
 PANEL_TEXT = (
@@ -58,6 +62,13 @@ class Help(ModalScreen[None]):
         Binding("pageup", "scroll('page_up')", "Page up", id="page.page-up"),
         Binding("pagedown", "scroll('page_down')", "Page down", id="page.page-down"),
     ]
+
+    def __init__(self, slash_names: Mapping[str, str]) -> None:
+        """Args:
+        slash_names: of commands that have one, by id.
+        """
+        super().__init__()
+        self._slash_names = slash_names
 
     def compose(self) -> ComposeResult:
         text = Text("\n").join(self._lines(""))
@@ -97,7 +108,8 @@ class Help(ModalScreen[None]):
         for source in (*SOURCES.values(), MODEL_LABEL):
             color = Style(color=source.color(dark=dark), bold=True)
             label = f" {source.label}".ljust(KEY_COLUMNS - 1)
-            yield Text.assemble((source.letter, color), label, source.meaning)
+            meaning = f"\n{' ' * KEY_COLUMNS}".join(textwrap.wrap(source.meaning, MEANING_COLUMNS))
+            yield Text.assemble((source.letter, color), label, meaning)
         yield Text()
         yield Text(keymap_of(self).fill(FIGURES_TEXT))
         yield Text()
@@ -105,17 +117,16 @@ class Help(ModalScreen[None]):
         yield Text()
 
     def _keys(self, words: list[str]) -> Iterator[Text]:
-        """Keys by place; with `words`, those whose key or title has all of them."""
+        """Keys by place; with `words`, those whose key, title or slash name has all of them."""
         accent, dim = (component_color(self, f"help--{kind}") for kind in ("accent", "dim"))
         for scope, commands in keymap_of(self).by_scope():
-            shown = [
-                (keys, title)
-                for _, keys, title in commands
-                if all(word in f"{keys} {title}".lower() for word in words)
-            ]
+            slash = self._slash_names
+            rows = [(keys, title, slash.get(name, "")) for name, keys, title in commands]
+            shown = [row for row in rows if all(word in " ".join(row).lower() for word in words)]
             if not shown:
                 continue
             yield Text(scope, style=dim + Style(bold=True))
-            for keys, title in shown:
-                yield Text.assemble((f"{keys or '–':<{KEY_COLUMNS}}", accent), title)
+            for keys, title, typed_as in shown:
+                key = (f"{keys or '–':<{KEY_COLUMNS}}", accent)
+                yield Text.assemble(key, title, (f"  {typed_as}" * bool(typed_as), dim))
             yield Text()

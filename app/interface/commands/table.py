@@ -121,7 +121,7 @@ COMMANDS = (
         "help",
         "Help",
         "List all keys and explain the panel",
-        lambda screen: screen.app.push_screen(Help()),
+        lambda screen: screen.app.push_screen(Help(SLASH_BY_ID)),
         "f1",
         slash="help",
     ),
@@ -453,6 +453,7 @@ COMMANDS = (
 SLASH = {command.slash: command for command in COMMANDS if command.slash}
 """The commands that have a slash name, by it."""
 
+SLASH_BY_ID: dict[str, str] = {one.id: f"/{one.slash}" for one in SLASH.values()}
 SLASH_NAMES = tuple(SlashName(one.slash, one.argument, one.help) for one in SLASH.values())
 
 
@@ -464,7 +465,7 @@ def run_slash(screen: CommandTarget, line: SlashLine) -> str:
     if not line.argument:
         command.run(screen)
     elif command.run_with is None:
-        return f"/{command.slash} takes no argument (// sends this as text)"
+        return f"/{command.slash} takes no argument. Begin with // to send it as a message."
     else:
         command.run_with(screen, line.argument)
     return ""

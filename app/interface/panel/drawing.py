@@ -76,7 +76,8 @@ def headline(stats: SessionStatistics, styles: PanelStyles) -> Text:
     if phrases.is_unaided(stats):
         return Text(phrases.speed(stats.current.speed), style=styles.text + Style(bold=True))
     style = styles.accent if phrases.is_faster(stats.current) else styles.text
-    return Text(phrases.ratio(stats.current, stats.budget_status), style=style + Style(bold=True))
+    said = phrases.ratio(stats.current, stats.budget_status, writing=stats.writing)
+    return Text(said, style=style + Style(bold=True))
 
 
 def speed_bar(stats: SessionStatistics, plain: bool, width: int, styles: PanelStyles) -> Text:

@@ -49,10 +49,14 @@ def is_faster(throughput: Throughput) -> bool:
     return is_measured(throughput) and throughput.ratio >= 1 + MIN_SPEED_DIFFERENCE
 
 
-def ratio(throughput: Throughput, budget_status: BudgetStatus) -> str:
-    """The headline: how many times as fast as without drafts."""
+def ratio(throughput: Throughput, budget_status: BudgetStatus, *, writing: bool = False) -> str:
+    """The headline: how many times as fast as without drafts.
+
+    Args:
+        writing: whether more is to come.
+    """
     if not is_measured(throughput):
-        return "measuring…"
+        return "measuring…" if writing else "too short"
     about = mark(budget_status)
     if is_faster(throughput):
         return f"{about}{times(throughput.ratio)} faster"

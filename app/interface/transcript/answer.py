@@ -155,6 +155,10 @@ class Answer:
         self._text += "".join(piece.text for piece in cleaned)
         self.status = ""
 
+    def toggle_folds(self) -> None:
+        """Fold or unfold the reasoning."""
+        self.folded = not self.folded
+
     def end(self, finish: str) -> None:
         """The answer is complete: lay it out again as a whole."""
         self.finish, self.status, self._stream = finish, "", None

@@ -60,6 +60,11 @@ class Question:
         self._unfolded ^= {attachment}
         return True
 
+    def toggle_folds(self) -> None:
+        """Unfold all attachments; fold them if all are unfolded."""
+        every = frozenset(range(len(self.attachments)))
+        self._unfolded = frozenset() if self._unfolded == every else every
+
     def _lay_out(self, layout: Layout) -> list[Row]:
         styles = layout.styles
         collector = TextCollector()

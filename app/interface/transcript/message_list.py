@@ -38,6 +38,7 @@ class MessageList(Transcript, can_focus=True):
         Binding("e", "act('edit')", "Edit this question, in a new version", id="message.edit"),
         Binding("r", "act('regenerate')", "Regenerate this answer", id="message.regenerate"),
         Binding("b", "act('branch')", "Branch: continue from here", id="message.branch"),
+        Binding("space", "fold", "Show or hide its attachments or reasoning", id="message.fold"),
         Binding("left", "act('older')", "Older version", id="message.older"),
         Binding("right", "act('newer')", "Newer version", id="message.newer"),
         Binding("escape", "act('leave')", "Back to prompt", id="message.leave"),
@@ -88,6 +89,12 @@ class MessageList(Transcript, can_focus=True):
         if first is None or not top <= first < top + self.size.height:
             self.go_to_message(self._cursor.message or 0)
         self.refresh()
+
+    def action_fold(self) -> None:
+        """Fold or unfold what is folded in the message under the cursor."""
+        if self.cursor is not None:
+            self.cursor.toggle_folds()
+            self.update_entry(self.cursor)
 
     def action_act(self, action: str) -> None:
         """Request one of `MessageActions` for the message under the cursor."""

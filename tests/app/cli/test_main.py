@@ -172,3 +172,18 @@ def test_every_command_is_in_the_help() -> None:
             command = specchat.get_command(context, name)
             assert command is not None
             assert command.get_short_help_str(), name
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("asc", "no command 'asc': did you mean ask?"),
+        ("qqqq", "no command 'qqqq': see --help for all of them"),
+        ("\x1b[31m", "no command '␛[31m': see --help for all of them"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_named_with_its_neighbours(
+    capsys: pytest.CaptureFixture[str], typed: str, said: str
+) -> None:
+    assert run([typed]) == 2
+    assert said in capsys.readouterr().err

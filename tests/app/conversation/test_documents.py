@@ -138,6 +138,19 @@ def test_where_nothing_is_imported_nothing_is_searched(tmp_path: Path, history: 
     assert CITATIONS_KEY not in history.thread(chat.id)[-1].statistics
 
 
+def test_what_is_not_indexed_yet_is_said(
+    tmp_path: Path, history: History, documents: Documents
+) -> None:
+    document = Document("new.md", (Part(NOTES, "A text that was imported just now."),))
+    documents._library.write([StoreDocument("/new", "new.md", 0, document)])
+    assistant = Assistant(scripted_engine(tmp_path), history, documents)
+    with closing(assistant.answer(history.create_chat().id, None, ABOUT_IT)) as events:
+        first = next(events)
+    assert isinstance(first, Retrieved)
+    assert first.passages, "what is indexed is searched"
+    assert first.unindexed == 1
+
+
 def test_a_source_may_be_forgotten_while_an_answer_uses_it(
     tmp_path: Path, history: History, documents: Documents
 ) -> None:

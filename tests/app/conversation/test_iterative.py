@@ -118,7 +118,7 @@ def test_passages_are_named_as_they_come_and_kept_with_the_answer(
     events = list(assistant.answer(chat.id, None, QUESTION))
     found = [event.passages for event in events if isinstance(event, Retrieved)]
     assert found[0][0].file == "walrus.md", "relevant to the question"
-    assert [len(passages) for passages in found[1:]] == [*range(1, len(found))]
+    assert [len(passages) for passages in found[1:]] == [*range(1, len(found) - 1), len(found) - 2]
     stored = history.thread(chat.id)[-1].statistics[CITATIONS_KEY]
     assert isinstance(stored, list)
     assert [one["file"] for one in stored] == [one.file for one in found[-1]]

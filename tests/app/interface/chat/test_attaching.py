@@ -185,7 +185,9 @@ async def test_a_path_behind_an_at_is_completed_and_attached(stage: Make, folder
         assert made.assistant.asked[0].endswith("my plan.md @not")
 
 
-async def test_a_folded_attachment_unfolds_with_a_click(stage: Make, history: History) -> None:
+async def test_a_folded_attachment_unfolds_with_a_click_and_a_key(
+    stage: Make, history: History
+) -> None:
     chat = history.create_chat("title").id
     content, attached = compose("What is it?", [Attachment("notes.txt", 9, "walruses " * 3000)])
     question = history.add_message(chat, None, USER, content, attachments=attached)
@@ -202,6 +204,11 @@ async def test_a_folded_attachment_unfolds_with_a_click(stage: Make, history: Hi
             await pilot.click("Transcript", offset=(4, 0))
             await until(pilot, partial(is_shown, made, f"{mark} notes.txt · 9 bytes"))
             assert ("walruses" in shown(made)) == (mark == "▾")
+        transcript.focus()
+        await pilot.press("up")
+        for mark in ("▾", "▸"):
+            await pilot.press("space")
+            await until(pilot, partial(is_shown, made, f"{mark} notes.txt · 9 bytes"))
         await pilot.press("ctrl+t")
         assert made.conversation.prompt.text == "What is it?"
         assert names(made) == ["notes.txt"]

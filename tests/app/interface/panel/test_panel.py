@@ -146,7 +146,9 @@ def test_estimates_are_marked() -> None:
 
 
 def test_a_few_tokens_are_not_a_measurement() -> None:
-    assert phrases.ratio(throughput(2.0, tokens=3), BUDGET_STATUS) == "measuring…"
+    few = throughput(2.0, tokens=3)
+    assert phrases.ratio(few, BUDGET_STATUS, writing=True) == "measuring…"
+    assert phrases.ratio(few, BUDGET_STATUS) == "too short"
 
 
 def test_every_source_has_its_own_letter_texture_and_colours() -> None:
