@@ -1,4 +1,4 @@
-"""`specchat models`, `models use` and `models pull`: list, choose and download models.
+"""`specchat models`, `models use`, `models search` and `models pull`: list, choose, find, download.
 
 Owns what is printed. Finding, choosing and downloading are `app.models`' business.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -20,7 +22,7 @@ from app.cli.output import MAX_LINE_CHARACTERS
 from app.config import Options, load_config
 from app.engine.student import choose_student
 from app.locations import Locations, locate, model_folders
-from app.models import description, download
+from app.models import description, download, hub_search
 from app.models.description import FoundModel, describe
 from app.models.discovery import (
     EMBEDDED,
@@ -30,11 +32,14 @@ from app.models.discovery import (
     resolve_model,
 )
 from app.models.gguf_files import ModelCandidate, SkippedModel
-from app.models.hub import RemoteModel, look_up
+from app.models.hub import RemoteModel, is_model_name, look_up
+from app.models.hub_search import HubOffer, HubRepository
 from app.models.memory import available_memory, memory_shortage
 from app.models.selection import ABOUT_EMBEDDED, choose, with_model
 from app.sanitise import one_line
-from datastores.errors import ModelError
+from datastores.errors import InputError, ModelError
+
+T = TypeVar("T")
 
 COLUMNS = {
     "name": "",
@@ -50,6 +55,7 @@ COLUMNS = {
     cls=LazyGroup,
     commands_at={
         "pull": "app.cli.models:pull",
+        "search": "app.cli.models:search",
         "use": "app.cli.models:use",
     },
     invoke_without_command=True,
@@ -158,6 +164,83 @@ def _use_model(name: str, locations: Locations) -> None:
     )
     if shortage:
         click.echo(one_line(f"not enough memory now: {shortage}", MAX_LINE_CHARACTERS), err=True)
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[WORDS]…")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_context
+def search(context: click.Context, words: tuple[str, ...], as_json: bool) -> None:
+    """Search Hugging Face for models that run here.
+
+    WORDS are parts of a model's name; ORG/REPO lists what one repository offers, the best that fits
+    this machine's memory first. Without WORDS, suggests well-known models, also offline.
+    """
+    options: Options = context.ensure_object(Options)
+    tokens = load_config(locate(options.data_dir).settings).context
+    free, asked = available_memory(), " ".join(words)
+    if not asked:
+        _print_offers(hub_search.known_offers(tokens, free), free, as_json)
+    elif is_model_name(asked) and ":" not in asked:
+        offered = _or_suggestions(partial(hub_search.offers, asked, tokens), tokens, free)
+        _print_offers(hub_search.ranked(offered, free), free, as_json)
+    else:
+        _print_found(_or_suggestions(partial(hub_search.search_hub, asked), tokens, free), as_json)
+
+
+def _or_suggestions(ask: Callable[[], Sequence[T]], tokens: int, free: int) -> Sequence[T]:
+    """What the hub answers; where it cannot be asked, suggestions that need no connection follow.
+
+    Raises:
+        ModelError: the hub cannot be asked.
+    """
+    try:
+        return ask()
+    except ModelError:
+        known = ", ".join(offer.name for offer in hub_search.known_offers(tokens, free))
+        if known:
+            click.echo(f"fitting this machine: {known}", err=True)
+        raise
+
+
+def _print_found(found: Sequence[HubRepository], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"repositories": [asdict(one) for one in found]}))
+        return
+    if not found:
+        raise InputError("no model on Hugging Face matches: use fewer or other words")
+    rows = [
+        {
+            "name": one.name,
+            "parameters": description.format_parameters(one.parameters) if one.parameters else "",
+            "downloads": f"{one.downloads:,}",
+            "": "accept its terms first" if one.gated else "",
+        }
+        for one in found
+    ]
+    click.echo(table(rows, dict.fromkeys(rows[0], "")))
+    click.echo("what one offers: specchat models search ORG/REPO", err=True)
+
+
+def _print_offers(offered: Sequence[HubOffer], free: int, as_json: bool) -> None:
+    best = hub_search.suggested(offered, free)
+    if as_json:
+        report = [{**asdict(one), "fits": one.fits(free)} for one in offered]
+        click.echo(json.dumps({"free": free, "offers": report}))
+        return
+    rows = [
+        {
+            "name": ("* " if one == best else "  ") + one_line(one.name),
+            "size": description.format_size(one.size),
+            "memory": description.format_size(one.needed),
+            "": "" if one.fits(free) else "does not fit",
+        }
+        for one in offered
+    ]
+    click.echo(table(rows, {"name": "", "size": "", "memory": "", "": ""}))
+    note = f"{description.format_size(free)} of memory are free"
+    get = f"; to download it: specchat models pull {one_line(best.name)}" if best else ""
+    click.echo(note + get, err=True)
 
 
 @click.command()

@@ -148,7 +148,7 @@ def _receive(model: RemoteModel, file: RemoteFile, have: int) -> Iterator[tuple[
     while have < file.size:
         before = have
         try:
-            for piece, start in _stream(model, file, have):
+            for piece, start in stream(model, file, have):
                 yield piece, start
                 have = start + len(piece)
         except httpx2.TransportError as error:
@@ -163,7 +163,9 @@ def _receive(model: RemoteModel, file: RemoteFile, have: int) -> Iterator[tuple[
             time.sleep(RETRY_DELAY_S)
 
 
-def _stream(model: RemoteModel, file: RemoteFile, have: int) -> Iterator[tuple[bytes, int]]:
+def stream(
+    model: RemoteModel, file: RemoteFile, have: int
+) -> Generator[tuple[bytes, int], None, None]:
     """(chunk, its offset) of one connection; from the start if the hub does not know ranges."""
     from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
@@ -285,7 +287,7 @@ def download_and_report(arguments: Sequence[str]) -> None:
     """
     wanted, cache = arguments
     model = look_up(wanted)
-    emit({"name": f"{model.repository}:{model.tag}", "total": model.size})
+    emit({"name": model.name, "total": model.size})
     with closing(download_model(model, Path(cache))) as events:
         for event in events:
             if isinstance(event, DownloadFinished):

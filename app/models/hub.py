@@ -53,6 +53,11 @@ class RemoteModel:
     files: tuple[RemoteFile, ...]
 
     @property
+    def name(self) -> str:
+        """`ORG/REPO:TAG`, by which it is downloaded."""
+        return f"{self.repository}:{self.tag}"
+
+    @property
     def size(self) -> int:
         """Bytes of all parts."""
         return sum(file.size for file in self.files)
@@ -75,7 +80,8 @@ def look_up(wanted: str) -> RemoteModel:
         raise InputError(
             f"{wanted!r} is not a model name: use ORG/REPO or ORG/REPO:{DEFAULT_QUANTISATION}"
         )
-    return _choose(_models(match["repository"]), match["repository"], match["tag"] or "")
+    models = repository_models(match["repository"])
+    return _choose(models, match["repository"], match["tag"] or "")
 
 
 @contextmanager
@@ -102,7 +108,7 @@ def hub_errors(repository: str) -> Iterator[None]:
             " with `hf auth login`"
         ) from error
     except errors.OfflineModeIsEnabled as error:
-        raise ModelError("offline mode is on: unset HF_HUB_OFFLINE to download models") from error
+        raise ModelError("offline mode is on: unset HF_HUB_OFFLINE to reach the hub") from error
     except (httpx2.RequestError, errors.LocalEntryNotFoundError) as error:
         raise ModelError(
             f"cannot reach {hub} ({error or type(error).__name__}): check the connection;"
@@ -117,8 +123,12 @@ def hub_errors(repository: str) -> Iterator[None]:
         ) from error
 
 
-def _models(repository: str) -> list[RemoteModel]:
-    """Every complete model of the repository."""
+def repository_models(repository: str) -> list[RemoteModel]:
+    """Every complete model of the repository.
+
+    Raises:
+        ModelError: the hub cannot be reached, or has no such repository.
+    """
     from huggingface_hub import HfApi
 
     # Its hints, such as one to log in, would overwrite the screen.

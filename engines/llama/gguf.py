@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from typing import Protocol
 
 from datastores.errors import ModelError
 
@@ -139,15 +139,30 @@ def read_metadata(path: Path) -> Metadata:
     """
     try:
         with path.open("rb") as file:
-            return _parse(_HeaderReader(path, file))
+            return read_metadata_from(file, path)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+
+
+class ReadableBytes(Protocol):
+    """The beginning of a file, wherever it is."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+def read_metadata_from(file: ReadableBytes, path: Path) -> Metadata:
+    """Read the header of the GGUF file of which `file` is the beginning; `path` is for errors.
+
+    Raises:
+        ModelError: not GGUF, of an unknown version, damaged or beyond the bounds.
+    """
+    return _parse(_HeaderReader(path, file))
 
 
 class _HeaderReader:
     """A position in a header, and the bytes read so far."""
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
+    def __init__(self, path: Path, file: ReadableBytes) -> None:
         self._path = path
         self._file = file
         self._bytes = bytearray()

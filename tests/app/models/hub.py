@@ -38,6 +38,7 @@ class Hub:
     Attributes:
         files: content by `ORG/REPO/PATH`.
         requests: (method, path, range) of each, in order.
+        listed: what a search answers.
         statuses: an HTTP status to answer with, by `ORG/REPO`, and the hub's name for the error.
         breaks: bytes after which the next connections break; used up one by one.
         stall_at: byte after which a connection waits for `go_on`, once it was reached `stalled`.
@@ -47,6 +48,7 @@ class Hub:
 
     files: dict[str, bytes] = field(default_factory=dict, repr=False)
     requests: list[tuple[str, str, str]] = field(default_factory=list)
+    listed: list[dict[str, object]] = field(default_factory=list)
     statuses: dict[str, tuple[int, str]] = field(default_factory=dict)
     breaks: list[int] = field(default_factory=list)
     stall_at: int | None = None
@@ -90,7 +92,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, body: bool) -> None:
         path, asked = self.path.partition("?")[0], self.headers.get("Range", "")
         self.served.requests.append((self.command, path, asked))
-        if listed := re.fullmatch(r"/api/models/([^/]+/[^/]+)", path):
+        if path == "/api/models":
+            self.served.requests[-1] = (self.command, self.path, asked)
+            self._json(self.served.listed)
+        elif listed := re.fullmatch(r"/api/models/([^/]+/[^/]+)", path):
             self._list(listed[1])
         elif named := re.fullmatch(rf"/([^/]+/[^/]+)/resolve/{COMMIT}/(.+)", path):
             self._file(f"{named[1]}/{named[2]}", asked, body)
@@ -113,9 +118,12 @@ class _Handler(BaseHTTPRequestHandler):
         if not siblings:
             self._refuse(404, "RepoNotFound")
             return
-        answer = json.dumps({"id": repository, "sha": COMMIT, "siblings": siblings}).encode()
-        self._head(200, len(answer), {"Content-Type": "application/json"})
-        self.wfile.write(answer)
+        self._json({"id": repository, "sha": COMMIT, "siblings": siblings})
+
+    def _json(self, answer: object) -> None:
+        content = json.dumps(answer).encode()
+        self._head(200, len(content), {"Content-Type": "application/json"})
+        self.wfile.write(content)
 
     def _file(self, name: str, asked: str, body: bool) -> None:
         content = self.served.files[name]

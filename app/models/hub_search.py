@@ -1,0 +1,244 @@
+"""Searching Hugging Face's hub by words, and what of it fits this machine.
+
+Owns what counts as a model that writes text, which quantisation is suggested, the suggestions that
+need no connection, and the child process in which the interface asks the hub
+(`python -m app.models.hub_search`), so that nothing waits for a connection. `hub.py` reads one
+repository, `download.py` fetches. Asks the hub only what it is called for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from app.child_process import AsyncChildProcess, emit, run_child
+from app.models.download import stream
+from app.models.gguf_files import quantisation
+from app.models.hub import (
+    DEFAULT_QUANTISATION,
+    RemoteModel,
+    hub_errors,
+    is_model_name,
+    repository_models,
+)
+from app.models.memory import OTHER_BYTES, MemoryEstimate, estimate
+from datastores.errors import InputError, ModelError
+from engines.llama.gguf import Metadata, read_metadata_from
+
+MAX_FOUND = 20
+"""Repositories that a search returns."""
+OVERFETCH = 3
+"""Repositories asked of the hub for each one returned: some hold no model that writes text."""
+MAX_SUGGESTED = 3
+
+_WRITES_TEXT = (None, "text-generation", "image-text-to-text", "any-to-any", "text2text-generation")
+"""Tasks of repositories that may hold a chat model; many name none."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubRepository:
+    """A repository with GGUF models.
+
+    Attributes:
+        name: `ORG/REPO`.
+        downloads: in the last 30 days.
+        parameters: number of weights; 0 if unknown.
+        gated: whether its terms have to be accepted first.
+    """
+
+    name: str
+    downloads: int
+    parameters: int = 0
+    gated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HubOffer:
+    """A model that can be downloaded.
+
+    Attributes:
+        name: `ORG/REPO:QUANTISATION`.
+        size: of its files, in bytes.
+        needed: bytes of memory it takes.
+    """
+
+    name: str
+    size: int
+    needed: int
+
+    def fits(self, free: int) -> bool:
+        """Whether `free` bytes of memory are enough for it."""
+        return self.needed <= free
+
+
+def search_hub(words: str) -> list[HubRepository]:
+    """Repositories with GGUF models that write text, for `words`, the most downloaded first.
+
+    Raises:
+        InputError: there are no words.
+        ModelError: the hub cannot be reached.
+    """
+    from huggingface_hub import HfApi
+
+    if not words.strip():
+        raise InputError("no words to search for: type a part of a model's name")
+    # Its hints, such as one to log in, would overwrite the screen.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    with hub_errors("the search"):
+        found = HfApi().list_models(
+            search=" ".join(words.split()),
+            filter="gguf",
+            sort="downloads",
+            limit=MAX_FOUND * OVERFETCH,
+            expand=["downloads", "gated", "gguf", "pipeline_tag"],
+        )
+        listed = [
+            HubRepository(
+                info.id,
+                _count(info.downloads),
+                _count((info.gguf or {}).get("total")),
+                bool(info.gated),
+            )
+            for info in found
+            if is_model_name(info.id) and info.pipeline_tag in _WRITES_TEXT
+        ]
+    return sorted(listed, key=lambda one: -one.downloads)[:MAX_FOUND]
+
+
+def offers(repository: str, context: int) -> list[HubOffer]:
+    """The models of a repository, with the memory each takes with a context of `context` tokens.
+
+    They differ in how weights are stored alone, so one header, a few megabytes, is read for all.
+
+    Raises:
+        ModelError: the hub cannot be reached, or has no GGUF model there.
+    """
+    models = repository_models(repository)
+    if not models:
+        raise ModelError(
+            f"{repository} holds no GGUF model: look for a repository with GGUF in its name"
+        )
+    header = _remote_header(min(models, key=lambda model: model.size))
+    return [
+        HubOffer(model.name, model.size, _needed(header, model.size, context)) for model in models
+    ]
+
+
+def suggested(offered: Sequence[HubOffer], free: int) -> HubOffer | None:
+    """The one to download with `free` bytes of memory; None if none fits.
+
+    The largest that fits, up to the default quantisation: beyond it, quality hardly grows, while
+    every token takes longer.
+    """
+    default = [one.size for one in offered if quantisation(one.name) == DEFAULT_QUANTISATION]
+    small = [one for one in offered if not default or one.size <= max(default)]
+    fitting = [one for one in small if one.fits(free)]
+    return max(fitting, key=lambda one: one.size, default=None)
+
+
+def ranked(offered: Sequence[HubOffer], free: int) -> list[HubOffer]:
+    """The suggested one first, then those that fit, the largest first, then the others."""
+    best = suggested(offered, free)
+    return sorted(
+        offered,
+        key=lambda one: (
+            one != best,
+            not one.fits(free),
+            -one.size if one.fits(free) else one.size,
+        ),
+    )
+
+
+_KNOWN = (
+    ("bartowski/Llama-3.2-1B-Instruct-GGUF", 0.81, 16 * 512),
+    ("bartowski/Llama-3.2-3B-Instruct-GGUF", 2.02, 28 * 1024),
+    ("Qwen/Qwen3-4B-GGUF", 2.50, 36 * 1024),
+    ("Qwen/Qwen3-8B-GGUF", 5.03, 36 * 1024),
+    ("Qwen/Qwen3-14B-GGUF", 9.00, 40 * 1024),
+    ("Qwen/Qwen3-32B-GGUF", 19.76, 64 * 1024),
+    ("bartowski/Llama-3.3-70B-Instruct-GGUF", 42.52, 80 * 1024),
+)
+"""Well-known models by size: gigabytes of their Q4_K_M; layers times the width of their keys."""
+
+
+def known_offers(context: int, free: int) -> list[HubOffer]:
+    """Well-known models that fit into `free` bytes, the largest first. Needs no connection."""
+    known = []
+    for name, gigabytes, keys in _KNOWN:
+        size = int(gigabytes * 1e9)
+        # Keys and values, two bytes each.
+        need = MemoryEstimate(size, OTHER_BYTES + size // 20, 2 * 2 * keys)
+        known.append(HubOffer(f"{name}:{DEFAULT_QUANTISATION}", size, need.total(context)))
+    return [one for one in reversed(known) if one.fits(free)][:MAX_SUGGESTED]
+
+
+def _needed(header: Metadata | None, size: int, context: int) -> int:
+    if header is None:
+        return MemoryEstimate(size, OTHER_BYTES + size // 5, 0).total(0)
+    length = min(context, header.number("context_length", context))
+    return estimate(header, size).total(length)
+
+
+class _RemoteBytes:
+    """The beginning of a file on the hub, of which no more is transferred than is read."""
+
+    def __init__(self, pieces: Iterator[tuple[bytes, int]]) -> None:
+        self._pieces = pieces
+
+    def read(self, _size: int, /) -> bytes:
+        return next(self._pieces, (b"", 0))[0]
+
+
+def _remote_header(model: RemoteModel) -> Metadata | None:
+    """The header of a model on the hub; None if it cannot be read, which downloading it will tell.
+
+    Raises:
+        ModelError: the hub cannot be reached.
+    """
+    with hub_errors(model.repository), closing(stream(model, model.files[0], 0)) as pieces:
+        try:
+            return read_metadata_from(_RemoteBytes(pieces), Path(model.files[0].path))
+        except ModelError:
+            return None
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+async def search_beside(words: str) -> list[HubRepository]:
+    """`search_hub` in a child process, which is killed if this is cancelled."""
+    return [HubRepository(**one) async for one in _ask("search", words)]
+
+
+async def offers_beside(repository: str, context: int) -> list[HubOffer]:
+    """`offers` in a child process, which is killed if this is cancelled."""
+    return [HubOffer(**one) async for one in _ask("offers", repository, context)]
+
+
+async def _ask(*arguments: object) -> AsyncGenerator[dict[str, Any]]:
+    async with AsyncChildProcess("app.models.hub_search", *arguments) as child:
+        answered = False
+        async for message in child:
+            answered = True
+            for one in message:
+                yield one
+        if not answered:
+            raise ModelError(
+                f"asking Hugging Face failed (exit code {await child.code()}): try again"
+            )
+
+
+def answer(arguments: Sequence[str]) -> None:
+    """In the child: emit the answer to `search WORDS` or `offers REPOSITORY CONTEXT`."""
+    what, asked, *context = arguments
+    found = search_hub(asked) if what == "search" else offers(asked, int(context[0]))
+    emit([asdict(one) for one in found])
+
+
+if __name__ == "__main__":
+    run_child(answer)
