@@ -2,20 +2,21 @@
 
 A question is held out by its digest, and a topic (a thread, by its first question's) likewise, so
 that a record stays on its side in every round, whatever else the buffer holds. What is held out is
-never learned from, under any topic; so it is new to every version, as the questions that a person
-will ask next are.
+new to every version, as the questions that a person will ask next are. A question that is asked
+again is no longer new, and learned from: it is the likeliest to be asked once more.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from datastores.replay_buffer.record import ReplayRecord
 
-QUESTIONS_HELD_OUT = 0.1
-TOPICS_HELD_OUT = 0.1
+HELD_OUT = 0.15
+"""Share of all questions, and of all topics. A thread of one question has one digest for both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +33,25 @@ class Holdout:
 
 
 def split(records: Iterable[ReplayRecord]) -> Holdout:
-    """Divide `records`; those of a held-out question in another topic are on neither side."""
-    learned: list[ReplayRecord] = []
-    held_out: list[ReplayRecord] = []
-    for record in records:
-        topic = _share(record.topic, b"topic") < TOPICS_HELD_OUT
-        question = _share(record.question, b"question") < QUESTIONS_HELD_OUT
-        if topic or question:
-            held_out.append(record)
-        else:
-            learned.append(record)
+    """Divide `records`; what is asked or told in a learned one is on neither side elsewhere."""
+    every = list(records)
+    times = Counter(record.question for record in every)
+    learned = [record for record in every if times[record.question] > 1 or not _is_held_out(record)]
     asked = {record.question for record in learned}
-    return Holdout(learned, [record for record in held_out if record.question not in asked])
+    topics = {record.topic for record in learned if _digest(record.topic) < HELD_OUT}
+    held_out = [
+        record
+        for record in every
+        if _is_held_out(record) and record.question not in asked and record.topic not in topics
+    ]
+    return Holdout(learned, held_out)
 
 
-def _share(key: str, person: bytes) -> float:
+def _is_held_out(record: ReplayRecord) -> bool:
+    return min(_digest(record.topic), _digest(record.question)) < HELD_OUT
+
+
+def _digest(key: str) -> float:
     """A number from 0 to 1 that depends on `key` alone."""
-    digest = blake2b(key.encode(), digest_size=8, person=person).digest()
+    digest = blake2b(key.encode(), digest_size=8, person=b"question").digest()
     return int.from_bytes(digest) / 2**64
