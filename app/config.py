@@ -87,7 +87,7 @@ class Config:
 
     student: str = ""
     """Small model of the same vocabulary that drafts for the chosen one, by name or file; empty for
-    none. The embedded model brings its own."""
+    none; new = one made here that learns from its answers. The embedded model brings its own."""
 
     learn: bool = True
     """Whether the small model learns from your chats while the machine is idle, but not on battery.

@@ -20,7 +20,7 @@ from app.bench.report import table
 from app.cli.main import LazyGroup
 from app.cli.output import MAX_LINE_CHARACTERS
 from app.config import Options, load_config
-from app.engine.student import choose_student
+from app.engine.student import UNTRAINED, choose_student
 from app.locations import Locations, locate, model_folders
 from app.models import description, download, hub_search
 from app.models.description import FoundModel, describe
@@ -133,14 +133,15 @@ def _row(model: FoundModel, in_use: bool) -> dict[str, object]:
 @click.option(
     "--student",
     metavar="NAME",
-    help="A small model of the same vocabulary that drafts for it; empty for none.",
+    help="A small model of the same vocabulary that drafts for it; empty for none; new makes one.",
 )
 @click.pass_obj
 def use(options: Options, name: str | None, student: str | None) -> None:
     """Switch to the model NAME; chats and imports stay.
 
     NAME is a name that `specchat models` lists, or the path of a GGUF file. `embedded` is the
-    built-in model, which has its own student.
+    built-in model, which has its own student. For models without a small sister, `--student new`
+    makes one that knows nothing yet and learns from your chats.
     """
     if name is None and student is None:
         raise click.UsageError("give a NAME or a --student")
@@ -149,7 +150,8 @@ def use(options: Options, name: str | None, student: str | None) -> None:
         _use_model(name, locations)
     if student is not None:
         choose_student(student, locations)
-        drafting = f"{student} drafts for it" if student else "no student drafts for it"
+        name = "a new student" if student == UNTRAINED else student or "no student"
+        drafting = f"{name} drafts for it"
         click.echo(one_line(f"{drafting} from now on", MAX_LINE_CHARACTERS))
 
 

@@ -18,12 +18,18 @@ from app.models.memory import require_memory
 from datastores.errors import InputError, ModelError
 from engines.distillation.versions import Versions
 from engines.drafters.student import Student, StudentDrafter, require_same_vocabulary
+from engines.fingerprint import fingerprint
 from engines.target import Vocabulary
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
     from app.engine.stores import Stores
 
+UNTRAINED = "new"
+"""The setting for a draft model made on this machine, which begins knowing nothing."""
+UNTRAINED_SEED = 1
+UNTRAINED_FILE = "new.gguf"
+"""Its name, in the folder of the model that it drafts for."""
 MAX_LIGHT_BYTES = 64 * 2**20
 """Largest file that is loaded for a single answer: loading a larger one takes longer than it
 saves."""
@@ -34,13 +40,21 @@ def student_file(setting: str, model: Path, locations: Locations) -> Path | None
 
     Args:
         setting: a name or a file; `embedded` is the embedded model's own student, for models made
-            from that one.
+            from that one, and `new` the one that `make_student` makes.
 
     Raises:
-        ModelError: there is no model of that name.
+        ModelError: there is no model of that name, none was made, or `model` cannot be read.
     """
     if model == embedded() or setting == EMBEDDED:
         return embedded_student()
+    if setting == UNTRAINED:
+        path = _untrained_file(model, locations)
+        if not path.exists():
+            raise ModelError(
+                f"no small model was made for {model.name} yet:"
+                " `specchat models use --student new` makes one"
+            )
+        return path
     return resolve_model(setting, locations) if setting else None
 
 
@@ -143,21 +157,49 @@ def open_student(
     return Student(model.target, vocabulary.stops)
 
 
+def make_student(model: Path, locations: Locations) -> Path:
+    """The draft model of setting `new` for `model`, made if there is none yet.
+
+    Raises:
+        InputError: the embedded model has a student of its own.
+        ModelError: `model` cannot be read.
+        StoreError: the file cannot be written.
+    """
+    from engines.distillation.untrained import write_untrained
+
+    if model == embedded():
+        raise InputError("the built-in model has a small model of its own")
+    path = _untrained_file(model, locations)
+    if not path.exists():
+        write_untrained(model, path, UNTRAINED_SEED)
+    return path
+
+
+def _untrained_file(model: Path, locations: Locations) -> Path:
+    return locations.students / fingerprint(model) / UNTRAINED_FILE
+
+
 def choose_student(choice: str, locations: Locations) -> None:
     """Make a model, by name or file, the one that drafts for the chosen one; empty for none.
 
+    `new` makes one, which learns all it knows from the chosen model's answers.
+
     Raises:
         ModelError: there is no such model, or it or the chosen one cannot be read.
-        InputError: its vocabulary is not the chosen model's, or the settings file is invalid.
-        StoreError: the settings file cannot be written.
+        InputError: its vocabulary is not the chosen model's, that one has its own, or the settings
+            file is invalid.
+        StoreError: the settings file, or a new student, cannot be written.
     """
     from engines.llama.vocabulary import load_vocabulary
 
-    path = student_file(choice, Path(), locations)
+    model = resolve_model(load_config(locations.settings).model, locations)
+    if choice == UNTRAINED:
+        path: Path | None = make_student(model, locations)
+    else:
+        path = student_file(choice, Path(), locations)
     if path is not None:
-        model = resolve_model(load_config(locations.settings).model, locations)
         require_drafts_for(path, load_vocabulary(path), load_vocabulary(model))
-    named_file = choice != EMBEDDED and Path(choice).expanduser().is_file()
+    named_file = choice not in (EMBEDDED, UNTRAINED) and Path(choice).expanduser().is_file()
     write_setting(locations, "student", str(path.absolute()) if path and named_file else choice)
 
 

@@ -15,12 +15,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from app.child_process import LOWEST_PRIORITY, emit, run_child
-from app.engine.student import open_student
+from app.engine.student import UNTRAINED_FILE, open_student
 from app.engine.student_versions import drop_tainted, replay_path, versions_of
 from app.locations import Locations
 from app.runtime.known_answers import answer_known, known_questions, known_records
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation.round import RoundResult, TrainingStep, run_round
+from engines.distillation.trainer import FROM_NOTHING, TrainingSettings
 from engines.drafters.student import Student
 from engines.llama.vocabulary import load_vocabulary
 
@@ -49,10 +50,13 @@ def learn(arguments: Sequence[str]) -> None:
     for done in answer_known(Path(model), known, questions):
         emit({"done": done, "steps": len(questions)})
     base = known_records(Path(model), known, vocabulary.size)
+    settings = FROM_NOTHING if original.name == UNTRAINED_FILE else TrainingSettings()
     path = replay_path(locations, target)
     emit({"reading": True})  # not to be stopped before the next step: it would keep locks
     with closing(ReplayBuffer.open(path, target, vocabulary.size)) as buffer:
-        for item in run_round(buffer, original, versions.folder, load, base=base):
+        for item in run_round(
+            buffer, original, versions.folder, load, base=base, settings=settings
+        ):
             if isinstance(item, TrainingStep):
                 emit({"done": item.done, "steps": item.steps})
             elif isinstance(item, RoundResult):

@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 
 from datastores.replay_buffer.record import ReplayRecord
-from engines.distillation.model import Llama
-from engines.distillation.weights import read_student, write_student
+from engines.distillation.weights import read_student
 from engines.target import Floats
 
 
@@ -26,14 +25,3 @@ class StudentReader:
         hidden = self._model(ids)[0, record.prompt_length - 1 : -1]
         logits: Floats = self._model.logits(hidden).numpy()
         return logits
-
-
-def write_untrained(source: Path, destination: Path, seed: int) -> None:
-    """Write a copy of `source` with random weights: a student that knows nothing.
-
-    Raises:
-        ModelError: `source` cannot be read, or is not a Llama.
-        StoreError: `destination` cannot be written.
-    """
-    torch.manual_seed(seed)
-    write_student(source, Llama(read_student(source).shape).state_dict(), destination)

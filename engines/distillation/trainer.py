@@ -72,6 +72,10 @@ class TrainingSettings:
     seed: int = 0
 
 
+FROM_NOTHING = TrainingSettings(rate=3e-3, epochs=12, older=4.0)
+"""For a student that knew nothing before: it has nothing to forget, and much to learn."""
+
+
 def plan(
     groups: Sequence[Sequence[ReplayRecord]], settings: TrainingSettings
 ) -> list[list[ReplayRecord]]:

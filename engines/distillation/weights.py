@@ -130,6 +130,16 @@ def parameter_name(path: Path, tensor: str) -> str:
     return f"layers.{match[1]}.{_BLOCK[match[2]]}"
 
 
+def tensor_name(parameter: str) -> str:
+    """The name in a file of a parameter of `Llama`; the inverse of `parameter_name`."""
+    for tensor, name in _WHOLE.items():
+        if name == parameter:
+            return tensor
+    _, number, part = parameter.split(".")
+    tensors = {name: tensor for tensor, name in _BLOCK.items()}
+    return f"blk.{number}.{tensors[part]}.weight"
+
+
 def interleave(weight: Tensor, heads: int) -> Tensor:
     """Reorder the rows of a q or k matrix (heads * size, width) from halves to adjacent pairs."""
     rows, columns = weight.shape

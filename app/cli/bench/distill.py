@@ -18,32 +18,38 @@ from app.bench.workloads import Workload, read_workload
 from app.cli.bench.commands import plot_option
 from app.config import Options
 from app.engine.engine import Engine, load, with_drafters
-from app.engine.student import open_student, student_file
+from app.engine.student import UNTRAINED, open_student, student_file
 from app.locations import locate
 from app.machine import machine
 from datastores.errors import InputError
 
 if TYPE_CHECKING:
-    from app.bench.distill import Classroom, DistillRow, StreamedAnswer
+    from app.bench.acceptance import StreamedAnswer
+    from app.bench.distill import Classroom, DistillRow
+    from engines.distillation.trainer import TrainingSettings
 
-UNTRAINED = "new"
-"""Instead of a student's file: one with random weights."""
 LOSSES = ("forward-kl", "reverse-kl", "jsd", "tv", "lk")
 OFFLINE_SHARES = (0.3, 0.5, 0.7, 1.0)
 """The paper's."""
+SEEDS = 10**6
+"""Between the seeds of two streams: more than a stream has answers."""
 COLUMNS = {
     "student": "",
     "questions": "",
     "answers": "d",
-    "alpha": ".3f",
+    "α at 0": ".3f",
+    "α at 1": ".3f",
+    "α at 1.5": ".3f",
     "live_acceptance": ".3f",
     "tokens_per_call": ".2f",
 }
+"""α by temperature, of the same answers."""
 SETS = {
     "new": "new",
     "late_new": "new, second half",
     "repeated": "repeated",
     "late_repeated": "repeated, second half",
+    "again": "repeated, after it",
     "base_before": "known, before",
     "base_after": "known, after",
 }
@@ -82,6 +88,7 @@ FILE = click.Path(path_type=Path)
     is_flag=True,
     help="Hold back every other chat, and learn from 30 to 100 % of them before the stream.",
 )
+@click.option("--per-topic", is_flag=True, help="Also learn with one student for each file.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Chats of each file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 @plot_option("α over the stream")
@@ -94,89 +101,107 @@ def distill(
     every: int,
     losses: tuple[str, ...],
     offline: bool,
+    per_topic: bool,
     limit: int | None,
     as_json: bool,
     plot: TextIO | None,
 ) -> None:
     """Let a draft model learn from a stream of answers, topic after topic.
 
-    Each answer is drafted for before it is learned from. α is the papers' Σ min(p, q), live
-    acceptance what specchat's rule accepts, tokens per call those of the whole tree. Beside the
-    student that learns stands the one that does not. Ctrl-C prints what is done.
+    Each answer is drafted for before it is learned from. α is the papers' Σ min(p, q) at three
+    temperatures, live acceptance what specchat's rule accepts, tokens per call those of the whole
+    tree. What was asked repeatedly is asked again after the stream. Beside the student that learns
+    stands the one that does not. Ctrl-C prints what is done.
     """
-    from engines.distillation.reader import write_untrained
+    from app.bench.distill import Classroom, Material, asked_again
+    from engines.distillation.trainer import FROM_NOTHING, TrainingSettings
+    from engines.distillation.untrained import write_untrained
 
     topics = {path.stem: read_workload(path)[:limit] for path in workloads}
     engine = with_drafters(load(replace(options, drafters=()), rows=32), (), 0)
-    file = _student_file(engine, student, options)
     held_back = {name: chats[1::2] for name, chats in topics.items()} if offline else {}
     streamed = {name: chats[::2] if offline else chats for name, chats in topics.items()}
     known = {"base": read_workload(base)[:limit]} if base else {}
     with TemporaryDirectory(prefix="specchat-bench-") as folder:
         if student == UNTRAINED:
-            write_untrained(file, Path(folder) / "student.gguf", 1)
             file = Path(folder) / "student.gguf"
-        from app.bench.distill import Classroom
-
-        stream, lessons, knowns = (
-            _answers(engine, part, label)
-            for part, label in ((streamed, "stream"), (held_back, "offline"), (known, "base"))
+            write_untrained(engine.path, file, 1)
+        else:
+            file = _student_file(engine, student, options)
+        stream, again, lessons, knowns = (
+            _answers(engine, part, label, seed)
+            for part, label, seed in (
+                (streamed, "stream", 0),
+                (asked_again(streamed), "again", 1),
+                (held_back, "offline", 2),
+                (known, "base", 3),
+            )
         )
         opened = partial(
             open_student,
             vocabulary=engine.vocabulary,
             context_length=engine.target.context_length,
         )
-        room = Classroom(engine, engine.sampling, file, opened, stream, knowns, every)
-        rows = list(_rows(room, losses or ("lk",), lessons))
+        material = Material(stream, again, knowns)
+        room = Classroom(engine, engine.sampling, file, opened, material, every)
+        first = FROM_NOTHING if student == UNTRAINED else TrainingSettings()
+        lesson_plans = [replace(first, loss=loss) for loss in losses or (first.loss,)]
+        rows = list(_rows(room, lesson_plans, lessons, per_topic=per_topic))
     if plot:
         plot.write(svg([_chart(rows)]))
     click.echo(_report(engine, rows, every, as_json))
 
 
 def _student_file(engine: Engine, student: str, options: Options) -> Path:
-    named = "" if student == UNTRAINED else student
-    file = student_file(named, engine.path, locate(options.data_dir))
-    if named and Path(named).is_file():
-        return Path(named)
+    if student and Path(student).is_file():
+        return Path(student)
+    file = student_file(student, engine.path, locate(options.data_dir))
     if file is None:
         raise InputError(f"{engine.name} has no draft model: give a --student")
     return file
 
 
 def _answers(
-    engine: Engine, topics: Mapping[str, Sequence[Workload]], label: str
+    engine: Engine, topics: Mapping[str, Sequence[Workload]], label: str, stream: int
 ) -> list[StreamedAnswer]:
+    """All answers, drawn with seeds that no other stream has."""
     from app.bench.distill import answers
 
+    sampling = replace(engine.sampling, seed=engine.sampling.seed + stream * SEEDS)
     total = sum(len(chat.questions) for chats in topics.values() for chat in chats)
     found = []
     with click.progressbar(length=total, label=label, file=sys.stderr) as bar:
-        for answer in answers(engine, topics, engine.sampling):
+        for answer in answers(engine, topics, sampling):
             found.append(answer)
             bar.update(1)
     return found
 
 
 def _rows(
-    room: Classroom, losses: Sequence[str], lessons: Sequence[StreamedAnswer]
+    room: Classroom,
+    lesson_plans: Sequence[TrainingSettings],
+    lessons: Sequence[StreamedAnswer],
+    *,
+    per_topic: bool,
 ) -> Iterator[DistillRow]:
-    """Static, online with each loss, and offline with each share where there are `lessons`."""
-    from engines.distillation.trainer import TrainingSettings
+    """Static, online by each plan, one student per topic, and offline with each share of `lessons`.
 
+    The last two follow the first plan.
+    """
     yield room.static()
+    online = [(plan, False) for plan in lesson_plans] + [(lesson_plans[0], True)] * per_topic
     try:
-        for loss in losses:
-            row = None
+        for settings, by_topic in online:
+            row, label = None, f"online, {settings.loss}"
             with click.progressbar(
-                length=len(room.stream), label=f"online, {loss}", file=sys.stderr
+                length=len(room.material.stream), label=label, file=sys.stderr
             ) as bar:
-                for row in room.online(TrainingSettings(loss=loss)):
+                for row in room.online(settings, by_topic=by_topic):
                     bar.update(len(row.curve) - bar.pos)
             if row is not None:
                 yield row
         for share in OFFLINE_SHARES if lessons else ():
-            yield room.offline(share, lessons, TrainingSettings(loss=losses[0]))
+            yield room.offline(share, lessons, lesson_plans[0])
     except KeyboardInterrupt:
         click.echo("interrupted: figures of the finished rows", err=True)
 
@@ -198,14 +223,19 @@ def _report(engine: Engine, rows: Sequence[DistillRow], every: int, as_json: boo
         head |= {"machine": machine(), "temperature": temperature, "every": every}
         return json.dumps({**head, "rows": summaries})
     lines = [
-        {"student": summary["student"], "questions": label, **summary[key]}
+        {
+            "student": summary["student"],
+            "questions": label,
+            **{f"α at {each}": alpha for each, alpha in summary[key]["alpha"].items()},
+            **summary[key],
+        }
         for summary in summaries
         for key, label in SETS.items()
         if summary[key]["answers"]
     ]
     costs = "\n".join(
         f"{summary['student']}: {summary['versions']} versions, {len(summary['refused'])} rounds"
-        f" without one, {summary['cpu_seconds']} s of CPU"
+        f" without one, from {summary['learned_tokens']} tokens, {summary['cpu_seconds']} s of CPU"
         for summary in summaries[1:]
     )
     return f"{engine.name}, temperature {temperature:g}\n\n{table(lines, COLUMNS)}\n\n{costs}"

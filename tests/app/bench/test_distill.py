@@ -12,21 +12,17 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from app.bench.distill import (
-    WINDOW,
-    Classroom,
-    StreamedAnswer,
-    alphas,
-    measure,
-    moving_mean,
-)
+from app.bench.acceptance import StreamedAnswer, alphas, measure
+from app.bench.distill import WINDOW, Classroom, Material, asked_again, moving_mean
+from app.bench.workloads import Workload
 from app.cli.main import run
 from app.engine.engine import Engine
 from datastores.replay_buffer.record import top_of
-from engines.distillation.reader import StudentReader, write_untrained
+from engines.distillation.reader import StudentReader
 from engines.distillation.weights import read_student
 from engines.sampler import Sampling
 from tests.engines.distillation.school import (
+    ANSWER,
     SETTINGS,
     load_student,
     make_records,
@@ -34,6 +30,7 @@ from tests.engines.distillation.school import (
     open_school,
 )
 
+LESSONS = replace(SETTINGS, epochs=2)
 GREEDY = Sampling(temperature=0.0)
 
 
@@ -44,16 +41,17 @@ def room(tmp_path: Path) -> Iterator[Classroom]:
     with open_school(tmp_path, answers=0) as school:
         records = make_records(make_teacher(school.student, 1), 80, 1)
         stream = [
-            StreamedAnswer(f"topic {number // 40}", False, record, None)
+            StreamedAnswer(f"topic {number // 40}", False, 0, record, {})
             for number, record in enumerate(records)
         ]
         for number in range(3, 80, 4):
             stream[number] = replace(stream[number - 1], repeated=True)
         own = make_records(read_student(school.student).model(), 60, 5)
-        base = [StreamedAnswer("base", False, record, None) for record in own]
+        base = [StreamedAnswer("base", False, 0, record, {}) for record in own]
+        material = Material(stream, stream[3::4], base)
         target = SimpleNamespace(vocabulary_size=school.buffer.vocabulary, fingerprint="teacher")
         engine = cast(Engine, SimpleNamespace(target=target))
-        yield Classroom(engine, GREEDY, school.student, load_student, stream, base, 40)
+        yield Classroom(engine, GREEDY, school.student, load_student, material, 40)
 
 
 def test_new_and_repeated_questions_are_counted_apart(room: Classroom) -> None:
@@ -64,23 +62,35 @@ def test_new_and_repeated_questions_are_counted_apart(room: Classroom) -> None:
     assert len(summary["curve"]) == 80
     assert summary["topics"]["topic 1"]["answers"] == 40
     assert summary["base_before"] == summary["base_after"]
-    assert summary["new"]["alpha"] == summary["new"]["live_acceptance"]  # one thing, if greedy
+    assert summary["again"] == {**summary["repeated"], "tokens_per_call": None}
     assert summary["new"]["tokens_per_call"] >= 1
 
 
 def test_a_student_that_learns_is_met_with_what_it_learned_before(room: Classroom) -> None:
     static = room.static()
-    (*_, row) = room.online(SETTINGS)
+    (*_, row) = room.online(LESSONS)
     assert row.curve[:40] == static.curve[:40]  # nothing was learned before the first round
     assert row.versions + len(row.refused) == 2
-    assert row.seconds > 0
+    assert (row.seconds > 0, row.learned) == (True, 80 * ANSWER)
     if row.versions:
-        assert row.late_repeated.alpha >= static.late_repeated.alpha
-        assert row.base_after.alpha >= row.base_before.alpha - 0.02 * row.base_before.positions
+        assert row.again.alpha(0) >= static.again.alpha(0)
+        assert row.base_after.alpha(0) >= row.base_before.alpha(0) - 0.02
+
+
+def test_one_student_per_topic_begins_afresh_with_each(room: Classroom) -> None:
+    static = room.static()
+    (*_, row) = room.online(LESSONS, by_topic=True)
+    assert row.name == "online, lk, one per topic"
+    assert row.curve == static.curve  # each topic ends before its first round
+    assert row.versions + len(row.refused) == 2
+    assert row.again.answers == static.again.answers
+    assert (
+        row.base_after.answers == 2 * row.base_before.answers / 2 == 2 * static.base_after.answers
+    )
 
 
 def test_offline_learning_comes_before_the_stream(room: Classroom) -> None:
-    row = room.offline(0.5, room.stream, SETTINGS)
+    row = room.offline(0.5, room.material.stream, LESSONS)
     assert (row.name, len(row.curve)) == ("offline, 50%", 80)
     assert row.versions + len(row.refused) == 1
 
@@ -90,8 +100,9 @@ def test_alpha_is_the_overlap_of_both_distributions(room: Classroom, temperature
     generator = np.random.default_rng(4)
     target, student = (generator.normal(0, 3, (5, 90)).astype(np.float32) for _ in range(2))
     top, logprobs, rest = top_of(target / np.float32(temperature))
-    tempered = (top, np.concatenate([logprobs, rest[:, None]], axis=1).astype(np.float64))
-    answer = replace(room.stream[0], tempered=tempered)
+    logs = np.concatenate([logprobs, rest[:, None]], axis=1).astype(np.float64)
+    record = replace(room.material.stream[0].record, top_tokens=top)
+    answer = replace(room.material.stream[0], record=record, logs={temperature: logs})
 
     def events(logits: Any) -> Any:
         shares = np.exp(logits / temperature)
@@ -107,18 +118,14 @@ def test_live_acceptance_shares_the_noise_of_the_draw(room: Classroom, tmp_path:
     """A student that is its own target draws what the target drew, at any temperature."""
     path = tmp_path / "student.gguf"
     record = make_records(read_student(path).model(), 1, 8)[0]
-    figures = measure(StudentReader(path), StreamedAnswer("", False, record, None), GREEDY)
-    assert figures.live == figures.alpha == figures.positions == len(record.tokens) - 4
+    figures = measure(StudentReader(path), StreamedAnswer("", False, 0, record, {}), GREEDY)
+    assert (figures.live, figures.alpha(0)) == (ANSWER, 1.0)
 
 
-def test_an_untrained_student_knows_nothing(tmp_path: Path) -> None:
-    with open_school(tmp_path, answers=0) as school:
-        write_untrained(school.student, tmp_path / "new.gguf", 1)
-        record = make_records(read_student(school.student).model(), 1, 8)[0]
-        one, other = (StudentReader(tmp_path / name) for name in ("student.gguf", "new.gguf"))
-        assert np.abs(one.answer_logits(record) - other.answer_logits(record)).max() > 0.5
-        write_untrained(school.student, tmp_path / "again.gguf", 1)
-        assert (tmp_path / "again.gguf").read_bytes() == (tmp_path / "new.gguf").read_bytes()
+def test_questions_asked_more_than_once_are_asked_again() -> None:
+    chats = [Workload("a", ("one", "two")), Workload("b", ("three", "one"))]
+    found = asked_again({"first": chats, "second": chats[:1]})
+    assert found == {"first": [Workload("", ("one",))], "second": []}
 
 
 def test_means_are_over_the_last_answers() -> None:
@@ -133,11 +140,15 @@ def test_the_command_prints_every_row(tmp_path: Path, capsys: pytest.CaptureFixt
     chats.write_text("".join(f"{json.dumps(one)}\n" for one in messages))
     plot = tmp_path / "plot.svg"
     folder = ["--data-dir", str(tmp_path / "data"), "--temperature", "1", "--max-tokens", "12"]
-    options = ["--workload", str(chats), "--json", "--plot", str(plot)]
-    assert run([*folder, "bench", "distill", *options]) == 0
+    options = ["--workload", str(chats), "--student", "new", "--per-topic"]
+    assert run([*folder, "bench", "distill", *options, "--json", "--plot", str(plot)]) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert [row["student"] for row in report["rows"]] == ["static", "online, lk"]
-    static, online = report["rows"]
+    names = ["static", "online, lk", "online, lk, one per topic"]
+    assert [row["student"] for row in report["rows"]] == names
+    static, online, _ = report["rows"]
+    assert list(static["new"]["alpha"]) == ["0", "1", "1.5"]
+    assert static["new"]["alpha"]["1"] < 0.2  # it knows nothing
+    assert static["again"]["answers"] == 1
     assert (static["new"]["answers"], static["repeated"]["answers"]) == (2, 1)
     assert online["refused"] == ["3 new answers are too few to learn from: it takes 20"]
     assert online["curve"] == static["curve"]

@@ -134,3 +134,27 @@ def test_answers_are_the_same_while_they_are_recorded(locations: Locations) -> N
         assert engine.errors == []
     assert said[0] == said[1]
     assert not locations.replay.exists(), "an answer outside a chat is not kept"
+
+
+def test_a_new_student_is_made_for_the_chosen_model(copy: Path, locations: Locations) -> None:
+    configured(locations, "new", model=copy)
+    engine = load(Options(drafters=("prompt", "student")), locations)
+    (error,) = engine.errors
+    assert "`specchat models use --student new` makes one" in str(error)
+    choose_student("new", locations)
+    assert load_config(locations.settings).student == "new"
+    path = student_file("new", copy, locations)
+    assert path is not None
+    written = path.stat().st_mtime_ns
+    engine = load(Options(drafters=("student",)), locations)
+    assert (names(engine), engine.errors) == (["student"], [])
+    assert engine.student_source is not None
+    assert engine.student_source.versions.current == 0
+    choose_student("new", locations)  # what it learned is not thrown away
+    assert path.stat().st_mtime_ns == written
+
+
+def test_the_embedded_model_needs_no_new_student(locations: Locations) -> None:
+    with pytest.raises(InputError, match="has a small model of its own"):
+        choose_student("new", locations)
+    assert load_config(locations.settings).student == ""

@@ -1,0 +1,140 @@
+"""How well a student drafts recorded answers, by three figures that are often confused.
+
+α is the papers' Σ min(p, q), compared over the target's 64 likeliest tokens and all others, at
+several temperatures; at 0 it is whether both prefer one token. Top-k, top-p and min-p are left out
+of it, and are in force in live acceptance, which is what specchat's rule accepts. Tokens per call
+are those of the whole tree.
+
+Owns the figures. Refuses to know streams, learning and output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datastores.replay_buffer.record import ReplayRecord, top_of
+from engines.distillation.forced import ForcedAnswer
+from engines.distillation.reader import StudentReader
+from engines.recorded_replay import ReplayCounts
+from engines.sampler import Sampling, make_sampler
+from engines.target import Floats
+
+TEMPERATURES = (0.0, 1.0, 1.5)
+"""At which α is always given: a peaked target's can hardly be told apart at lower ones."""
+
+Logs = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedAnswer:
+    """One answer of the target, m positions of which have probabilities.
+
+    Attributes:
+        topic: name of the workload it came from.
+        repeated: whether the stream asked its question before.
+        seed: of the noise that drew it.
+        record: as the product keeps it: probabilities at temperature 1, here at every position.
+        logs: by temperature above 0, log-probabilities of the record's top tokens, that of all
+            others last, [m, k + 1].
+    """
+
+    topic: str
+    repeated: bool
+    seed: int
+    record: ReplayRecord
+    logs: Mapping[float, Logs]
+
+    @property
+    def answer(self) -> list[int]:
+        """Its tokens, without the prompt's."""
+        tokens: list[int] = self.record.tokens[self.record.prompt_length :].tolist()
+        return tokens
+
+
+def tempered(forced: ForcedAnswer, temperature: float) -> Mapping[float, Logs]:
+    """`StreamedAnswer.logs` of an answer drawn at `temperature`."""
+    found = {}
+    for each in {*TEMPERATURES, temperature} - {0.0}:
+        _, logprobs, rest = top_of(forced.logits / np.float32(each))
+        found[each] = np.concatenate([logprobs, rest[:, None]], axis=1).astype(np.float64)
+    return found
+
+
+@dataclass(slots=True)
+class Figures:
+    """How a student did on some answers.
+
+    Attributes:
+        tokens: of the answers. answers: number of them.
+        positions: tokens with probabilities.
+        alphas: by temperature, sum over positions of Σ min(p, q).
+        live: tokens that the student draws too, with the shared noise: what a chain's first token
+            is accepted for by specchat's rule.
+        tree: calls and tokens of the whole tree, replayed.
+    """
+
+    tokens: int = 0
+    answers: int = 0
+    positions: int = 0
+    alphas: dict[float, float] = field(default_factory=dict)
+    live: int = 0
+    tree: ReplayCounts = field(default_factory=ReplayCounts)
+
+    def add(self, other: Figures) -> None:
+        """Add the figures of other answers."""
+        self.tokens += other.tokens
+        self.answers += other.answers
+        self.positions += other.positions
+        self.live += other.live
+        for temperature, total in other.alphas.items():
+            self.alphas[temperature] = self.alphas.get(temperature, 0.0) + total
+        self.tree.calls += other.tree.calls
+        self.tree.tokens += other.tree.tokens
+
+    def alpha(self, temperature: float) -> float:
+        """α at one temperature; 0 without answers."""
+        return self.alphas.get(temperature, 0.0) / max(self.positions, 1)
+
+    def summary(self) -> dict[str, object]:
+        """As in `--json`; null where there were none."""
+        return {
+            "answers": self.answers,
+            "tokens": self.tokens,
+            "alpha": {f"{each:g}": self.alpha(each) for each in sorted(self.alphas)},
+            "live_acceptance": self.live / self.tokens if self.tokens else None,
+            "tokens_per_call": self.tree.tokens_per_call or None,
+        }
+
+
+def measure(reader: StudentReader, answer: StreamedAnswer, sampling: Sampling) -> Figures:
+    """α and live acceptance of one answer."""
+    logits, record = reader.answer_logits(answer.record), answer.record
+    draw = make_sampler(replace(sampling, seed=answer.seed))
+    tokens, start = record.tokens.tolist(), record.prompt_length
+    live = sum(
+        draw(row, offset, tokens[: start + offset]) == token
+        for offset, (row, token) in enumerate(zip(logits, answer.answer, strict=True))
+    )
+    known = logits[record.positions - start]
+    sums = {each: float(alphas(known, answer, each).sum()) for each in (0.0, *answer.logs)}
+    return Figures(len(logits), 1, len(known), sums, live)
+
+
+def alphas(logits: Floats, answer: StreamedAnswer, temperature: float) -> Logs:
+    """Σ min(p, q) at each position with probabilities, [m]; `logits` are the student's there."""
+    top = answer.record.top_tokens.astype(np.intp)
+    if not temperature:
+        same: Logs = (logits.argmax(axis=1) == top[:, 0]).astype(np.float64)
+        return same
+    scaled = logits.astype(np.float64) / temperature
+    peak = scaled.max(axis=1, keepdims=True)
+    total = np.exp(scaled - peak).sum(axis=1, keepdims=True)
+    q = np.exp(np.take_along_axis(scaled, top, 1) - peak) / total
+    rest = np.maximum(1.0 - q.sum(axis=1, keepdims=True), 0.0)
+    p = np.exp(answer.logs[temperature])
+    result: Logs = np.minimum(p, np.concatenate([q, rest], axis=1)).sum(axis=1)
+    return result

@@ -1,0 +1,80 @@
+"""A Llama model as a new F16 GGUF file, for llama.cpp, transformers and specchat.
+
+Owns the description of the model and the layout of its tensors. Whose vocabulary the file gets is
+the caller's matter. A file that exists already is changed by `weights.write_student`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datastores.errors import StoreError
+from engines.distillation.model import LlamaShape
+from engines.distillation.weights import ARCHITECTURE, interleave, tensor_name
+
+
+def write_llama(
+    path: Path,
+    name: str,
+    shape: LlamaShape,
+    weights: Mapping[str, Tensor],
+    add_tokenizer: Callable[[Any], None],
+) -> None:
+    """Write `weights`, by the names of `Llama`'s parameters, to `path`, whole or not at all.
+
+    Args:
+        name: of the model, for display.
+        add_tokenizer: adds the vocabulary, and whatever else is known, to a `gguf.GGUFWriter`.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    from gguf import GGUFWriter
+
+    fresh = path.with_suffix(f".{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        writer = GGUFWriter(fresh, ARCHITECTURE)
+        writer.add_name(name)
+        _describe(writer, shape)
+        add_tokenizer(writer)
+        for key, weight in weights.items():
+            is_rotated = key.endswith(("q_proj", "k_proj"))
+            values = interleave(weight, len(weight) // shape.head_size) if is_rotated else weight
+            kind = torch.float16 if values.ndim == 2 else torch.float32
+            data = np.ascontiguousarray(values.detach().to(kind).numpy())
+            writer.add_tensor(tensor_name(key), data)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        os.replace(fresh, path)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            fresh.unlink()
+
+
+def _describe(writer: Any, shape: LlamaShape) -> None:
+    from gguf import LlamaFileType
+
+    writer.add_file_type(LlamaFileType.MOSTLY_F16)
+    writer.add_block_count(shape.layers)
+    writer.add_context_length(shape.context)
+    writer.add_embedding_length(shape.width)
+    writer.add_feed_forward_length(shape.hidden)
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.kv_heads)
+    writer.add_layer_norm_rms_eps(shape.epsilon)
+    writer.add_rope_freq_base(shape.rope_base)
+    writer.add_rope_dimension_count(shape.head_size)
+    writer.add_vocab_size(shape.vocabulary)
