@@ -19,6 +19,7 @@ from app.cli.main import LazyGroup
         "decode": "app.cli.bench.decode:decode",
         "dense": "app.cli.bench.stores:dense",
         "distill": "app.cli.bench.distill:distill",
+        "first-token": "app.cli.bench.first_token:first_token",
         "growth": "app.cli.bench.decode:growth",
         "import": "app.cli.bench.stores:import_",
         "ralm": "app.cli.bench.ralm:ralm",

@@ -20,7 +20,7 @@ STEPS = 30
 
 
 def main(arguments: Sequence[str]) -> None:
-    mode, path = arguments
+    mode, path, *_ = arguments
     if mode == "fail":
         raise ModelError("the loss is not a number")
     if mode == "crash":

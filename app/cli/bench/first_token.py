@@ -1,0 +1,105 @@
+"""`specchat bench first-token`: options and output of the benchmark of waiting while learning."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+
+from app.bench.report import table
+from app.bench.workloads import read_workload
+from app.config import Options
+from app.engine.engine import load, with_drafters
+from app.engine.student import student_file
+from app.locations import locate
+from app.machine import machine
+from datastores.errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    from app.bench.first_token import FirstToken
+
+COLUMNS = {
+    "questions": "d",
+    "resting_ms": ".1f",
+    "training_ms": ".1f",
+    "ratio": ".3f",
+    "longest_pause_ms": ".1f",
+}
+
+
+@click.command("first-token")
+@click.option(
+    "--workload",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Chats, one JSON object per line; only their first questions are asked.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=40,
+    show_default=True,
+    metavar="N",
+    help="Only the first N chats.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
+@click.pass_obj
+def first_token(options: Options, workload: Path, limit: int, as_json: bool) -> None:
+    """Measure the wait for a first token while the small model learns.
+
+    Each question is asked with and without training at work, in turn; the pause of the training at
+    the key press is part of the wait. The ratio is the median of the pairs'. For a quiet machine.
+    Ctrl-C prints what is done.
+    """
+    from app.bench.distill import answers
+    from app.bench.first_token import Training, fill, first_tokens, own_copy
+
+    chats = [replace(chat, questions=chat.questions[:1]) for chat in read_workload(workload)]
+    engine = with_drafters(load(replace(options, drafters=()), rows=32), (), 0)
+    student = student_file("", engine.path, locate(options.data_dir))
+    if student is None:
+        raise InputError(f"{engine.name} has no small model that learns")
+    pairs: list[FirstToken] = []
+    with TemporaryDirectory(prefix="specchat-bench-") as folder:
+        locations = locate(Path(folder) / "data")
+        fill(locations, engine, list(answers(engine, {"": chats[:limit]}, engine.sampling)))
+        copy = own_copy(student, Path(folder))
+        questions = [chat.questions[0] for chat in chats[:limit]]
+        with (
+            closing(Training(engine, copy, locations)) as training,
+            click.progressbar(length=len(questions), label="questions", file=sys.stderr) as bar,
+        ):
+            try:
+                for pair in first_tokens(engine, questions, engine.sampling, training):
+                    pairs.append(pair)
+                    bar.update(1)
+            except KeyboardInterrupt:
+                click.echo("interrupted: figures of what is finished", err=True)
+            except ModelError as error:
+                if not pairs:
+                    raise
+                click.echo(f"{error}: figures of what is finished", err=True)
+    click.echo(_report(engine.name, pairs, as_json))
+
+
+def _report(model: str, pairs: Sequence[FirstToken], as_json: bool) -> str:
+    if not pairs:
+        return "no question was asked both ways"
+    row = {
+        "questions": len(pairs),
+        "resting_ms": 1e3 * median(pair.resting for pair in pairs),
+        "training_ms": 1e3 * median(pair.training for pair in pairs),
+        "ratio": median(pair.training / pair.resting for pair in pairs),
+        "longest_pause_ms": 1e3 * max(pair.pause for pair in pairs),
+    }
+    if as_json:
+        return json.dumps({"model": model, "machine": machine(), **row})
+    return table([row], COLUMNS)
