@@ -1,9 +1,10 @@
-"""The knowledge bases of `bench ralm`: a person's texts, in any number of vectors.
+"""The knowledge bases of `bench ralm`: a person's texts among any number of random passages.
 
 EDR and ADR need embeddings, whose quality this benchmark does not measure: a passage is encoded as
 the normalised sum of a random vector for each of its words, so that what shares rare words is near.
 Further random vectors make the corpus as large as one likes; each stands for one of the texts, is
-searched like any other, and is rarely the best.
+searched like any other, and is rarely the best. For SR (BM25) they are passages of the texts' own
+words, as frequent as there and in random order.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import accumulate
 from math import log
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from datastores.errors import InputError
 from datastores.passages.bm25 import informative_words
-from datastores.passages.chunks import split
+from datastores.passages.chunks import Chunk, split
 from datastores.passages.protocol import Passage, ScoredPassage
 from datastores.passages.store import PassageStore
 from datastores.passages.vectors import VectorIndex, Vectors
@@ -37,6 +40,8 @@ WIDTH = 64
 RANDOM_LENGTH = 0.4
 """Of the random vectors, where a passage's is 1: among a million of unit length, some would have an
 inner product of √(2 ln N / WIDTH) = 0.66 with any query, more than most passages that match it."""
+TEXT_PASSAGES = 1_000
+"""Random passages that are stored as one text."""
 BLOCK = 100_000
 """Random vectors that are drawn at once."""
 
@@ -106,7 +111,7 @@ def knowledge_base(
     """A knowledge base over the files in `texts`, and how many passages it ranks.
 
     Args:
-        size: vectors in all, if there are more than passages; BM25 takes the texts alone.
+        size: passages in all, if there are fewer in the texts.
         reach: most passages that are asked for at once.
 
     Raises:
@@ -118,9 +123,10 @@ def knowledge_base(
         try:
             passages = _fill(store, texts)
             if retriever == SPARSE:
+                _fill_with_random(store, passages, size - len(passages))
                 words = WordIndex(scoring)
                 words.update()
-                yield TextKnowledgeBase(words), len(passages)
+                yield TextKnowledgeBase(words), len(words)
             else:
                 base = DenseKnowledgeBase(
                     passages,
@@ -150,6 +156,22 @@ def _fill(store: PassageStore, texts: Path) -> list[Passage]:
     if not passages:
         raise InputError(f"{texts} holds no text: name a folder with {' or '.join(SUFFIXES)} files")
     return passages
+
+
+def _fill_with_random(store: PassageStore, passages: Sequence[Passage], count: int) -> None:
+    """Store `count` passages of random words of `passages`, drawn as often as one of them has.
+
+    A word counts once, so that a passage about it is better in most cases.
+    """
+    contents = [one.chunk.content.split() for one in passages]
+    counts = Counter(word for words in contents for word in words)
+    words, frequencies = list(counts), list(accumulate(counts.values()))
+    random = Random(0)
+    for start in range(0, count, TEXT_PASSAGES):
+        lengths = (len(random.choice(contents)) for _ in range(min(TEXT_PASSAGES, count - start)))
+        drawn = (random.choices(words, cum_weights=frequencies, k=length) for length in lengths)
+        chunks = ((0, Chunk("", 1, 1, " ".join(dict.fromkeys(text)))) for text in drawn)
+        store.add(hashlib.sha256(f"random {start}".encode()).digest(), chunks)
 
 
 def _words(text: str) -> list[str]:

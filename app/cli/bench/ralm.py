@@ -84,7 +84,7 @@ IDENTITY_COLUMNS = {
     default=100_000,
     show_default=True,
     metavar="N",
-    help="Vectors to search, random ones beside those of the texts.",
+    help="Passages to search, random ones beside those of the texts.",
 )
 @click.option(
     "--table",
