@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from datastores.dense.flat_keys import FlatKeys
 from datastores.dense.memory import DenseMemory
 from datastores.dense.projection import Floats, Projection, fit
 from datastores.dense.store import DenseStore, DocumentKeys, DocumentTokens
@@ -102,6 +103,7 @@ class DenseIndex:
         self._sample: list[DocumentStates] = []
         self._answers = AnswerDocuments(store)
         self._buffer = WriteBuffer()
+        self._flat: tuple[tuple[frozenset[int], int], FlatKeys | None] | None = None
         memory.load(store, self._projection, cancelled)
 
     @property
@@ -152,6 +154,15 @@ class DenseIndex:
     def sources(self, prefix: str) -> set[str]:
         """The sources of documents that begin with `prefix`."""
         return self._store.sources(prefix)
+
+    def flat_keys(self, sources: Collection[str]) -> FlatKeys | None:
+        """The keys that documents of `sources` have now; None before the projection is fitted."""
+        self._refresh()
+        documents = frozenset(self._store.documents_of(sources))
+        chosen = documents, len(self._memory)
+        if self._flat is None or self._flat[0] != chosen:
+            self._flat = chosen, self._memory.flat_keys(documents)
+        return self._flat[1]
 
     def reconcile(self) -> None:
         """Draft no more from what another process has deleted."""

@@ -13,7 +13,7 @@ states become keys to be stored, and how neighbours become a draft.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, NamedTuple
@@ -21,13 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from datastores.dense.flat_keys import ADD_KEYS, FlatKeys
 from datastores.dense.projection import Codes, Floats, Projection
 from datastores.dense.store import DenseStore, DocumentKeys, DocumentTokens
 
 Integers = NDArray[np.int64]
-
-ADD_KEYS = 1 << 16
-"""Keys handed to faiss at a time: it takes floats, four times their size."""
 
 
 class Neighbours(NamedTuple):
@@ -62,7 +60,8 @@ class InvertedLists:
         )
         self._index.is_trained = True
         self._lists: Any = self._index.invlists
-        self._pointer = faiss.swig_ptr
+        self._dimensions = dimensions
+        self._pointer, self._array = faiss.swig_ptr, faiss.rev_swig_ptr
         self._squared = 2.0 * scale * scale
         self._query = np.zeros((1, dimensions), np.float32)
         self._list = np.zeros((1, 1), np.int64)
@@ -103,6 +102,22 @@ class InvertedLists:
             near, lists, coarse, found, where = (self._pointer(array) for array in arrays)
             self._index.search_preassigned_c(1, near, k, lists, coarse, found, where, False)
         return Neighbours(offsets, (1.0 - distances / self._squared).tolist())
+
+    def select(self, wanted: NDArray[np.bool_]) -> tuple[Codes, Integers]:
+        """Keys of all lists, uint8 [n, dimensions], and their offsets [n], ascending: those for
+        which `wanted`, indexed by offset, is true."""
+        codes, offsets = [np.zeros((0, self._dimensions), np.uint8)], [np.zeros(0, np.int64)]
+        for number in range(self._lists.nlist):
+            if size := int(self._lists.list_size(number)):
+                ids = self._array(self._lists.get_ids(number), size)
+                mine = wanted[ids]
+                if mine.any():
+                    held = self._array(self._lists.get_codes(number), size * self._dimensions)
+                    codes.append(held.reshape(size, -1)[mine])
+                    offsets.append(ids[mine])
+        joined = np.concatenate(offsets)
+        order = np.argsort(joined)
+        return np.concatenate(codes)[order], joined[order]
 
 
 GAP = -1
@@ -159,6 +174,14 @@ class TokenArena:
         """Which offsets belong to a document."""
         runs = [(offset, offset + length) for _, offset, length in self._runs.get(document, ())]
         return [any(start <= offset < end for start, end in runs) for offset in offsets]
+
+    def within_any(self, documents: Collection[int]) -> NDArray[np.bool_]:
+        """For every offset, whether it belongs to one of `documents`."""
+        inside = np.zeros(len(self.tokens), np.bool_)
+        for document in documents:
+            for _, offset, length in self._runs.get(document, ()):
+                inside[offset : offset + length] = True
+        return inside
 
     def documents(self) -> set[int]:
         """The documents that were not forgotten."""
@@ -280,6 +303,15 @@ class DenseMemory:
             if self._keys:
                 offsets = self._arena.offsets(new.document, new.positions)
                 self._add(self._keys[1], self._arena, offsets, new.codes)
+
+    def flat_keys(self, documents: Collection[int]) -> FlatKeys | None:
+        """The keys that `documents` have now, to be searched whatever they led to; None before a
+        projection was fitted. For the thread that adds; the result may be used on another."""
+        if not self._keys:
+            return None
+        projection, lists = self._keys
+        codes, offsets = lists.select(self._arena.within_any(documents))
+        return FlatKeys(projection, codes, offsets, lambda where: self._arena.tokens[where])
 
     def documents(self) -> set[int]:
         """The documents that are held. For the thread that adds."""

@@ -174,6 +174,11 @@ class DenseStore:
         """The ids of all documents."""
         return {row["id"] for row in self.store.rows("SELECT id FROM documents")}
 
+    def documents_of(self, sources: Collection[str]) -> set[int]:
+        """The ids of the documents of `sources`."""
+        rows = self.store.rows("SELECT id, source FROM documents")
+        return {row["id"] for row in rows if row["source"] in sources}
+
     def deletions(self) -> int:
         """Grows whenever documents are deleted, by any process."""
         rows = self.store.rows("SELECT seq FROM sqlite_sequence WHERE name = 'erasures'")

@@ -18,8 +18,11 @@ the passage that it was written under is known to be the best one for its query.
 
 Retrieval only chooses passages, so the package knows the protocols of the target, the drafters and
 the passages; not how passages are ranked and not what the prompt looks like. A new way to retrieve
-is a `KnowledgeBase`, a new way to choose how far to write ahead a `StrideScheduler`; what changes
-the next token's distribution (KNN-LM) is a file of its own.
+is a `KnowledgeBase`, a new way to choose how far to write ahead a `StrideScheduler`.
+
+KNN-LM (`knn_lm`) changes the next token's distribution instead of the prompt, by the states in a
+`StateDatastore`. It is a target, over which the same `StrideWriter` and decode loop write; with
+RaLMSpec (`knn_speculative`) tokens are drawn with cached neighbours and verified in batches.
 
 Zhang et al. 2024, "Accelerating Retrieval-Augmented Language Model Serving with Speculation".
 """

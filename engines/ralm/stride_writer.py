@@ -21,7 +21,7 @@ from engines.budget.protocol import Budget, BudgetStatus, Draft
 from engines.decode import StopCriteria, decode
 from engines.drafters.protocol import Drafter
 from engines.sampler import Draw
-from engines.step import FINISH_CONTEXT, Context, Step
+from engines.step import FINISH_CONTEXT, FINISH_LENGTH, FINISH_STOP, Context, Step
 from engines.target import ParkingTarget, Target
 
 
@@ -116,6 +116,20 @@ class StrideWriter:
             start += len(step.tokens)
         self._unconfirmed = kept
 
+    def correct(self, index: int, token: int) -> None:
+        """Put `token` in the place of the one at `index`, and take back what follows it."""
+        self.rewind(index + 1)
+        self._stop()
+        self.tokens[index] = token
+        self.finish = self._finish_at(index + 1)
+        last = self._unconfirmed[-1]
+        self._unconfirmed[-1] = replace(
+            last,
+            tokens=(*last.tokens[:-1], token),
+            sources=(*last.sources[:-1], 0),
+            finish=self.finish,
+        )
+
     def confirm(self, length: int) -> list[Step]:
         """The steps within the first `length` tokens that were not handed out yet: they stay.
 
@@ -166,6 +180,15 @@ class StrideWriter:
             temperature=request.temperature,
             answered=answered,
         )
+
+    def _finish_at(self, length: int) -> str:
+        """Why the answer ends with its first `length` tokens; empty if it goes on."""
+        if self.tokens[length - 1] in self._request.stop.stops:
+            return FINISH_STOP
+        if length >= self._request.stop.limit:
+            return FINISH_LENGTH
+        whole = len(self._request.prompt(self.document)) + length > self._target.context_length
+        return FINISH_CONTEXT if whole else ""
 
     def _running(self) -> Generator[Step]:
         assert self._steps is not None, "a decode loop is running while the answer goes on"

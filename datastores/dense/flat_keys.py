@@ -1,0 +1,158 @@
+"""The unfiltered access path to a dense index: the keys of chosen documents in one flat array.
+
+Drafting searches the keys of states that led to one token (`memory.py`); KNN-LM asks for the
+nearest states whatever they led to. The keys are those of one moment. The tokens they stand for are
+looked up when they are found, so what is forgotten meanwhile is found no more.
+
+Distances are whole numbers until they are scaled: both keys are bytes, and no sum exceeds the 24
+bits of a float. So they are the same in a batch, alone and among a few cached keys, in whatever
+order they are summed.
+
+Owns the flat keys and their search. Refuses to know which documents are chosen and what the
+neighbours are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datastores.dense.projection import Codes, Floats, Projection
+
+Rows = NDArray[np.int64]
+Tokens = NDArray[np.int32]
+
+ADD_KEYS = 1 << 16
+"""Keys handed to faiss at a time: it takes floats, four times their size."""
+
+
+class StateMatches(NamedTuple):
+    """The nearest keys, nearest first, ties by row.
+
+    Attributes:
+        rows: int64 [n], of the flat array.
+        distances: float64 [n], squared, between keys of unit length: from 0 to 4.
+        tokens: int32 [n], that the states led to.
+    """
+
+    rows: Rows
+    distances: NDArray[np.float64]
+    tokens: Tokens
+
+
+class FlatKeys:
+    """Keys that are searched whole, by faiss: 4 ns a key on one core.
+
+    Args:
+        codes: uint8 [n, dimensions].
+        offsets: int64 [n], ascending; keys at adjacent offsets follow one another in a document.
+        tokens: offsets → the tokens there; negative where they were forgotten.
+        make_index: codes → a faiss index of them, by squared distance.
+    """
+
+    def __init__(
+        self,
+        projection: Projection,
+        codes: Codes,
+        offsets: Rows,
+        tokens: Callable[[Rows], Tokens],
+        make_index: Callable[[Codes], Any] | None = None,
+    ) -> None:
+        self._projection = projection
+        self._codes = codes
+        self._offsets = offsets
+        self._tokens = tokens
+        self._index = (make_index or _scalar_index)(codes)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def encode(self, state: Floats) -> Floats:
+        """The key of float32 [width]: float32 [dimensions], whole numbers from 1 to 255."""
+        key: Floats = np.clip(np.rint(self._projection.query(state)), 1.0, 255.0)
+        return key
+
+    def search(self, keys: Floats, k: int) -> list[StateMatches]:
+        """For each of `keys` [q, dimensions] the nearest `k`, or as many as there are."""
+        count = min(k, len(self))
+        if not count:
+            return [self._matches(self._offsets[:0], np.zeros(0)) for _ in keys]
+        distances, rows = self._index.search(np.ascontiguousarray(keys), count)
+        return [
+            self._matches(found[found >= 0], near[found >= 0])
+            for near, found in zip(distances, rows, strict=True)
+        ]
+
+    def subset(self, rows: Rows) -> KeySubset:
+        """Only the keys of `rows`, which ascend."""
+        return KeySubset(self._codes[rows].astype(np.float32), rows, self._matches)
+
+    def following(self, rows: Rows, count: int) -> Rows:
+        """The up to `count` rows after each of `rows` within its document."""
+        after = rows[:, None] + np.arange(1, count + 1)
+        inside = np.minimum(after, len(self) - 1)
+        steps = self._offsets[inside] - self._offsets[rows][:, None]
+        found: Rows = after[(inside == after) & (steps == np.arange(1, count + 1))]
+        return found
+
+    def _matches(self, rows: Rows, distances: NDArray[np.floating]) -> StateMatches:
+        """Sorted, without what was forgotten; `distances` in codes."""
+        tokens = self._tokens(self._offsets[rows])
+        present = np.flatnonzero(tokens >= 0)
+        order = present[np.lexsort((rows[present], distances[present]))]
+        scaled = distances[order].astype(np.float64) / self._projection.scale**2
+        return StateMatches(rows[order], scaled, tokens[order])
+
+
+class KeySubset:
+    """A few keys, compared by NumPy.
+
+    Args:
+        vectors: their codes, float32 [n, dimensions].
+        rows: int64 [n], ascending.
+        matches: (rows, distances in codes) → sorted matches.
+    """
+
+    def __init__(
+        self,
+        vectors: Floats,
+        rows: Rows,
+        matches: Callable[[Rows, NDArray[np.floating]], StateMatches],
+    ) -> None:
+        self._vectors = vectors
+        self._norms = np.einsum("nd,nd->n", vectors, vectors)
+        self._rows = rows
+        self._matches = matches
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def search(self, keys: Floats, k: int) -> list[StateMatches]:
+        """As `FlatKeys.search`, among these."""
+        products = keys @ self._vectors.T
+        norms = np.einsum("qd,qd->q", keys, keys)
+        distances = norms[:, None] - 2.0 * products + self._norms
+        return [self._nearest(row, k) for row in distances]
+
+    def _nearest(self, distances: Floats, k: int) -> StateMatches:
+        chosen = np.arange(len(distances))
+        if k < len(distances):
+            # One whole number that orders by distance, then by row.
+            ranks = distances.astype(np.float64) * len(distances) + chosen
+            chosen = np.argpartition(ranks, k)[:k]
+        return self._matches(self._rows[chosen], distances[chosen])
+
+
+def _scalar_index(codes: Codes) -> Any:
+    """Bytes as they are: 64 for each key."""
+    import faiss
+
+    kind = faiss.ScalarQuantizer.QT_8bit_direct
+    index = faiss.IndexScalarQuantizer(codes.shape[1], kind, faiss.METRIC_L2)
+    index.is_trained = True
+    for start in range(0, len(codes), ADD_KEYS):
+        index.add(codes[start : start + ADD_KEYS].astype(np.float32))
+    return index

@@ -1,0 +1,180 @@
+"""RaLMSpec for KNN-LM: tokens drawn with cached neighbours, verified in batches, the same text.
+
+The nearest states to the next token's are mostly those that follow the nearest ones to this
+token's. So the cache holds what was retrieved for the last tokens and the 10 entries after each,
+and tokens are drawn with the neighbours among them. A batched search then finds the true neighbours
+of all those states; each token is drawn again from its true distribution with its own noise, and
+where the two differ the true token takes the place of the first wrong one, and what was written
+behind it is taken back. Verification compares tokens, not neighbours (RaLMSpec, section 5.3): a
+cache that misses some neighbours is right as long as it draws the same token.
+
+Owns the order of speculation and verification. What a draft tree adds is `engines.decode`'s
+business, where to stop and verify that of the scheduler, whose stride counts tokens here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+
+from datastores.dense.flat_keys import Rows, StateMatches
+from engines.ralm.events import RalmStatistics
+from engines.ralm.iterative import record_writing
+from engines.ralm.knn_lm import (
+    DrawnRow,
+    InterpolatedTarget,
+    Interpolation,
+    StateDatastore,
+    StateIndex,
+)
+from engines.ralm.scheduler import StrideScheduler, Verification
+from engines.ralm.stride_writer import RalmRequest, StrideWriter
+from engines.step import Step, Timings
+
+FOLLOWING = 10
+"""Entries after each retrieved one that are cached: n of the paper."""
+MAX_FOLLOWED = 64
+"""Nearest entries whose followers are cached: of 1,024, the others weigh next to nothing, and the
+cache would be ten times as large."""
+MAX_RETRIEVALS = 16
+"""Latest tokens whose neighbours stay in the cache: more than the followers reach."""
+
+
+class NeighbourCache:
+    """What was retrieved for the last tokens, and what follows it."""
+
+    def __init__(self, datastore: StateDatastore) -> None:
+        self._datastore = datastore
+        self._retrieved: deque[Rows] = deque(maxlen=MAX_RETRIEVALS)
+        self.index: StateIndex = datastore.subset(np.zeros(0, np.int64))
+
+    def insert(self, found: Sequence[StateMatches]) -> None:
+        """Add the neighbours of further tokens, in order."""
+        for matches in found[-MAX_RETRIEVALS:]:
+            near = matches.rows[:MAX_FOLLOWED]
+            followers = self._datastore.following(near, FOLLOWING)
+            self._retrieved.append(np.concatenate([matches.rows, followers]))
+        self.index = self._datastore.subset(np.unique(np.concatenate(self._retrieved)))
+
+
+class SpeculativeKnn:
+    """Writes one answer.
+
+    Args:
+        writer: writes with `target`, which keeps drawn rows.
+    """
+
+    def __init__(
+        self,
+        writer: StrideWriter,
+        target: InterpolatedTarget,
+        datastore: StateDatastore,
+        interpolation: Interpolation,
+        request: RalmRequest,
+        scheduler: StrideScheduler,
+        statistics: RalmStatistics,
+    ) -> None:
+        self._writer = writer
+        self._target = target
+        self._datastore = datastore
+        self._interpolation = interpolation
+        self._request = request
+        self._scheduler = scheduler
+        self._statistics = statistics
+        self._cache = NeighbourCache(datastore)
+        self._prompt = list(request.prompt(None))
+        self._restarts: dict[int, float] = {}  # position in the context → seconds of the pass
+
+    def write(self) -> Generator[Step]:
+        """Answer the request.
+
+        Raises:
+            ContextOverflowError: the prompt does not fit into the context.
+        """
+        writer, confirmed = self._writer, 0
+        try:
+            while not writer.finish:
+                self._speculate(confirmed)
+                self._verify(confirmed)
+                confirmed = len(writer.tokens)
+                self._record()
+                yield from map(self._as_pass, writer.confirm(confirmed))
+        finally:
+            writer.close()
+
+    def _speculate(self, confirmed: int) -> None:
+        """Draw tokens with the cached neighbours: a stride of them, or one to fill the cache."""
+        self._target.index = self._cache.index
+        stride = max(1, self._scheduler.stride) if len(self._cache.index) else 1
+        tokens = self._writer.tokens
+        while len(tokens) < confirmed + stride and not self._writer.finish:
+            written, prefills, started = len(tokens), self._writer.prefills, perf_counter()
+            self._writer.write(None, written, written + 1)
+            seconds, drawn = perf_counter() - started, len(tokens) - written
+            if self._writer.prefills > prefills and written:
+                self._restarts[len(self._prompt) + written] = seconds
+            for _ in range(drawn):
+                self._scheduler.speculated(seconds / drawn)
+
+    def _verify(self, confirmed: int) -> None:
+        """Search for all tokens after the first `confirmed`; correct the first wrong one."""
+        drawn = self._target.take_drawn()
+        if not drawn:
+            return
+        started = perf_counter()
+        keys = np.stack([row.key for row in drawn])
+        found = self._datastore.search(keys, self._interpolation.neighbours)
+        seconds = perf_counter() - started
+        true = self._draw_again(confirmed, drawn, found)
+        tokens = self._writer.tokens
+        matched = len(true) - (true[-1] != tokens[confirmed + len(true) - 1])
+        self._cache.insert(found[: len(true)])
+        statistics = self._statistics
+        statistics.searches += 1
+        statistics.queries += len(drawn)
+        statistics.search_s = statistics.waited_s = statistics.search_s + seconds
+        statistics.batches += 1
+        statistics.stride_sum += len(drawn)
+        statistics.right += matched
+        statistics.guesses += len(true)
+        if matched < len(true):
+            statistics.rollbacks += 1
+            statistics.discarded += len(tokens) - confirmed - matched
+            self._writer.correct(confirmed + matched, true[-1])
+            # The state was right, so the true token needs no pass of its own.
+            self._scheduler.rewritten(0.0)
+        self._scheduler.verified(Verification(len(drawn), matched, seconds))
+
+    def _draw_again(
+        self, confirmed: int, drawn: Sequence[DrawnRow], found: Sequence[StateMatches]
+    ) -> list[int]:
+        """The true tokens, up to the first that differs."""
+        started = perf_counter()
+        tokens, true = self._writer.tokens, list[int]()
+        context = [*self._prompt, *tokens[:confirmed]]
+        for at, (row, matches) in enumerate(zip(drawn, found, strict=True), confirmed):
+            self._interpolation.apply(row.logits, matches)
+            true.append(self._request.draw(row.logits, at, context))
+            context.append(true[-1])
+            if true[-1] != tokens[at]:
+                break
+        self._statistics.encoding_s += perf_counter() - started
+        return true
+
+    def _record(self) -> None:
+        statistics, target = self._statistics, self._target
+        record_writing(self._writer, statistics)
+        statistics.generation_s -= target.search_s + target.encoding_s
+        statistics.lookup_s = target.search_s + target.encoding_s
+        statistics.strides = len(self._writer.tokens)
+
+    def _as_pass(self, step: Step) -> Step:
+        """A step that came out of a restart was a forward pass of its own."""
+        seconds = self._restarts.get(step.position)
+        if not step.prefill or seconds is None:
+            return step
+        return replace(step, prefill=False, timings=Timings(seconds, 0.0, seconds))

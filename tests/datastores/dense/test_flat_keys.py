@@ -1,0 +1,106 @@
+"""The unfiltered access path: all keys of the chosen documents, whatever they led to."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from datastores.dense.flat_keys import FlatKeys
+from datastores.dense.index import DenseIndex
+from datastores.dense.projection import Floats
+from datastores.dense.worker import DenseWorker
+from tests.datastores.dense.test_worker import SAMPLE, record, state_of, word, worker
+
+__all__ = ["worker"]
+START = 5
+LENGTH = SAMPLE + 60
+CHOSEN = ("notes", "book")
+
+
+@pytest.fixture
+def states(worker: DenseWorker) -> FlatKeys:
+    """Of two documents with the same words; a third one, of a chat, is not chosen."""
+    for source in ("notes", "chat", "book"):
+        record(worker, LENGTH, start=START, source=source)
+    found = worker.ask(partial(DenseIndex.flat_keys, sources=CHOSEN))
+    assert found is not None
+    return found
+
+
+def key_of(states: FlatKeys, position: int) -> Floats:
+    return states.encode(state_of(position))[None]
+
+
+def test_they_are_collected_again_only_after_a_change(
+    states: FlatKeys, worker: DenseWorker
+) -> None:
+    collect = partial(DenseIndex.flat_keys, sources=CHOSEN)
+    assert worker.ask(collect) is states
+    record(worker, LENGTH + 5, start=START, source="book")
+    grown = worker.ask(collect)
+    assert grown is not None
+    assert len(grown) > len(states)
+
+
+def test_only_chosen_documents_are_searched_and_all_of_them(states: FlatKeys) -> None:
+    assert len(states) == 2 * (LENGTH - START)
+    for position in (START, 70, LENGTH - 1):
+        (found,) = states.search(key_of(states, position), 3)
+        assert found.tokens[:2].tolist() == [word(position)] * 2
+        assert found.distances[0] == found.distances[1] < 0.01
+        assert found.rows[0] < found.rows[1], "ties by row"
+        assert found.distances[2] > found.distances[1]
+
+
+def test_distances_are_those_between_keys_of_unit_length(states: FlatKeys) -> None:
+    projection = states._projection
+    one, other = (projection.keys(state_of(position)[None])[0] for position in (9, 40))
+    (found,) = states.search(key_of(states, 9), len(states))
+    distance = found.distances[found.rows.tolist().index(40 - START)]
+    assert distance == pytest.approx(float(((one - other) ** 2).sum()), abs=0.02)
+
+
+def test_a_batch_a_single_key_and_a_subset_agree(states: FlatKeys) -> None:
+    keys = np.concatenate([key_of(states, position) for position in range(20, 40)])
+    batch = states.search(keys, 32)
+    every = states.subset(np.arange(len(states)))
+    for key, together, brute in zip(keys, batch, every.search(keys, 32), strict=True):
+        (alone,) = states.search(key[None], 32)
+        assert alone.rows.tolist() == together.rows.tolist()
+        assert brute.distances.tolist() == together.distances.tolist()
+    few = states.subset(np.array([3, 8, 200]))
+    (found,) = few.search(keys[:1], 9)
+    assert sorted(found.rows.tolist()) == [3, 8, 200]
+
+
+def test_what_follows_stays_within_the_document(states: FlatKeys) -> None:
+    last = LENGTH - START - 1
+    assert states.following(np.array([0, last - 2, last, last + 1]), 3).tolist() == [
+        *(1, 2, 3),
+        *(last - 1, last),
+        *(last + 2, last + 3, last + 4),
+    ]
+    assert states.following(np.array([len(states) - 1]), 3).size == 0
+
+
+def test_what_is_forgotten_is_found_no_more_at_once(states: FlatKeys, worker: DenseWorker) -> None:
+    worker.ask(partial(DenseIndex.forget, source="notes"))
+    (found,) = states.search(key_of(states, 70), len(states))
+    assert len(found.tokens) == LENGTH - START
+    (cached,) = states.subset(np.arange(len(states))).search(key_of(states, 70), len(states))
+    assert cached.rows.tolist() == found.rows.tolist()
+    again = worker.ask(partial(DenseIndex.flat_keys, sources=CHOSEN))
+    assert again is not None
+    assert len(again) == LENGTH - START
+
+
+def test_without_chosen_documents_nothing_is_found(worker: DenseWorker) -> None:
+    assert worker.ask(partial(DenseIndex.flat_keys, sources=CHOSEN)) is None, "nothing is fitted"
+    record(worker, LENGTH, source="chat")
+    nothing = worker.ask(partial(DenseIndex.flat_keys, sources=CHOSEN))
+    assert nothing is not None
+    assert len(nothing) == 0
+    (found,) = nothing.search(key_of(nothing, 7), 5)
+    assert found.tokens.size == 0

@@ -1,0 +1,205 @@
+"""KNN-LM: speculation and drafts change no token of it, and neighbours count as they should."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import exp, log
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datastores.dense.flat_keys import FlatKeys, StateMatches
+from datastores.dense.projection import Floats, fit
+from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.cost_model import CostModel
+from engines.budget.policies import FixedBudget
+from engines.decode import StopCriteria
+from engines.drafters.protocol import Drafter
+from engines.ralm.events import RalmStatistics
+from engines.ralm.knn_lm import InterpolatedTarget, Interpolation, write_sequentially
+from engines.ralm.knn_speculative import SpeculativeKnn
+from engines.ralm.scheduler import FixedStride, OptimalStride, StrideScheduler
+from engines.ralm.stride_writer import RalmRequest, StrideWriter
+from engines.sampler import Sampling, make_sampler
+from engines.step import Step
+from tests.engines.scripted import VOCABULARY, ScriptedTarget
+from tests.engines.test_decode import RandomDrafter, every_drafter, fixed, run, tokens
+
+NEVER = frozenset({-1})
+PROMPT = [1, 2, 3]
+HALF = Interpolation(weight=0.5, temperature=0.5, neighbours=8)
+TEXT = [token * token % 61 for token in range(600)]
+
+
+def datastore(text: list[int] = TEXT) -> FlatKeys:
+    """The states of a text that the scripted model has read; each led to the next token."""
+    target = ScriptedTarget()
+    states = np.concatenate([_state(target, token) for token in text])
+    projection = fit(states)
+    led_to = np.array([*text[1:], 0], np.int32)
+    offsets = np.arange(len(text), dtype=np.int64)
+    return FlatKeys(projection, projection.encode(states), offsets, lambda where: led_to[where])
+
+
+def _state(target: ScriptedTarget, token: int) -> Floats:
+    for _ in target.prefill([token]):
+        pass
+    return target.last_row.hidden
+
+
+STORE = datastore()
+
+
+def asked(temperature: float, stop: StopCriteria, seed: int = 5) -> RalmRequest:
+    sampling = Sampling(temperature, seed=seed, repeat_penalty=1.1)
+    draw = make_sampler(sampling)
+    return RalmRequest(lambda _: PROMPT, lambda _: "", draw, stop, temperature)
+
+
+def write(
+    request: RalmRequest,
+    drafters: list[Drafter],
+    scheduler: StrideScheduler | None,
+    *,
+    store: FlatKeys = STORE,
+    interpolation: Interpolation = HALF,
+    context_length: int = 512,
+) -> tuple[list[Step], RalmStatistics, str]:
+    """An answer, sequential without a scheduler, and why it ended."""
+    scripted = ScriptedTarget(context_length=context_length)
+    target = InterpolatedTarget(scripted, store, interpolation, keeps=scheduler is not None)
+    budget = FixedBudget(6 if drafters else 0, CostModel(), AcceptanceModel())
+    writer = StrideWriter(target, drafters, budget, request, across=True)
+    statistics = RalmStatistics()
+    if scheduler is None:
+        steps = write_sequentially(writer, target, statistics)
+    else:
+        steps = SpeculativeKnn(
+            writer, target, store, interpolation, request, scheduler, statistics
+        ).write()
+    return list(steps), statistics, writer.finish
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("drafts", [False, True])
+@pytest.mark.parametrize(
+    "make_scheduler",
+    [lambda: FixedStride(3), lambda: FixedStride(8), lambda: OptimalStride(asynchronous=False)],
+)
+def test_the_text_is_that_of_one_search_for_each_token(
+    make_scheduler: Callable[[], StrideScheduler], drafts: bool, temperature: float
+) -> None:
+    for seed in range(4):
+        request = asked(temperature, StopCriteria(frozenset({9}), 60), seed)
+        expected, _, ended = write(request, [], None)
+        drafters = every_drafter() if drafts else []
+        written, statistics, finish = write(request, drafters, make_scheduler())
+        assert tokens(written) == tokens(expected)
+        assert written[-1].finish == expected[-1].finish == finish == ended
+        assert statistics.queries >= len(tokens(expected))
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    ahead=st.integers(1, 9),
+    neighbours=st.sampled_from([1, 4, 600]),
+    weight=st.sampled_from([0.1, 0.5, 0.9]),
+    drafts=st.booleans(),
+    limit=st.integers(1, 60),
+    context_length=st.sampled_from([16, 40, 512]),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_stride_any_weight_and_any_end(
+    seed: int,
+    ahead: int,
+    neighbours: int,
+    weight: float,
+    drafts: bool,
+    limit: int,
+    context_length: int,
+) -> None:
+    request = asked(0.9, StopCriteria(frozenset({9}), limit), seed)
+    interpolation = Interpolation(weight, 0.5, neighbours)
+    drafters: list[Drafter] = [RandomDrafter(seed), *every_drafter()] if drafts else []
+    texts = [
+        write(
+            request,
+            drafters if scheduler else [],
+            scheduler,
+            interpolation=interpolation,
+            context_length=context_length,
+        )
+        for scheduler in (None, FixedStride(ahead))
+    ]
+    (expected, _, ended), (written, statistics, finish) = texts
+    assert tokens(written) == tokens(expected)
+    assert finish == ended == written[-1].finish
+    assert statistics.rollbacks == statistics.guesses - statistics.right
+
+
+def test_drafts_change_nothing_and_are_searched_for_in_one_batch() -> None:
+    request = asked(0.8, StopCriteria(NEVER, 60))
+    plain, one_by_one, _ = write(request, [], None)
+    drafted, batched, _ = write(request, every_drafter(), None)
+    assert tokens(drafted) == tokens(plain)
+    assert one_by_one.searches == one_by_one.queries == 60
+    assert batched.searches == len(drafted) < 60
+    assert batched.queries > batched.searches
+
+
+def test_speculation_is_right_and_wrong_and_saves_searches() -> None:
+    request = asked(0.8, StopCriteria(NEVER, 60))
+    written, statistics, _ = write(request, [], FixedStride(4))
+    assert 0 < statistics.rollbacks < statistics.right
+    assert statistics.searches < 60
+    assert statistics.strides == len(tokens(written)) == 60
+    passes = [step for step in written if not step.prefill]
+    assert len(passes) == 59, "only the first token came out of reading the prompt"
+    assert all(step.timings.total > 0 for step in passes)
+
+
+def test_neighbours_change_the_answer_and_without_weight_nothing() -> None:
+    ending = StopCriteria(NEVER, 60)
+    request = asked(0.8, ending)
+    plain = run(PROMPT, [], fixed(0), Sampling(0.8, seed=5, repeat_penalty=1.1), ending)
+    for scheduler in (None, FixedStride(3)):
+        unweighted = Interpolation(0.0, 0.5, 8)
+        written, _, _ = write(request, [], scheduler, interpolation=unweighted)
+        assert tokens(written) == tokens(plain)
+    assert tokens(write(request, [], None)[0]) != tokens(plain)
+
+
+def test_logits_are_those_of_the_formula() -> None:
+    row = np.array([0.0, 1.0, 2.0, 3.0], np.float32)
+    distances, led_to = np.array([0.2, 0.4, 0.4]), np.array([1, 3, 1], np.int32)
+    matches = StateMatches(np.arange(3), distances, led_to)
+    model = np.exp(row) / np.exp(row).sum()
+    masses = {1: exp(-0.2 / 0.5) + exp(-0.4 / 0.5), 3: exp(-0.4 / 0.5)}
+    expected = [
+        log(0.7 * model[token] + 0.3 * masses.get(token, 0.0) / sum(masses.values()))
+        for token in range(4)
+    ]
+    changed = row.copy()
+    Interpolation(0.3, 0.5, 3).apply(changed, matches)
+    normalised = changed - np.log(np.exp(changed).sum())
+    assert normalised == pytest.approx(expected, abs=1e-6)
+
+
+def test_no_state_at_all_is_the_model_alone() -> None:
+    empty = FlatKeys(
+        fit(np.eye(8, dtype=np.float32)),
+        np.zeros((0, 8), np.uint8),
+        np.zeros(0, np.int64),
+        lambda where: np.zeros(len(where), np.int32),
+    )
+    ending = StopCriteria(NEVER, 30)
+    request = asked(0.0, ending)
+    plain = run(PROMPT, [], fixed(0), Sampling(0.0, repeat_penalty=1.1), ending)
+    for scheduler in (None, FixedStride(3)):
+        assert tokens(write(request, [], scheduler, store=empty)[0]) == tokens(plain)
+
+
+def test_repeated_vocabulary_is_covered() -> None:
+    assert max(TEXT) < VOCABULARY
