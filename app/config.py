@@ -104,8 +104,8 @@ class Config:
 
     docs: str = DOCS_ONCE
     """Whether answers use your imported texts: once = search them for each question, iterative =
-    search again every few words and answer from one passage at a time, off = don't. A chat can have
-    its own setting."""
+    search again every few words and answer from one passage at a time, knn = word answers like
+    them, off = don't. A chat can have its own setting."""
 
     embedding: str = ""
     """Embedding model that searches imported texts by meaning, beside their words: a name or a

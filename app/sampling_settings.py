@@ -20,9 +20,10 @@ NEW_SEED = -1
 
 DOCS = "docs"
 """The name of the setting that is one of `DOCS_MODES`."""
-DOCS_ONCE, DOCS_ITERATIVE, DOCS_OFF = "once", "iterative", "off"
-DOCS_MODES = (DOCS_ONCE, DOCS_ITERATIVE, DOCS_OFF)
-"""How imported texts are searched: once for each question, or not at all."""
+DOCS_ONCE, DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF = "once", "iterative", "knn", "off"
+DOCS_MODES = (DOCS_ONCE, DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF)
+"""How imported texts are used: searched once for each question, or every few words, or for the
+wording of each word, or not at all."""
 
 SETTING_RANGES: Mapping[str, tuple[float, float]] = {
     "temperature": (0, 100),

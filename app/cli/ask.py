@@ -30,7 +30,16 @@ from app.conversation.attachments import (
     read_stream,
 )
 from app.conversation.citations import citation, citation_records
-from app.conversation.events import Dropped, Event, Finished, Retrieved, Speculated, Wrote
+from app.conversation.events import (
+    Dropped,
+    Event,
+    Finished,
+    Interpolated,
+    Retrieved,
+    Speculated,
+    Wrote,
+)
+from app.conversation.statistics import STATES_KEY
 from app.engine.engine import Engine
 from app.indexing.indexer import catch_up
 from app.indexing.passage_index import FoundPassage
@@ -47,6 +56,11 @@ from engines.ralm.events import RalmStatistics
 
 EXIT_INTERRUPTED = 130
 NO_PASSAGE = "No passage of your imports matches."
+WORDED = "In the words of your imports, not the model's own (--docs knn)."
+NOT_ENCODED = (
+    "Answered in the model's own words: no import is read for --docs knn yet. Leave `specchat` open"
+    " until it has read them."
+)
 NOTHING_IMPORTED = "Nothing is imported to answer from: `specchat import PATH…` adds your files."
 
 Write = Callable[[str], object]
@@ -73,7 +87,8 @@ Write = Callable[[str], object]
     "--docs",
     type=click.Choice(DOCS_MODES),
     help="Answer from your imported texts: search them once for the question, or again every few"
-    " words (iterative), or don't (off)."
+    " words (iterative), or answer in their words (knn: changes what the model writes), or don't"
+    " (off)."
     "  [default: the chat's setting, else that of the settings]",
 )
 @click.option("--source", default="", metavar="NAME", help="Search only this import.")
@@ -101,7 +116,7 @@ def ask(
     if system and continued:
         raise InputError("--system is for a new chat: leave out --continue")
     if source and docs == DOCS_OFF:
-        raise InputError("--source needs --docs once or iterative: leave out --docs off")
+        raise InputError("--source needs --docs once, iterative or knn: leave out --docs off")
     text, attachments = read_question(words, files)
     locations = locate(options.data_dir)
     chosen = _source(source, locations) if source else ""
@@ -265,12 +280,14 @@ def printing(*, formatted: bool) -> Iterator[Write]:
 class PrintedAnswer:
     """An answer with its figures and the passages it was given; None: nothing was searched.
 
-    `retrieval` are the figures of iterative retrieval.
+    `states` of imported texts is what it was worded from; None for the model's own words.
+    `retrieval` are the figures of retrieval while it was written.
     """
 
     end: Finished
     text: str = ""
     passages: Sequence[FoundPassage] | None = None
+    states: int | None = None
     retrieval: RalmStatistics | None = None
 
 
@@ -281,10 +298,11 @@ def converse(
     texts: list[str] = []
     passages: Sequence[FoundPassage] | None = None
     retrieval: RalmStatistics | None = None
+    states: int | None = None
     end: Finished | None = None
 
     def take(event: Event) -> None:
-        nonlocal end, passages, retrieval
+        nonlocal end, passages, retrieval, states
         if isinstance(event, Retrieved):
             passages = event.passages
             if event.unindexed:
@@ -292,6 +310,8 @@ def converse(
                 click.echo(f"not searched yet: {left}, still being indexed", err=True)
         elif isinstance(event, Speculated):
             retrieval = event.figures
+        elif isinstance(event, Interpolated):
+            states, retrieval = event.states, event.figures
         elif isinstance(event, Dropped):
             click.echo(f"the oldest {event.messages} messages no longer fit", err=True)
         elif isinstance(event, Wrote):
@@ -303,11 +323,13 @@ def converse(
 
     model_thread.ask(lambda _: begin(), take).result()
     assert end is not None, "a turn ends with Finished"
-    return PrintedAnswer(end, "".join(texts), passages, retrieval)
+    return PrintedAnswer(end, "".join(texts), passages, states, retrieval)
 
 
 def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool) -> None:
     """Print the JSON object, or where the passages are from."""
+    if answer.states is not None:
+        click.echo(WORDED if answer.states else NOT_ENCODED, err=True)
     if as_json:
         click.echo(json.dumps(report(engine, answer)))
         return
@@ -324,6 +346,7 @@ def report(engine: Engine, answer: PrintedAnswer) -> dict[str, object]:
     return {
         "text": answer.text,
         "citations": citation_records(answer.passages or ()),
+        **({STATES_KEY: answer.states} if answer.states is not None else {}),
         "finish_reason": end.finish,
         "model": engine.name,
         "seed": end.seed,

@@ -18,15 +18,23 @@ from typing import Any
 from app.conversation.attachments import Attachment, compose, question_of
 from app.conversation.citations import CITATIONS_KEY, citation_records
 from app.conversation.documents import Documents, fitting, with_notes
-from app.conversation.events import Event, Finished, Retrieved, Wrote
+from app.conversation.events import Event, Finished, Interpolated, Retrieved, Wrote
 from app.conversation.generation import FINISH_INTERRUPTED, generate, require_fit
 from app.conversation.iterative import generate_iteratively
+from app.conversation.knn import generate_with_neighbours, imported_states
 from app.conversation.privacy import ChatIsolation
-from app.conversation.statistics import SOURCES_KEY, Provenance, Statistics
+from app.conversation.statistics import SOURCES_KEY, STATES_KEY, Provenance, Statistics
 from app.conversation.titles import first_title, title
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
-from app.sampling_settings import DOCS_ITERATIVE, DOCS_OFF, DOCS_ONCE, NEW_SEED, with_overrides
+from app.sampling_settings import (
+    DOCS_ITERATIVE,
+    DOCS_KNN,
+    DOCS_OFF,
+    DOCS_ONCE,
+    NEW_SEED,
+    with_overrides,
+)
 from datastores.chats import records
 from datastores.chats.answer_writer import AnswerWriter
 from datastores.chats.history import History
@@ -139,13 +147,14 @@ class Assistant:
         answer = self._add_answer(chat, message)
         engine = self._isolation.engine(settings, (message.content for message in messages))
         statistics, provenance = Statistics(), Provenance()
+        states: int | None = None
         writer = AnswerWriter(
             self.history,
             answer,
             lambda: {
                 MODEL_KEY: engine.name,
                 STUDENT_KEY: engine.stores.student_version,
-                **stored_figures(statistics, sampling.seed, provenance, passages),
+                **stored_figures(statistics, sampling.seed, provenance, passages, states),
             },
         )
         finish = FINISH_INTERRUPTED
@@ -155,6 +164,8 @@ class Assistant:
                 for event in events:
                     if isinstance(event, Retrieved):
                         passages = event.passages
+                    elif isinstance(event, Interpolated):
+                        states = event.states
                     elif isinstance(event, Wrote):
                         provenance.append(event.pieces)
                         text = "".join(piece.text for piece in event.pieces)
@@ -240,7 +251,7 @@ class Assistant:
 
         Returns what goes before it, the last of `messages`; None if there is nothing to search.
         """
-        off = self._mode(docs) == DOCS_OFF
+        off = self._mode(docs) in (DOCS_OFF, DOCS_KNN)
         if self._documents is None or off:
             return None
         unindexed = self._documents.unindexed
@@ -273,6 +284,8 @@ class Assistant:
     ) -> Generator[Event]:
         """Answer the last of `messages` from `passages`, or from what they change to meanwhile."""
         limit = engine.max_tokens
+        if self._mode(docs) == DOCS_KNN:
+            return self._generate_worded(engine, messages, sampling, statistics)
         if passages:
             # The dense index would keep the passages' tokens under this chat's name.
             engine = replace(engine, observers=[])
@@ -289,6 +302,26 @@ class Assistant:
             )
         prompted = with_notes(messages, passages or ())
         return generate(engine, prompted, sampling, limit, statistics, self._stop)
+
+    def _generate_worded(
+        self,
+        engine: Engine,
+        messages: Sequence[Message],
+        sampling: Sampling,
+        statistics: Statistics,
+    ) -> Generator[Event]:
+        """Answer in the words of the imported texts; by the model alone if none is encoded."""
+        limit, documents = engine.max_tokens, self._documents
+        states = imported_states(engine, documents, self._source) if documents is not None else None
+        if states is None:
+            yield Interpolated(0)
+            yield from generate(engine, messages, sampling, limit, statistics, self._stop)
+            return
+        # Nothing learns from it: these are not the model's own words.
+        engine = replace(engine, observers=[])
+        yield from generate_with_neighbours(
+            engine, states, messages, sampling, limit, statistics, self._stop
+        )
 
     def _update_title(self, chat: int, message: int, answer: str) -> None:
         """Title a chat by its first exchange, unless the user renamed it."""
@@ -328,11 +361,15 @@ def stored_figures(
     seed: int,
     provenance: Provenance,
     passages: Sequence[FoundPassage] | None = None,
+    states: int | None = None,
 ) -> dict[str, object]:
     """The statistics of an answer as they are stored with it, with what it was answered from.
 
     Args:
         passages: None if no text was searched.
+        states: of imported texts that it was worded from; None for the model's own words.
     """
     figures = {**asdict(statistics), "seed": seed, SOURCES_KEY: provenance.runs()}
+    if states is not None:
+        figures[STATES_KEY] = states
     return figures if passages is None else {**figures, CITATIONS_KEY: citation_records(passages)}

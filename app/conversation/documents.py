@@ -43,11 +43,16 @@ class Documents:
     """
 
     def __init__(
-        self, library: Library, passages: PassageStore, embedding: PassageEmbedding | None = None
+        self,
+        library: Library,
+        passages: PassageStore,
+        locations: Locations,
+        embedding: PassageEmbedding | None = None,
     ) -> None:
         """Args:
         embedding: searches them by meaning, too; None for words alone.
         """
+        self.locations = locations
         self.embedding = embedding
         self._library = library
         self._passages = passages
@@ -75,7 +80,7 @@ class Documents:
             partial(choose_embedder, locations, setting),
             report,
         )
-        return cls(library, passages, embedding)
+        return cls(library, passages, locations, embedding)
 
     def close(self) -> None:
         with closing(self._library), closing(self._passages):
@@ -91,9 +96,7 @@ class Documents:
         Args:
             source: only passages imported from this path; empty for all.
         """
-        texts = frozenset(
-            key for path, key in self._library.source_texts() if path == source and source
-        )
+        texts = self.texts(source) if source else frozenset()
         if self.embedding is not None and self.embedding.complete:
             dense = self._dense(texts if source else None)
             if dense is not None:
@@ -108,6 +111,11 @@ class Documents:
 
     def _dense(self, texts: frozenset[bytes] | None = None) -> DenseRetriever | None:
         return self.embedding.retriever(texts) if self.embedding is not None else None
+
+    def texts(self, source: str = "") -> frozenset[bytes]:
+        """The keys of the texts imported from the path `source`; of all if it is empty."""
+        texts = self._library.source_texts()
+        return frozenset(key for path, key in texts if not source or path == source)
 
     def locate(self, passage: Passage, source: str = "") -> FoundPassage | None:
         """Where a passage was imported from; None if it was forgotten meanwhile.

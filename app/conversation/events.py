@@ -1,8 +1,9 @@
 """One conversation turn as data: the events that answer a question.
 
-Events come in order: `Retrieved`, `Dropped`, `Prefilling`, `Wrote`, `Finished`; in iterative
-retrieval, `Retrieved` and `Speculated` come between the `Wrote`, too. Their text is raw model
-output and hostile until `app.sanitise` has cleaned it, which is up to whoever displays it.
+Events come in order: `Retrieved` or `Interpolated`, `Dropped`, `Prefilling`, `Wrote`, `Finished`;
+in iterative retrieval, `Retrieved` and `Speculated` come between the `Wrote`, too. Their text is
+raw model output and hostile until `app.sanitise` has cleaned it, which is up to whoever displays
+it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,17 @@ class Speculated:
     """A stride of iterative retrieval was confirmed; `figures` are the answer's so far."""
 
     figures: RalmStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class Interpolated:
+    """The answer is worded like the imported texts, of which so many `states` are encoded.
+
+    None are: the model answers alone. It comes again at the end, with the figures.
+    """
+
+    states: int
+    figures: RalmStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +86,4 @@ class Finished:
     seed: int
 
 
-Event = Retrieved | Speculated | Dropped | Prefilling | Wrote | Finished
+Event = Retrieved | Speculated | Interpolated | Dropped | Prefilling | Wrote | Finished

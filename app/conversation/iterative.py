@@ -26,6 +26,7 @@ from engines.ralm.scheduler import OptimalStride
 from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter
 from engines.sampler import Sampling, make_sampler
+from engines.step import Step
 
 QUERY_TOKENS = 32
 """Last tokens of question and answer that are retrieved for (RaLMSpec, section 5.1)."""
@@ -121,13 +122,24 @@ class IterativeAnswer:
                 self.passages = (*self.passages, found)
                 yield Retrieved(self.passages)
         for step in stride.steps:
-            if not self._statistics.tokens:
-                self._statistics.first_token_seconds = perf_counter() - self._started
-            self._statistics.observe(step)
-            status = self._engine.budget.status(step.position)
-            self._statistics.compare(step, status)
-            yield Wrote(self._stream.pieces(step), step, status)
+            yield count_step(self._engine, self._stream, self._statistics, step, self._started)
         yield Speculated(replace(self._figures))
+
+
+def count_step(
+    engine: Engine, stream: TextStream, statistics: Statistics, step: Step, started: float
+) -> Wrote:
+    """Count a step that came after it was decoded; its event.
+
+    Args:
+        started: when the answer was, by `perf_counter`.
+    """
+    if not statistics.tokens:
+        statistics.first_token_seconds = perf_counter() - started
+    statistics.observe(step)
+    status = engine.budget.status(step.position)
+    statistics.compare(step, status)
+    return Wrote(stream.pieces(step), step, status)
 
 
 def make_request(

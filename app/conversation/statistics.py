@@ -174,6 +174,10 @@ def plain_time(step: Step, budget_status: BudgetStatus) -> float:
 SOURCES_KEY = "sources"
 """The key of the runs among an answer's stored figures."""
 
+STATES_KEY = "worded_from"
+"""The key of how many states of imported texts an answer was worded from; absent: none was asked
+for."""
+
 _BITS: Mapping[str, int] = {"": 0, **{name: bit for bit, name in SOURCE_NAMES.items()}}
 
 

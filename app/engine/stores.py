@@ -115,7 +115,7 @@ def open_stores(
             _open_crest(stores, crest_path(locations, vocabulary.fingerprint), crest_bytes)
     if "dense" in drafters:
         with stores.collecting_errors():
-            _open_dense(stores, locations, target)
+            open_dense(stores, locations, target)
     return stores
 
 
@@ -146,8 +146,12 @@ def _open_crest(stores: Stores, path: Path, crest_bytes: int) -> None:
         stores.crest = CrestReader(path)
 
 
-def _open_dense(stores: Stores, locations: Locations, target: Target) -> None:
-    """Open the index of the model's states; only this imports its libraries."""
+def open_dense(stores: Stores, locations: Locations, target: Target) -> None:
+    """Open the index of the model's states; only this imports its libraries.
+
+    Raises:
+        StoreError: it cannot be read or written.
+    """
     from datastores.dense.store import DenseStore
     from datastores.dense.worker import DenseWorker
 

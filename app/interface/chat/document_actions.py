@@ -15,12 +15,13 @@ from app.interface.chat.conversation import Conversation
 from app.interface.dialogs.cited_passages import CitedPassages
 from app.interface.messages import ChatsChanged
 from app.locations import Locations
-from app.sampling_settings import DOCS_OFF, DOCS_ONCE, require_docs_mode
+from app.sampling_settings import DOCS_KNN, DOCS_OFF, DOCS_ONCE, require_docs_mode
 from datastores.chats.history import History
 from datastores.errors import SpecchatError
 
 ON = "This chat searches your imports for each question."
-OFF = "This chat no longer searches your imports."
+WORDED = "This chat's answers are in the words of your imports."
+OFF = "This chat no longer uses your imports."
 NOT_SEARCHED = "Your imports were not searched for the last answer."
 NO_PASSAGE = "No passage of your imports matched the last question."
 
@@ -45,7 +46,7 @@ class DocumentActions:
         self.choose(DOCS_OFF if searched else DOCS_ONCE)
 
     def choose(self, typed: str) -> None:
-        """Search the imported texts in this chat as `typed`, one of `DOCS_MODES`, says."""
+        """Use the imported texts in this chat as `typed`, one of `DOCS_MODES`, says."""
         chat = self._conversation.chat
         try:
             docs = require_docs_mode(typed.lower(), "docs")
@@ -57,7 +58,8 @@ class DocumentActions:
             self._conversation.post_message(ChatsChanged())
         else:
             self._conversation.change_history(lambda history: history.set_docs(chat, docs))
-        self._conversation.notify(OFF if docs == DOCS_OFF else ON, markup=False, timeout=4)
+        notice = {DOCS_OFF: OFF, DOCS_KNN: WORDED}.get(docs, ON)
+        self._conversation.notify(notice, markup=False, timeout=4)
 
     def show_last_sources(self) -> None:
         """Show the passages that the last answer was given."""

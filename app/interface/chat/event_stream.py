@@ -14,7 +14,15 @@ from time import monotonic, perf_counter, thread_time
 from typing import Protocol
 
 from app.conversation.citations import citation
-from app.conversation.events import Dropped, Event, Finished, Prefilling, Retrieved, Wrote
+from app.conversation.events import (
+    Dropped,
+    Event,
+    Finished,
+    Interpolated,
+    Prefilling,
+    Retrieved,
+    Wrote,
+)
 from app.conversation.session_statistics import SessionStatistics
 from app.conversation.statistics import Piece
 from app.interface.panel import phrases
@@ -126,6 +134,8 @@ class EventApplier:
             if event.unindexed:
                 texts = f"{event.unindexed:,} imported file{'s' * (event.unindexed != 1)}"
                 answer.note = f"Not searched yet: {texts}, still being indexed"
+        elif isinstance(event, Interpolated):
+            answer.states = event.states
         elif isinstance(event, Dropped):
             answer.note = (
                 f"Context full: the model no longer sees the first {event.messages} messages"

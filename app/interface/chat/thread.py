@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from app.conversation.attachments import Attachment, attachments_of, question_of
 from app.conversation.citations import stored_citations
 from app.conversation.events import Event
-from app.conversation.statistics import SOURCES_KEY
+from app.conversation.statistics import SOURCES_KEY, STATES_KEY
 from app.interface.commands.keymap import Keymap
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Greeting, Question
@@ -246,6 +246,8 @@ def _entry(message: StoredMessage, thread: Thread) -> Entry | None:
         runs = message.statistics.get(SOURCES_KEY)
         entry = Answer(message.content, finish, message.id, runs if isinstance(runs, list) else ())
         entry.citations = stored_citations(message.statistics)
+        states = message.statistics.get(STATES_KEY)
+        entry.states = states if isinstance(states, int) else None
     else:
         return None
     entry.version = thread.place(message.id)

@@ -387,7 +387,7 @@ COMMANDS = (
         "Search your imports for each question of this chat, or don't",
         lambda screen: screen.document_actions.toggle(),
         slash="docs",
-        argument="[once|off]",
+        argument="[once|knn|off]",
         run_with=lambda screen, mode: screen.document_actions.choose(mode),
     ),
     Command(

@@ -172,7 +172,7 @@ SETTING_HINTS: Mapping[str, str] = {
 }
 """By setting, what it is for."""
 
-DOCS_HINT = "once = answer from your imports; off"
+DOCS_HINT = "answer from your imports: once, iterative, knn = in their words, off"
 
 KEY_HINT = (
     "{form.keep} Save · {form.presets} Presets · {form.save} Save as preset · {form.close} Cancel"

@@ -97,6 +97,8 @@ FIRST_TEXT = 1
 
 NOTHING_WRITTEN = "■ empty answer"
 NO_PASSAGE = "No passage of your imports matches."
+WORDED = "In the words of your imports, not the model's own."
+NOT_ENCODED = "The model's own words: your imports are read while specchat is idle."
 
 
 class Answer:
@@ -111,6 +113,7 @@ class Answer:
         folded: whether the reasoning is folded.
         fold_row: the row that folds and unfolds the reasoning; None where there is none.
         citations: the passages it was given; None if no imports were searched.
+        states: of imported texts that it was worded from; None for the model's own words.
         citation_rows: the index of the citation that a row shows.
         texts: what can be selected, once it is laid out: the reasoning comes first.
     """
@@ -131,6 +134,7 @@ class Answer:
         self.folded = True
         self.fold_row: int | None = None
         self.citations: Sequence[Citation] | None = None
+        self.states: int | None = None
         self.citation_rows: dict[int, int] = {}
         self.texts: list[PlainText] = [NO_TEXT]
         self._text = clean(text)
@@ -167,7 +171,8 @@ class Answer:
         if layout != self._layout:
             self._layout, self._stream = layout, None
         parts = self.parts
-        rows = [_line(self.note, layout, "dim"), Row([])] if self.note else []
+        rows = [_line(line, layout, "dim") for line in (self._wording(), self.note) if line]
+        rows += [Row([])] if rows else []
         rows += self._reasoning(parts, layout, len(rows))
         rows += self._body(parts, layout)
         if ending := self._ending(parts):
@@ -178,6 +183,12 @@ class Answer:
         if self.version:
             rows += [Row([]), _line(self.version, layout, "dim")]
         return [*rows, Row([])]
+
+    def _wording(self) -> str:
+        """Whose words these are; empty for the model's own."""
+        if self.states is None:
+            return ""
+        return WORDED if self.states else NOT_ENCODED
 
     def _sources(self, layout: Layout, above: int) -> list[Row]:
         """The citations of a complete answer, numbered, below an empty row."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.ask import NO_PASSAGE, NOTHING_IMPORTED
+from app.cli.ask import NO_PASSAGE, NOT_ENCODED, NOTHING_IMPORTED
 from app.conversation.attachments import question_of
 from datastores.chats.history import History
 from tests.datastores.chats.test_deletion import holding
@@ -274,10 +274,13 @@ def test_one_import_alone_is_searched(tmp_path: Path) -> None:
     unknown = specchat(data, "ask", question, "--source", "/nowhere", code=1)
     assert b"/nowhere is not imported" in unknown.stderr
     off = specchat(data, "ask", question, "--source", chosen, "--docs", "off", code=1)
-    assert b"--source needs --docs once or iterative" in off.stderr
+    assert b"--source needs --docs once, iterative or knn" in off.stderr
 
 
 def test_asking_for_imports_where_there_are_none_is_said(tmp_path: Path) -> None:
     printed = specchat(tmp_path, "ask", "--docs", "once", "hello", *SHORT)
     assert printed.stderr.decode().splitlines() == [NOTHING_IMPORTED]
     assert specchat(tmp_path, "ask", "hello", *SHORT).stderr == b""
+    worded = specchat(tmp_path, "ask", "--json", "--docs", "knn", "hello", *SHORT)
+    assert worded.stderr.decode().splitlines() == [NOT_ENCODED]
+    assert json.loads(worded.stdout)["worded_from"] == 0

@@ -15,8 +15,16 @@ import numpy as np
 
 from app.conversation.attachments import Attachment, compose
 from app.conversation.citations import CITATIONS_KEY, citation_records
-from app.conversation.events import Dropped, Event, Finished, Prefilling, Retrieved, Wrote
-from app.conversation.statistics import SOURCES_KEY, Piece, Provenance, Statistics
+from app.conversation.events import (
+    Dropped,
+    Event,
+    Finished,
+    Interpolated,
+    Prefilling,
+    Retrieved,
+    Wrote,
+)
+from app.conversation.statistics import SOURCES_KEY, STATES_KEY, Piece, Provenance, Statistics
 from app.indexing.passage_index import FoundPassage
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
@@ -43,6 +51,7 @@ class Script:
         fails: raised at the end instead of finishing.
         holds: whether to go on for ever after the last pass, until stopped.
         passages: of imported texts, given to the answer; None if none were searched.
+        states: of imported texts that it is worded from; None for the model's own words.
     """
 
     passes: Sequence[Sequence[Said]]
@@ -53,6 +62,7 @@ class Script:
     prefill: Sequence[tuple[int, int]] = ((12, 12),)
     dropped: int = 0
     passages: tuple[FoundPassage, ...] | None = None
+    states: int | None = None
     finish: str = "stop"
     fails: SpecchatError | None = None
     holds: bool = False
@@ -112,6 +122,8 @@ class ScriptedAssistant:
             figures: dict[str, object] = {SOURCES_KEY: provenance.runs()}
             if script.passages is not None:
                 figures[CITATIONS_KEY] = citation_records(script.passages)
+            if script.states is not None:
+                figures[STATES_KEY] = script.states
             self.history.extend_message(answer.id, said, [], figures, finish)
 
 
@@ -120,6 +132,8 @@ def events_of(script: Script, stop: Flag) -> Generator[Event]:
     statistics = Statistics(prompt_tokens=script.prefill[-1][1])
     if script.passages is not None:
         yield Retrieved(script.passages)
+    if script.states is not None:
+        yield Interpolated(script.states)
     if script.dropped:
         yield Dropped(script.dropped)
     for done, total in script.prefill:

@@ -14,11 +14,12 @@ from textual.widgets import OptionList, Static
 from app.conversation.citations import citation
 from app.indexing.passage_index import FoundPassage, find, open_passages, update
 from app.interface.chat import chat_list, event_stream
-from app.interface.chat.document_actions import NO_PASSAGE, NOT_SEARCHED, OFF, ON
+from app.interface.chat.document_actions import NO_PASSAGE, NOT_SEARCHED, OFF, ON, WORDED
 from app.interface.dialogs import cited_passages
 from app.interface.dialogs.cited_passages import CHANGED, GONE, CitedPassages
 from app.interface.transcript.answer import NO_PASSAGE as NO_PASSAGE_LINE
-from app.interface.transcript.answer import Answer
+from app.interface.transcript.answer import NOT_ENCODED, Answer
+from app.interface.transcript.answer import WORDED as WORDED_LINE
 from app.locations import Locations
 from app.runtime.deletion import forget_source
 from datastores.chats.history import History
@@ -102,6 +103,20 @@ async def test_an_answer_names_its_sources_and_a_reopened_chat_does_too(stage: M
         made.conversation.open(chat)
         await pilot.pause()
         assert "[1] /notes/walrus.md:1" in shown(made)
+
+
+async def test_an_answer_in_the_words_of_imports_says_so_when_reopened_too(stage: Make) -> None:
+    worded = Script(passes_of("Seventeen.", [0], 1), states=900)
+    made = stage(worded, Script(passes_of("Some.", [0], 1), states=0))
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot, made)
+        await ask(pilot, made, "How many telescopes?")
+        assert WORDED_LINE in shown(made)
+        await ask(pilot, made, "And now?")
+        chat = made.conversation.chat
+        made.conversation.open(None)
+        made.conversation.open(chat)
+        await until(pilot, lambda: WORDED_LINE in shown(made) and NOT_ENCODED in shown(made))
 
 
 async def test_the_sources_are_read_below_their_list(stage: Make) -> None:
@@ -195,8 +210,11 @@ async def test_a_chat_is_switched_before_and_after_it_is_stored(
         made.app.chat_screen.document_actions.choose("Off")
         await until(pilot, lambda: history.chats()[0].docs == "off")
         made.app.chat_screen.document_actions.choose("later")
-        refusal = "docs must be once, iterative or off, not 'later'"
+        refusal = "docs must be once, iterative, knn or off, not 'later'"
         await until(pilot, lambda: refusal in notices(made))
+        made.app.chat_screen.document_actions.choose("knn")
+        await until(pilot, lambda: history.chats()[0].docs == "knn")
+        assert notices(made)[-1] == WORDED
 
 
 def test_citations_wait_for_the_end_of_the_answer() -> None:

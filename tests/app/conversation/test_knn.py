@@ -1,0 +1,173 @@
+"""Answers in the words of the imports: labelled, undone at once by forgetting, never by drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import app.conversation.knn
+from app.conversation.assistant import Assistant
+from app.conversation.documents import Documents
+from app.conversation.events import Event, Finished, Interpolated, Retrieved, Wrote
+from app.conversation.privacy import text_source
+from app.conversation.statistics import STATES_KEY
+from app.engine.engine import Engine
+from app.engine.stores import open_dense
+from app.locations import Locations
+from datastores.chats.history import History
+from datastores.dense.index import DenseIndex
+from datastores.library.documents import NOTES, Document, Part, StoreDocument
+from engines.ralm.knn_lm import Interpolation
+from engines.sampler import Sampling
+from engines.state_encoding import encode_backlog
+from tests.app.conversation.test_iterative import tokens
+from tests.app.scripted import scripted_engine
+
+pytestmark = pytest.mark.usefixtures("small_sample", "heavy_neighbours")
+QUESTION = "How many telescopes does the walrus keep?"
+NOTE = "The walrus keeps seventeen brass telescopes in the attic. " * 8
+GREEDY = Sampling(0.0)
+
+
+@pytest.fixture
+def heavy_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbours weigh enough to change the peaked distribution of the scripted model."""
+    monkeypatch.setattr(app.conversation.knn, "INTERPOLATION", Interpolation(0.99, 0.5, 64))
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Iterator[Documents]:
+    locations = Locations(data=tmp_path, cache=tmp_path / "cache", config=tmp_path)
+    with closing(Documents.open(locations)) as opened:
+        for folder in ("/notes", "/letters"):
+            document = Document("walrus.md", (Part(NOTES, f"{folder} {NOTE}"),))
+            opened._library.write([StoreDocument(folder, "walrus.md", 0, document)])
+        yield opened
+
+
+def read_imports(engine: Engine, documents: Documents) -> None:
+    """Encode the imported texts, as idle work does."""
+    open_dense(engine.stores, documents.locations, engine.target)
+    worker = engine.stores.dense
+    assert worker is not None
+    for key in documents.texts():
+        read = engine.vocabulary.encode(NOTE)
+        source = text_source(key)
+        worker.ask(partial(DenseIndex.add_document, source=source, tokens=read))
+    list(encode_backlog(engine.target, worker))
+
+
+@pytest.fixture
+def engine(tmp_path: Path, documents: Documents) -> Iterator[Engine]:
+    made = scripted_engine(tmp_path, sampling=GREEDY)
+    read_imports(made, documents)
+    yield made
+    made.stores.close()
+
+
+def answer(
+    engine: Engine, history: History, documents: Documents, docs: str, source: str = ""
+) -> list[Event]:
+    chat = history.create_chat()
+    assistant = Assistant(engine, history, documents, docs=docs, source=source)
+    return list(assistant.answer(chat.id, None, QUESTION))
+
+
+def test_neighbours_word_the_answer_which_says_so(
+    engine: Engine, history: History, documents: Documents
+) -> None:
+    plain = answer(engine, history, documents, "off")
+    worded = answer(engine, history, documents, "knn")
+    assert tokens(worded) != tokens(plain)
+    assert not any(isinstance(event, Retrieved) for event in worded)
+    first, *_, figures, end = worded
+    states = 2 * (len(engine.vocabulary.encode(NOTE)) - 1)
+    assert first == Interpolated(states)
+    assert isinstance(figures, Interpolated)
+    assert figures.figures is not None
+    assert figures.figures.strides == len(tokens(worded)) > 0
+    assert isinstance(end, Finished)
+    assert end.statistics.tokens == len(tokens(worded))
+    assert history.thread(history.last_chat().id)[-1].statistics[STATES_KEY] == states
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_putting_searches_off_and_drafting_change_nothing(
+    tmp_path: Path,
+    history: History,
+    documents: Documents,
+    monkeypatch: pytest.MonkeyPatch,
+    temperature: float,
+) -> None:
+    texts: list[list[int]] = []
+    for threshold, drafters in ((0, ("prompt", "recycle")), (0, ()), (10**9, ("prompt",))):
+        monkeypatch.setattr(app.conversation.knn, "MIN_SPECULATED", threshold)
+        sampling = Sampling(temperature, seed=4)
+        engine = scripted_engine(tmp_path, sampling=sampling, drafters=drafters)
+        if not texts:
+            read_imports(engine, documents)
+        events = answer(engine, history, documents, "knn")
+        texts.append(
+            [token for event in events if isinstance(event, Wrote) for token in event.step.tokens]
+        )
+        engine.stores.close()
+    assert texts[0] == texts[1] == texts[2]
+    assert texts[0]
+
+
+def test_only_the_chosen_import_counts_and_what_is_forgotten_does_not(
+    engine: Engine, history: History, documents: Documents
+) -> None:
+    both = answer(engine, history, documents, "knn")[0]
+    assert isinstance(both, Interpolated)
+    one = answer(engine, history, documents, "knn", "/notes")[0]
+    assert one == Interpolated(both.states // 2)
+    documents._library.forget("/notes")
+    assert answer(engine, history, documents, "knn")[0] == one
+    assert answer(engine, history, documents, "knn", "/notes")[0] == Interpolated(0)
+
+
+def test_what_is_forgotten_during_an_answer_counts_no_more(
+    engine: Engine, history: History, documents: Documents
+) -> None:
+    plain = answer(engine, history, documents, "off")
+    chat = history.create_chat()
+    events = Assistant(engine, history, documents, docs="knn").answer(chat.id, None, QUESTION)
+    assert isinstance(next(events), Interpolated)
+    for key in documents.texts():
+        engine.stores.forget_source(text_source(key))
+    assert tokens(list(events)) == tokens(plain)
+
+
+def test_without_encoded_imports_the_model_answers_and_says_so(
+    tmp_path: Path, history: History, documents: Documents
+) -> None:
+    engine = scripted_engine(tmp_path, sampling=GREEDY)
+    plain = answer(engine, history, documents, "off")
+    worded = answer(engine, history, documents, "knn")
+    assert worded[0] == Interpolated(0)
+    assert tokens(worded) == tokens(plain)
+    engine.stores.close()
+
+
+def test_nothing_learns_from_borrowed_words(
+    engine: Engine, history: History, documents: Documents
+) -> None:
+    costs = engine.costs.table(64)
+    seen = list[object]()
+
+    class Observer:
+        def begin(self, context: object) -> None:
+            seen.append(context)
+
+        def observe(self, step: object) -> None:
+            seen.append(step)
+
+    engine.observers = [Observer()]
+    answer(engine, history, documents, "knn")
+    assert not seen
+    assert engine.costs.table(64) == costs
