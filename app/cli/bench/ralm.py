@@ -6,12 +6,15 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TextIO
 
 import click
 
 from app.bench.environment import STUDENT
+from app.bench.knn import METHODS, NEIGHBOURS, KnnRow, read_states
+from app.bench.knn import run as run_knn
 from app.bench.ralm import (
     SEQUENTIAL,
     TABLES,
@@ -21,16 +24,17 @@ from app.bench.ralm import (
     run,
     summarise,
 )
-from app.bench.ralm_corpus import EXACT, RETRIEVERS, knowledge_base
+from app.bench.ralm_corpus import APPROXIMATE, EXACT, RETRIEVERS, SPARSE, knowledge_base
 from app.bench.report import Chart, svg, table
 from app.bench.workloads import read_workload
 from app.cli.bench.commands import plot_option, workload_options
 from app.cli.global_options import DrafterNames
 from app.config import Options
-from app.engine.engine import load, with_drafters
+from app.engine.engine import Engine, load, with_drafters
 from app.engine.stores import Stores
 from app.machine import machine
 from datastores.errors import InputError
+from engines.budget.cost_model import CostModel
 from engines.llama.enlarge import Enlargement
 from engines.ralm.speculative import PREFETCH, PREFETCH_FAR
 
@@ -111,6 +115,11 @@ IDENTITY_COLUMNS = {
     help="Only compare the texts, once: the KV cache is kept, so that times mean nothing."
     " Fails if a text differs, which without --exact near-ties may cause.",
 )
+@click.option(
+    "--knn",
+    is_flag=True,
+    help="Compare KNN-LM over k (figure 5) instead: searches the model's states of the files.",
+)
 @plot_option("the speed-ups by stride and the latency by batch")
 @click.pass_obj
 def ralm(
@@ -128,6 +137,7 @@ def ralm(
     tokens: int,
     runs: int,
     identity: bool,
+    knn: bool,
     plot: TextIO | None,
 ) -> None:
     """Compare iterative retrieval with speculative retrieval, which writes the same text.
@@ -137,7 +147,16 @@ def ralm(
     is what the ratio of searching to writing allows. Ctrl-C prints what is done.
     """
     questions = [chat.questions[0] for chat in read_workload(workload)[:limit]]
-    rows = _rows(options, sets, tables or ("1",), Enlargement(wider, deeper))
+    larger = Enlargement(wider, deeper)
+    if knn:
+        if retriever == SPARSE or tables or plot or identity:
+            raise InputError(
+                "--knn goes with --retriever edr or adr, but without --table, --plot or --identity"
+            )
+        knn_rows = _knn_rows(options, sets, larger)
+        _compare_knn(knn_rows, texts, retriever, corpus, questions, tokens, runs, as_json)
+        return
+    rows = _rows(options, sets, tables or ("1",), larger)
     reach = PREFETCH_FAR if "2" in tables else PREFETCH
     with knowledge_base(texts, retriever, corpus, reach + 8) as (base, size):
         runs = 1 if identity else runs
@@ -174,11 +193,7 @@ def _rows(
     options: Options, sets: Sequence[str], tables: Sequence[str], larger: Enlargement
 ) -> list[RalmRow]:
     """RaLMSeq without drafts, then every method with every set of drafters."""
-    kind = DrafterNames()
-    named = {name: kind.convert(name, None, None) for name in sets or (PLAIN, "prompt,recycle")}
-    own = any(STUDENT in names for names in named.values())
-    engine = load(replace(options, drafters=(STUDENT,) * own), larger=larger)
-    stores = Stores(student=engine.stores.student)
+    engine, stores, named = _load(options, sets, larger)
     methods = dict.fromkeys(method for name in tables for method in TABLES[name])
     plain = RalmRow(SEQUENTIAL, PLAIN, with_drafters(engine, (), 0))
     rows = [plain]
@@ -190,6 +205,66 @@ def _rows(
             drafting = with_drafters(engine, names, options.draft_tokens if names else 0, stores)
             rows.append(RalmRow(method, name, replace(drafting, observers=[])))
     return rows
+
+
+def _load(
+    options: Options, sets: Sequence[str], larger: Enlargement
+) -> tuple[Engine, Stores, dict[str, tuple[str, ...]]]:
+    """The model, what drafters draft from, and the named sets of drafters."""
+    kind = DrafterNames()
+    named = {name: kind.convert(name, None, None) for name in sets or (PLAIN, "prompt,recycle")}
+    own = any(STUDENT in names for names in named.values())
+    engine = load(replace(options, drafters=(STUDENT,) * own), larger=larger)
+    return engine, Stores(student=engine.stores.student), named
+
+
+def _knn_rows(options: Options, sets: Sequence[str], larger: Enlargement) -> list[KnnRow]:
+    """Every method with every k and every set of drafters, sequential and without drafts first."""
+    engine, stores, named = _load(options, sets, larger)
+    rows = []
+    for (name, names), k, method in product({PLAIN: (), **named}.items(), NEIGHBOURS, METHODS):
+        # A pass costs its search, too: no row learns from the costs of another.
+        own = replace(engine, costs=CostModel())
+        drafting = with_drafters(own, names, options.draft_tokens if names else 0, stores)
+        rows.append(KnnRow(method, name, replace(drafting, observers=[]), neighbours=k))
+    return rows
+
+
+def _compare_knn(
+    rows: list[KnnRow],
+    texts: Path,
+    retriever: str,
+    corpus: int,
+    questions: Sequence[str],
+    tokens: int,
+    runs: int,
+    as_json: bool,
+) -> None:
+    """Run KNN-LM and print its figures; speed-ups are over the sequential row of the same k."""
+    engine = rows[0].engine
+    with engine.busy:
+        states = read_states(engine, texts, corpus, approximate=retriever == APPROXIMATE)
+    try:
+        count = len(rows) * len(questions) * runs
+        with click.progressbar(length=count, label=f"knn {retriever}", file=sys.stderr) as bar:
+            for _ in run_knn(rows, states, questions, tokens, runs):
+                bar.update(1)
+    except KeyboardInterrupt:
+        click.echo("interrupted: figures of the finished runs", err=True)
+        _keep_whole_runs(rows, len(questions))
+    plain = {row.neighbours: row for row in reversed(rows) if not row.method.speculates}
+    if not rows[0].runs:
+        return
+    figures = [{"k": row.neighbours, **summarise(row, plain[row.neighbours])} for row in rows]
+    ratios = {k: retrieval_ratio(row) for k, row in plain.items()}
+    if as_json:
+        setting = {"retriever": retriever, "states": len(states), "tokens": tokens, "runs": runs}
+        measured = {"r": ratios, "machine": machine(), "rows": figures}
+        click.echo(json.dumps({"model": engine.name, **setting, **measured}))
+    else:
+        click.echo(table(figures, {"k": "", **COLUMNS}))
+        listed = ", ".join(f"{ratio:.2f} at k = {k}" for k, ratio in sorted(ratios.items()))
+        click.echo(f"{retriever} over {len(states)} states; r = {listed}")
 
 
 def _keep_whole_runs(rows: Sequence[RalmRow], questions: int) -> None:

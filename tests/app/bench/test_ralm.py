@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -84,6 +85,26 @@ def test_identity_needs_no_times_and_fails_where_texts_differ(
     )
     with pytest.raises(AssertionError):
         bench(*wanted)
+
+
+@pytest.mark.parametrize("retriever", ["edr", "adr"])
+def test_knn_writes_the_same_text_for_every_k(bench: Call, retriever: str) -> None:
+    output = bench("--knn", "--retriever", retriever, "--drafters", "prompt", "--json")
+    report = json.loads(output.splitlines()[-1])
+    rows = report["rows"]
+    compared = {(row["k"], row["method"], row["drafters"]) for row in rows}
+    methods = ("RaLMSeq", "RaLMSpec", "RaLMSpec s=5", "RaLMSpec+S")
+    assert compared == set(product((1, 16, 256, 1024), methods, ("none", "prompt")))
+    assert [row["identical"] for row in rows] == [1.0] * len(rows)
+    assert report["states"] == 500
+    assert set(report["r"]) == {"1", "16", "256", "1024"}
+
+
+def test_knn_has_no_words_to_search(texts: Path, tmp_path: Path) -> None:
+    chats = tmp_path / "chats.jsonl"
+    chats.write_text(json.dumps({"messages": [{"role": "user", "content": "Hello?"}]}))
+    paths = ["--workload", str(chats), "--texts", str(texts)]
+    assert run(["bench", "ralm", *paths, "--knn", "--retriever", "sr"]) == 1
 
 
 def test_the_papers_tables_are_complete() -> None:

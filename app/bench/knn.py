@@ -1,0 +1,167 @@
+"""`specchat bench ralm --knn`: KNN-LM sequential against speculative, over k (RaLMSpec, figure 5).
+
+Every method answers every question, one right after the other in rotating order, with the end token
+suppressed; speed-ups are paired with the sequential one of the same k, without drafts. The states
+are those in which the model reads the texts; further random keys make the search as slow as one
+likes, and are rarely near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+
+from app.bench.ralm import NO_END, SEQUENTIAL, RalmAnswer, RalmMethod, RalmRow
+from app.bench.ralm_corpus import SUFFIXES
+from app.engine.engine import Engine
+from datastores.dense.flat_keys import FlatKeys, Rows, Tokens
+from datastores.dense.projection import Codes, Floats, Projection, fit
+from datastores.errors import InputError
+from datastores.passages.vectors import HNSW_LINKS, MIN_BATCH
+from engines.chat_template.prompt_builder import Message
+from engines.decode import StopCriteria
+from engines.ralm.events import RalmStatistics
+from engines.ralm.knn_lm import InterpolatedTarget, Interpolation, write_sequentially
+from engines.ralm.knn_speculative import SpeculativeKnn
+from engines.ralm.stride_writer import RalmRequest, StrideWriter
+from engines.sampler import make_sampler
+from engines.state_encoding import InPlace
+from engines.step import Step
+
+NEIGHBOURS = (1, 16, 256, 1024)
+METHODS = (SEQUENTIAL, RalmMethod(stride=3), RalmMethod(stride=5), RalmMethod(stride=0))
+"""As in figure 5: the sequential one, two fixed strides, OS3."""
+MAX_STATES = 20_000
+"""States of the texts at most; more are filled up with random keys."""
+BLOCK = 256
+"""Tokens of a text that are read at a time, from an empty context."""
+
+
+@dataclass(slots=True)
+class KnnRow(RalmRow):
+    """One method with one k and one set of drafters."""
+
+    neighbours: int = 0
+
+
+def read_states(engine: Engine, texts: Path, size: int, *, approximate: bool) -> FlatKeys:
+    """The states in which the model reads the files in `texts`, and random keys up to `size`.
+
+    Args:
+        approximate: search an HNSW graph instead of all keys.
+
+    Raises:
+        InputError: there are no files with text.
+    """
+    read: list[Floats] = []
+    tokens: list[int] = []
+    encoder = InPlace(engine.target)
+    for path in sorted(path for path in texts.rglob("*") if path.suffix in SUFFIXES):
+        text = engine.vocabulary.encode(path.read_text("utf-8", "replace"))[:BLOCK]
+        if len(tokens) < MAX_STATES and len(text) > 1:
+            rows = min(encoder.max_rows, BLOCK)
+            for start in range(0, len(text) - 1, rows):
+                read.append(
+                    encoder.read(text[start : start + rows][: len(text) - 1 - start], start)
+                )
+            tokens += text[1:]
+    if not tokens:
+        raise InputError(f"{texts} holds no text: name a folder with {' or '.join(SUFFIXES)} files")
+    states = np.concatenate(read)
+    projection = fit(states)
+    filler = max(size - len(states), 0)
+    random = np.random.default_rng(0)
+    led_to = np.concatenate([tokens, random.integers(0, engine.target.vocabulary_size, filler)])
+    codes = np.concatenate([projection.encode(states), _random_codes(projection, filler)])
+    return FlatKeys(
+        projection,
+        codes,
+        np.arange(len(codes)),
+        _lookup(led_to.astype(np.int32)),
+        _graph if approximate else _flat,
+    )
+
+
+def run(
+    rows: Sequence[KnnRow], states: FlatKeys, questions: Sequence[str], tokens: int, runs: int
+) -> Iterator[int]:
+    """Answer every question `runs` times with every row; yields the number of answers so far."""
+    done = 0
+    for number in range(runs):
+        for row in rows:
+            row.runs.append([])
+        for index, question in enumerate(questions):
+            turn = (index + number) % len(rows)
+            for row in (*rows[turn:], *rows[:turn]):
+                row.runs[-1].append(answer(row, states, question, tokens))
+                done += 1
+                yield done
+
+
+def answer(row: KnnRow, states: FlatKeys, question: str, tokens: int) -> RalmAnswer:
+    """Answer `question` in `tokens` tokens."""
+    engine, statistics = row.engine, RalmStatistics()
+    prompt = engine.render([Message("user", question)])
+    draw, temperature = make_sampler(engine.sampling), engine.sampling.temperature
+    stop = StopCriteria(NO_END, tokens)
+    request = RalmRequest(lambda _: prompt, lambda _: "", draw, stop, temperature)
+    with engine.busy:
+        engine.target.rewind(0)
+        started, cpu = perf_counter(), process_time()
+        with closing(_steps(row, states, request, statistics)) as steps:
+            written = tuple(token for step in steps for token in step.tokens)
+        seconds, cpu_seconds = perf_counter() - started, process_time() - cpu
+    return RalmAnswer(written, (), seconds, cpu_seconds, statistics)
+
+
+def _steps(
+    row: KnnRow, states: FlatKeys, request: RalmRequest, statistics: RalmStatistics
+) -> Generator[Step]:
+    engine, method = row.engine, row.method
+    interpolation = Interpolation(neighbours=row.neighbours)
+    target = InterpolatedTarget(engine.target, states, interpolation, keeps=method.speculates)
+    writer = StrideWriter(target, engine.drafters, engine.budget, request, across=True)
+    if not method.speculates:
+        return write_sequentially(writer, target, statistics)
+    return SpeculativeKnn(
+        writer, target, states, interpolation, request, method.scheduler(), statistics
+    ).write()
+
+
+def _lookup(led_to: Tokens) -> Callable[[Rows], Tokens]:
+    return lambda where: led_to[where]
+
+
+def _random_codes(projection: Projection, count: int) -> Codes:
+    """Of keys of unit length in random directions."""
+    random = np.random.default_rng(1)
+    drawn = random.standard_normal((count, projection.dimensions), np.float32)
+    drawn *= projection.scale / np.linalg.norm(drawn, axis=1, keepdims=True)
+    codes: Codes = (np.rint(drawn).clip(-127, 127) + 128).astype(np.uint8)
+    return codes
+
+
+def _flat(codes: Codes) -> Any:
+    """The paper's exact retriever: floats, a batch as one matrix product."""
+    import faiss
+
+    faiss.cvar.distance_compute_blas_threshold = MIN_BATCH
+    index = faiss.IndexFlatL2(codes.shape[1])
+    index.add(codes.astype(np.float32))
+    return index
+
+
+def _graph(codes: Codes) -> Any:
+    """The paper's approximate retriever; the reach is the largest k."""
+    import faiss
+
+    index = faiss.IndexHNSWFlat(codes.shape[1], HNSW_LINKS, faiss.METRIC_L2)
+    index.hnsw.efSearch = max(NEIGHBOURS)
+    index.add(codes.astype(np.float32))
+    return index
