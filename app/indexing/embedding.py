@@ -2,8 +2,12 @@
 
 Without an embedding model, texts are searched by their words alone. Passages are embedded a few at
 a time, on a thread of their own, so that a question need not wait; whatever is embedded is searched
-at once. Owns the loaded model. Refuses to know which model is chosen (`app.models.selection`) and
-how rankings are combined (`app.indexing.passage_index`).
+at once. All vectors are compared with a query: of 100 thousand with 384 dimensions that is 35 ms of
+CPU (47 ms for sixteen queries), while an HNSW graph of 10 thousand takes 3.6 s to build, again in
+every session.
+
+Owns the loaded model. Refuses to know which model is chosen (`app.models.selection`) and how
+rankings are combined (`app.indexing.passage_index`).
 """
 
 from __future__ import annotations
@@ -24,8 +28,6 @@ from datastores.passages.store import PassageStore
 if TYPE_CHECKING:
     from engines.llama.embedding import EmbeddingModel
 
-MAX_EXACT = 500_000
-"""Vectors up to which all of them are searched: of 384 dimensions, a tenth of a second."""
 MIN_BATCH_S, MAX_BATCH_S = 0.1, 0.4
 """Seconds for a batch of passages outside of which the batch is doubled or halved."""
 MAX_BATCH = 64
@@ -98,7 +100,6 @@ class PassageEmbedding:
                 PassageStore(self._passages.store.new_connection()),
                 embedder,
                 model.encode_queries,
-                approximate=self._stored.counts()[0] > MAX_EXACT,
                 texts=texts,
             )
         if texts is None:
