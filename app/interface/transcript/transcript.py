@@ -92,7 +92,8 @@ class LineView(ScrollView):
         row = self._window.rows[y]
         if extent is None or not row.spans:
             return row.strip(self._layout, base)
-        style = self.screen.get_component_rich_style("screen--selection")
+        # Without the component's own colour, which is that of its background.
+        style = Style(bgcolor=self.screen.get_component_rich_style("screen--selection").bgcolor)
         content = row.text_strip(self._layout, base)
         content = highlight(content, self._window, y, extent, style)
         return Strip.join([row.edge(self._layout, base), content])

@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from app.interface.transcript.markdown import MarkdownStream
 from datastores.chats.history import History
-from tests.app.interface.conftest import Stage, until
+from tests.app.interface.conftest import Compare, Stage, ready, until
 from tests.app.interface.transcript.test_markdown import plain_styles
 
 Make = Callable[..., Stage]
@@ -82,7 +82,9 @@ def highlighted(made: Stage) -> str:
         segment.text
         for strip in made.app.screen._compositor.render_strips()
         for segment in strip
-        if segment.style is not None and segment.style.bgcolor == style.bgcolor
+        if segment.style is not None
+        and segment.style.bgcolor == style.bgcolor
+        and segment.style.color != style.bgcolor  # or nobody could read it
     )
 
 
@@ -170,6 +172,27 @@ async def test_a_double_click_takes_a_word_and_a_triple_one_a_paragraph(
         assert made.app.screen.get_selected_text() == "second item"
         await pilot.click("Transcript", offset=(x - left, y + 1 - top))
         assert not made.app.screen.get_selected_text()
+
+
+@pytest.mark.parametrize("clicks", [1, 2, 3])
+def test_a_selection_is_seen(stage: Make, snap_compare: Compare, chat: int, clicks: int) -> None:
+    """Dragged over two lines by their coordinates; a word by a double click; a paragraph."""
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await ready(pilot, made)
+        await opened(pilot, made, chat)
+        x, y = places(made, "brown")
+        if clicks > 1:
+            left, top = made.conversation.transcript.region.offset
+            await pilot.click("Transcript", offset=(x + 2 - left, y - top), times=clicks)
+        else:
+            await pilot.mouse_down(None, offset=(x, y))
+            await pilot.hover(None, offset=(x + 2, y + 1))
+            await pilot.mouse_up(None, offset=(x + 2, y + 1))
+        await pilot.pause()
+
+    assert snap_compare(made.app, terminal_size=(80, 24), run_before=act)
 
 
 async def test_a_selection_survives_a_new_width_and_ends_with_its_chat(
