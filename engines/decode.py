@@ -88,14 +88,10 @@ def decode(
 
     The first step holds the token that came out of prefill. The generator may be closed at any
     yield: the KV cache then holds all emitted tokens but the last, and all steps were observed.
-
-    Args:
-        answered: number of cached tokens, the last ones, that belong to the answer already.
-        keep: chooses the positions whose logits are kept, for an observer that needs them.
-        observers: see every step, after the drafters and the budget.
+    Of the cached tokens, the last `answered` ones belong to the answer already. `keep` chooses the
+    positions whose logits are kept; `observers` see every step, after drafters and budget.
     """
-    tokens = list(target.tokens)
-    hidden = target.last_row.hidden[0].copy()
+    tokens, hidden = list(target.tokens), target.last_row.hidden[0].copy()
     context = Context(tokens, hidden, temperature, draw, len(tokens) - answered)
     all_observers: list[StepObserver] = [*drafters, budget, *observers]
     step = _first_step(target, context, draw, stop, keep, budget.top_tokens_needed(drafters))

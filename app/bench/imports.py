@@ -24,6 +24,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from app.indexing.corpus_index import open_index, token_counts
@@ -73,10 +74,10 @@ def notes(number: int) -> Iterator[str]:
     draw = random.Random(0)
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(WORDS)]
-    weights = [1 / rank for rank in range(1, WORDS + 1)]
+    weights = list(accumulate(1 / rank for rank in range(1, WORDS + 1)))
     for index in range(number):
         lengths = [draw.randint(4, 2 * MEAN_SENTENCE_WORDS - 4) for _ in range(SENTENCES)]
-        lines = (" ".join(draw.choices(words, weights, k=length)) for length in lengths)
+        lines = (" ".join(draw.choices(words, cum_weights=weights, k=length)) for length in lengths)
         yield f"# Note {index}\n\n" + ".\n".join(lines) + ".\n"
 
 

@@ -115,16 +115,12 @@ def ask(
     options: Options = context.ensure_object(Options)
     if system and continued:
         raise InputError("--system is for a new chat: leave out --continue")
-    if source and docs == DOCS_OFF:
-        raise InputError("--source needs --docs once, iterative or knn: leave out --docs off")
     text, attachments = read_question(words, files)
     locations = locate(options.data_dir)
-    chosen = _source(source, locations) if source else ""
+    chosen, mode = _searched(source, docs, locations)
     with open_history(locations) as history:
         model_thread = ModelThread(
-            lambda _: open_for_one_answer(
-                options, locations, history, docs or (DOCS_ONCE if chosen else ""), chosen
-            )
+            lambda _: open_for_one_answer(options, locations, history, mode, chosen)
         )
         engine, assistant = load(model_thread)
         reported = _report_errors(engine, ())
@@ -137,9 +133,7 @@ def ask(
                 begin = partial(assistant.answer, chat.id, chat.active, text, attachments)
             write = None if as_json else place.enter_context(printing(formatted=not raw))
             answer = converse(model_thread, begin, write)
-        if docs in (DOCS_ONCE, DOCS_ITERATIVE) and answer.passages is None:
-            _warn(NOTHING_IMPORTED)
-        _print_end(engine, answer, as_json)
+        _print_end(engine, answer, as_json, expected=docs in (DOCS_ONCE, DOCS_ITERATIVE))
         reported = _report_errors(engine, reported)
         with _warning(reported):
             model_thread.close()
@@ -152,17 +146,21 @@ def ask(
         context.exit(EXIT_INTERRUPTED)
 
 
-def _source(name: str, locations: Locations) -> str:
-    """The path of the import called `name`.
+def _searched(source: str, docs: str | None, locations: Locations) -> tuple[str, str]:
+    """The path of the import called `source` and how to search, each empty for no choice.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such import, or imports are not to be searched.
     """
+    if not source:
+        return "", docs or ""
+    if docs == DOCS_OFF:
+        raise InputError("--source needs --docs once, iterative or knn: leave out --docs off")
     # Imported here: a question without it needs nothing of importing.
     from app.cli.texts import named
 
     with open_library(locations) as library:
-        return named(name, library).path
+        return named(source, library).path, docs or DOCS_ONCE
 
 
 def _report_errors(engine: Engine, reported: Sequence[str]) -> list[str]:
@@ -326,8 +324,10 @@ def converse(
     return PrintedAnswer(end, "".join(texts), passages, states, retrieval)
 
 
-def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool) -> None:
-    """Print the JSON object, or where the passages are from."""
+def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected: bool) -> None:
+    """Print the JSON object, or where the passages are from; warn of none where `expected`."""
+    if expected and answer.passages is None:
+        _warn(NOTHING_IMPORTED)
     if answer.states is not None:
         click.echo(WORDED if answer.states else NOT_ENCODED, err=True)
     if as_json:

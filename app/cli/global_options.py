@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -77,60 +78,48 @@ class Temperature(click.ParamType[float]):
         return temperature
 
 
+OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "--model": (
+        "Model to use: a GGUF file, or a name that `specchat models` lists.",
+        {"metavar": "FILE|NAME"},
+    ),
+    "--data-dir": (
+        f"Store everything in this directory (also {DATA_DIR_VARIABLE}).",
+        {"type": click.Path(file_okay=False, path_type=Path)},
+    ),
+    "--drafters": (
+        f"Drafters to use: {', '.join(DRAFTERS)}. [default: all]",
+        {"type": DrafterNames()},
+    ),
+    "--draft-tokens": (
+        "Draft tokens per step; auto picks what is fastest. [default: auto]",
+        {"type": DraftLength()},
+    ),
+    "--seed": ("Sampling seed.", {"type": click.IntRange(min=0), "metavar": "N"}),
+    "--temperature": (
+        "Randomness; 0 = always the likeliest word.",
+        {"type": Temperature(), "metavar": "T"},
+    ),
+    "--max-tokens": (
+        "Maximum answer length, in tokens.",
+        {"type": click.IntRange(min=1), "metavar": "N"},
+    ),
+    "--exact": ("Bit-identical to answers without drafts; CPU only.", {"is_flag": True}),
+    "--gpu-layers": (
+        "Layers on the GPU. [default: as many as fit]",
+        {"type": click.IntRange(min=0), "metavar": "N"},
+    ),
+}
+"""Help and attributes of each option."""
+
+
 def global_options(hidden: bool = False) -> list[click.Parameter]:
     """New option objects for each command; hidden unless for the top-level help."""
-
-    def option(flag: str, text: str, **attributes: object) -> click.Option:
-        return click.Option(
-            [flag],
-            help=text,
-            hidden=hidden,
-            expose_value=False,
-            callback=_store,
-            **attributes,  # type: ignore[arg-type]
-        )
-
     return [
-        option(
-            "--model",
-            "Model to use: a GGUF file, or a name that `specchat models` lists.",
-            metavar="FILE|NAME",
-        ),
-        option(
-            "--data-dir",
-            f"Store everything in this directory (also {DATA_DIR_VARIABLE}).",
-            type=click.Path(file_okay=False, path_type=Path),
-        ),
-        option(
-            "--drafters",
-            f"Drafters to use: {', '.join(DRAFTERS)}. [default: all]",
-            type=DrafterNames(),
-        ),
-        option(
-            "--draft-tokens",
-            "Draft tokens per step; auto picks what is fastest. [default: auto]",
-            type=DraftLength(),
-        ),
-        option("--seed", "Sampling seed.", type=click.IntRange(min=0), metavar="N"),
-        option(
-            "--temperature",
-            "Randomness; 0 = always the likeliest word.",
-            type=Temperature(),
-            metavar="T",
-        ),
-        option(
-            "--max-tokens",
-            "Maximum answer length, in tokens.",
-            type=click.IntRange(min=1),
-            metavar="N",
-        ),
-        option("--exact", "Bit-identical to answers without drafts; CPU only.", is_flag=True),
-        option(
-            "--gpu-layers",
-            "Layers on the GPU. [default: as many as fit]",
-            type=click.IntRange(min=0),
-            metavar="N",
-        ),
+        click.Option(
+            [flag], help=text, hidden=hidden, expose_value=False, callback=_store, **attributes
+        )
+        for flag, (text, attributes) in OPTIONS.items()
     ]
 
 

@@ -68,9 +68,12 @@ def test_the_rows_compare_keys_and_filters(recorded: RecordedStates) -> None:
     assert sizes == {"full": 4 * WIDTH, "pca": 64}
 
 
-def test_the_last_line_is_the_promised_object(tmp_path: Path) -> None:
+def test_the_last_line_is_the_promised_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.bench.dense.MIN_STATES", 200)
     path = tmp_path / "chats.jsonl"
-    questions = [f"How do I list files {number}?" for number in range(50)]
+    questions = [f"How do I list files {number}?" for number in range(12)]
     lines = [
         {"id": str(n), "topic": "ls", "messages": [{"role": "user", "content": text}]}
         for n, text in enumerate(questions)
