@@ -173,34 +173,22 @@ def load(
 ) -> Engine:
     """Load the chosen model and assemble its engine.
 
-    Args:
-        larger: load an enlarged copy: the same tokens at a larger model's costs.
-        light: leave out drafters that need large libraries, unless the user named them.
-        rows: of the largest draft tree, if that is more than usual.
+    `larger` loads an enlarged copy: the same tokens at a larger model's costs. `light` leaves out
+    drafters that need large libraries, unless they were named. `rows` is that of the largest draft
+    tree, if that is more than usual.
 
     Raises:
-        ModelError: the file is missing, damaged or cannot run here.
-        InputError: the configuration cannot be understood.
+        ModelError, InputError: the model cannot run here, or the settings are not understood.
     """
     locations = locations or locate(options.data_dir)
     config = load_config(locations.settings)
     chosen = model_path(options, config, locations)
     path = enlarged_copy(chosen, larger, locations.cache) if larger else chosen
     model = _load_model(path, options, config, locations.cache / "models.json", rows)
-    costs, calibration = CostModel(), AcceptanceModel()
-    learned = LearnedState(locations.costs, f"{model.target.fingerprint}/{model.build}")
-    learned.restore(costs, calibration)
+    learned, costs, calibration = _restore_learned(model, locations)
     names = _without_heavy(options.drafters) if light else options.drafters
     stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
-    light = light and options.drafters == DRAFTERS
-    source: StudentSource | None = None
-    if "student" in names:
-        with stores.collecting_errors():
-            source = _student_source(chosen, model, options, config, locations, light=light)
-    if source is not None:
-        source.open(stores)
-    if stores.student is not None:
-        stores.replay = open_replay(locations, model.target)
+    source = _open_student(names, stores, chosen, model, options, config, locations, light=light)
     sampling, unchosen = _sampling(options, config, path)
     return Engine(
         name=model_name(chosen, locations),
@@ -243,6 +231,43 @@ def _load_model(
         probe_cache=probes,
         rows=rows,
     )
+
+
+def _restore_learned(
+    model: LlamaModel, locations: Locations
+) -> tuple[LearnedState, CostModel, AcceptanceModel]:
+    """What earlier sessions measured and learned with the same weights and build."""
+    costs, calibration = CostModel(), AcceptanceModel()
+    learned = LearnedState(locations.costs, f"{model.target.fingerprint}/{model.build}")
+    learned.restore(costs, calibration)
+    return learned, costs, calibration
+
+
+def _open_student(
+    names: Sequence[str],
+    stores: Stores,
+    chosen: Path,
+    model: LlamaModel,
+    options: Options,
+    config: Config,
+    locations: Locations,
+    *,
+    light: bool,
+) -> StudentSource | None:
+    """If it is one of the drafters `names`, open the draft model and what it learns from.
+
+    See `_student_source`. Errors are collected in `stores`.
+    """
+    source: StudentSource | None = None
+    light = light and options.drafters == DRAFTERS
+    if "student" in names:
+        with stores.collecting_errors():
+            source = _student_source(chosen, model, options, config, locations, light=light)
+    if source is not None:
+        source.open(stores)
+    if stores.student is not None:
+        stores.replay = open_replay(locations, model.target)
+    return source
 
 
 def _student_source(

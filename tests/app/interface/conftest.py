@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 from textual.events import Key
 from textual.pilot import Pilot
 
@@ -105,6 +108,22 @@ class Stage:
         return Model(
             name, hint, self.assistant, lambda: self.closed.append(name), self.engine, path
         )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def styles_parsed_once() -> Iterator[None]:
+    """Every application parses the same style sheets, some twice: a quarter of its start."""
+    parse, parsed = Stylesheet._parse_rules, dict[object, list[RuleSet]]()
+
+    def parse_once(self: Stylesheet, css: str, **place: Any) -> list[RuleSet]:
+        key = (css, *sorted(place.items()), frozenset(self._variables.items()))
+        if key not in parsed:
+            parsed[key] = parse(self, css, **place)
+        return parsed[key]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Stylesheet, "_parse_rules", parse_once)
+        yield
 
 
 @pytest.fixture(autouse=True)

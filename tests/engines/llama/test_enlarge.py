@@ -19,7 +19,7 @@ from engines.target import Floats, Target
 from tests.engines.conftest import EMBEDDED, THREADS
 
 PROMPT = [1, *range(300, 330)]
-ANSWER_TOKENS = 48
+ANSWER_TOKENS = 24
 EXACT, ROUNDED = 1e-4, 0.05
 """Largest differences of logits up to 20: where √wider is a power of two nothing is rounded anew;
 elsewhere activations, rounded to 16 bits for matrices of 16-bit floats, fall to either side."""
@@ -55,7 +55,7 @@ def _assert_same(source: LlamaModel, larger: LlamaModel, tolerance: float) -> No
     assert list(_greedy(source.target)) == list(_greedy(larger.target))
 
 
-@pytest.mark.parametrize(("wider", "deeper"), [(2, 0), (4, 0), (3, 0), (1, 3), (4, 2)])
+@pytest.mark.parametrize(("wider", "deeper"), [(2, 0), (3, 0), (1, 3), (4, 2)])
 def test_an_enlarged_model_gives_the_same_tokens(
     model: LlamaModel, tmp_path: Path, wider: int, deeper: int
 ) -> None:
