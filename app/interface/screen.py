@@ -6,7 +6,6 @@ Owns the layout, and which part handles which message. What each command runs is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events, on
@@ -15,11 +14,11 @@ from textual.binding import BindingType
 from textual.screen import Screen
 from textual.theme import Theme
 
-from app.config import write_setting
 from app.conversation.session_statistics import SessionStatistics
 from app.conversation.unsent import read_unsent, write_unsent
 from app.interface.chat.chat_actions import ChatActions, TextActions
 from app.interface.chat.chat_list import ChatList
+from app.interface.chat.chat_navigation import ChatNavigation
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions
 from app.interface.chat.document_actions import DocumentActions
@@ -29,7 +28,6 @@ from app.interface.commands.key_hints import KeyHints
 from app.interface.commands.table import COMMANDS, RUN, SLASH_NAMES, run_slash
 from app.interface.demo import Demo
 from app.interface.dialogs.chat_settings import ChatSettings
-from app.interface.dialogs.search import ChatSearch
 from app.interface.imports.tasks import DeletionTask, ImportTask
 from app.interface.imports.watch_task import WatchTask
 from app.interface.messages import (
@@ -55,28 +53,12 @@ from app.runtime.demo import DemoStage
 from app.runtime.learning import LearningProgress
 from app.runtime.model_thread import OpenModel
 from datastores.chats.history import History
-from datastores.chats.records import Chat
-from datastores.chats.search import Hit
-from datastores.errors import SpecchatError
 
 MIN_COLUMNS_PANEL_RIGHT = 120
 """Columns from which the panel is on the right."""
 
 MIN_COLUMNS_CHAT_LIST = 150
 """Columns from which the list of chats is shown by default."""
-
-
-WATCH_INTERVAL_S = 2.0
-"""Between two looks at whether another process has changed the history."""
-
-
-def listed_chats(history: History) -> list[Chat]:
-    """The chats that are not empty.
-
-    Raises:
-        StoreError: they cannot be read.
-    """
-    return [chat for chat in history.chats() if chat.active is not None]
 
 
 class ChatScreen(Screen[None]):
@@ -113,9 +95,7 @@ class ChatScreen(Screen[None]):
         self.text_actions = TextActions(self.conversation, self.import_task, self.deletion_task)
         self._stage = stage
         self._locations = locations
-        self._listed: bool | None = None
-        self._watched: History | None = None
-        self._version = 0
+        self.navigation = ChatNavigation(self.conversation, history)
 
     def compose(self) -> ComposeResult:
         yield ChatList()
@@ -132,11 +112,7 @@ class ChatScreen(Screen[None]):
         self.app.theme_changed_signal.subscribe(self, self._theme_changed)
         self.conversation.prompt.completion.commands = SLASH_NAMES
         self.conversation.prompt.completion.model_names = self.model_switch.names
-        self._list_chats()
-        # A connection of its own: it never waits for a write of this process.
-        self._watched = self._history.new_connection()
-        self._version = self._watched.data_version()
-        self.set_interval(WATCH_INTERVAL_S, self._follow_others)
+        self.navigation.begin()
         self.conversation.restore_unsent(read_unsent(self._locations.unsent))
         damaged = self._history.store.quarantined
         if damaged is not None:
@@ -172,9 +148,7 @@ class ChatScreen(Screen[None]):
         write_unsent(self._locations.unsent, kept)
 
     async def on_unmount(self) -> None:
-        if self._watched is not None:
-            self._watched.close()
-            self._watched = None
+        self.navigation.close()
         await self.model_switch.shutdown()
         await self.import_task.shutdown()
         await self.watch_task.shutdown()
@@ -183,25 +157,12 @@ class ChatScreen(Screen[None]):
         width = event.size.width
         self.set_class(width >= MIN_COLUMNS_PANEL_RIGHT, "-wide")
         self.set_class(width < MIN_COLUMNS_PANEL_RIGHT, "-narrow")
-        self.set_class(
-            width >= MIN_COLUMNS_CHAT_LIST if self._listed is None else self._listed, "-listed"
-        )
+        listed = self.navigation.listed
+        self.set_class(width >= MIN_COLUMNS_CHAT_LIST if listed is None else listed, "-listed")
 
     @on(ChatsChanged)
-    def _list_chats(self) -> None:
-        """List the chats that are not empty, and show the title of the open one."""
-        try:
-            chats = listed_chats(self._history)
-        except SpecchatError as error:
-            self.conversation.show_error(error)
-            return
-        self._show_chats(chats)
-
-    def _show_chats(self, chats: Sequence[Chat]) -> None:
-        opened = self.conversation.chat
-        self.chat_list.show(chats, opened)
-        self.conversation.show_title(next((chat for chat in chats if chat.id == opened), None))
-        self.update_hints()
+    def _chats_changed(self) -> None:
+        self.navigation.refresh()
 
     @on(MomentChanged)
     def update_hints(self) -> None:
@@ -220,18 +181,6 @@ class ChatScreen(Screen[None]):
         else:
             hints = key_hints.NEW_CHAT if conversation.is_empty else key_hints.READING
         self.query_one(KeyHints).show(hints)
-
-    def _follow_others(self) -> None:
-        """List the chats again if another window or command has changed one."""
-        if self._watched is None or self.conversation.turn is not None:
-            return
-        try:
-            version = self._watched.data_version()
-            if version != self._version:
-                self._version = version
-                self._show_chats(listed_chats(self._watched))
-        except SpecchatError as error:
-            self.conversation.show_error(error)
 
     @on(ChatSelected)
     def _chosen(self, event: ChatSelected) -> None:
@@ -306,27 +255,6 @@ class ChatScreen(Screen[None]):
         else:
             self.conversation.branch()
 
-    def toggle_learning(self) -> None:
-        """Have the small model learn while the machine is idle, or not; kept in the settings."""
-        model = self.conversation.model_thread.model
-        if model is None or model.engine is None or model.learner is None:
-            self.notify("No small model drafts for this model, so nothing can learn.")
-            return
-        learns = not model.engine.learns
-        try:
-            write_setting(self._locations, "learn", learns)
-        except SpecchatError as error:
-            self.conversation.show_error(error)
-            return
-        model.engine.learns = learns
-        model.learner.switch(learns)
-        self.post_message(StatisticsChanged())
-        self.notify(
-            "The small model learns from your chats while the machine is idle."
-            if learns
-            else "The small model no longer learns from your chats."
-        )
-
     def toggle_details(self) -> None:
         """Show or hide the raw figures."""
         for panel in self.query(Panel):
@@ -335,23 +263,3 @@ class ChatScreen(Screen[None]):
     def show_statistics(self) -> None:
         """Show what is on disk of all answers, over weeks."""
         self.app.push_screen(StatisticsScreen(report_reader(self._history, self._locations)))
-
-    def toggle_list(self) -> None:
-        """Focus the list of chats; hide it if it has the focus."""
-        self._listed = not self.chat_list.has_focus
-        self.set_class(self._listed, "-listed")
-        (self.chat_list if self._listed else self.conversation.prompt).focus()
-
-    def open_neighbour(self, step: int) -> None:
-        """Open the chat `step` places down the list."""
-        neighbour = self.chat_list.neighbour(step)
-        if neighbour is not None:
-            self.conversation.open(neighbour)
-
-    def search(self) -> None:
-        """Find a message by its words, and open its chat there."""
-        self.app.push_screen(ChatSearch(self._history), self._open_hit)
-
-    def _open_hit(self, hit: Hit | None) -> None:
-        if hit is not None:
-            self.conversation.open(hit.chat, hit.message)

@@ -19,6 +19,7 @@ from textual.binding import Binding
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from app.interface.chat.chat_actions import ChatActions, TextActions
+from app.interface.chat.chat_navigation import ChatNavigation
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions
 from app.interface.chat.document_actions import DocumentActions
@@ -40,6 +41,7 @@ class CommandTarget(Protocol):
     copy_actions: CopyActions
     document_actions: DocumentActions
     model_switch: ModelSwitch
+    navigation: ChatNavigation
     text_actions: TextActions
 
     @property
@@ -48,15 +50,7 @@ class CommandTarget(Protocol):
     def act_on_chat(self, action: str) -> None:
         """Run one of `ChatActions` on the open chat."""
 
-    def search(self) -> None: ...
-
-    def open_neighbour(self, step: int) -> None: ...
-
-    def toggle_list(self) -> None: ...
-
     def branch(self) -> None: ...
-
-    def toggle_learning(self) -> None: ...
 
     def toggle_details(self) -> None: ...
 
@@ -168,7 +162,7 @@ COMMANDS = (
         "learning",
         "Learn while idle or not",
         "Let the small model learn from your chats, or stop it",
-        lambda screen: screen.toggle_learning(),
+        lambda screen: screen.model_switch.toggle_learning(),
         "alt+l",
         slash="learning",
     ),
@@ -253,7 +247,7 @@ COMMANDS = (
         "chat.list",
         "Chats",
         "Show or hide the chat list",
-        lambda screen: screen.toggle_list(),
+        lambda screen: screen.navigation.toggle(),
         "ctrl+o",
         slash="chats",
     ),
@@ -261,7 +255,7 @@ COMMANDS = (
         "chat.find",
         "Search",
         "Search titles and messages",
-        lambda screen: screen.search(),
+        lambda screen: screen.navigation.search(),
         "ctrl+f",
         slash="search",
     ),
@@ -269,14 +263,14 @@ COMMANDS = (
         "chat.newer",
         "Newer chat",
         "Open the chat above in the list",
-        lambda screen: screen.open_neighbour(-1),
+        lambda screen: screen.navigation.open_neighbour(-1),
         "alt+up",
     ),
     Command(
         "chat.older",
         "Older chat",
         "Open the chat below in the list",
-        lambda screen: screen.open_neighbour(1),
+        lambda screen: screen.navigation.open_neighbour(1),
         "alt+down",
     ),
     Command(

@@ -1,4 +1,4 @@
-"""Which model answers: loads the first one, and switches to another.
+"""Which model answers: loads the first one, switches to another, and lets the small one learn.
 
 Owns what is shown meanwhile, how a choice is stored, and the hint about other models that the first
 launch shows once, in the empty chat. `app.runtime.model_thread` loads models, the picker chooses.
@@ -10,6 +10,7 @@ import asyncio
 from concurrent.futures import Future
 from pathlib import Path
 
+from app.config import write_setting
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
@@ -59,6 +60,26 @@ class ModelSwitch:
     def names(self) -> list[str]:
         """The names of all models on this machine. Call it in a thread."""
         return [found.name for found in find_models(self._locations).candidates]
+
+    def toggle_learning(self) -> None:
+        """Have the small model learn while the machine is idle, or not; kept in the settings."""
+        model, notify = self._conversation.model_thread.model, self._conversation.notify
+        if model is None or model.engine is None or model.learner is None:
+            notify("No small model drafts for this model, so nothing can learn.")
+            return
+        learns = not model.engine.learns
+        try:
+            write_setting(self._locations, "learn", learns)
+        except SpecchatError as error:
+            self._conversation.show_error(error)
+            return
+        model.engine.learns = learns
+        model.learner.switch(learns)
+        notify(
+            "The small model learns from your chats while the machine is idle."
+            if learns
+            else "The small model no longer learns from your chats."
+        )
 
     async def shutdown(self) -> None:
         """Stop the download."""

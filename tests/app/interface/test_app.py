@@ -10,8 +10,8 @@ import pytest
 
 from app.config import Options
 from app.conversation.unsent import read_unsent, write_unsent
-from app.interface import screen
 from app.interface.app import run
+from app.interface.chat import chat_navigation
 from datastores.chats.history import History
 from datastores.chats.records import USER
 from datastores.errors import InputError
@@ -64,7 +64,7 @@ async def test_nothing_of_a_new_private_chat_is_kept(stage: Make) -> None:
 async def test_chats_of_other_processes_appear(
     stage: Make, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screen, "WATCH_INTERVAL_S", 0.05)
+    monkeypatch.setattr(chat_navigation, "WATCH_INTERVAL_S", 0.05)
     made = stage()
     async with made.app.run_test(size=(160, 40)) as pilot:
         await ready(pilot, made)

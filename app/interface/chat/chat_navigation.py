@@ -1,0 +1,111 @@
+"""Which chats there are to open: the list beside the conversation, its neighbours, the search.
+
+Owns that the list shows what is stored, also after another window or command has changed it. The
+list itself is `ChatList`, the open chat is the conversation's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.interface.chat.chat_list import ChatList
+from app.interface.chat.conversation import Conversation
+from app.interface.dialogs.search import ChatSearch
+from app.interface.messages import MomentChanged
+from datastores.chats.history import History
+from datastores.chats.records import Chat
+from datastores.chats.search import Hit
+from datastores.errors import SpecchatError
+
+WATCH_INTERVAL_S = 2.0
+"""Between two looks at whether another process has changed the history."""
+
+
+def listed_chats(history: History) -> list[Chat]:
+    """The chats that are not empty.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    return [chat for chat in history.chats() if chat.active is not None]
+
+
+class ChatNavigation:
+    """The chats of one history, around a conversation.
+
+    Attributes:
+        listed: whether the person wants the list; None before they said so.
+    """
+
+    def __init__(self, conversation: Conversation, history: History) -> None:
+        self.listed: bool | None = None
+        self._conversation = conversation
+        self._history = history
+        self._watched: History | None = None
+        self._version = 0
+
+    def begin(self) -> None:
+        """List the chats, and follow other processes from now on."""
+        self.refresh()
+        # A connection of its own: it never waits for a write of this process.
+        self._watched = self._history.new_connection()
+        self._version = self._watched.data_version()
+        self._conversation.screen.set_interval(WATCH_INTERVAL_S, self.follow_others)
+
+    def close(self) -> None:
+        """Follow other processes no longer."""
+        if self._watched is not None:
+            self._watched.close()
+            self._watched = None
+
+    def refresh(self) -> None:
+        """List the chats that are not empty, and show the title of the open one."""
+        self._list_from(self._history)
+
+    def follow_others(self) -> None:
+        """List the chats again if another window or command has changed one."""
+        if self._watched is None or self._conversation.turn is not None:
+            return
+        try:
+            version = self._watched.data_version()
+        except SpecchatError as error:
+            self._conversation.show_error(error)
+            return
+        if version != self._version:
+            self._version = version
+            self._list_from(self._watched)
+
+    def _list_from(self, history: History) -> None:
+        try:
+            chats: Sequence[Chat] = listed_chats(history)
+        except SpecchatError as error:
+            self._conversation.show_error(error)
+            return
+        opened = self._conversation.chat
+        self._list.show(chats, opened)
+        self._conversation.show_title(next((chat for chat in chats if chat.id == opened), None))
+        self._conversation.post_message(MomentChanged())
+
+    def toggle(self) -> None:
+        """Focus the list of chats; hide it if it has the focus."""
+        self.listed = not self._list.has_focus
+        self._conversation.screen.set_class(self.listed, "-listed")
+        (self._list if self.listed else self._conversation.prompt).focus()
+
+    def open_neighbour(self, step: int) -> None:
+        """Open the chat `step` places down the list."""
+        neighbour = self._list.neighbour(step)
+        if neighbour is not None:
+            self._conversation.open(neighbour)
+
+    def search(self) -> None:
+        """Find a message by its words, and open its chat there."""
+        self._conversation.app.push_screen(ChatSearch(self._history), self._open_hit)
+
+    def _open_hit(self, hit: Hit | None) -> None:
+        if hit is not None:
+            self._conversation.open(hit.chat, hit.message)
+
+    @property
+    def _list(self) -> ChatList:
+        return self._conversation.screen.query_one(ChatList)
