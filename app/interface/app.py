@@ -21,8 +21,8 @@ from app.config import Options, load_config, write_setting
 from app.indexing.corpus_index import IndexingProgress
 from app.interface.chat import copy
 from app.interface.commands.keymap import Keymap
+from app.interface.commands.palette import CommandsProvider
 from app.interface.commands.scopes import ALWAYS, SCOPES
-from app.interface.commands.table import CommandsProvider
 from app.interface.messages import IdleChanged, IndexerChanged, LearningChanged
 from app.interface.screen import ChatScreen
 from app.interface.themes import DARK, THEMES, muted_variables, theme_variables

@@ -8,15 +8,12 @@ Refuses to know how a command is carried out: a row calls one method of the part
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
-from rich.text import Text
 from textual.app import App
 from textual.binding import Binding
-from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from app.interface.chat.chat_actions import ChatActions, TextActions
 from app.interface.chat.chat_navigation import ChatNavigation
@@ -25,7 +22,7 @@ from app.interface.chat.copy import CopyActions
 from app.interface.chat.document_actions import DocumentActions
 from app.interface.chat.topbar import TUNED
 from app.interface.commands.help import Help
-from app.interface.commands.keymap import UNBOUND, keymap_of
+from app.interface.commands.keymap import UNBOUND
 from app.interface.commands.slash import SlashLine, SlashName, unknown
 from app.interface.demo import show_demo
 from app.interface.dialogs.chat_settings import ChatSettings
@@ -467,37 +464,3 @@ def run_slash(screen: CommandTarget, line: SlashLine) -> str:
 
 RUN = {command.id: command.run for command in COMMANDS}
 """What each command runs, by its id."""
-
-PALETTE_COMMANDS = [command for command in COMMANDS if command.id != "palette"]
-
-
-class CommandsProvider(Provider):
-    """The commands of the table; the palette runs them on the screen it was opened from."""
-
-    async def discover(self) -> Hits:
-        for command in PALETTE_COMMANDS:
-            yield DiscoveryHit(
-                self._title_with_keys(command), self._callback(command), command.title, command.help
-            )
-
-    async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
-        for command in PALETTE_COMMANDS:
-            score = max(matcher.match(command.title), matcher.match(command.help) / 2)
-            if score > 0:
-                yield Hit(
-                    score,
-                    self._title_with_keys(command),
-                    self._callback(command),
-                    command.title,
-                    command.help,
-                )
-
-    def _callback(self, command: Command) -> partial[Coroutine[object, object, None]]:
-        return partial(self.screen.run_action, command.action)
-
-    def _title_with_keys(self, command: Command) -> Text:
-        """Title and keys."""
-        return Text.assemble(
-            command.title, (f"  {keymap_of(self.screen).display(command.id)}", "dim")
-        )
