@@ -23,7 +23,7 @@ from app.engine.engine import Engine
 from datastores.dense.flat_keys import FlatKeys, Rows, Tokens
 from datastores.dense.projection import Codes, Floats, Projection, fit
 from datastores.errors import InputError
-from datastores.passages.vectors import HNSW_LINKS, MIN_BATCH
+from datastores.passages.vectors import HNSW_LINKS, matrix_products
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
 from engines.ralm.events import RalmStatistics
@@ -48,6 +48,19 @@ class KnnRow(RalmRow):
     """One method with one k and one set of drafters."""
 
     neighbours: int = 0
+
+
+class MatrixIndex:
+    """A flat faiss index of floats that searches a batch as one matrix product."""
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+
+    def search(self, keys: Floats, k: int) -> tuple[Floats, Rows]:
+        """Distances and rows [q, k], nearest first."""
+        with matrix_products():
+            distances, rows = self._index.search(keys, k)
+        return distances, rows
 
 
 def read_states(engine: Engine, texts: Path, size: int, *, approximate: bool) -> FlatKeys:
@@ -148,13 +161,12 @@ def _random_codes(projection: Projection, count: int) -> Codes:
 
 
 def _flat(codes: Codes) -> Any:
-    """The paper's exact retriever: floats, a batch as one matrix product."""
+    """The paper's exact retriever."""
     import faiss
 
-    faiss.cvar.distance_compute_blas_threshold = MIN_BATCH
     index = faiss.IndexFlatL2(codes.shape[1])
     index.add(codes.astype(np.float32))
-    return index
+    return MatrixIndex(index)
 
 
 def _graph(codes: Codes) -> Any:

@@ -79,7 +79,7 @@ class VectorIndex:
         count = min(self._reach or limit + OVERFETCH, len(self))
         if not count:
             return [[] for _ in queries]
-        with _matrix_products():
+        with matrix_products():
             _, found = self._index.search(np.ascontiguousarray(queries, np.float32), count)
         return [
             self._ranked(query, rows[rows >= 0])[:limit]
@@ -113,7 +113,7 @@ def inner_products(vectors: Vectors, query: Vectors) -> NDArray[np.float64]:
 
 
 @contextmanager
-def _matrix_products() -> Iterator[None]:
+def matrix_products() -> Iterator[None]:
     """Search batches as matrix products meanwhile."""
     import faiss
 
