@@ -62,7 +62,7 @@ def test_names_that_begin_so_come_first() -> None:
 def test_the_nearest_is_named() -> None:
     assert "did you mean /import?" in unknown("impot", NAMES)
     assert "did you mean /new?" in unknown("NEW!", NAMES)
-    assert "type / to see them all" in unknown("zzz", NAMES)
+    assert "type / to list them" in unknown("zzz", NAMES)
     assert "/etc/hosts: @/etc/hosts attaches a file" in unknown("etc/hosts", NAMES)
 
 
