@@ -1,4 +1,4 @@
-"""The model picker: lists the models on this machine, and downloads others.
+"""The model picker: lists the models on this machine, searches the hub, and downloads others.
 
 Owns the box, the list, what Enter does, and the one download at a time, which continues while chats
 go on, whether or not the picker is open. `app.models` finds and fetches models, `rows.py` says what
@@ -8,7 +8,9 @@ a row shows, `switch.py` loads the chosen model. The machine's files are searche
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -19,17 +21,22 @@ from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 
+from app.config import load_config
 from app.interface.background_task import BackgroundTask
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.basic import ListDialog, list_bindings
 from app.interface.models.rows import (
     DownloadRequest,
+    OfferRow,
     PickerRow,
+    SearchRequest,
     enter_action,
     index_of,
+    offer_rows,
     render,
     rows,
 )
@@ -39,10 +46,18 @@ from app.locations import Locations, model_folders
 from app.models.description import FoundModel
 from app.models.discovery import model_name
 from app.models.download import ModelDownload
+from app.models.hub_search import (
+    HubOffer,
+    HubRepository,
+    known_offers,
+    offers_beside,
+    search_beside,
+)
 from app.models.selection import Catalogue, ListedModel, catalogue
 from app.sanitise import one_line
 from datastores.errors import SpecchatError
 
+MAX_NOTE_CHARS = 300
 MIN_ROW_COLUMNS = 20
 """The narrowest a row is drawn."""
 
@@ -97,20 +112,36 @@ class ModelList(OptionList, can_focus=False):
 REDRAW_SECONDS = 0.2
 """Seconds between two redraws while a download or a search progresses."""
 
-BOX = "Filter by name, or ORG/REPO[:QUANT] to download from Hugging Face"
+BOX = "Filter by name, or search Hugging Face: words, or ORG/REPO[:QUANT]"
 LOOKING = "looking for models…"
 ALONE = (
-    "No other models on this machine. To download one, type its name on Hugging Face, for example"
-    " bartowski/Llama-3.2-3B-Instruct-GGUF."
+    "No other models on this machine. Enter downloads a suggested one; type words to search Hugging"
+    " Face for others."
 )
-NOTHING = "No match. Type ORG/REPO to download a model from Hugging Face."
+ASKING = "asking Hugging Face…"
+NOTHING_FOUND = "Hugging Face has no such model. Use fewer or other words."
+WITHOUT_HUB = "These fit this machine:"
+OFFERED = "Sizes differ by quantisation: fewer bits are smaller and faster, and less exact."
+
+
+@dataclass(frozen=True, slots=True)
+class HubPage:
+    """What is listed in place of the models on this machine, and what is said about it.
+
+    Attributes:
+        title: of the dialog.
+    """
+
+    title: str
+    rows: Sequence[PickerRow] = ()
+    note: str = ASKING
 
 
 class ModelPicker(ListDialog[FoundModel | None]):
     """Filters and lists the models; closes with the one to open, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f5", "dismiss", "Close", id="picker.close"),
+        Binding("escape,f5", "back", "Back, or close", id="picker.close"),
         *list_bindings("picker"),
     ]
 
@@ -123,6 +154,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
         self._download_task = download_task
         self._found: Catalogue | None = None
         self._redraw_pending = False
+        self._pages: list[HubPage] = []
 
     def compose(self) -> ComposeResult:
         frame = Vertical(LineInput(placeholder=BOX), ModelList(), Static(markup=False))
@@ -162,7 +194,62 @@ class ModelPicker(ListDialog[FoundModel | None]):
 
     @on(Input.Changed)
     def _typed(self) -> None:
+        self._leave_pages(0)
+
+    def action_back(self) -> None:
+        """Return to what was listed before; close the picker if that is all."""
+        if self._pages:
+            self._leave_pages(len(self._pages) - 1)
+        else:
+            self.dismiss(None)
+
+    def _leave_pages(self, kept: int) -> None:
+        """List the page before, or the models on this machine, whatever the hub still answers."""
+        self.workers.cancel_group(self, "hub")
+        del self._pages[kept:]
         self._list(None)
+
+    def _ask(self, page: HubPage, asking: Callable[[], Awaitable[HubPage]]) -> None:
+        """Show `page`, and the answer in its place; without the hub, what needs no connection."""
+
+        async def replace_page() -> None:
+            try:
+                answer = await asking()
+            except SpecchatError as error:
+                known = self._suggestions()
+                note = one_line(str(error), MAX_NOTE_CHARS)
+                if known:
+                    note = f"{note}\n{WITHOUT_HUB}"
+                answer = replace(page, rows=known, note=note)
+            self._pages[-1] = answer
+            self._list(None)
+
+        self._pages.append(page)
+        self._list(None)
+        self.run_worker(replace_page(), group="hub", exclusive=True)
+
+    async def _find(self, words: str) -> HubPage:
+        found = await search_beside(words)
+        return HubPage(f"Hugging Face: {words}", found, "" if found else NOTHING_FOUND)
+
+    async def _offers(self, repository: str) -> HubPage:
+        offered = await offers_beside(repository, self._context_length())
+        return HubPage(repository, offer_rows(offered, self._free_memory), OFFERED)
+
+    def _known_offers(self) -> list[HubOffer]:
+        return known_offers(self._context_length(), self._free_memory)
+
+    def _context_length(self) -> int:
+        """Tokens of context that models are opened with.
+
+        Raises:
+            InputError: the settings file is not understood.
+        """
+        return load_config(self._locations.settings).context
+
+    @property
+    def _free_memory(self) -> int:
+        return self._found.room if self._found is not None else 0
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self.listed.redraw_all)
@@ -170,21 +257,30 @@ class ModelPicker(ListDialog[FoundModel | None]):
     def _list(self, chosen: PickerRow | None) -> None:
         """List what matches what is typed, with `chosen` still highlighted if it is listed."""
         typed = self.query_one(Input).value
-        free_memory = self._found.room if self._found is not None else 0
-        listed = rows(self._found, self._download_task.fetch, typed)
-        self.listed.show(listed, free_memory, chosen)
-        self._show_note(typed)
+        page = self._pages[-1] if self._pages else self._own_page(typed)
+        self.query_one(Vertical).border_title = Content(one_line(page.title))
+        self.listed.show(list(page.rows), self._free_memory, chosen)
+        self._show_note(page.note)
 
-    def _show_note(self, typed: str) -> None:
-        """Explain below the list why it is empty or incomplete."""
-        others = [
-            row for row in self.listed.rows if not (isinstance(row, ListedModel) and row.in_use)
-        ]
-        note = ""
+    def _own_page(self, typed: str) -> HubPage:
+        """The models on this machine; suggestions if there is nothing to choose among."""
+        listed = rows(self._found, self._download_task.fetch, typed)
+        alone = all(isinstance(row, ListedModel) and row.in_use for row in listed)
         if self._searching:
-            note = LOOKING
-        elif not others:
-            note = NOTHING if typed.strip() else ALONE
+            return HubPage("Models", listed, LOOKING)
+        if typed.strip() or not alone:
+            return HubPage("Models", listed, "")
+        return HubPage("Models", [*listed, *self._suggestions()], ALONE)
+
+    def _suggestions(self) -> list[PickerRow]:
+        try:
+            return offer_rows(self._known_offers(), self._free_memory)
+        except SpecchatError as error:
+            self.show_error(error)
+            return []
+
+    def _show_note(self, note: str) -> None:
+        """Explain below the list why it is empty or incomplete."""
         static = self.query_one(Static)
         static.update(note)
         static.display = bool(note)
@@ -193,7 +289,8 @@ class ModelPicker(ListDialog[FoundModel | None]):
     @on(OptionList.OptionHighlighted)
     def _show_keys(self) -> None:
         enter = f" · Enter {self.listed.enter_action}" if self.listed.enter_action else ""
-        keys = f"{{picker.up}} {{picker.down}} Choose{enter} · {{picker.close}} Cancel"
+        leave = "Back" if self._pages else "Cancel"
+        keys = f"{{picker.up}} {{picker.down}} Choose{enter} · {{picker.close}} {leave}"
         self.query_one(Vertical).border_subtitle = keymap_of(self).fill(keys)
 
     @on(Input.Submitted)
@@ -206,15 +303,24 @@ class ModelPicker(ListDialog[FoundModel | None]):
         self._press_enter_on(self.listed.rows[event.option_index])
 
     def _press_enter_on(self, row: PickerRow) -> None:
-        if isinstance(row, DownloadRequest):
-            self._download_task.begin(row.name)
-            with self.prevent(Input.Changed):
-                self.query_one(Input).clear()
-            self._list(self._download_task.fetch)
+        if isinstance(row, SearchRequest):
+            self._ask(HubPage(f"Hugging Face: {row.words}"), partial(self._find, row.words))
+        elif isinstance(row, HubRepository):
+            self._ask(HubPage(row.name), partial(self._offers, row.name))
+        elif isinstance(row, DownloadRequest | OfferRow):
+            self._download(row.name if isinstance(row, DownloadRequest) else row.offer.name)
         elif isinstance(row, ModelDownload):
             (self._download_task.cancel if row.running else self._download_task.resume)()
         elif not row.model.problem:
             self.dismiss(None if row.in_use else row.model)
+
+    def _download(self, name: str) -> None:
+        """Begin the download, and list it with the models on this machine."""
+        self._download_task.begin(name)
+        with self.prevent(Input.Changed):
+            self.query_one(Input).clear()
+        self._pages.clear()
+        self._list(self._download_task.fetch)
 
     def _schedule_redraw(self) -> None:
         """Redraw the download soon: it progresses a hundred times a second."""

@@ -1,4 +1,4 @@
-"""The rows of the model picker: one for each model, for the download, and for a model to fetch.
+"""The rows of the model picker: one for each model, the download, and what the hub has.
 
 Owns which rows there are, their words and layout, and what Enter does on each. Pure functions.
 """
@@ -11,18 +11,21 @@ from dataclasses import dataclass
 from rich.style import Style
 from rich.text import Text
 
+from app.interface.chat.topbar import short_name
 from app.interface.panel.drawing import PanelStyles, bar
 from app.models import description
 from app.models.description import FoundModel
 from app.models.discovery import EMBEDDED
 from app.models.download import ModelDownload
 from app.models.hub import DEFAULT_QUANTISATION, is_model_name
+from app.models.hub_search import HubOffer, HubRepository, ranked, suggested
 from app.models.selection import Catalogue, ListedModel
 from app.sanitise import one_line
 
 MAX_BAR_COLUMNS = 24
 
 MAX_ERROR_CHARS = 400
+MIN_NAME_COLUMNS = 8
 SEPARATOR = " · "
 ABOUT_EMBEDDED = "command-line helper"
 
@@ -39,11 +42,32 @@ class DownloadRequest:
     replaces_current: bool = False
 
 
-PickerRow = ListedModel | ModelDownload | DownloadRequest
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """Words that the person typed, to be searched for on Hugging Face."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferRow:
+    """A model that can be downloaded, and whether it is the one to choose on this machine."""
+
+    offer: HubOffer
+    suggested: bool = False
+
+
+PickerRow = ListedModel | ModelDownload | DownloadRequest | SearchRequest | HubRepository | OfferRow
+
+
+def offer_rows(offered: Sequence[HubOffer], free_memory: int) -> list[PickerRow]:
+    """Rows for `offered`, the suggested one first."""
+    best = suggested(offered, free_memory)
+    return [OfferRow(one, one == best) for one in ranked(offered, free_memory)]
 
 
 def rows(found: Catalogue | None, fetch: ModelDownload | None, typed: str) -> list[PickerRow]:
-    """The current download, the models that match `typed`, and the model that `typed` names."""
+    """The current download, the models that match `typed`, and what it means on Hugging Face."""
     current = fetch if fetch is not None and fetch.path is None else None
     listed: list[PickerRow] = [current] if current is not None else []
     words = typed.casefold().split()
@@ -51,6 +75,9 @@ def rows(found: Catalogue | None, fetch: ModelDownload | None, typed: str) -> li
     name = typed.strip()
     if is_model_name(name) and not (current is not None and current.wanted == name):
         listed.append(DownloadRequest(name, current is not None and current.running))
+    elif words and found is not None and found.whole and not is_model_name(name):
+        # Only then: Enter on a model that is still being looked for sends nothing to the hub.
+        listed.append(SearchRequest(" ".join(name.split())))
     return listed
 
 
@@ -76,6 +103,12 @@ def _identity(row: PickerRow) -> object:
 
 def enter_action(row: PickerRow, free_memory: int) -> str:
     """What Enter does on `row` with `free_memory` bytes free; empty where it does nothing."""
+    if isinstance(row, SearchRequest):
+        return "Search"
+    if isinstance(row, HubRepository):
+        return "Show"
+    if isinstance(row, OfferRow):
+        return "Download" if row.offer.fits(free_memory) else "Download anyway"
     if isinstance(row, DownloadRequest):
         return "Download"
     if isinstance(row, ModelDownload):
@@ -93,6 +126,12 @@ def render(row: PickerRow, free_memory: int, width: int, styles: PanelStyles) ->
     """`row` as lines of `width` columns."""
     if isinstance(row, DownloadRequest):
         return _request(row, styles)
+    if isinstance(row, SearchRequest):
+        return _search(row, styles)
+    if isinstance(row, HubRepository):
+        return _repository(row, width, styles)
+    if isinstance(row, OfferRow):
+        return _offer(row, free_memory, width, styles)
     return (
         _download(row, width, styles)
         if isinstance(row, ModelDownload)
@@ -173,11 +212,37 @@ def _request(row: DownloadRequest, styles: PanelStyles) -> Text:
     return text.append(f"\n{kind}into the cache shared with other programs{end}", styles.dim)
 
 
+def _search(row: SearchRequest, styles: PanelStyles) -> Text:
+    text = Text.assemble("Search Hugging Face for ", (one_line(row.words), Style(bold=True)))
+    return text.append("\nsends these words to huggingface.co", styles.dim)
+
+
+def _repository(row: HubRepository, width: int, styles: PanelStyles) -> Text:
+    head = _head(row.name, f"{row.downloads:,} downloads", styles.dim, width, styles)
+    size = f"{description.format_parameters(row.parameters)} parameters" if row.parameters else None
+    terms = "accept its terms on the site first" if row.gated else None
+    return head.append(f"\n{_join(size, terms) or 'size unknown'}", styles.dim)
+
+
+def _offer(row: OfferRow, free_memory: int, width: int, styles: PanelStyles) -> Text:
+    offer, fits = row.offer, row.offer.fits(free_memory)
+    if fits:
+        remark, style = ("suggested", styles.accent) if row.suggested else ("", styles.dim)
+    else:
+        remark, style = "does not fit", styles.warning
+    name = short_name(offer.name, max(MIN_NAME_COLUMNS, width - len(remark) - 2))
+    head = _head(name, remark, style, width, styles, bold=row.suggested)
+    needed = f"needs {description.format_size(offer.needed)} of memory"
+    free = f"{description.format_size(free_memory)} free"
+    download = f"{description.format_size(offer.size)} download"
+    return head.append(f"\n{_join(download, f'{needed}, {free}')}", styles.dim)
+
+
 def _head(
     name: str, remark: str, style: Style, width: int, styles: PanelStyles, *, bold: bool = False
 ) -> Text:
     """The first line: the name, and a remark at the right edge."""
     line = Text.assemble((one_line(name), styles.text + Style(bold=bold)))
-    line.truncate(max(8, width - len(remark) - 2), overflow="ellipsis")
+    line.truncate(max(MIN_NAME_COLUMNS, width - len(remark) - 2), overflow="ellipsis")
     line.pad_right(max(0, width - line.cell_len - len(remark)))
     return line.append(remark, style)

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event as Flag
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import OptionList, Static
+from textual.widgets import Input, OptionList, Static
 
 from app.interface.models import picker as picker_module
-from app.interface.models.picker import ALONE, LOOKING, NOTHING
+from app.interface.models.picker import ALONE, ASKING, LOOKING, NOTHING_FOUND, OFFERED
 from app.interface.screen import ChatScreen
 from app.locations import Locations, ModelFolders
 from app.models.description import FoundModel
 from app.models.discovery import EMBEDDED, embedded
 from app.models.download import ModelDownload
+from app.models.hub_search import MAX_SUGGESTED, HubOffer, HubRepository
 from app.models.selection import Catalogue, ListedModel
-from datastores.errors import InputError
-from tests.app.interface.conftest import SIZES, Compare, Stage, ready, until
+from datastores.errors import InputError, ModelError
+from tests.app.interface.conftest import SIZES, Compare, Stage, notices, ready, until
 from tests.app.interface.models.picking import download_task, lines, open_picker, picker, type_name
 from tests.app.models.gguf_files import write_gguf
-from tests.app.models.hub import REPOSITORY, WANTED
+from tests.app.models.hub import REPOSITORY, WANTED, Hub
 
 Make = Callable[..., Stage]
 
@@ -82,6 +84,88 @@ def shelf(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return found
 
 
+def note(made: Stage) -> str:
+    """What is said below the list."""
+    return str(picker(made).query_one(Static).content)
+
+
+async def test_the_hub_is_searched_and_the_best_that_fits_is_downloaded(
+    stage: Make, shelf: Callable[..., None], hub: Hub, tmp_path: Path
+) -> None:
+    shelf(HELPER)
+    real = write_gguf(tmp_path / "real-Q4_K_M.gguf").read_bytes()
+    hub.files = {
+        "org/real-GGUF/real-Q4_K_M.gguf": real,
+        "org/real-GGUF/real-Q8_0.gguf": real + bytes(1000),
+    }
+    hub.listed = [{"id": "org/real-GGUF", "downloads": 1234, "gguf": {"total": 10**9}}]
+    made = stage()
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await open_picker(pilot, made)
+        await pilot.press(*"real [/x]")
+        assert lines(made) == ["Search Hugging Face for real [/x]"]
+        assert hub.requests == [], "nothing is sent while it is typed"
+        await pilot.press("enter")
+        await until(pilot, lambda: lines(made) == ["org/real-GGUF 1,234 downloads"])
+        await pilot.press("enter")
+        await until(pilot, lambda: note(made) == OFFERED)
+        assert lines(made) == ["org/real-GGUF:Q4_K_M suggested", "org/real-GGUF:Q8_0"]
+        await pilot.press("escape")
+        assert lines(made) == ["org/real-GGUF 1,234 downloads"]
+        await pilot.press("enter")
+        await until(pilot, lambda: note(made) == OFFERED)
+        await pilot.press("enter")
+        await until(pilot, lambda: download_task(made).fetch.path)  # type: ignore[union-attr]
+        assert picker(made).query_one(Input).value == ""
+    assert download_task(made).fetch.path.read_bytes() == real  # type: ignore[union-attr]
+
+
+async def test_without_the_hub_one_line_says_so_and_suggestions_remain(
+    stage: Make, shelf: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def offline(words: str) -> list[HubRepository]:
+        raise ModelError("cannot reach the hub: check\x1b[2J the connection")
+
+    shelf(*LISTED)
+    monkeypatch.setattr(picker_module, "search_beside", offline)
+    made = stage()
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await open_picker(pilot, made)
+        await pilot.press(*"words", "enter")
+        await until(pilot, lambda: note(made).startswith("cannot reach the hub"))
+        assert "\x1b" not in note(made)
+        assert lines(made)[0] == "Qwen/Qwen3-14B-GGUF:Q4_K_M suggested"
+        assert notices(made) == []
+        await pilot.press("escape")
+        assert lines(made) == ["Search Hugging Face for words"]
+        await pilot.press("escape")
+        assert isinstance(made.app.screen, ChatScreen)
+
+
+async def test_typing_leaves_an_answer_of_the_hub_that_still_comes(
+    stage: Make, shelf: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = asyncio.Event()
+
+    async def slow(words: str) -> list[HubRepository]:
+        await answers.wait()
+        return []
+
+    shelf(*LISTED)
+    monkeypatch.setattr(picker_module, "search_beside", slow)
+    made = stage()
+    async with made.app.run_test(size=(100, 40)) as pilot:
+        await open_picker(pilot, made)
+        await pilot.press(*"words", "enter")
+        assert (lines(made), note(made)) == ([], ASKING)
+        await pilot.press("x")
+        answers.set()
+        await pilot.pause()
+        assert lines(made) == ["Search Hugging Face for wordsx"]
+        await pilot.press("enter")
+        await until(pilot, lambda: note(made) == NOTHING_FOUND)
+
+
 async def test_what_is_on_the_machine_is_listed_and_filtered(
     stage: Make, others: ModelFolders
 ) -> None:
@@ -92,11 +176,11 @@ async def test_what_is_on_the_machine_is_listed_and_filtered(
         await open_picker(pilot, made)
         assert lines(made) == ["embedded open", "org/one:Q8_0", "org/two:Q8_0"]
         await pilot.press(*"q8 tw")
-        assert lines(made) == ["org/two:Q8_0"]
+        assert lines(made) == ["org/two:Q8_0", "Search Hugging Face for q8 tw"]
         await pilot.press(*"xyz")
-        assert lines(made) == []
-        assert str(picker(made).query_one(Static).content) == NOTHING
-        await pilot.press("enter", "escape")
+        assert lines(made) == ["Search Hugging Face for q8 twxyz"]
+        assert note(made) == ""
+        await pilot.press("escape")
         assert isinstance(made.app.screen, ChatScreen)
     assert made.opened == [None]
 
@@ -121,15 +205,18 @@ async def test_the_picker_is_usable_while_it_searches(
         assert str(picker(made).query_one(Static).content) == LOOKING
         gate.set()
         await until(pilot, lambda: not picker(made)._searching)
-        assert lines(made) == ["org/eye:F16 cannot be used"]
+        assert lines(made) == ["org/eye:F16 cannot be used", "Search Hugging Face for eye"]
 
 
 async def test_a_machine_without_models_explains_how_to_fetch_one(stage: Make) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         await open_picker(pilot, made)
-        assert lines(made) == ["embedded open"]
-        assert str(picker(made).query_one(Static).content) == ALONE
+        first, *suggestions = lines(made)
+        assert first == "embedded open"
+        assert 0 < len(suggestions) <= MAX_SUGGESTED
+        assert suggestions[0].endswith(":Q4_K_M suggested")
+        assert note(made) == ALONE
 
 
 async def test_what_does_not_fit_says_why(stage: Make, shelf: Callable[..., None]) -> None:
@@ -217,6 +304,39 @@ def test_nothing_but_the_embedded_model(
     shelf(HELPER)
     made = stage()
     assert snap_compare(made.app, terminal_size=size, run_before=opened(made))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 35), (40, 12)])
+def test_what_a_repository_offers(
+    stage: Make,
+    shelf: Callable[..., None],
+    snap_compare: Compare,
+    monkeypatch: pytest.MonkeyPatch,
+    size: tuple[int, int],
+) -> None:
+    async def find(words: str) -> list[HubRepository]:
+        return [HubRepository("publisher/a-model-with-a-long-name-GGUF", 123_456, 8 * 10**9)]
+
+    async def offered(repository: str, context: int) -> list[HubOffer]:
+        sizes = {"Q2_K": 3.2e9, "Q4_K_M": 4.9e9, "Q8_0": 8.5e9, "F16": 16.1e9}
+        return [
+            HubOffer(f"{repository}:{tag}", int(size), int(size + 1.5e9))
+            for tag, size in sizes.items()
+        ]
+
+    shelf(*LISTED)
+    monkeypatch.setattr(picker_module, "search_beside", find)
+    monkeypatch.setattr(picker_module, "offers_beside", offered)
+    made = stage()
+
+    async def act(pilot: Pilot[None]) -> None:
+        await open_picker(pilot, made)
+        await pilot.press(*"qwen coder", "enter")
+        await until(pilot, lambda: "downloads" in lines(made)[0])
+        await pilot.press("enter")
+        await until(pilot, lambda: note(made) == OFFERED)
+
+    assert snap_compare(made.app, terminal_size=size, run_before=act)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -6,10 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from app.interface.models.rows import DownloadRequest, PickerRow, enter_action, index_of, rows
+from app.interface.models.rows import (
+    DownloadRequest,
+    OfferRow,
+    PickerRow,
+    SearchRequest,
+    enter_action,
+    index_of,
+    rows,
+)
 from app.models import description
 from app.models.description import FoundModel
 from app.models.download import ModelDownload
+from app.models.hub_search import HubOffer, HubRepository
 from app.models.selection import Catalogue, ListedModel
 
 ROOM = 100
@@ -26,9 +35,9 @@ FOUND = Catalogue((ONE, TWO), ROOM)
 
 def test_every_typed_word_must_occur_in_any_case_and_order() -> None:
     assert rows(FOUND, None, "") == [ONE, TWO]
-    assert rows(FOUND, None, "Q8 TWO") == [TWO]
-    assert rows(FOUND, None, "ollama three") == []
-    assert rows(None, None, "two") == []
+    assert rows(FOUND, None, "Q8  TWO ") == [TWO, SearchRequest("Q8 TWO")]
+    assert rows(FOUND, None, "ollama three") == [SearchRequest("ollama three")]
+    assert rows(None, None, "two") == rows(Catalogue((), ROOM, whole=False), None, "two") == []
 
 
 def test_a_named_model_can_be_fetched_unless_it_is_being_fetched() -> None:
@@ -65,6 +74,10 @@ def test_the_same_row_stays_highlighted_else_the_first_model() -> None:
         (listed("large", ROOM + 1), "Try to open"),
         (listed("odd", problem="no model"), ""),
         (DownloadRequest("org/x"), "Download"),
+        (SearchRequest("words"), "Search"),
+        (HubRepository("org/x", 1), "Show"),
+        (OfferRow(HubOffer("org/x:Q8_0", 1, ROOM)), "Download"),
+        (OfferRow(HubOffer("org/x:Q8_0", 1, ROOM + 1)), "Download anyway"),
         (ModelDownload("org/x", running=True), "Stop"),
         (ModelDownload("org/x"), "Resume"),
         (ModelDownload("org/x", failure="broke off"), "Retry"),
