@@ -89,7 +89,8 @@ def test_identity_needs_no_times_and_fails_where_texts_differ(
 
 @pytest.mark.parametrize("retriever", ["edr", "adr"])
 def test_knn_writes_the_same_text_for_every_k(bench: Call, retriever: str) -> None:
-    output = bench("--knn", "--retriever", retriever, "--drafters", "prompt", "--json")
+    wanted = ("--knn", "--retriever", retriever, "--drafters", "prompt", "--tokens", "6")
+    output = bench(*wanted, "--json")
     report = json.loads(output.splitlines()[-1])
     rows = report["rows"]
     compared = {(row["k"], row["method"], row["drafters"]) for row in rows}
