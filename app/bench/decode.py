@@ -3,16 +3,19 @@
 Each row answers every chat, one row right after the other, so that drift in the machine's speed
 affects all alike. All answer the same prompts: later turns continue from plain decoding's answers.
 Speed-ups are medians over chats of paired ratios. `verify_ms` measures V(n), the time of one
-verification by its number of rows.
+verification by its number of rows; from it follows the bound that no overhead lets a row exceed.
+Against fixed draft lengths, the automatic one shows what its choices cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, median
 from threading import Event as Flag
 from time import perf_counter
+
+import numpy as np
 
 from app.bench.workloads import Workload
 from app.conversation.events import Wrote
@@ -61,11 +64,13 @@ class TimedAnswer:
         prompt: token ids before the answer.
         tokens: token ids of the answer.
         chain: draft tokens on the longest path of each draft, summed.
+        rows: of each call of the target.
     """
 
     prompt: tuple[int, ...]
     tokens: tuple[int, ...]
     chain: int
+    rows: tuple[int, ...]
     statistics: Statistics
     text: str
 
@@ -77,12 +82,14 @@ class DecodeRow:
     Attributes:
         history: what they draft from, for display; empty if the stores are empty.
         shape: of their drafts, for display; empty if the budget decides.
+        fixed: draft tokens forced at each call, for display; None if the budget decides.
     """
 
     drafters: str
     engine: Engine
     history: str = ""
     shape: str = ""
+    fixed: int | None = None
     chats: list[list[TimedAnswer]] = field(default_factory=list)
 
     def answers(self) -> list[TimedAnswer]:
@@ -133,17 +140,30 @@ def answer_question(engine: Engine, messages: Sequence[Message], sampling: Sampl
         if isinstance(event, Wrote):
             steps.append(event.step)
             pieces.extend(piece.text for piece in event.pieces)
+    calls = [step.tree for step in steps if not step.prefill]
     return TimedAnswer(
         prompt=tuple(engine.target.tokens[: statistics.prompt_tokens]),
         tokens=tuple(token for step in steps for token in step.tokens),
-        chain=sum(max(step.tree.depths()) for step in steps if not step.prefill),
+        chain=sum(max(tree.depths()) for tree in calls),
+        rows=tuple(len(tree) for tree in calls),
         statistics=statistics,
         text="".join(pieces),
     )
 
 
-def summarise(row: DecodeRow, plain: DecodeRow, sampling: Sampling) -> dict[str, object]:
-    """The row's figures, as in `bench decode --json`."""
+def summarise(
+    row: DecodeRow,
+    plain: DecodeRow,
+    sampling: Sampling,
+    costs: Mapping[str, float],
+    fixed: Sequence[DecodeRow] = (),
+) -> dict[str, object]:
+    """The row's figures, as in `bench decode --json`.
+
+    Args:
+        costs: what `verify_ms` measured.
+        fixed: the same drafters with fixed draft lengths, if `row` is to be compared with them.
+    """
     answers = row.answers()
     pairs = list(zip(answers, plain.answers(), strict=True))
     total = Statistics()
@@ -154,6 +174,7 @@ def summarise(row: DecodeRow, plain: DecodeRow, sampling: Sampling) -> dict[str,
         "drafters": row.drafters,
         "history": row.history,
         "shape": row.shape,
+        "fixed": row.fixed,
         "chats": len(row.chats),
         "tokens": total.tokens,
         "target_calls": total.target_calls,
@@ -165,6 +186,9 @@ def summarise(row: DecodeRow, plain: DecodeRow, sampling: Sampling) -> dict[str,
         "draft_length": sum(one.chain for one in answers) / max(total.target_calls, 1),
         "seconds": total.decode_seconds,
         "speedup": speedup(row, plain),
+        "bound": bound(answers, costs),
+        "of_best_fixed": min((speedup(row, one) for one in fixed), default=None),
+        "of_hindsight": of_hindsight(row, fixed),
         "overhead_ms_per_call": median(
             [1e3 * one.overhead_seconds / one.target_calls for one in calls] or [0.0]
         ),
@@ -194,6 +218,34 @@ def speedup(row: DecodeRow, plain: DecodeRow) -> float:
         if _calls(own) and _calls(base)
     ]
     return median(ratios) if ratios else 1.0
+
+
+def bound(answers: Sequence[TimedAnswer], costs: Mapping[str, float]) -> float:
+    """The speed-up if a call took V(n) and nothing else: τ ÷ (V(n) ÷ V(1)), 1 without calls.
+
+    Args:
+        costs: V by number of rows, in any unit; linear in between.
+    """
+    widths, times = zip(*((int(rows), cost) for rows, cost in costs.items()), strict=True)
+    rows = [rows for answer in answers for rows in answer.rows]
+    tokens = sum(answer.statistics.call_tokens for answer in answers)
+    return tokens * times[0] / float(np.interp(rows, widths, times).sum()) if rows else 1.0
+
+
+def of_hindsight(row: DecodeRow, fixed: Sequence[DecodeRow]) -> float | None:
+    """Median over chats of the time that the best length for this chat takes ÷ this row's.
+
+    None if there is nothing to compare with, or no chat with calls.
+    """
+    chats = [
+        (own, others)
+        for own, *others in zip(row.chats, *(one.chats for one in fixed), strict=True)
+        if others and all(map(_calls, (own, *others)))
+    ]
+    ratios = [
+        min(map(_seconds_per_token, others)) / _seconds_per_token(own) for own, others in chats
+    ]
+    return median(ratios) if ratios else None
 
 
 def fork_gap(engine: Engine, sampling: Sampling, answer: TimedAnswer, plain: TimedAnswer) -> float:

@@ -68,9 +68,14 @@ class Bench:
         self._path = student
 
     def equipped(
-        self, names: Sequence[str], stores: BenchStores, shape: DraftShape | None = None
+        self,
+        names: Sequence[str],
+        stores: BenchStores,
+        shape: DraftShape | None = None,
+        fixed: int | None = None,
     ) -> Engine:
-        """The model with fresh drafters, whose drafts have `shape`, or what the budget decides.
+        """The model with fresh drafters, whose drafts have `shape` or `fixed` tokens, or what the
+        budget decides.
 
         They record nothing, or the next row would draft from this one's answers.
 
@@ -86,10 +91,11 @@ class Bench:
             )
         drafters = [one for name in names for one in self._made(name, stores, shape)]
         if shape is None:
-            return replace(with_drafters(self.engine, (), self._draft_tokens), drafters=drafters)
+            length = self._draft_tokens if fixed is None else fixed
+            return replace(with_drafters(self.engine, (), length), drafters=drafters)
         shaped: list[Drafter] = [ShapedDrafter(drafter, shape) for drafter in drafters]
-        length = min(shape.rows, MAX_ROWS - 1)
-        return replace(with_drafters(self.engine, (), length), drafters=shaped)
+        budget = min(shape.rows, MAX_ROWS - 1)
+        return replace(with_drafters(self.engine, (), budget), drafters=shaped)
 
     @cached_property
     def student(self) -> Student | None:

@@ -18,6 +18,7 @@ from app.bench.decode import PLAIN, DecodeRow, run, summarise, verify_ms
 from app.bench.environment import (
     GIVEN,
     KNOWN,
+    MAX_ROWS,
     STUDENT,
     WAYS,
     Bench,
@@ -40,6 +41,7 @@ COLUMNS = {
     "drafters": "",
     "history": "",
     "shape": "",
+    "fixed": "",
     "chats": "d",
     "tokens": "d",
     "target_calls": "d",
@@ -48,6 +50,9 @@ COLUMNS = {
     "mean_acceptance_rate": ".0%",
     "draft_length": ".1f",
     "speedup": ".2f",
+    "bound": ".2f",
+    "of_best_fixed": ".2f",
+    "of_hindsight": ".2f",
     "overhead_ms_per_call": ".3f",
     "identical": ".0%",
     "largest_fork_gap": ".2g",
@@ -82,6 +87,14 @@ Sets = Mapping[str, tuple[str, ...]]
     help="N drafts of M tokens at every step, likely or not; repeatable.",
 )
 @click.option(
+    "--fixed",
+    "lengths",
+    multiple=True,
+    type=click.IntRange(0, MAX_ROWS - 1),
+    metavar="N",
+    help="Compare the automatic draft length with N tokens at every step; repeatable.",
+)
+@click.option(
     "--student",
     type=FILE,
     metavar="FILE",
@@ -99,12 +112,14 @@ def decode(
     history: tuple[Path, ...],
     ways: tuple[str, ...],
     shapes: tuple[DraftShape, ...],
+    lengths: tuple[int, ...],
     student: Path | None,
 ) -> None:
     """Compare sets of drafters on the same chats.
 
     Each set answers each chat, in turns. Speed-ups are medians over chats of paired ratios to plain
-    decoding. Ctrl-C prints what is done.
+    decoding; the bound is what they would be if verifying were all that takes time. Ctrl-C prints
+    what is done.
 
     The stores are the benchmark's own and learn nothing on the way: empty, or filled from a
     history, whose open questions are answered first. Beside specchat's drafters there is one to
@@ -112,7 +127,7 @@ def decode(
     """
     chats = read_workload(workload)[:limit]
     named = _named(sets)
-    rows = widest(options.draft_tokens, shapes)
+    rows = widest(max((options.draft_tokens or 0, *lengths)), shapes)
     own = student is None and any(STUDENT in names for names in named.values())
     larger = Enlargement(wider, deeper)
     engine = load(replace(options, drafters=(STUDENT,) * own), larger=larger, rows=rows)
@@ -123,9 +138,13 @@ def decode(
     with ExitStack() as opened:
         pasts = list(_pasts(opened, plain.engine, named, history, ways))
         bench = Bench(engine, options.draft_tokens, student)
-        compared += _rows(bench, named, pasts, shapes)
+        compared += _rows(bench, named, pasts, shapes, lengths)
         _answer(compared, chats)
-    summaries = [summarise(row, plain, engine.sampling) for row in compared if row.chats]
+    summaries = [
+        summarise(row, plain, engine.sampling, costs, _fixed(row, compared))
+        for row in compared
+        if row.chats
+    ]
     click.echo(_report(engine, larger, costs, summaries, as_json))
 
 
@@ -152,14 +171,31 @@ def _pasts(
 
 
 def _rows(
-    bench: Bench, named: Sets, pasts: Sequence[PriorChats], shapes: Sequence[DraftShape]
+    bench: Bench,
+    named: Sets,
+    pasts: Sequence[PriorChats],
+    shapes: Sequence[DraftShape],
+    lengths: Sequence[int],
 ) -> Iterator[DecodeRow]:
-    """Every set in every shape, with every history that the set drafts from."""
-    for (label, names), shape in product(named.items(), shapes or (None,)):
+    """Every set in every shape or length, with every history that the set drafts from."""
+    drafts = [(shape, None) for shape in shapes or (None,)] + [(None, length) for length in lengths]
+    for (label, names), (shape, fixed) in product(named.items(), drafts):
         for past in pasts if uses_history(names) else pasts[:1]:
-            engine = bench.equipped(names, past.stores, shape)
+            engine = bench.equipped(names, past.stores, shape, fixed)
             name = past.name if uses_history(names) else ""
-            yield DecodeRow(label, engine, name, str(shape) if shape else "")
+            yield DecodeRow(label, engine, name, str(shape) if shape else "", fixed)
+
+
+def _fixed(row: DecodeRow, rows: Sequence[DecodeRow]) -> list[DecodeRow]:
+    """The rows with fixed lengths that an automatic one is compared with."""
+    automatic = row.fixed is None and not row.shape
+    return [
+        one
+        for one in rows
+        if automatic
+        and one.fixed is not None
+        and (one.drafters, one.history) == (row.drafters, row.history)
+    ]
 
 
 def _answer(rows: Sequence[DecodeRow], chats: Sequence[Workload]) -> None:
@@ -183,7 +219,8 @@ def _report(
         head = {"model": model, "fingerprint": engine.target.fingerprint, "machine": machine()}
         return json.dumps({**head, "verify_ms": costs, "rows": summaries})
     verify = "  ".join(f"V({rows}) {cost:.2f}" for rows, cost in costs.items())
-    unused = {name for name in ("history", "shape") if not any(row[name] for row in summaries)}
+    optional = ("history", "shape", "fixed", "of_best_fixed", "of_hindsight")
+    unused = {name for name in optional if all(row[name] in ("", None) for row in summaries)}
     columns = {name: spec for name, spec in COLUMNS.items() if name not in unused}
     return f"{model}   {verify} ms\n\n{table(summaries, columns)}" if summaries else model
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.bench.decode import DecodeRow, TimedAnswer, fork_gap, run, speedup, summarise
+from app.bench.decode import DecodeRow, TimedAnswer, bound, fork_gap, run, speedup, summarise
 from app.bench.report import table
 from app.bench.workloads import Workload, read_workload
 from app.conversation.statistics import Statistics
@@ -18,10 +18,12 @@ from tests.app.scripted import scripted_engine
 from tests.engines.scripted import logits_after
 
 CHATS = [Workload("a", ("one", "two")), Workload("b", ("three",)), Workload("c", ("four",))]
+COSTS = {"1": 2.0, "2": 3.0, "8": 9.0}
 FIELDS = {
     "drafters", "chats", "tokens", "target_calls", "drafted", "accepted", "tokens_per_call",
     "acceptance_rate", "mean_acceptance_rate", "seconds", "speedup", "overhead_ms_per_call",
     "identical", "largest_fork_gap", "by_drafter", "history", "shape", "draft_length",
+    "fixed", "bound", "of_best_fixed", "of_hindsight",
 }  # fmt: skip
 
 
@@ -37,7 +39,7 @@ def rows(folder: Path) -> list[DecodeRow]:
 def test_every_row_answers_the_same_chats_with_the_same_tokens(tmp_path: Path) -> None:
     sets = rows(tmp_path)
     assert list(run(sets, CHATS, Sampling(0.0))) == [1, 2, 3]
-    plain, prompt, everything = (summarise(row, sets[0], Sampling(0.0)) for row in sets)
+    plain, prompt, everything = (summarise(row, sets[0], Sampling(0.0), COSTS) for row in sets)
     for summary in (plain, prompt, everything):
         assert set(summary) == FIELDS
         assert summary["chats"] == 3
@@ -58,9 +60,11 @@ def test_every_row_answers_the_same_chats_with_the_same_tokens(tmp_path: Path) -
     assert calls < most
 
 
-def answer(tokens: tuple[int, ...], seconds: float = 1.0) -> TimedAnswer:
+def answer(
+    tokens: tuple[int, ...], seconds: float = 1.0, rows: tuple[int, ...] = ()
+) -> TimedAnswer:
     statistics = Statistics(call_tokens=len(tokens), decode_seconds=seconds)
-    return TimedAnswer((1, 2, 3), tokens, 0, statistics, "")
+    return TimedAnswer((1, 2, 3), tokens, 0, rows, statistics, "")
 
 
 def test_a_fork_is_reported_with_the_gap_it_had(tmp_path: Path) -> None:
@@ -77,6 +81,27 @@ def test_speedup_is_the_median_of_paired_ratios(tmp_path: Path) -> None:
     plain = DecodeRow("none", engine, chats=[[answer((1, 2), took)] for took in (2.0, 4.0, 9.0)])
     fast = DecodeRow("all", engine, chats=[[answer((1, 2), took)] for took in (1.0, 1.0, 9.0)])
     assert speedup(fast, plain) == 2.0
+
+
+def test_the_bound_is_what_the_passes_alone_would_allow() -> None:
+    assert bound([answer((1, 2, 3, 4), rows=(1, 2))], COSTS) == 4 * 2.0 / (2.0 + 3.0)
+    assert bound([answer((1, 2, 3, 4), rows=(5,))], COSTS) == pytest.approx(4 * 2.0 / 6.0)
+    assert bound([answer((1,))], COSTS) == 1.0
+
+
+def test_the_automatic_length_is_compared_with_fixed_ones(tmp_path: Path) -> None:
+    engine = scripted_engine(tmp_path)
+
+    def taking(*seconds: float) -> DecodeRow:
+        return DecodeRow("all", engine, chats=[[answer((1, 2), took)] for took in seconds])
+
+    automatic = taking(2.0, 2.0, 2.0)
+    short, long = taking(1.0, 3.0, 3.0), taking(4.0, 4.0, 1.8)
+    summary = summarise(automatic, automatic, Sampling(0.0), COSTS, [short, long])
+    assert summary["of_best_fixed"] == 1.5
+    assert summary["of_hindsight"] == pytest.approx(0.9)
+    alone = summarise(automatic, automatic, Sampling(0.0), COSTS)
+    assert alone["of_best_fixed"] is alone["of_hindsight"] is None
 
 
 @pytest.mark.parametrize(

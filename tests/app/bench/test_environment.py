@@ -105,7 +105,9 @@ def test_what_was_said_before_is_drafted_by_whoever_looks_back(
     rows.append(DecodeRow("3x5", bench.equipped(["dense"], stores, DraftShape(3, 5)), shape="3x5"))
     workload = [Workload(text, (text,)) for text in QUESTIONS]
     assert list(run(rows, workload, GREEDILY))[-1] == len(QUESTIONS)
-    summaries: list[dict[str, Any]] = [summarise(row, rows[0], GREEDILY) for row in rows]
+    summaries: list[dict[str, Any]] = [
+        summarise(row, rows[0], GREEDILY, {"1": 1.0}) for row in rows
+    ]
     for row, summary in zip(rows[1:], summaries[1:], strict=True):
         assert summary["identical"] == 1.0
         assert summary["tokens_per_call"] > 2.0, row.drafters

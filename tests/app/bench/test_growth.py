@@ -57,7 +57,7 @@ def test_empty_stores_stay_empty(tmp_path: Path) -> None:
 def trial(new: bool) -> Trial:
     def answers(calls: int, seconds: float) -> list[TimedAnswer]:
         counted = Statistics(target_calls=calls, call_tokens=60, decode_seconds=seconds)
-        return [TimedAnswer((), (), 0, counted, "")]
+        return [TimedAnswer((), (), 0, (), counted, "")]
 
     return Trial(new, full=answers(10, 1.0), empty=answers(20, 2.0), plain=answers(60, 4.0))
 
