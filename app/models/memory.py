@@ -25,6 +25,8 @@ MIN_CONTEXT_TOKENS = 512
 """The shortest context that is suggested; suggestions are multiples of it."""
 BATCH_ROWS, OUTPUT_ROWS, FLOAT_BYTES = 512, 32, 4
 """Rows that llama.cpp computes at once, rows whose logits it keeps, and the size of a number."""
+SCORE_ROWS = 128
+"""Rows whose attention scores are kept at once, at most, where attention is not fused."""
 
 CGROUP = Path("/sys/fs/cgroup")
 """The control group that limits a container's memory on Linux, as seen from inside."""
@@ -115,7 +117,8 @@ def estimate(metadata: Metadata, size: int) -> MemoryEstimate:
     """What llama.cpp takes for a model of `size` bytes.
 
     The KV cache is exact if every layer has the same attention, and if only some layers have any;
-    latent attention keeps no values. The compute buffers were fitted to llama.cpp's own report for
+    latent attention keeps no values. Attention's scores are the most they can be: fused attention
+    has none. The compute buffers were fitted to llama.cpp's own report for
     models of 0.1 and 0.5 billion parameters at contexts of 2,048 and 16,384 tokens, to within 5 %.
     """
     width, inner = metadata.number("embedding_length"), metadata.number("feed_forward_length")
@@ -123,9 +126,9 @@ def estimate(metadata: Metadata, size: int) -> MemoryEstimate:
     buffers = BATCH_ROWS * FLOAT_BYTES * (4 * width + 3 * max(inner, experts))
     logits = OUTPUT_ROWS * FLOAT_BYTES * metadata.number("vocab_size")
     mask = BATCH_ROWS * CELL_BYTES
-    return MemoryEstimate(
-        size, OTHER_BYTES + buffers + logits, CELL_BYTES * _cached_numbers(metadata) + mask
-    )
+    scores = SCORE_ROWS * FLOAT_BYTES * metadata.number("attention.head_count")
+    cell = CELL_BYTES * _cached_numbers(metadata) + mask + scores
+    return MemoryEstimate(size, OTHER_BYTES + buffers + logits, cell)
 
 
 def available_memory(cards: bool = True) -> int:

@@ -32,6 +32,7 @@ from engines.llama.context import (
     LlamaContext,
     Weights,
     measure_max_rows,
+    plain_attention_rows,
 )
 from engines.llama.forward import PrefillChunkSize
 from engines.llama.gguf import check_header
@@ -120,6 +121,8 @@ def load(
     vocabulary = LlamaVocabulary(weights)
     template = ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary)
     mode = f" w{target.padded_rows}" if exact else ""
+    if not exact and plain_attention_rows(weights, target.context_length):
+        mode = " plain attention"
     return LlamaModel(
         build=f"llama.cpp {version} t{threads} g{weights.gpu_layers}{mode}",
         target=target,
@@ -145,7 +148,9 @@ def _make_target(
         )
     # In exact mode the last decodes of a full context still have their whole width.
     cells = length + exact * max(EXACT_WIDTHS)
-    context = LlamaContext(weights, cells, rows=rows, threads=threads)
+    # Exact mode was tried with fused attention alone.
+    plain_rows = 0 if exact else plain_attention_rows(weights, cells)
+    context = LlamaContext(weights, cells, rows=rows, threads=threads, plain_rows=plain_rows)
     max_rows = measure_max_rows(context, rows)
     limits = ContextLimits(length, max_rows, chains_only=weights.recurrent)
     chunk_size = PrefillChunkSize(weights.parameters, threads, weights.on_device)

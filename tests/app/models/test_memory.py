@@ -27,7 +27,8 @@ from tests.app.models.gguf_files import HEADS, LAYERS, WIDTH, write_gguf
 def _per_token(path: Path) -> int:
     """Bytes of KV cache for each token."""
     mask = memory.BATCH_ROWS * memory.CELL_BYTES
-    return estimate(read_metadata(path), 0).token - mask
+    scores = memory.SCORE_ROWS * memory.FLOAT_BYTES * HEADS
+    return estimate(read_metadata(path), 0).token - mask - scores
 
 
 @pytest.mark.parametrize(

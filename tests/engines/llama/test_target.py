@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import llama_cpp.llama_cpp
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,11 +12,38 @@ from hypothesis import strategies as st
 
 from datastores.errors import ContextOverflowError, ModelError
 from engines.draft_tree import DraftTree, chain, root_only
-from engines.llama import native
+from engines.llama import context, native
 from engines.llama.forward import ForwardPass
-from engines.llama.model import LlamaModel
+from engines.llama.model import LlamaModel, load
 from engines.llama.target import LlamaTarget
 from engines.target import Floats
+from tests.engines.conftest import EMBEDDED, THREADS
+
+
+class Shape:
+    """What the choice of attention asks of weights."""
+
+    def __init__(self, width: int, heads: int, *, on_device: bool = False) -> None:
+        self.width, self.handle, self.on_device = width, heads, on_device
+
+
+@pytest.mark.parametrize(
+    ("shape", "cells", "rows"),
+    [
+        (Shape(2048, 32), 8192, 128),
+        (Shape(4096, 32), 16_384, 128),
+        (Shape(4096, 32), 32_768, 64),
+        (Shape(8192, 64), 65_536, 0),
+        (Shape(256, 4), 2048, 0),
+        (Shape(4096, 32, on_device=True), 8192, 0),
+    ],
+)
+def test_attention_is_plain_for_wide_models_on_a_cpu_where_its_scores_fit(
+    monkeypatch: pytest.MonkeyPatch, shape: Shape, cells: int, rows: int
+) -> None:
+    monkeypatch.setattr(llama_cpp.llama_cpp, "llama_model_n_head", lambda handle: handle)
+    assert context.plain_attention_rows(shape, cells) == rows  # type: ignore[arg-type]
+
 
 TOLERANCE = 0.03
 """Of the range of the logits, between batch widths, on weights and activations of 11 bits.
@@ -94,7 +122,26 @@ def test_tree_rows_equal_the_chains_of_their_paths(
     assert near(read(target, [*kept, 77]), continued)
 
 
-def test_many_trees_in_a_row_leave_the_cache_of_a_fresh_prefill(target: LlamaTarget) -> None:
+@pytest.fixture(scope="module")
+def plain_target() -> LlamaTarget:
+    """The embedded model with plain attention, as wider ones have it on a CPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(context, "MIN_PLAIN_WIDTH", 0)
+        model = load(EMBEDDED, threads=THREADS, gpu_layers=0, context_length=1024)
+    assert "plain attention" in model.build
+    return model.target
+
+
+def test_plain_and_fused_attention_agree(target: LlamaTarget, plain_target: LlamaTarget) -> None:
+    text = [1, *range(300, 700), 2]
+    assert near(read(target, text), read(plain_target, text))
+
+
+@pytest.mark.parametrize("attention", ["target", "plain_target"])
+def test_many_trees_in_a_row_leave_the_cache_of_a_fresh_prefill(
+    request: pytest.FixtureRequest, attention: str
+) -> None:
+    target: LlamaTarget = request.getfixturevalue(attention)
     random = np.random.default_rng(5)
     list(target.prefill(PROMPT))
     for _ in range(60):
