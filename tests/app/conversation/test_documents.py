@@ -58,6 +58,11 @@ def seen_by(engine: Engine) -> list[list[Message]]:
     return prompts
 
 
+def last_with_notes(prompts: Sequence[list[Message]]) -> list[Message]:
+    """The last prompt with passages; the chat is rendered without them after an answer."""
+    return next(prompt for prompt in reversed(prompts) if prompt[0].role == "system")
+
+
 def test_relevant_passages_precede_the_question_and_are_cited(
     tmp_path: Path, history: History, documents: Documents
 ) -> None:
@@ -68,7 +73,7 @@ def test_relevant_passages_precede_the_question_and_are_cited(
     first, *_ = assistant.answer(chat.id, None, ABOUT_IT)
     assert isinstance(first, Retrieved)
     assert [passage.file for passage in first.passages] == ["walrus.md"]
-    notes, question = prompts[-1]
+    notes, question = last_with_notes(prompts)
     assert (notes.role, notes.content) == ("system", f"{HEADER}\n\n{WALRUS}")
     assert question.content == ABOUT_IT
     stored, answer = history.thread(chat.id)
@@ -204,8 +209,9 @@ def test_a_hostile_document_is_material_in_its_own_message(
     prompts = seen_by(engine)
     assistant, chat = Assistant(engine, history, documents), history.create_chat()
     list(assistant.answer(chat.id, None, "When are walnut harvests?"))
-    assert [message.role for message in prompts[-1]] == ["system", "user"]
-    assert prompts[-1][0].content == f"{HEADER}\n\n{hostile}"
+    read = last_with_notes(prompts)
+    assert [message.role for message in read] == ["system", "user"]
+    assert read[0].content == f"{HEADER}\n\n{hostile}"
     long = documents.relevant("cedar pollen", 4, ScriptedVocabulary(), 4096)
     assert 0 < sum(len(passage.chunk.content) for passage in long) <= 1024
 
@@ -226,7 +232,8 @@ def test_notes_outlive_earlier_turns_and_are_cited_only_where_the_model_reads_th
     full = f"{ABOUT_IT} " * 4
     dropped = list(assistant.answer(chat.id, history.chat(chat.id).active, full))
     assert Dropped(2) in dropped
-    assert [message.content for message in prompts[-1]] == [f"{HEADER}\n\n{WALRUS}", full]
+    read = [message.content for message in last_with_notes(prompts)]
+    assert read == [f"{HEADER}\n\n{WALRUS}", full]
     assert history.thread(chat.id)[-1].statistics[CITATIONS_KEY]
     alone = f"{ABOUT_IT} " * 5
     list(assistant.answer(chat.id, history.chat(chat.id).active, alone))
