@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from time import monotonic, process_time, time
 
 import torch
@@ -35,7 +34,7 @@ MIN_NEW = 20
 """New answers that a round needs."""
 MAX_NEW = 1000
 """New answers that a round learns from; the latest."""
-MAX_BASE_HELD_OUT = 80
+MAX_BASE_HELD_OUT = 160
 """Answers that measure what was forgotten."""
 SAVE_SECONDS = 20.0
 """Training that a kill may cost."""
@@ -153,6 +152,8 @@ class _Round:
         self._settings = settings or TrainingSettings()
         self._parent = versions.current_version()
         self._start = versions.file(self._parent.number) if self._parent else student
+        hidden, grown = read_student(student).shape.hidden, self._settings.grown
+        self._frozen, self._hidden = (hidden if grown else 0), hidden + grown
 
     def run(self) -> Generator[TrainingStep, None, tuple[Version | None, str]]:
         """Train, measure, publish; returns the version, or why there is none."""
@@ -204,7 +205,7 @@ class _Round:
         """What may be published, the most learned first."""
         origins = [(self._original, share) for share in SHARES] + [(self._start, LAST_SHARE)]
         for origin, share in origins:
-            first = read_student(origin).weights
+            first = read_student(origin).grown(self._hidden).weights
             yield {name: torch.lerp(first[name], trained[name], share) for name in first}
 
     def _lesson(self) -> Lesson:
@@ -215,12 +216,11 @@ class _Round:
         seen = self._seen()
         new = [record for record in sides.learned if record.id > seen][-MAX_NEW:]
         known = [record for record in sides.learned if record.id <= seen]
-        rng = Random(self._settings.seed)
         base = split(self._base)
         return Lesson(
             new=new,
-            older=_sample(known, round(self._settings.older * len(new)), rng),
-            base=_sample(base.learned, round(self._settings.base * len(new)), rng),
+            older=known,
+            base=base.learned,
             held_out=sides.held_out,
             base_held_out=base.held_out[:MAX_BASE_HELD_OUT],
             arrived=sum(record.id > self._attempted() for record in records),
@@ -240,8 +240,9 @@ class _Round:
         return attempt.last_record if attempt and known else 0
 
     def _train(self, lesson: Lesson) -> Generator[TrainingStep, None, Trainer]:
-        batches = plan([lesson.new, lesson.older, lesson.base], self._settings)
-        trainer = Trainer(read_student(self._start), batches, self._settings)
+        batches = plan(lesson.new, lesson.older, lesson.base, self._settings)
+        student = read_student(self._start).grown(self._hidden)
+        trainer = Trainer(student, batches, self._settings, self._frozen)
         path = self._versions.folder / CHECKPOINT
         digest = trainer.digest(fingerprint(self._start))
         trainer.resume(path, digest)
@@ -291,8 +292,3 @@ class _Round:
             last_removal=lesson.last_removal,
             figures=figures,
         )
-
-
-def _sample(records: Sequence[ReplayRecord], count: int, rng: Random) -> Sequence[ReplayRecord]:
-    """`count` of `records`, or all of them."""
-    return rng.sample(records, count) if count < len(records) else records

@@ -6,15 +6,15 @@ Owns its sizes. Refuses to know where the file is kept.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from datastores.errors import ModelError
 from engines.distillation.export import write_llama
 from engines.distillation.model import Llama, LlamaShape
-from engines.distillation.weights import MAX_CONTEXT
+from engines.distillation.weights import MAX_CONTEXT, copy_entries
 
 LAYERS, WIDTH, HIDDEN, HEAD_SIZE = 2, 128, 256, 64
 TOKENIZER = "tokenizer."
@@ -35,7 +35,6 @@ def write_untrained(target: Path, destination: Path, seed: int) -> None:
 
     try:
         reader = GGUFReader(target)
-        entries = [each for each in reader.fields.values() if each.name.startswith(TOKENIZER)]
         vocabulary = len(reader.fields["tokenizer.ggml.tokens"].data)
         architecture = reader.fields["general.architecture"].contents()
         context = reader.fields[f"{architecture}.context_length"].contents()
@@ -54,11 +53,10 @@ def write_untrained(target: Path, destination: Path, seed: int) -> None:
         context=min(context, MAX_CONTEXT),
     )
     model = Llama(shape)
-
-    def copy_tokenizer(writer: Any) -> None:
-        for entry in entries:
-            kind = entry.types[0]
-            inner = entry.types[-1] if len(entry.types) > 1 else None
-            writer.add_key_value(entry.name, entry.contents(), kind, sub_type=inner)
-
-    write_llama(destination, "student", shape, model.state_dict(), copy_tokenizer)
+    write_llama(
+        destination,
+        "student",
+        shape,
+        model.state_dict(),
+        partial(copy_entries, reader, prefix=TOKENIZER),
+    )

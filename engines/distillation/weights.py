@@ -3,7 +3,8 @@
 Owns the names and the layout of a Llama's tensors: llama.cpp rotates adjacent pairs of a head where
 training rotates halves, so the rows of q and k are rearranged. A file is written as a copy of
 another one whose weights are replaced, each in its own type: metadata, vocabulary and offsets stay
-byte for byte what they were. Knows nothing of llama.cpp itself.
+byte for byte what they were, unless the feed-forward layers grow. Knows nothing of llama.cpp
+itself.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,23 @@ class StudentFile:
         model.load_state_dict(dict(self.weights))
         return model
 
+    def grown(self, hidden: int) -> StudentFile:
+        """The same model with `hidden` neurons in each feed-forward layer, or as many as it has.
+
+        What is added says nothing yet: its output weights are zero.
+        """
+        more, weights = hidden - self.shape.hidden, dict(self.weights)
+        if more <= 0:
+            return self
+        generator = torch.Generator().manual_seed(more)
+        for name, values in self.weights.items():
+            if name.endswith(("gate_proj", "up_proj")):
+                drawn = torch.randn(more, self.shape.width, generator=generator)
+                weights[name] = torch.cat((values, drawn * values.std()))
+            elif name.endswith("down_proj"):
+                weights[name] = torch.cat((values, torch.zeros(self.shape.width, more)), dim=1)
+        return replace(self, shape=replace(self.shape, hidden=hidden), weights=weights)
+
 
 def read_student(path: Path) -> StudentFile:
     """Read a Llama's GGUF file.
@@ -97,7 +115,8 @@ def read_student(path: Path) -> StudentFile:
 def write_student(source: Path, weights: Mapping[str, Tensor], destination: Path) -> None:
     """Write a copy of `source` with other `weights` (as in `StudentFile`) to `destination`.
 
-    The file is on the disk, whole, when this returns; an error leaves none.
+    Its feed-forward layers may have grown. The file is on the disk, whole, when this returns; an
+    error leaves none.
 
     Raises:
         ModelError: `source` cannot be read or is not a Llama of these sizes.
@@ -105,10 +124,14 @@ def write_student(source: Path, weights: Mapping[str, Tensor], destination: Path
     """
     reader = _open(source)
     shape = _shape(source, reader)
+    has_grown = len(weights["layers.0.gate_proj"]) != shape.hidden
     try:
-        with destination.open("wb") as file:
-            for part in _parts(source, reader, shape, weights):
-                file.write(part)
+        if has_grown:
+            _write_grown(source, reader, shape, weights, destination)
+        with destination.open("r+b" if has_grown else "wb") as file:
+            if not has_grown:
+                for part in _parts(source, reader, shape, weights):
+                    file.write(part)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -222,28 +245,62 @@ def _parts(
     for tensor in sorted(reader.tensors, key=lambda each: each.data_offset):
         yield reader.data[position : tensor.data_offset].tobytes()
         position = tensor.data_offset + tensor.n_bytes
-        if tensor.name == _ROPE_FACTORS:
-            yield tensor.data.tobytes()
-            continue
-        name = parameter_name(path, tensor.name)
-        values = weights[name].detach().float()
-        if name.endswith(("q_proj", "k_proj")):
-            values = interleave(values, values.shape[0] // shape.head_size)
-        yield _encoded(path, tensor, values)
+        raw = _encoded(path, tensor, shape, weights)
+        if raw.nbytes != tensor.n_bytes:
+            raise ModelError(f"{path} has other sizes than the trained student: {tensor.name}")
+        yield raw.tobytes()
     yield reader.data[position:].tobytes()
 
 
-def _encoded(path: Path, tensor: Any, values: Tensor) -> bytes:
-    """Weights in the tensor's own type."""
+def _write_grown(
+    path: Path,
+    reader: Any,
+    shape: LlamaShape,
+    weights: Mapping[str, Tensor],
+    destination: Path,
+) -> None:
+    """A file of the source's entries and types, whose feed-forward layers are as in `weights`."""
+    from gguf import GGUFWriter
+
+    writer = GGUFWriter(destination, ARCHITECTURE)
+    hidden = {f"{ARCHITECTURE}.feed_forward_length": len(weights["layers.0.gate_proj"])}
+    copy_entries(reader, writer, "", hidden)
+    for tensor in reader.tensors:
+        raw = _encoded(path, tensor, shape, weights)
+        writer.add_tensor(tensor.name, raw, raw_dtype=tensor.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def copy_entries(
+    reader: Any, writer: Any, prefix: str, changed: Mapping[str, object] | None = None
+) -> None:
+    """Copy the entries of a file whose names begin with `prefix`, but for the `changed` ones."""
+    for entry in reader.fields.values():
+        if entry.name.startswith("GGUF.") or entry.name == "general.architecture":
+            continue
+        if entry.name.startswith(prefix):
+            inner = entry.types[-1] if len(entry.types) > 1 else None
+            value = (changed or {}).get(entry.name, entry.contents())
+            writer.add_key_value(entry.name, value, entry.types[0], sub_type=inner)
+
+
+def _encoded(path: Path, tensor: Any, shape: LlamaShape, weights: Mapping[str, Tensor]) -> Any:
+    """The new weights of a tensor of the source, in its own type, as an array."""
     from gguf.quants import quantize
 
+    if tensor.name == _ROPE_FACTORS:
+        return tensor.data
+    name = parameter_name(path, tensor.name)
+    values = weights[name].detach().float()
+    if name.endswith(("q_proj", "k_proj")):
+        values = interleave(values, values.shape[0] // shape.head_size)
     try:
-        raw: bytes = quantize(values.contiguous().numpy(), tensor.tensor_type).tobytes()
+        return quantize(values.contiguous().numpy(), tensor.tensor_type)
     except NotImplementedError as error:
         raise ModelError(
             f"{path} cannot be trained: weights of type {tensor.tensor_type.name} cannot be"
             " written; choose a student in F16 or Q8_0"
         ) from error
-    if len(raw) != tensor.n_bytes:
-        raise ModelError(f"{path} has other sizes than the trained student: {tensor.name}")
-    return raw

@@ -21,7 +21,7 @@ from engines.llama.model import load
 from tests.engines.tiny import TinyVocabulary, write_llama
 
 PROMPT, ANSWER, WORDS = 4, 24, 40
-SETTINGS = TrainingSettings(rate=1e-2, epochs=6, base=1.0)
+SETTINGS = TrainingSettings(grown=0, rate=3e-3, epochs=3, older=1.0, base=1.0)
 
 
 def load_student(path: Path) -> Student:

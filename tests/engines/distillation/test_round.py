@@ -76,6 +76,24 @@ def test_the_next_round_needs_new_answers_and_goes_on_from_the_last(school: Scho
         assert again.version.figures["older"] > 20
 
 
+def test_new_neurons_learn_and_all_else_stays(school: School) -> None:
+    settings = replace(SETTINGS, grown=32, rate=1e-2, epochs=4)
+    result = school.run(settings)
+    assert result.reason == ""
+    first = read_student(school.student)
+    trained = read_student(Versions(school.folder).file(1))
+    assert trained.shape == replace(first.shape, hidden=first.shape.hidden + 32)
+    for name, weight in first.weights.items():
+        rows, columns = (*weight.shape, 0)[:2]
+        kept = trained.weights[name][:rows]
+        torch.testing.assert_close(kept[:, :columns] if columns else kept, weight)
+    for record in make_records(make_teacher(school.student, 1), 40, 2):
+        school.buffer.add("chat:7", record)
+    again = school.run(settings)
+    if again.version is not None:  # it goes on with the same neurons
+        assert read_student(Versions(school.folder).file(2)).shape == trained.shape
+
+
 def test_a_round_that_gains_nothing_publishes_nothing(school: School) -> None:
     result = school.run(replace(SETTINGS, rate=0.0))
     assert (result.version, result.reason) == (None, "nothing was gained on new questions")

@@ -131,6 +131,24 @@ def test_changed_weights_are_what_llama_cpp_runs(tmp_path: Path) -> None:
     assert np.abs(ours - torch_logits(STUDENT)).max() > 1
 
 
+@pytest.mark.parametrize("kind", ["f16", "q8_0"])
+def test_a_grown_student_says_the_same_until_its_new_neurons_learn(
+    tmp_path: Path, kind: str
+) -> None:
+    source = STUDENT if kind == "f16" else write_q8(tmp_path / "q8.gguf", STUDENT)
+    old = read_student(source)
+    grown = old.grown(old.shape.hidden + 64)
+    write_student(source, grown.weights, tmp_path / "grown.gguf")
+    again = read_student(tmp_path / "grown.gguf")
+    assert again.shape == grown.shape
+    for name, each in grown.weights.items():
+        torch.testing.assert_close(again.weights[name], each, rtol=0.02, atol=0.02)
+    ours, theirs = llama_cpp_logits(tmp_path / "grown.gguf"), llama_cpp_logits(source)
+    assert np.abs(ours - theirs).max() < ROUNDED
+    assert old.grown(old.shape.hidden) is old
+    assert grown.grown(old.shape.hidden + 64) is grown
+
+
 def test_deinterleaving_is_the_inverse_of_pairing_the_two_halves_of_a_head() -> None:
     rows = torch.arange(8.0).reshape(8, 1)
     assert interleave(rows, heads=2).flatten().tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
