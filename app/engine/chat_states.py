@@ -164,6 +164,7 @@ class ChatStates:
                 self._busy.release()
             if not (yield from self._wait(self._writer.submit(self._write, chat, block, state))):
                 return
+            yield  # a question may wait
 
     def _write(self, chat: CachedChat, block: Block, state: State) -> bool:
         """Write a block; whether more of the chat may follow."""

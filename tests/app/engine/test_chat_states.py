@@ -215,6 +215,27 @@ def test_the_next_answer_comes_before_the_rest_is_saved(
     erase_deleted(history, locations)
 
 
+def test_a_question_waits_for_one_block_at_most(
+    history: History, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(engine.target, SavableTarget)
+    save, saved = engine.target.save_state, list[int]()
+
+    def count(start: int, end: int) -> NDArray[np.uint8]:
+        saved.append(start)
+        return save(start, end)
+
+    monkeypatch.setattr(engine.target, "save_state", count)
+    list(Assistant(engine, history).answer(history.create_chat().id, None, LONG))
+    assert engine.states is not None
+    before, more = 0, True
+    while more:
+        more = engine.states.slice()
+        assert len(saved) - before <= 1
+        before = len(saved)
+    assert before > 4
+
+
 def test_what_is_left_is_saved_at_the_end(
     locations: Locations, history: History, engine: Engine
 ) -> None:
