@@ -33,7 +33,8 @@ class Options:
     """The global options. None: not given, so the configuration or the default decides.
 
     Attributes:
-        model: path of a GGUF file, or a model's name; None for the configured or the embedded one.
+        model: path of a GGUF file or a safetensors folder, or a model's name; None for the
+            configured or the embedded one.
         data_dir: the one directory for all data, instead of the platform's.
         drafters: names from `DRAFTERS`; empty for plain decoding.
         draft_tokens: draft tokens forced on each call; None lets the budget decide.
@@ -83,7 +84,8 @@ class Config:
     others are at the top."""
 
     model: str = ""
-    """Model to use: a name that `specchat models` lists, or a file; empty for the embedded one."""
+    """Model to use: a name that `specchat models` lists, a file or a folder; empty for the embedded
+    one."""
 
     student: str = ""
     """Small model of the same vocabulary that drafts for the chosen one, by name or file; empty for

@@ -23,6 +23,7 @@ from app.indexing.passage_index import open_passages
 from app.locations import Locations
 from app.locations import locate as find
 from app.models.description import format_size
+from app.models.safetensors import CPU, torch_device
 from app.models.selection import choose_embedder
 from app.sanitise import one_line
 from datastores.chats.records import MIGRATIONS
@@ -135,7 +136,8 @@ def _gpu() -> Finding:
     unused = unused_gpu()
     if unused:
         text = f"{unused} is not used: llama.cpp was built for the CPU alone; to use it:"
-        return Finding("gpu", OFF, f"{text} {install_line(unused)}")
+        at_once = "" if torch_device() == CPU else "; PyTorch runs safetensors models on it at once"
+        return Finding("gpu", OFF, f"{text} {install_line(unused)}{at_once}")
     gpus = find_gpus()
     return Finding("gpu", OK, ", ".join(gpus) or "none found; the model runs on the CPU")
 

@@ -80,7 +80,7 @@ class Temperature(click.ParamType[float]):
 
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "--model": (
-        "Model to use: a GGUF file, or a name that `specchat models` lists.",
+        "Model to use: a GGUF file, a safetensors folder, or a name `specchat models` lists.",
         {"metavar": "FILE|NAME"},
     ),
     "--data-dir": (

@@ -35,6 +35,7 @@ from app.models.gguf_files import ModelCandidate, SkippedModel
 from app.models.hub import RemoteModel, is_model_name, look_up
 from app.models.hub_search import HubOffer, HubRepository
 from app.models.memory import available_memory, memory_shortage
+from app.models.safetensors import is_model
 from app.models.selection import ABOUT_EMBEDDED, choose, with_model
 from app.sanitise import one_line
 from datastores.errors import InputError, ModelError
@@ -97,8 +98,9 @@ def listing(found: Sequence[FoundModel], in_use: Path | None) -> str:
 
 
 def remarks(found: Sequence[FoundModel], skipped: Sequence[SkippedModel]) -> list[str]:
-    """Why models that were found are not in the table."""
+    """What to know about models in the table, and why others that were found are not."""
     return [
+        *(f"{model.name}: {model.remark}" for model in found if model.remark),
         *(f"not usable: {model.name} ({model.problem})" for model in found if model.problem),
         *(f"not readable: {entry.path} ({entry.reason})" for entry in skipped),
     ]
@@ -112,7 +114,7 @@ def _current(
         path = resolve_model(choice, locations)
     except ModelError as error:
         return None, [f"the chosen model is missing: {error}"]
-    if not path.is_file():
+    if not is_model(path):
         return None, [f"the chosen model is missing: {path}"]
     return candidate_of(path, found), []
 
@@ -139,9 +141,9 @@ def _row(model: FoundModel, in_use: bool) -> dict[str, object]:
 def use(options: Options, name: str | None, student: str | None) -> None:
     """Switch to the model NAME; chats and imports stay.
 
-    NAME is a name that `specchat models` lists, or the path of a GGUF file. `embedded` is the
-    built-in model, which has its own student. For models without a small sister, `--student new`
-    makes one that knows nothing yet and learns from your chats.
+    NAME is a name that `specchat models` lists, or the path of a GGUF file or a safetensors folder.
+    `embedded` is the built-in model, which has its own student. For models without a small sister,
+    `--student new` makes one that knows nothing yet and learns from your chats.
     """
     if name is None and student is None:
         raise click.UsageError("give a NAME or a --student")

@@ -54,10 +54,10 @@ def project(options: Options, locations: Locations, status: StatusLine) -> int |
         ModelError: the model's tokenizer cannot be read.
         StoreError: a store cannot be written.
     """
-    from engines.llama.vocabulary import load_vocabulary
+    from app.indexing.vocabularies import open_vocabulary
 
     config = load_config(locations.settings)
-    vocabulary = load_vocabulary(resolve_model(options.model or config.model, locations))
+    vocabulary = open_vocabulary(resolve_model(options.model or config.model, locations))
     tokens = 0
     with open_index(locations, vocabulary, config.crest.max_bytes) as projection:
         if not projection.lock.acquire():

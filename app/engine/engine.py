@@ -36,7 +36,7 @@ from app.models.discovery import (
 )
 from app.models.memory import require_memory
 from app.sampling_settings import NEW_SEED
-from datastores.errors import SpecchatError
+from datastores.errors import ModelError, SpecchatError
 from datastores.kv_blocks import KvBlocks
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
@@ -51,8 +51,10 @@ from engines.step import StepObserver
 from engines.target import SavableTarget, Target, Vocabulary
 
 if TYPE_CHECKING:
+    from engines.hf.model import HfModel
     from engines.llama.model import LlamaModel
 
+    LoadedModel = LlamaModel | HfModel
 
 T = TypeVar("T")
 
@@ -66,7 +68,7 @@ class Engine:
 
     Attributes:
         name: of the model, as `specchat models` lists it.
-        path: its file.
+        path: its file or folder.
         render: messages → the prompt's token ids, stored ids of earlier answers spliced in.
         sampling: the user's defaults.
         seeded: whether the user fixed the seed.
@@ -217,11 +219,13 @@ def load(
 
 def _load_model(
     path: Path, options: Options, config: Config, probes: Path, rows: int
-) -> LlamaModel:
+) -> LoadedModel:
     """The model, if there is memory for it; `probes` caches which files could be opened."""
+    require_memory(path, config.context, 0 if options.exact else options.gpu_layers)
+    if path.is_dir():
+        return _load_folder(path, options, config)
     from engines.llama.model import load as load_model
 
-    require_memory(path, config.context, 0 if options.exact else options.gpu_layers)
     return load_model(
         path,
         gpu_layers=options.gpu_layers,
@@ -234,7 +238,7 @@ def _load_model(
 
 
 def _restore_learned(
-    model: LlamaModel, locations: Locations
+    model: LoadedModel, locations: Locations
 ) -> tuple[LearnedState, CostModel, AcceptanceModel]:
     """What earlier sessions measured and learned with the same weights and build."""
     costs, calibration = CostModel(), AcceptanceModel()
@@ -247,7 +251,7 @@ def _open_student(
     names: Sequence[str],
     stores: Stores,
     chosen: Path,
-    model: LlamaModel,
+    model: LoadedModel,
     options: Options,
     config: Config,
     locations: Locations,
@@ -270,9 +274,19 @@ def _open_student(
     return source
 
 
+def _load_folder(path: Path, options: Options, config: Config) -> LoadedModel:
+    """A safetensors folder, through transformers."""
+    if options.exact:
+        raise ModelError(f"{path} cannot be run with --exact: use a GGUF of it")
+    from engines.hf.model import load as load_model
+
+    device = "cpu" if options.gpu_layers == 0 else "auto"
+    return load_model(path, device=device, context_length=config.context, threads=config.threads)
+
+
 def _student_source(
     chosen: Path,
-    model: LlamaModel,
+    model: LoadedModel,
     options: Options,
     config: Config,
     locations: Locations,

@@ -190,7 +190,7 @@ def choose_student(choice: str, locations: Locations) -> None:
             file is invalid.
         StoreError: the settings file, or a new student, cannot be written.
     """
-    from engines.llama.vocabulary import load_vocabulary
+    from app.indexing.vocabularies import open_vocabulary
 
     model = resolve_model(load_config(locations.settings).model, locations)
     if choice == UNTRAINED:
@@ -198,7 +198,7 @@ def choose_student(choice: str, locations: Locations) -> None:
     else:
         path = student_file(choice, Path(), locations)
     if path is not None:
-        require_drafts_for(path, load_vocabulary(path), load_vocabulary(model))
+        require_drafts_for(path, open_vocabulary(path), open_vocabulary(model))
     named_file = choice not in (EMBEDDED, UNTRAINED) and Path(choice).expanduser().is_file()
     write_setting(locations, "student", str(path.absolute()) if path and named_file else choice)
 

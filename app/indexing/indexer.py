@@ -27,6 +27,7 @@ from time import monotonic
 from app.child_process import LOWEST_PRIORITY, ChildProcess, emit, run_child, start_detached
 from app.indexing.corpus_index import CorpusIndex, IndexingProgress, damage_message, open_index
 from app.indexing.passage_index import passages_due, update_passages
+from app.indexing.vocabularies import open_vocabulary
 from app.locations import Locations
 from app.machine import on_battery
 from datastores.errors import SpecchatError, StoreError
@@ -218,11 +219,10 @@ def bring_up_to_date(arguments: Sequence[str]) -> None:
             rebuild CREST if anything was added since it was rebuilt, else 0.
     """
     # Here, not above: the module is also imported by commands that load no model.
-    from engines.llama.vocabulary import load_vocabulary
 
     model, data, cache, config, budget, settle = arguments
     locations = Locations(Path(data), Path(cache), Path(config))
-    vocabulary = load_vocabulary(Path(model))
+    vocabulary = open_vocabulary(Path(model))
     with open_index(locations, vocabulary, int(budget)) as index, _exit_when_preempted(index):
         if index.lock.acquire():
             update_passages(locations, index.corpus.library)

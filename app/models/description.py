@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from app.models.gguf_files import ModelCandidate, quantisation
+from app.models.safetensors import read_safetensors, remark, torch_device
 from datastores.errors import ModelError
 from engines.llama.gguf import Metadata, read_metadata
 
@@ -86,6 +87,7 @@ class FoundModel:
         parameters: number of weights.
         context_length: tokens the model was trained for.
         problem: why it cannot chat; empty if it can.
+        remark: what to know before choosing it; may be empty.
     """
 
     name: str
@@ -97,6 +99,7 @@ class FoundModel:
     parameters: int = 0
     context_length: int = 0
     problem: str = ""
+    remark: str = ""
 
     @property
     def embeds(self) -> bool:
@@ -106,6 +109,8 @@ class FoundModel:
 
 def describe(candidate: ModelCandidate) -> FoundModel:
     """Read the headers of a candidate's files."""
+    if candidate.files[0].is_dir():
+        return _describe_folder(candidate)
     named = quantisation(candidate.name.rpartition(":")[2])
     known = FoundModel(candidate.name, candidate.place, candidate.files[0], 0, named)
     if candidate.missing:
@@ -127,6 +132,24 @@ def describe(candidate: ModelCandidate) -> FoundModel:
         parameters=parameters,
         context_length=first.number("context_length"),
         problem=_problem(first, parameters),
+    )
+
+
+def _describe_folder(candidate: ModelCandidate) -> FoundModel:
+    known = FoundModel(candidate.name, candidate.place, candidate.files[0], 0)
+    try:
+        model = read_safetensors(candidate.files[0])
+    except ModelError as error:
+        return replace(known, problem=str(error))
+    return replace(
+        known,
+        size=model.size,
+        quantisation=model.dtype,
+        architecture=model.architecture,
+        parameters=model.parameters,
+        context_length=model.context_length,
+        problem=model.problem,
+        remark="" if model.problem else remark(torch_device()),
     )
 
 

@@ -7,7 +7,8 @@ Hugging Face keeps `models--ORG--REPO/snapshots/COMMIT/FILE`: links to blobs, wh
 their checksums. Files are opened by the link, since the parts of a model find each other by name.
 LM Studio keeps `PUBLISHER/REPO/FILE.gguf`, named like the repositories. Ollama keeps a manifest in
 JSON at `manifests/HOST/NAMESPACE/MODEL/TAG`; one of its layers is the model, at
-`blobs/sha256-DIGEST`. A model made of safetensors has no such layer and is passed over.
+`blobs/sha256-DIGEST`. A model made of safetensors has no such layer and is passed over there;
+elsewhere the file of its candidate is its folder.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from app.models.gguf_files import (
     models_in_folder,
     quantisation,
 )
+from app.models.safetensors import CONFIG_FILE, has_weights, is_model
 from datastores.errors import ModelError
 
 SPECCHAT, HUGGING_FACE, LM_STUDIO, OLLAMA = "specchat", "Hugging Face", "LM Studio", "Ollama"
@@ -101,7 +103,7 @@ def find_models(locations: Locations, folders: ModelFolders | None = None) -> Lo
 
 
 def resolve_model(choice: str, locations: Locations, folders: ModelFolders | None = None) -> Path:
-    """The file of a model given by path or name; the embedded one if nothing was chosen.
+    """The file or folder of a model given by path or name; the embedded one if none was chosen.
 
     An existing path takes precedence over a name. Anything that ends in `.gguf` is a path, so that
     the error for a mistyped one is about the file.
@@ -112,7 +114,7 @@ def resolve_model(choice: str, locations: Locations, folders: ModelFolders | Non
     if choice in ("", EMBEDDED):
         return embedded()
     path = Path(choice).expanduser()
-    if os.path.isfile(path) or path.suffix.lower() == GGUF_SUFFIX:
+    if is_model(path) or path.suffix.lower() == GGUF_SUFFIX or _is_folder(choice, path):
         return path
     return find_model(choice, locations, folders).files[0]
 
@@ -169,6 +171,11 @@ def model_name(path: Path, locations: Locations, folders: ModelFolders | None = 
     if path == embedded():
         return EMBEDDED
     return candidate_of(path, find_models(locations, folders).candidates).name
+
+
+def _is_folder(choice: str, path: Path) -> bool:
+    """Whether `choice` is meant as a folder, so that an error is about it."""
+    return path.is_dir() and (path.is_absolute() or os.sep in choice or choice[:1] in ".~")
 
 
 def _all_candidates(
@@ -229,6 +236,9 @@ def _repository(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
     name = folder.name.removeprefix(HUB_PREFIX).replace("--", "/", 1)
     seen: set[str] = set()
     for snapshot in sorted(snapshots, key=lambda path: path.name != newest):
+        if CONFIG_FILE not in seen and has_weights(snapshot):
+            seen.add(CONFIG_FILE)
+            yield ModelCandidate(name, HUGGING_FACE, (snapshot,))
         files = []
         for found in gguf_files(snapshot):
             if isinstance(found, SkippedModel):
@@ -318,3 +328,7 @@ def own_models(folder: Path) -> Iterator[ModelCandidate | SkippedModel]:
     """The embedded model, then those in `folder`."""
     yield ModelCandidate(EMBEDDED, SPECCHAT, (embedded(),))
     yield from models_in_folder(folder, SPECCHAT)
+    entries = list_folder(folder)
+    if not isinstance(entries, SkippedModel):
+        for entry in filter(has_weights, entries):
+            yield ModelCandidate(entry.name, SPECCHAT, (entry,))

@@ -148,7 +148,10 @@ def candidates_of(root: Path, files: list[Path], place: str, name: str) -> Itera
 
 
 def model_parts(path: Path) -> tuple[Path, ...]:
-    """All files of the model that `path` belongs to; `path` alone if it has no other parts."""
+    """All files of the model that `path` belongs to; `path` alone if it has no other parts, or is a
+    folder."""
+    if path.is_dir():
+        return (path,)
     siblings = list_folder(path.parent)
     names = [] if isinstance(siblings, SkippedModel) else [file.name for file in siblings]
     groups = (group.files for group in group_parts(names) if path.name in group.files)

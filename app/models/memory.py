@@ -14,6 +14,14 @@ import psutil
 
 from app.models.description import read_header
 from app.models.gguf_files import model_parts
+from app.models.safetensors import (
+    CHUNK_ROWS,
+    CUDA,
+    NUMBER_BYTES,
+    PYTORCH_BYTES,
+    read_safetensors,
+    torch_device,
+)
 from datastores.errors import ModelError
 from engines.llama.gguf import Metadata, check_header
 
@@ -65,7 +73,12 @@ def require_memory(path: Path, context_length: int, gpu_layers: int | None = Non
         ModelError: it does not fit, with the figures and a context that would; or the file is
             missing or damaged.
     """
-    check_header(path)
+    if path.is_dir():
+        problem = read_safetensors(path).problem
+        if problem:
+            raise ModelError(f"{path} cannot be used: {problem}")
+    else:
+        check_header(path)
     shortage = memory_shortage(path, context_length, available_memory(cards=gpu_layers != 0))
     if shortage:
         raise ModelError(shortage)
@@ -96,6 +109,8 @@ def memory_estimate(path: Path, context_length: int) -> tuple[MemoryEstimate, in
     Raises:
         ModelError: its files cannot be read.
     """
+    if path.is_dir():
+        return _estimate_folder(path, context_length)
     metadata = read_header(path)
     need = estimate(metadata, _size(path))
     return need, min(context_length, metadata.number("context_length", context_length))
@@ -110,7 +125,8 @@ def freed_by_closing(path: Path, context_length: int) -> int:
         ModelError: its header cannot be read.
     """
     need, context = memory_estimate(path, context_length)
-    return need.total(context) - need.weights
+    # PyTorch's copies of the weights are freed with the model.
+    return need.total(context) - (0 if path.is_dir() else need.weights)
 
 
 def estimate(metadata: Metadata, size: int) -> MemoryEstimate:
@@ -129,6 +145,20 @@ def estimate(metadata: Metadata, size: int) -> MemoryEstimate:
     scores = SCORE_ROWS * FLOAT_BYTES * metadata.number("attention.head_count")
     cell = CELL_BYTES * _cached_numbers(metadata) + mask + scores
     return MemoryEstimate(size, OTHER_BYTES + buffers + logits, cell)
+
+
+def _estimate_folder(path: Path, context_length: int) -> tuple[MemoryEstimate, int]:
+    """What PyTorch takes of the processor's memory: next to nothing where a card has its own, whose
+    shortage it reports itself."""
+    model, device = read_safetensors(path), torch_device()
+    context = min(context_length, model.context_length or context_length)
+    if device == CUDA:
+        return MemoryEstimate(0, OTHER_BYTES + PYTORCH_BYTES, 0), context
+    number = NUMBER_BYTES[device]
+    states = number * CHUNK_ROWS * model.width * (model.layers + 1)
+    fixed = OTHER_BYTES + PYTORCH_BYTES + states
+    token = number * (model.cached_numbers + CHUNK_ROWS)
+    return MemoryEstimate(number * model.parameters, fixed, token), context
 
 
 def available_memory(cards: bool = True) -> int:

@@ -6,7 +6,6 @@ is for the background. Owns what a choice means. Loads no model.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from app.models.description import FoundModel, describe
 from app.models.discovery import EMBEDDED, candidate_of, find_model, find_models, resolve_model
 from app.models.gguf_files import ModelCandidate
 from app.models.memory import available_memory, freed_by_closing, memory_estimate, memory_shortage
+from app.models.safetensors import is_model
 from datastores.errors import InputError, ModelError
 
 ABOUT_EMBEDDED = "The built-in model is tiny and only knows shell commands."
@@ -34,7 +34,7 @@ def choose(choice: str, locations: Locations, folders: ModelFolders | None = Non
         StoreError: it cannot be written.
     """
     path = Path(choice).expanduser()
-    if choice != EMBEDDED and os.path.isfile(path):
+    if choice != EMBEDDED and is_model(path):
         candidate = candidate_of(path, find_models(locations, folders).candidates)
     else:
         candidate = find_model(choice, locations, folders)
@@ -135,7 +135,7 @@ def catalogue(
         InputError: the settings file is not understood.
     """
     context = load_config(locations.settings).context
-    if in_use is not None and not in_use.is_file():
+    if in_use is not None and not is_model(in_use):
         in_use = None  # removed while it runs
     room = available_memory() + (freed_by_closing(in_use, context) if in_use is not None else 0)
     found = find_models(locations, folders).candidates

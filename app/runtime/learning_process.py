@@ -17,13 +17,13 @@ from pathlib import Path
 from app.child_process import LOWEST_PRIORITY, emit, run_child
 from app.engine.student import UNTRAINED_FILE, open_student
 from app.engine.student_versions import drop_tainted, replay_path, versions_of
+from app.indexing.vocabularies import open_vocabulary
 from app.locations import Locations
 from app.runtime.known_answers import answer_known, known_questions, known_records
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation.round import RoundResult, TrainingStep, run_round
 from engines.distillation.trainer import FROM_NOTHING, TrainingSettings
 from engines.drafters.student import Student
-from engines.llama.vocabulary import load_vocabulary
 
 KNOWN_FILE = "known.db"
 """In the folder of versions: the target's answers to what the original student knows."""
@@ -40,7 +40,7 @@ def learn(arguments: Sequence[str]) -> None:
     """
     target, model, student, *folders = arguments
     locations = Locations(*map(Path, folders))
-    vocabulary, original = load_vocabulary(Path(model)), Path(student)
+    vocabulary, original = open_vocabulary(Path(model)), Path(student)
 
     def load(path: Path) -> Student:
         return open_student(path, vocabulary, CONTEXT_LENGTH, gpu_layers=0, threads=1)

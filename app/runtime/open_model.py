@@ -7,6 +7,7 @@ when a model is opened.
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.config import Options
@@ -73,7 +74,7 @@ def open_model(
         engine.close()
         history.close()
 
-    hints = (EMBEDDED if engine.path == embedded() else "", _unused_gpu())
+    hints = (EMBEDDED if engine.path == embedded() else "", _about_device(engine.path))
     hint = " ".join(filter(None, hints))
     default_docs = load_config(locations.settings).docs
     assistant = Assistant(engine, history, documents, default_docs=default_docs)
@@ -110,9 +111,13 @@ def open_for_one_answer(
     return Model(engine.name, "", assistant, close, engine, engine.path)
 
 
-def _unused_gpu() -> str:
+def _about_device(model: Path) -> str:
+    """Where `model` runs, if a person could wish for better."""
+    from app.models.safetensors import CPU, remark, torch_device
     from engines.llama.devices import unused_gpu
 
+    if model.is_dir():
+        return f"This model is {remark(CPU)}." if torch_device() == CPU else ""
     gpu = unused_gpu()
     return UNUSED_GPU.format(gpu=gpu) if gpu else ""
 

@@ -22,7 +22,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 from datastores.errors import InputError, ModelError
 from engines.chat_template.prompt_builder import STRIPS_AFTER, STRIPS_BEFORE, Message
 from engines.chat_template.template import ChatTemplate
-from engines.hf.target import LOAD_ERRORS, HfTarget, load_target
+from engines.hf.target import LOAD_ERRORS, HfTarget, first_line, load_target
 from engines.llama.context import Weights
 from engines.llama.vocabulary import LlamaVocabulary
 from engines.target import Vocabulary
@@ -35,6 +35,7 @@ class HfModel:
     Attributes:
         name: of the file or folder.
         build: versions, device and type of numbers: the key under which measured costs are stored.
+        trained_context: tokens of context that the model was trained for.
         restrictions: what does not work with this model and why, a sentence each, for the user.
     """
 
@@ -43,6 +44,7 @@ class HfModel:
     target: HfTarget
     vocabulary: Vocabulary
     template: ChatTemplate
+    trained_context: int
     restrictions: tuple[str, ...]
 
     def render(self, messages: Sequence[Message]) -> list[int]:
@@ -51,13 +53,23 @@ class HfModel:
 
 
 def load(
-    path: Path, *, device: str = "auto", dtype: str = "auto", context_length: int | None = None
+    path: Path,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    context_length: int | None = None,
+    threads: int = 0,
 ) -> HfModel:
     """Open a GGUF file or a safetensors folder; see `engines.hf.target.load_target`.
+
+    Args:
+        threads: on the CPU; 0 leaves their number to torch.
 
     Raises:
         ModelError: missing, damaged, or of a kind that this engine cannot run.
     """
+    if threads:
+        torch.set_num_threads(threads)
     target = load_target(path, device=device, dtype=dtype, context_length=context_length)
     vocabulary, template = _from_folder(path) if path.is_dir() else _from_gguf(path)
     versions = f"transformers {transformers.__version__} torch {torch.__version__}"
@@ -67,8 +79,18 @@ def load(
         target=target,
         vocabulary=vocabulary,
         template=template,
+        trained_context=target.trained_length,
         restrictions=(template.problem,) if template.problem else (),
     )
+
+
+def load_vocabulary(folder: Path) -> Vocabulary:
+    """The vocabulary of a safetensors folder, without its weights.
+
+    Raises:
+        ModelError: it has no tokenizer that can be loaded.
+    """
+    return _from_folder(folder)[0]
 
 
 def _from_gguf(path: Path) -> tuple[Vocabulary, ChatTemplate]:
@@ -82,9 +104,11 @@ def _from_folder(path: Path) -> tuple[Vocabulary, ChatTemplate]:
         tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
             path, local_files_only=True, trust_remote_code=False
         )
-        settings = transformers.GenerationConfig.from_pretrained(path, local_files_only=True)
+        settings = _generation_settings(path)
     except LOAD_ERRORS as error:
-        raise ModelError(f"{path} has no tokenizer that transformers can load: {error}") from error
+        raise ModelError(
+            f"{path} has no tokenizer that transformers can load: {first_line(error)}"
+        ) from error
     eos = settings.eos_token_id
     stops = eos if isinstance(eos, list) else [eos]
     vocabulary = HfVocabulary(tokenizer, frozenset(int(one) for one in stops if one is not None))
@@ -196,3 +220,11 @@ class HfVocabulary:
 
 def _id(token: int | None) -> int:
     return -1 if token is None else int(token)
+
+
+def _generation_settings(path: Path) -> Any:
+    """Which tokens end an answer, among others; without a file, by the configuration."""
+    if (path / transformers.utils.GENERATION_CONFIG_NAME).is_file():
+        return transformers.GenerationConfig.from_pretrained(path, local_files_only=True)
+    config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)
+    return transformers.GenerationConfig.from_model_config(config.get_text_config())

@@ -41,6 +41,9 @@ MAX_ROWS = 64
 LOAD_ERRORS = (OSError, ValueError, KeyError, RuntimeError, struct.error, SafetensorError)
 """Raised by transformers for files that are missing, damaged or unknown to it."""
 
+DTYPES = {"cpu": "float32", "cuda": "bfloat16", "mps": "float16"}
+"""The type of numbers on each kind of device."""
+
 FULL = "full_attention"
 SLIDING = "sliding_attention"
 
@@ -194,6 +197,7 @@ class HfTarget:
 
     Attributes:
         chains_only: false: a mask takes any tree.
+        trained_length: context length the model was trained for.
     """
 
     def __init__(self, model: PreTrainedModel, fingerprint: str, context_length: int) -> None:
@@ -202,6 +206,7 @@ class HfTarget:
         self.vocabulary_size = int(config.vocab_size)
         self.width = int(config.hidden_size)
         self.context_length = context_length
+        self.trained_length = int(config.max_position_embeddings)
         self.max_rows = MAX_ROWS
         self.chains_only = False
         self._model = model.eval()
@@ -288,21 +293,27 @@ def load_target(
 
     Args:
         path: of the file or the folder.
-        device: torch's name for it; `auto` is CUDA where available, else the CPU.
-        dtype: torch's name for it; `auto` is float32 on the CPU, bfloat16 elsewhere.
+        device: torch's name for it; `auto` is CUDA or MPS where available, else the CPU.
+        dtype: torch's name for it; `auto` is float32 on the CPU, bfloat16 on CUDA, float16 on MPS.
         context_length: tokens; as many as the model was trained for unless given.
 
     Raises:
         ModelError: the file is missing, damaged, or of an architecture this engine cannot rewind.
     """
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = _best_device()
     if dtype == "auto":
-        dtype = "float32" if device == "cpu" else "bfloat16"
+        dtype = DTYPES[device.partition(":")[0]]
     model = _load_model(path, device, getattr(torch, dtype))
     trained_length = int(model.config.get_text_config().max_position_embeddings)
     length = min(context_length or trained_length, trained_length)
     return HfTarget(model, fingerprint(path), length)
+
+
+def _best_device() -> str:
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def _load_model(path: Path, device: str, dtype: torch.dtype) -> PreTrainedModel:
@@ -320,8 +331,12 @@ def _load_model(path: Path, device: str, dtype: torch.dtype) -> PreTrainedModel:
                 trust_remote_code=False,
             )
         except LOAD_ERRORS as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-            raise ModelError(f"transformers cannot load {path}: {reason}") from error
+            raise ModelError(f"transformers cannot load {path}: {first_line(error)}") from error
+
+
+def first_line(error: Exception) -> str:
+    """An error of transformers, whose messages run over many lines."""
+    return next(iter(str(error).strip().splitlines()), repr(error))
 
 
 def _array(tensor: torch.Tensor) -> Floats:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from datastores.errors import ContextOverflowError
 from engines.budget.acceptance_model import AcceptanceModel
@@ -24,6 +23,7 @@ from engines.llama.model import LlamaModel
 from engines.sampler import Sampling, make_sampler
 from engines.target import Target
 from tests.engines.conftest import EMBEDDED
+from tests.engines.embedded_folder import write_embedded_folder
 
 QUESTIONS = (
     "How do I decode a file?",
@@ -158,14 +158,7 @@ def test_both_engines_give_the_same_hidden_states(model: LlamaModel, other: HfTa
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, other: HfTarget) -> Path:
-    """The embedded model as a safetensors folder with a tokenizer and generation settings."""
-    path, home, name = tmp_path_factory.mktemp("folder"), EMBEDDED.parent, EMBEDDED.name
-    model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(home, gguf_file=name))
-    model.load_state_dict(other._model.state_dict())
-    model.save_pretrained(path)
-    AutoTokenizer.from_pretrained(home, gguf_file=name).save_pretrained(path)
-    GenerationConfig(eos_token_id=[0, 2]).save_pretrained(path)
-    return path
+    return write_embedded_folder(tmp_path_factory.mktemp("folder"), other)
 
 
 def test_a_folder_tokenizes_and_answers_as_its_gguf_does(model: LlamaModel, folder: Path) -> None:

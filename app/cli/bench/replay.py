@@ -80,11 +80,11 @@ def _replay(
     costs: CostModel,
 ) -> tuple[dict[str, Replayed], list[int]]:
     """Replay the last `limit` chats: each drafter's results, and the tokens of each chat."""
-    from engines.llama.vocabulary import load_vocabulary
+    from app.indexing.vocabularies import open_vocabulary
 
     tokens: list[int] = []
     with empty_history() as past:
-        run = Replay(load_vocabulary(model), context, past, costs.table(0))
+        run = Replay(open_vocabulary(model), context, past, costs.table(0))
         try:
             run.remember(conversations[:-limit])
             with click.progressbar(conversations[-limit:], label="chats", file=sys.stderr) as bar:

@@ -170,6 +170,7 @@ def _facts(model: FoundModel) -> str:
         f"{description.format_parameters(model.parameters)} parameters",
         f"context {model.context_length:,}" if model.context_length else None,
         ABOUT_EMBEDDED if model.name == EMBEDDED else model.place,
+        model.remark or None,
     )
 
 

@@ -18,9 +18,11 @@ from app.interface.models.picker import DownloadTask, ModelPicker
 from app.locations import Locations
 from app.models.description import FoundModel
 from app.models.discovery import embedded, find_models, resolve_model
+from app.models.safetensors import CPU, torch_device
 from app.models.selection import choose, first_launch_offer
 from app.sanitise import one_line
 from datastores.errors import SpecchatError, StoreError
+from engines.llama.devices import unused_gpu
 
 LOADING = "loading the model…"
 NO_MODEL = "no model"
@@ -160,7 +162,15 @@ def first_launch_hint(locations: Locations) -> str:
         raise StoreError(
             f"cannot write {locations.offered}: {error.strerror}; check its permissions"
         ) from error
-    return hint_about(found)
+    hints = (hint_about(found), hint_about_pytorch(unused_gpu(), torch_device()))
+    return "\n".join(filter(None, hints))
+
+
+def hint_about_pytorch(unused: str, device: str) -> str:
+    """The hint where PyTorch runs models on a card that this build of llama.cpp leaves unused."""
+    if not unused or device == CPU:
+        return ""
+    return f"PyTorch uses your {unused} already: safetensors models run on it at once."
 
 
 def hint_about(found: int) -> str:

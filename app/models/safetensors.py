@@ -1,0 +1,219 @@
+"""Safetensors folders: what their files say about a model, and where PyTorch would run it.
+
+Reads `config.json` and the headers of `*.safetensors`, within bounds, and loads neither torch nor
+transformers: both take seconds. Layout of a file: eight bytes with the length of its header, the
+header as JSON, the tensors (https://huggingface.co/docs/safetensors).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import struct
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from datastores.errors import ModelError
+
+CONFIG_FILE, INDEX_FILE = "config.json", "model.safetensors.index.json"
+SUFFIX = ".safetensors"
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
+MAX_HEADER_BYTES = 1 << 26
+MAX_CONFIG_BYTES = 1 << 22
+MAX_TENSORS = 1 << 20
+CPU, CUDA, MPS = "cpu", "cuda", "mps"
+NUMBER_BYTES = {CPU: 4, CUDA: 2, MPS: 2}
+"""Size of a weight and of a number in the KV cache where PyTorch runs a model."""
+PYTORCH_BYTES = 600_000_000
+"""Memory that PyTorch and transformers take by themselves."""
+CHUNK_ROWS = 256
+"""Tokens that are read at once; all layers' states of them are kept."""
+ATTENTION_LAYERS = frozenset({"full_attention", "sliding_attention"})
+
+_CUDA_BUILD = re.compile(r"^(?:cuda|hip)\b[^=]*=\s*'", re.MULTILINE)
+"""In torch/version.py, where that build has a backend for a card."""
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class SafetensorsModel:
+    """A folder's content.
+
+    Attributes:
+        architecture: transformers' name for it, such as `qwen2`.
+        parameters: number of weights.
+        size: bytes of its files.
+        dtype: most common type of its weights, such as `BF16`.
+        context_length: tokens it was trained for; 0 if unknown.
+        layers, width: of the model.
+        cached_numbers: numbers in the KV cache for each token.
+        problem: why it cannot be used; empty if it can.
+    """
+
+    architecture: str
+    parameters: int
+    size: int
+    dtype: str
+    context_length: int
+    layers: int
+    width: int
+    cached_numbers: int
+    problem: str
+
+
+def is_model_folder(path: Path) -> bool:
+    """Whether `path` is a folder with a model's configuration."""
+    return os.path.isfile(path / CONFIG_FILE)
+
+
+def has_weights(path: Path) -> bool:
+    """Whether `path` is such a folder with weights as safetensors."""
+    return is_model_folder(path) and any(path.glob(f"*{SUFFIX}"))
+
+
+def is_model(path: Path) -> bool:
+    """Whether `path` is a file, which may be a model, or a folder with one."""
+    return os.path.isfile(path) or is_model_folder(path)
+
+
+def read_safetensors(folder: Path) -> SafetensorsModel:
+    """What the folder holds.
+
+    Raises:
+        ModelError: it is missing, incomplete or damaged.
+    """
+    config = _config(folder)
+    weights, size, kinds = 0, 0, Counter[str]()
+    for file in _weight_files(folder):
+        for kind, count in _tensors(file):
+            kinds[kind] += count
+            weights += count
+        size += file.stat().st_size
+    text = config.get("text_config", config)
+    heads = _number(text, "num_attention_heads", 1)
+    width, layers = _number(text, "hidden_size"), _number(text, "num_hidden_layers")
+    head = _number(text, "head_dim", width // max(heads, 1))
+    return SafetensorsModel(
+        architecture=str(config.get("model_type", "")),
+        parameters=weights,
+        size=size,
+        dtype=max(kinds, key=lambda kind: kinds[kind], default=""),
+        context_length=_number(text, "max_position_embeddings"),
+        layers=layers,
+        width=width,
+        cached_numbers=2 * layers * head * _number(text, "num_key_value_heads", heads),
+        problem=_problem(folder, config, text),
+    )
+
+
+@cache
+def torch_device() -> str:
+    """Where the installed PyTorch runs models: `cuda`, `mps` or `cpu`."""
+    if sys.platform == "darwin":
+        return MPS if platform.machine() == "arm64" else CPU
+    from engines.llama.devices import find_gpus
+
+    return CUDA if find_gpus() and _has_cuda() else CPU
+
+
+def remark(device: str) -> str:
+    """What to know before a safetensors model is chosen."""
+    if device == CPU:
+        return "safetensors, through PyTorch: slower than a GGUF on this CPU"
+    return "safetensors, through PyTorch: runs on your GPU"
+
+
+def _has_cuda() -> bool:
+    """Whether the installed PyTorch was built for CUDA or ROCm."""
+    found = find_spec("torch")
+    if found is None or found.origin is None:
+        return False
+    version = Path(found.origin).parent / "version.py"
+    return version.is_file() and bool(_CUDA_BUILD.search(version.read_text("utf-8")))
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG_FILE
+    try:
+        with path.open("rb") as file:
+            config = json.loads(file.read(MAX_CONFIG_BYTES))
+    except FileNotFoundError:
+        raise ModelError(
+            f"{folder} holds no model: give a GGUF file, or a folder with {CONFIG_FILE} and"
+            f" *{SUFFIX}"
+        ) from None
+    except _UNREADABLE as error:
+        raise ModelError(f"{path} is damaged: download it again") from error
+    if not isinstance(config, dict) or not isinstance(config.get("text_config", {}), dict):
+        raise ModelError(f"{path} is damaged: download it again")
+    return config
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """The files with the weights, of which none is missing."""
+    index = folder / INDEX_FILE
+    if not index.is_file():
+        files = sorted(folder.glob(f"*{SUFFIX}"))
+        if not files:
+            raise ModelError(f"{folder} has no *{SUFFIX}: download the model again")
+        return files
+    try:
+        names = {str(name) for name in json.loads(index.read_text("utf-8"))["weight_map"].values()}
+    except _UNREADABLE as error:
+        raise ModelError(f"{index} is damaged: download it again") from error
+    missing = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
+    if missing:
+        raise ModelError(
+            f"{folder} lacks {len(missing)} of its {len(names)} files: download the model again"
+        )
+    return [folder / name for name in sorted(names)]
+
+
+def _tensors(path: Path) -> Iterator[tuple[str, int]]:
+    """The type and the number of weights of each tensor."""
+    damaged = ModelError(f"{path} is damaged: download it again")
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > MAX_HEADER_BYTES:
+                raise damaged
+            header = json.loads(file.read(length))
+        tensors = [tensor for name, tensor in header.items() if name != "__metadata__"]
+        end = max((int(tensor["data_offsets"][1]) for tensor in tensors), default=0)
+        found = [(str(tensor["dtype"]), prod(map(int, tensor["shape"]))) for tensor in tensors]
+        whole = path.stat().st_size == 8 + length + end and len(tensors) <= MAX_TENSORS
+    except (*_UNREADABLE, struct.error) as error:
+        raise damaged from error
+    if not whole:
+        raise damaged
+    yield from found
+
+
+def _problem(folder: Path, config: dict[str, Any], text: dict[str, Any]) -> str:
+    """Why the folder's model cannot be used; empty if it can."""
+    architectures = [str(name) for name in config.get("architectures") or ()]
+    if not any(name.endswith("ForCausalLM") for name in architectures):
+        return "not a model that writes text alone"
+    if config.get("quantization_config"):
+        return "quantised safetensors; use a GGUF of it"
+    if set(text.get("layer_types") or ()) - ATTENTION_LAYERS:
+        return "its memory cannot step back in PyTorch; use a GGUF of it"
+    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
+        return "it has no tokenizer"
+    if not _number(text, "max_position_embeddings") or not _number(text, "hidden_size"):
+        return "its configuration does not say its size; use a GGUF of it"
+    return ""
+
+
+def _number(config: dict[str, Any], name: str, default: int = 0) -> int:
+    value = config.get(name)
+    return value if isinstance(value, int) and value > 0 else default
