@@ -24,6 +24,10 @@ from engines.sampler import Sampling
 DRAFTERS = ("prompt", "recycle", "crest", "dense", "student")
 """Every drafter, by the name it has on the command line."""
 
+NOTIFY_OFF, BELL, OSC_9, OSC_777 = "off", "bell", "osc9", "osc777"
+NOTIFICATIONS = (NOTIFY_OFF, BELL, OSC_9, OSC_777)
+"""How the end of a long answer is announced."""
+
 KINDS = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}
 """Types of settings, as errors name them."""
 
@@ -119,6 +123,17 @@ class Config:
     theme: str = "specchat-dark"
     """Theme: specchat-dark, specchat-light, or any Textual theme."""
 
+    idle: bool = True
+    """Whether specchat indexes imports and chats and learns while you don't ask; Alt+I switches."""
+
+    notify: str = OSC_9
+    """Notification when a long answer ends while another window has the focus: osc9 (iTerm2, kitty,
+    WezTerm, Ghostty, foot), osc777 (foot, Ghostty, WezTerm, urxvt), bell or off. In tmux it needs
+    focus-events and allow-passthrough."""
+
+    notify_after: int = 10
+    """Seconds that an answer must have taken for a notification."""
+
     keys: Mapping[str, str] = field(default_factory=dict)
     """Key bindings by command name, as in the table of keys, such as quit = "ctrl+l". Separate
     several with commas; an empty string unbinds the key."""
@@ -152,6 +167,9 @@ def load_config(path: Path) -> Config:
     config = _merged(Config(), table, path, "")
     require_valid(config.sampling, f"{path}: sampling")
     require_docs_mode(config.docs, f"{path}: docs")
+    if config.notify not in NOTIFICATIONS:
+        known = ", ".join(NOTIFICATIONS)
+        raise InputError(f"{path}: notify must be one of {known}, not {config.notify!r}")
     return config
 
 

@@ -1,4 +1,5 @@
-"""The settings of one chat: system prompt, sampling, use of imports; checked before they are used.
+"""The settings of one chat: system prompt, sampling, where answers end, use of imports; checked
+before they are used.
 
 Owns which values are valid, from files and forms alike. What they do is `engines.sampler`'s
 business.
@@ -7,7 +8,8 @@ business.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -18,6 +20,10 @@ from engines.sampler import Sampling
 NEW_SEED = -1
 """The seed that means a new one for each answer."""
 
+MAX_TOKENS, STOP = "max_tokens", "stop"
+"""The settings, beside those of sampling, of where a chat's answers end."""
+MAX_SEQUENCES = 16
+MAX_SEQUENCE_CHARACTERS = 200
 DOCS = "docs"
 """The name of the setting that is one of `DOCS_MODES`."""
 DOCS_ONCE, DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF = "once", "iterative", "knn", "off"
@@ -33,12 +39,87 @@ SETTING_RANGES: Mapping[str, tuple[float, float]] = {
     "repeat_penalty": (0.01, 100),
     "repeat_window": (1, 2**31 - 1),
     "seed": (NEW_SEED, 2**64 - 1),
+    MAX_TOKENS: (1, 2**31 - 1),
 }
-"""Minimum and maximum of each setting; all of them are numbers."""
+"""Minimum and maximum of each setting that is a number."""
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"(?=\s|$)|([^\s"]+)|(\S)')
+_ESCAPED = re.compile(r"\\(.)")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEnd:
+    """Where answers end.
+
+    Attributes:
+        max_tokens: the longest one.
+        stop: texts that end one, and are not part of it.
+    """
+
+    max_tokens: int
+    stop: tuple[str, ...] = ()
+
+
+def answer_end(chosen: Mapping[str, Any], default: AnswerEnd, where: str = "sampling") -> AnswerEnd:
+    """`default` with the settings of `chosen`; stop sequences add to its own.
+
+    Raises:
+        InputError: a value of the wrong type or out of range.
+    """
+    limit, stop = chosen.get(MAX_TOKENS, default.max_tokens), chosen.get(STOP, [])
+    if type(limit) is not int:
+        raise InputError(f"{where}: {MAX_TOKENS} must be a whole number, not {limit!r}")
+    _require_in_range(MAX_TOKENS, limit, where)
+    if not isinstance(stop, list | tuple) or not all(isinstance(one, str) for one in stop):
+        raise InputError(f"{where}: {STOP} must be a list of texts, not {stop!r}")
+    sequences = tuple(dict.fromkeys((*stop, *default.stop)))
+    return AnswerEnd(limit, require_sequences(sequences, where))
+
+
+def require_sequences(sequences: tuple[str, ...], where: str) -> tuple[str, ...]:
+    """`sequences` themselves, if they can be stop sequences.
+
+    Raises:
+        InputError: one is empty or too long, or there are too many.
+    """
+    if len(sequences) > MAX_SEQUENCES:
+        raise InputError(f"{where}: at most {MAX_SEQUENCES} stop sequences, not {len(sequences)}")
+    if not all(0 < len(one) <= MAX_SEQUENCE_CHARACTERS for one in sequences):
+        most = MAX_SEQUENCE_CHARACTERS
+        raise InputError(f"{where}: a stop sequence must have 1 to {most} characters")
+    return sequences
+
+
+def parse_sequences(typed: str) -> list[str]:
+    """Stop sequences as a person types them: `END "two words" "\\n\\n"`.
+
+    Raises:
+        InputError: a quote is not closed, or they are not valid.
+    """
+    sequences = list[str]()
+    for quoted, word, wrong in _WORD.findall(typed):
+        if wrong:
+            raise InputError('put a text with spaces between quotes: "\\n\\n"')
+        raw = word or quoted
+        sequences.append(_ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[1]), raw))
+    return list(require_sequences(tuple(sequences), STOP))
+
+
+def format_sequences(sequences: Iterable[str]) -> str:
+    """Stop sequences as they can be typed."""
+    return " ".join(map(_quoted, sequences))
+
+
+def _quoted(sequence: str) -> str:
+    text = sequence.replace("\\", "\\\\").replace('"', '\\"')
+    for letter, character in _ESCAPES.items():
+        text = text.replace(character, f"\\{letter}")
+    return text if text.isalnum() else f'"{text}"'
 
 
 def with_overrides(base: Sampling, chosen: Mapping[str, Any], where: str = "sampling") -> Sampling:
-    """`base` with the settings of `chosen` instead of its own.
+    """`base` with the settings of `chosen` instead of its own; those of `answer_end` are left out.
 
     Args:
         where: where they are from, for the error.
@@ -49,8 +130,10 @@ def with_overrides(base: Sampling, chosen: Mapping[str, Any], where: str = "samp
     kinds = {entry.name: type(getattr(base, entry.name)) for entry in fields(base)}
     changed = {}
     for name, value in chosen.items():
+        if name in (MAX_TOKENS, STOP):
+            continue
         if name not in kinds:
-            known = ", ".join(sorted(kinds))
+            known = ", ".join(sorted([*kinds, MAX_TOKENS, STOP]))
             raise InputError(f"{where}: unknown setting {name!r}; choose from {known}")
         whole = type(value) is int
         if not whole and (kinds[name] is int or type(value) is not float):
@@ -66,10 +149,14 @@ def require_valid(sampling: Sampling, where: str) -> Sampling:
         InputError: a value is out of range.
     """
     for name, value in asdict(sampling).items():
-        minimum, maximum = SETTING_RANGES[name]
-        if not minimum <= value <= maximum or math.isnan(value):
-            raise InputError(f"{where}: {name} must be from {minimum} to {maximum}, not {value}")
+        _require_in_range(name, value, where)
     return sampling
+
+
+def _require_in_range(name: str, value: float, where: str) -> None:
+    minimum, maximum = SETTING_RANGES[name]
+    if not minimum <= value <= maximum or math.isnan(value):
+        raise InputError(f"{where}: {name} must be from {minimum} to {maximum}, not {value}")
 
 
 def require_docs_mode(mode: str, where: str) -> str:
@@ -84,15 +171,17 @@ def require_docs_mode(mode: str, where: str) -> str:
     return mode
 
 
-def parse_setting(name: str, typed: str) -> int | float | str:
-    """The value typed for the setting `name`: a number, or for `DOCS` a mode.
+def parse_setting(name: str, typed: str) -> int | float | str | list[str]:
+    """The value typed for the setting `name`: a number, for `DOCS` a mode, for `STOP` sequences.
 
     Raises:
-        InputError: it is not a number of the right type, or out of range, or no mode.
+        InputError: it is not a number of the right type, or out of range, or as it must be.
     """
     if name == DOCS:
         return require_docs_mode(typed, "docs")
-    kind = type(getattr(Sampling(), name))
+    if name == STOP:
+        return parse_sequences(typed)
+    kind = int if name == MAX_TOKENS else type(getattr(Sampling(), name))
     try:
         value: int | float = kind(typed)
     except ValueError as error:
@@ -104,13 +193,18 @@ def parse_setting(name: str, typed: str) -> int | float | str:
     return value
 
 
+def format_setting(value: object) -> str:
+    """A value as it can be typed."""
+    return format_sequences(map(str, value)) if isinstance(value, list) else str(value)
+
+
 @dataclass(frozen=True, slots=True)
 class ChatTuning:
     """The settings of a chat.
 
     Attributes:
         system: the system prompt.
-        sampling: the settings that differ from the defaults, by name.
+        sampling: the settings that differ from the defaults, by name; where answers end, too.
         docs: one of `DOCS_MODES`; empty for the default.
     """
 
@@ -120,6 +214,9 @@ class ChatTuning:
 
     def summary(self) -> str:
         """The settings in a few words; empty if there are none."""
-        sampling = [f"{name.replace('_', ' ')} {value}" for name, value in self.sampling.items()]
+        sampling = [
+            f"{name.replace('_', ' ')} {format_setting(value)}"
+            for name, value in self.sampling.items()
+        ]
         docs = [f"{DOCS} {self.docs}"] * bool(self.docs)
         return ", ".join([*sampling, *["system prompt"] * bool(self.system), *docs])

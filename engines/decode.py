@@ -14,7 +14,7 @@ decide only how many tokens a pass yields, never which.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -57,10 +57,22 @@ class StepOutputs:
 
 @dataclass(frozen=True, slots=True)
 class StopCriteria:
-    """When an answer ends: at one of the `stops` tokens, or after `limit` tokens."""
+    """When an answer ends: at one of the `stops` tokens, or after `limit` tokens.
+
+    Attributes:
+        ends: (tokens of the context, index of the answer's first) → whether the answer ends with
+            the last of them; a pure function, asked for each token that is drawn. None: never.
+    """
 
     stops: frozenset[int]
     limit: int
+    ends: Callable[[Sequence[int], int], bool] | None = None
+
+    def reached(self, context: Context) -> bool:
+        """Whether the last token of `context` ends the answer."""
+        if context.tokens[-1] in self.stops:
+            return True
+        return self.ends is not None and self.ends(context.tokens, context.answer_start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +131,7 @@ def decode(
         left -= len(walk.tokens)
         inside = verified - drafted + committed - committing
         timings = Timings(inside, drafted - started, perf_counter() - started)
-        finish = _finish(walk, target, stop, left)
+        finish = _finish(context, target, stop, left)
         step = _step(position, walk, tree, proposals, outputs, timings, finish)
 
 
@@ -141,7 +153,7 @@ def walk_tree(
 ) -> AcceptedPath:
     """Draw token after token along `tree`; `context.tokens` grows with them.
 
-    Ends where no child carries the token drawn, at a stop token, or after `left` tokens.
+    Ends where no child carries the token drawn, where `stop` is reached, or after `left` tokens.
     """
     children = tree.children() if len(tree) > 1 else [{}]
     walk = AcceptedPath([], [], [])
@@ -154,7 +166,7 @@ def walk_tree(
         walk.tokens.append(token)
         walk.sources.append(tree.sources[child])
         context.tokens.append(token)
-        if not child or token in stop.stops or len(walk.tokens) == left:
+        if not child or len(walk.tokens) == left or stop.reached(context):
             return walk
         row = child
 
@@ -178,9 +190,9 @@ def _outputs(
     return StepOutputs(hidden, [leading.tolist()], values[None], tuple(kept), logits)
 
 
-def _finish(walk: AcceptedPath, target: Target, stop: StopCriteria, left: int) -> str:
-    """Why the answer ends with `walk`, which is committed; empty if it continues."""
-    if walk.tokens[-1] in stop.stops:
+def _finish(context: Context, target: Target, stop: StopCriteria, left: int) -> str:
+    """Why the answer ends with the last token of `context`; empty if it continues."""
+    if stop.reached(context):
         return FINISH_STOP
     if left <= 0:
         return FINISH_LENGTH
@@ -201,7 +213,7 @@ def _first_step(
     last_row = target.last_row
     walk = walk_tree(tree, last_row, draw, context, stop, 1)
     outputs = _outputs(last_row, walk, position, keep, last)
-    finish = _finish(walk, target, stop, stop.limit - 1)
+    finish = _finish(context, target, stop, stop.limit - 1)
     return _step(position, walk, tree, (), outputs, Timings(0.0, 0.0, 0.0), finish, prefill=True)
 
 

@@ -47,7 +47,13 @@ from app.locations import Locations, locate
 from app.runtime.deletion import delete_chat
 from app.runtime.model_thread import ModelThread
 from app.runtime.open_model import open_for_one_answer
-from app.sampling_settings import DOCS_ITERATIVE, DOCS_MODES, DOCS_OFF, DOCS_ONCE
+from app.sampling_settings import (
+    DOCS_ITERATIVE,
+    DOCS_MODES,
+    DOCS_OFF,
+    DOCS_ONCE,
+    require_sequences,
+)
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, INTERRUPTED, Chat
@@ -92,6 +98,13 @@ Write = Callable[[str], object]
     "  [default: the chat's setting, else that of the settings]",
 )
 @click.option("--source", default="", metavar="NAME", help="Search only this import.")
+@click.option(
+    "--stop",
+    "sequences",
+    multiple=True,
+    metavar="TEXT",
+    help="End the answer before this text, beside those of the chat; repeatable.",
+)
 @click.option("--raw", is_flag=True, help="Print the text as it is, without formatting Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as one JSON object.")
 @click.pass_context
@@ -104,6 +117,7 @@ def ask(
     unsaved: bool,
     docs: str | None,
     source: str,
+    sequences: tuple[str, ...],
     raw: bool,
     as_json: bool,
 ) -> None:
@@ -115,12 +129,13 @@ def ask(
     options: Options = context.ensure_object(Options)
     if system and continued:
         raise InputError("--system is for a new chat: leave out --continue")
+    require_sequences(sequences, "--stop")
     text, attachments = read_question(words, files)
     locations = locate(options.data_dir)
     chosen, mode = _searched(source, docs, locations)
     with open_history(locations) as history:
         model_thread = ModelThread(
-            lambda _: open_for_one_answer(options, locations, history, mode, chosen)
+            lambda _: open_for_one_answer(options, locations, history, mode, chosen, sequences)
         )
         engine, assistant = load(model_thread)
         reported = _report_errors(engine, ())

@@ -9,34 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from secrets import randbits
 from threading import Event as Flag
 from typing import Any
 
+from app.conversation.answer_modes import AnswerModes
+from app.conversation.answer_request import AnswerRequest
 from app.conversation.attachments import Attachment, compose, question_of
-from app.conversation.citations import CITATIONS_KEY, citation_records
-from app.conversation.documents import Documents, fitting, with_notes
-from app.conversation.events import Event, Finished, Interpolated, Retrieved, Wrote
-from app.conversation.generation import FINISH_INTERRUPTED, generate, require_fit
-from app.conversation.iterative import generate_iteratively
-from app.conversation.knn import generate_with_neighbours, imported_states
+from app.conversation.continuation import NOTHING_WRITTEN
+from app.conversation.documents import Documents
+from app.conversation.events import Event, Finished, Interpolated, Resumed, Retrieved, Wrote
+from app.conversation.generation import FINISH_INTERRUPTED, require_fit
 from app.conversation.privacy import ChatIsolation
-from app.conversation.statistics import SOURCES_KEY, STATES_KEY, Provenance, Statistics
+from app.conversation.statistics import Provenance, Statistics
+from app.conversation.stop_sequences import tokens_of
 from app.conversation.titles import first_title, title
 from app.engine.engine import Engine
-from app.indexing.passage_index import FoundPassage
 from app.sampling_settings import (
-    DOCS_ITERATIVE,
-    DOCS_KNN,
-    DOCS_OFF,
     DOCS_ONCE,
+    MAX_TOKENS,
     NEW_SEED,
+    AnswerEnd,
+    answer_end,
+    require_sequences,
     with_overrides,
 )
 from datastores.chats import records
-from datastores.chats.answer_writer import AnswerWriter
+from datastores.chats.answer_writer import AnswerWriter, reopen_answer
 from datastores.chats.history import History
 from datastores.chats.usage import MODEL_KEY, STUDENT_KEY
 from datastores.errors import InputError
@@ -57,6 +58,7 @@ class Assistant:
         default_docs: str = DOCS_ONCE,
         docs: str = "",
         source: str = "",
+        stop: Sequence[str] = (),
     ) -> None:
         """Answer from `documents` too, where they are given and a question concerns them.
 
@@ -64,13 +66,12 @@ class Assistant:
             default_docs: how they are searched in chats without a setting of their own.
             docs: how they are searched in every chat; empty leaves that to the chats.
             source: the import to which that is limited; empty for all.
+            stop: texts that end every answer, beside those of its chat.
         """
         self.engine = engine
         self.history = history
-        self._documents = documents
-        self._default_docs = default_docs
-        self._docs = docs
-        self._source = source
+        self._modes = AnswerModes(documents, default_docs, docs, source)
+        self._sequences = require_sequences(tuple(stop), "--stop")
         self._isolation = ChatIsolation(engine, history.name)
         self._stop = Flag()
 
@@ -128,44 +129,85 @@ class Assistant:
         require_fit(self.engine, [*system, Message(records.USER, question)])
         return self.respond(answered.chat, answered.parent, again=True)
 
-    def respond(self, chat: int, message: int, *, again: bool = False) -> Generator[Event]:
-        """Answer the stored `message`, for the first time or once more (`again`).
+    def resume(self, answer: int) -> Generator[Event]:
+        """Go on with an answer that was stopped or cut off, from exactly where it ended.
+
+        It becomes the answer that it would have been: the same prompt, settings and noise. The
+        stored answer is replaced by the longer one.
+
+        Raises:
+            InputError: it ended by itself, another message follows it, or another model wrote it.
+            ContextOverflowError: question and answer fill the context.
+        """
+        stopped = self.history.message(answer)
+        if stopped.role != records.ASSISTANT or stopped.parent is None:
+            raise InputError("only an answer can be continued")
+        return self.respond(stopped.chat, stopped.parent, stopped=stopped)
+
+    def respond(
+        self,
+        chat: int,
+        message: int,
+        *,
+        again: bool = False,
+        stopped: records.StoredMessage | None = None,
+    ) -> Generator[Event]:
+        """Answer the stored `message`: for the first time, once more (`again`), or on from what was
+        `stopped`.
 
         However this ends, what was generated is stored; an error before the first word leaves no
         answer behind.
 
         Raises:
-            InputError: the chat's sampling settings are invalid.
+            InputError: the chat's sampling settings are invalid, or as for `resume`.
         """
         self._stop.clear()
         settings = self.history.chat(chat)
-        sampling = self._sampling(settings.sampling, again)
         path = self.history.path(message)
-        messages = self._messages(settings.system, path)
+        turn = AnswerRequest(
+            settings,
+            message,
+            self._messages(settings.system, path),
+            self._sampling(settings.sampling, again),
+            self._answer_end(settings.sampling),
+        )
         # Before the answer is stored: if retrieval fails, no empty answer is left behind.
-        passages = yield from self._retrieve(messages, question_of(path[-1]), settings.docs)
-        answer = self._add_answer(chat, message)
-        engine = self._isolation.engine(settings, (message.content for message in messages))
+        turn.passages = yield from self._modes.retrieve(self.engine, turn, question_of(path[-1]))
+        if stopped is None:
+            answer = self._add_answer(chat, message)
+        else:
+            self._modes.resume(self.engine, turn, stopped)
+            yield Resumed(turn.begun.pieces)
+            answer = reopen_answer(self.history, stopped.id).id
+        yield from self._write(turn, answer)
+        self._update_title(chat, message, self.history.message(answer).content)
+
+    def _write(self, turn: AnswerRequest, answer: int) -> Generator[Event]:
+        """Generate the stored `answer`, and store it while it grows."""
+        texts = [message.content for message in turn.messages]
+        engine = self._isolation.engine(turn.chat, [*texts, turn.begun.text])
         statistics, provenance = Statistics(), Provenance()
-        states: int | None = None
+        provenance.append(turn.begun.pieces)
         writer = AnswerWriter(
             self.history,
             answer,
             lambda: {
                 MODEL_KEY: engine.name,
                 STUDENT_KEY: engine.stores.student_version,
-                **stored_figures(statistics, sampling.seed, provenance, passages, states),
+                **turn.figures(statistics, provenance),
             },
+            turn.begun.text,
+            turn.begun.tokens,
         )
         finish = FINISH_INTERRUPTED
-        events = self._generate(engine, messages, passages, settings.docs, sampling, statistics)
+        events = self._modes.generate(engine, turn, statistics, self._stop)
         try:
             with closing(events):
                 for event in events:
                     if isinstance(event, Retrieved):
-                        passages = event.passages
+                        turn.passages = event.passages
                     elif isinstance(event, Interpolated):
-                        states = event.states
+                        turn.states = event.states
                     elif isinstance(event, Wrote):
                         provenance.append(event.pieces)
                         text = "".join(piece.text for piece in event.pieces)
@@ -177,14 +219,18 @@ class Assistant:
             finish = records.FAILED
             raise
         finally:
+            ended = engine.vocabulary.stops.intersection(writer.tokens[-1:])
+            if turn.end.stop and finish == records.WHOLE and not ended:
+                writer.trim(partial(tokens_of, piece=engine.vocabulary.piece))
             writer.close(finish)
             content = self.history.message(answer).content
-            offered = partial(self._is_offered, chat)
-            cached = self._cached(messages, documents=bool(passages))
-            self._isolation.answered(settings, engine, messages, content, cached, offered)
+            offered = partial(self._is_offered, turn.chat.id)
+            cached = self._cached(turn.messages, documents=bool(turn.passages))
+            self._isolation.answered(turn.chat, engine, turn.messages, content, cached, offered)
             if finish == records.FAILED and not content:
-                self.history.discard_answer(answer, settings.active)
-        self._update_title(chat, message, content)
+                replaced = turn.begun is not NOTHING_WRITTEN
+                active = turn.question if replaced else turn.chat.active
+                self.history.discard_answer(answer, active)
 
     def answer_unsaved(
         self,
@@ -205,17 +251,17 @@ class Assistant:
         if not text.strip():
             raise InputError("the message is empty: type a question")
         self._stop.clear()
-        sampling, thread = self._sampling({}, again=False), self._messages(system, ())
-        docs = ""
+        chat, path = records.Chat(0, "", False, True, system, {}, None, 0.0, 0.0), []
         if parent is not None:
             path = self.history.path(parent)
-            settings = self.history.chat(path[-1].chat)
-            sampling = self._sampling(settings.sampling, again=False)
-            thread, docs = self._messages(settings.system, path), settings.docs
-        messages = [*thread, Message(records.USER, compose(text, attachments)[0])]
-        passages = yield from self._retrieve(messages, text, docs)
+            chat = self.history.chat(path[-1].chat)
+        question = Message(records.USER, compose(text, attachments)[0])
+        messages = [*self._messages(chat.system, path), question]
+        sampling = self._sampling(chat.sampling, again=False)
+        turn = AnswerRequest(chat, 0, messages, sampling, self._answer_end(chat.sampling))
+        turn.passages = yield from self._modes.retrieve(self.engine, turn, text)
         engine = self._isolation.unsaved_engine()
-        yield from self._generate(engine, messages, passages, docs, sampling, Statistics())
+        yield from self._modes.generate(engine, turn, Statistics(), self._stop)
 
     def stop(self) -> None:
         """End the answer in progress, from any thread; what was generated is kept."""
@@ -244,85 +290,6 @@ class Assistant:
         )
         return answer.id
 
-    def _retrieve(
-        self, messages: Sequence[Message], question: str, docs: str
-    ) -> Generator[Event, None, tuple[FoundPassage, ...] | None]:
-        """Search the imported texts for `question`, as a chat with the setting `docs` does.
-
-        Returns what goes before it, the last of `messages`; None if there is nothing to search.
-        """
-        off = self._mode(docs) in (DOCS_OFF, DOCS_KNN)
-        if self._documents is None or off:
-            return None
-        unindexed = self._documents.unindexed
-        if self._documents.empty and not unindexed:
-            return None
-        engine = self.engine
-        found = self._documents.relevant(
-            question,
-            engine.max_passages,
-            engine.vocabulary,
-            engine.target.context_length,
-            self._source,
-        )
-        passages = fitting(engine, messages, found, engine.max_tokens)
-        yield Retrieved(passages, unindexed)
-        return passages
-
-    def _mode(self, docs: str) -> str:
-        """How a chat with the setting `docs` uses the imported texts."""
-        return self._docs or docs or self._default_docs
-
-    def _generate(
-        self,
-        engine: Engine,
-        messages: Sequence[Message],
-        passages: Sequence[FoundPassage] | None,
-        docs: str,
-        sampling: Sampling,
-        statistics: Statistics,
-    ) -> Generator[Event]:
-        """Answer the last of `messages` from `passages`, or from what they change to meanwhile."""
-        limit = engine.max_tokens
-        if self._mode(docs) == DOCS_KNN:
-            return self._generate_worded(engine, messages, sampling, statistics)
-        if passages:
-            # The dense index would keep the passages' tokens under this chat's name.
-            engine = replace(engine, observers=[])
-        if passages and self._documents is not None and self._mode(docs) == DOCS_ITERATIVE:
-            return generate_iteratively(
-                engine,
-                self._documents,
-                messages,
-                sampling,
-                limit,
-                statistics,
-                self._stop,
-                self._source,
-            )
-        prompted = with_notes(messages, passages or ())
-        return generate(engine, prompted, sampling, limit, statistics, self._stop)
-
-    def _generate_worded(
-        self,
-        engine: Engine,
-        messages: Sequence[Message],
-        sampling: Sampling,
-        statistics: Statistics,
-    ) -> Generator[Event]:
-        """Answer in the words of the imported texts; by the model alone if none is encoded."""
-        limit, documents = engine.max_tokens, self._documents
-        states = imported_states(engine, documents, self._source) if documents is not None else None
-        if states is None:
-            yield Interpolated(0)
-            yield from generate(engine, messages, sampling, limit, statistics, self._stop)
-            return
-        # Nothing learns from it: these are not the model's own words.
-        engine = replace(engine, observers=[])
-        yield from generate_with_neighbours(
-            engine, states, messages, sampling, limit, statistics, self._stop
-        )
-
     def _update_title(self, chat: int, message: int, answer: str) -> None:
         """Title a chat by its first exchange, unless the user renamed it."""
         question = self.history.message(message)
@@ -341,6 +308,13 @@ class Assistant:
         seed = chosen.get("seed", sampling.seed if self.engine.seeded else NEW_SEED)
         return replace(sampling, seed=randbits(32) if seed == NEW_SEED else seed)
 
+    def _answer_end(self, chosen: Mapping[str, Any]) -> AnswerEnd:
+        """Where the chat's answers end; a length from the command line goes before its own."""
+        if self.engine.limited:
+            chosen = {name: value for name, value in chosen.items() if name != MAX_TOKENS}
+        default = AnswerEnd(self.engine.max_tokens, self._sequences)
+        return answer_end(chosen, default, "this chat's sampling")
+
     def _messages(self, system: str, thread: Sequence[records.StoredMessage]) -> list[Message]:
         """The thread as model input, with stored token ids if they are of the same tokenizer."""
         tokenizer = self.engine.vocabulary.fingerprint
@@ -354,22 +328,3 @@ class Assistant:
 def _system(prompt: str) -> list[Message]:
     """The system prompt as a message; none where it is empty."""
     return [Message(records.SYSTEM, prompt)] if prompt else []
-
-
-def stored_figures(
-    statistics: Statistics,
-    seed: int,
-    provenance: Provenance,
-    passages: Sequence[FoundPassage] | None = None,
-    states: int | None = None,
-) -> dict[str, object]:
-    """The statistics of an answer as they are stored with it, with what it was answered from.
-
-    Args:
-        passages: None if no text was searched.
-        states: of imported texts that it was worded from; None for the model's own words.
-    """
-    figures = {**asdict(statistics), "seed": seed, SOURCES_KEY: provenance.runs()}
-    if states is not None:
-        figures[STATES_KEY] = states
-    return figures if passages is None else {**figures, CITATIONS_KEY: citation_records(passages)}

@@ -1,9 +1,9 @@
 """One conversation turn as data: the events that answer a question.
 
-Events come in order: `Retrieved` or `Interpolated`, `Dropped`, `Prefilling`, `Wrote`, `Finished`;
-in iterative retrieval, `Retrieved` and `Speculated` come between the `Wrote`, too. Their text is
-raw model output and hostile until `app.sanitise` has cleaned it, which is up to whoever displays
-it.
+Events come in order: `Resumed`, `Retrieved` or `Interpolated`, `Dropped`, `Prefilling`, `Wrote`,
+`Finished`; in iterative retrieval, `Retrieved` and `Speculated` come between the `Wrote`, too.
+Their text is raw model output and hostile until `app.sanitise` has cleaned it, which is up to
+whoever displays it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,13 @@ from app.indexing.passage_index import FoundPassage
 from engines.budget.protocol import BudgetStatus
 from engines.ralm.events import RalmStatistics
 from engines.step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A stopped answer goes on behind `pieces`, which are all of its text so far."""
+
+    pieces: tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +93,4 @@ class Finished:
     seed: int
 
 
-Event = Retrieved | Speculated | Interpolated | Dropped | Prefilling | Wrote | Finished
+Event = Resumed | Retrieved | Speculated | Interpolated | Dropped | Prefilling | Wrote | Finished

@@ -15,6 +15,7 @@ from time import perf_counter
 
 from app.conversation.events import Dropped, Event, Finished, Prefilling, Wrote
 from app.conversation.statistics import Piece, Statistics
+from app.conversation.stop_sequences import HeldText, StopSequences
 from app.engine.engine import Engine
 from app.engine.stores import wanted_logits
 from datastores.errors import ContextOverflowError
@@ -37,8 +38,13 @@ def generate(
     limit: int,
     statistics: Statistics,
     stop: Flag,
+    written: Sequence[int] = (),
+    sequences: Sequence[str] = (),
 ) -> Generator[Event]:
     """Answer the last of `messages` in at most `limit` tokens; ends with `Finished`.
+
+    With `written`, the tokens of the answer so far, it goes on behind them as if it had never been
+    stopped, up to the next multiple of `limit`. It ends before the first of `sequences`.
 
     Holds the model's lock until it ends. `statistics` is filled in along the way. Setting `stop`
     ends the answer at the next step, with finish `interrupted`; closing the generator ends it
@@ -49,30 +55,35 @@ def generate(
     """
     with engine.busy:
         started = perf_counter()
-        prompt, dropped = fit(engine, messages, limit)
+        prompt, dropped = fit(engine, messages, limit, len(written))
         if dropped:
             yield Dropped(dropped)
         statistics.prompt_tokens = len(prompt)
         finish = ""
-        yield from load_state(engine, prompt)
-        cached, reading = common_prefix(engine.target.tokens, prompt), perf_counter()
-        for done in engine.target.prefill(prompt):
-            yield Prefilling(done, len(prompt))
+        context = [*prompt, *written]
+        yield from load_state(engine, context)
+        cached, reading = common_prefix(engine.target.tokens, context), perf_counter()
+        for done in engine.target.prefill(context):
+            yield Prefilling(done, len(context))
             if stop.is_set():
                 finish = FINISH_INTERRUPTED
                 break
         if engine.states is not None:
             engine.states.observe(done - cached, perf_counter() - reading)
         if not finish:
-            stream = TextStream(engine)
-            with closing(_decode(engine, sampling, limit, statistics)) as steps:
+            stream = TextStream(engine, written, sequences)
+            criteria = stop_criteria(engine, limit - len(written) % limit, sequences)
+            with closing(_decode(engine, sampling, criteria, statistics, len(written))) as steps:
                 for step in steps:
                     if step.prefill:
                         statistics.first_token_seconds = perf_counter() - started
                     status = engine.budget.status(step.position)
                     statistics.compare(step, status)
-                    yield Wrote(stream.pieces(step), step, status)
-                    finish = step.finish or (FINISH_INTERRUPTED if stop.is_set() else "")
+                    last = bool(step.finish) or stop.is_set()
+                    yield Wrote(stream.pieces(step, last=last), step, status)
+                    # What is held back comes with one more step.
+                    interrupted = stop.is_set() and not stream.holds
+                    finish = step.finish or (FINISH_INTERRUPTED if interrupted else "")
                     if finish:
                         break
         statistics.seconds = perf_counter() - started
@@ -87,41 +98,73 @@ def load_state(engine: Engine, prompt: Sequence[int]) -> Generator[Event]:
 
 
 def _decode(
-    engine: Engine, sampling: Sampling, limit: int, statistics: Statistics
+    engine: Engine,
+    sampling: Sampling,
+    criteria: StopCriteria,
+    statistics: Statistics,
+    written: int,
 ) -> Generator[Step]:
     return decode(
         engine.target,
         engine.drafters,
         engine.budget,
         make_sampler(sampling),
-        StopCriteria(engine.vocabulary.stops, limit),
+        criteria,
         temperature=sampling.temperature,
+        answered=written,
         keep=wanted_logits(engine.observers) if engine.learns else None,
         observers=(statistics, *engine.observers),
     )
 
 
-def fit(engine: Engine, messages: Sequence[Message], limit: int) -> tuple[list[int], int]:
+def stop_criteria(engine: Engine, limit: int, sequences: Sequence[str]) -> StopCriteria:
+    """An answer ends as the model wants, after `limit` tokens, or with one of `sequences`."""
+    stops = engine.vocabulary.stops
+    if not sequences:
+        return StopCriteria(stops, limit)
+    found = StopSequences(sequences, engine.vocabulary.piece)
+    return StopCriteria(stops, limit, found.end_with)
+
+
+def fit(
+    engine: Engine, messages: Sequence[Message], limit: int, written: int = 0
+) -> tuple[list[int], int]:
     """The prompt's token ids, and how many of the oldest messages had to be dropped for it.
 
     The system prompt is kept, and so are notes before the last message. Whole turns are dropped,
-    oldest first, until the prompt has at most `max_prompt_tokens`.
+    oldest first, until the prompt has at most `max_prompt_tokens`. An answer of which `written`
+    tokens are there goes on behind the prompt it began with, and behind a shorter one once it has
+    filled the rest of the context.
 
     Raises:
         ContextOverflowError: nothing is left to drop.
     """
-    max_prompt = max_prompt_tokens(engine, limit)
+    context, longest = engine.target.context_length, max_prompt_tokens(engine, limit)
+    tokens, dropped = _without_oldest(engine, messages, longest)
+    if written and len(tokens) + written > context:
+        tokens, dropped = _without_oldest(engine, messages, longest - written)
+    if len(tokens) >= context:
+        raise _overflow(engine, len(tokens))
+    if len(tokens) + written > context:
+        raise ContextOverflowError(
+            f"the answer cannot go on: it and its question fill the context ({context:,} tokens)"
+        )
+    return tokens, dropped
+
+
+def _without_oldest(
+    engine: Engine, messages: Sequence[Message], length: int
+) -> tuple[list[int], int]:
+    """The prompt, and how many messages were dropped to make it `length` tokens, if that helps."""
     system = [message for message in messages[:1] if message.role == "system"]
     kept = list(messages[len(system) :])
     question = 2 if len(kept) > 1 and kept[-2].role == "system" else 1
     tokens = engine.render([*system, *kept])
-    while len(tokens) > max_prompt and len(kept) > question:
+    while len(tokens) > length and len(kept) > question:
         del kept[0]
         while len(kept) > question and kept[0].role != "user":
             del kept[0]
         tokens = engine.render([*system, *kept])
-    if len(tokens) > engine.target.context_length - 1:
-        raise _overflow(engine, len(tokens))
     return tokens, len(messages) - len(system) - len(kept)
 
 
@@ -160,22 +203,42 @@ def _overflow(engine: Engine, length: int, way_out: str = "shorten it") -> Conte
 
 
 class TextStream:
-    """Turns tokens into text; the bytes of an incomplete character wait for its last token."""
+    """Turns tokens into text; the bytes of an incomplete character wait for its last token.
 
-    def __init__(self, engine: Engine) -> None:
+    Attributes:
+        begun: the text of the tokens that were written before.
+    """
+
+    def __init__(
+        self, engine: Engine, written: Sequence[int] = (), sequences: Sequence[str] = ()
+    ) -> None:
+        """The tokens come behind those that are `written`, and end before one of `sequences`."""
         self._piece = engine.vocabulary.piece
         self._decoder = getincrementaldecoder("utf-8")("replace")
+        self._held = HeldText(sequences)
+        text = self._decoder.decode(b"".join(map(self._piece, written)))
+        self.begun = self._held.begin(text)
 
-    def pieces(self, step: Step) -> tuple[Piece, ...]:
+    @property
+    def holds(self) -> bool:
+        """Whether text is held back that may begin a stop sequence."""
+        return self._held.holds
+
+    def pieces(self, step: Step, *, last: bool = False) -> tuple[Piece, ...]:
         """The step's text, token by token, each with the source it is credited to.
 
         Invalid UTF-8 becomes U+FFFD, and so does an incomplete character at the end of the answer.
+
+        Args:
+            last: no step follows, though this one may not end the answer.
         """
-        last = len(step.tokens) - 1
-        pieces = []
+        final = len(step.tokens) - 1
+        pieces: list[Piece] = []
         for index, (token, sources) in enumerate(zip(step.tokens, step.sources, strict=True)):
-            final = bool(step.finish) and index == last
-            text = self._decoder.decode(self._piece(token), final)
-            if text:
-                pieces.append(Piece(text, credited(sources)))
+            ends = bool(step.finish) and index == final
+            text = self._decoder.decode(self._piece(token), ends)
+            piece = Piece(text, credited(sources))
+            over = (last or ends) and index == final
+            if text or over:
+                pieces += self._held.release(piece, last=over)
         return tuple(pieces)

@@ -14,7 +14,13 @@ from time import perf_counter
 
 from app.conversation.documents import Documents, fitting, with_notes
 from app.conversation.events import Dropped, Event, Finished, Retrieved, Speculated, Wrote
-from app.conversation.generation import FINISH_INTERRUPTED, TextStream, fit, load_state
+from app.conversation.generation import (
+    FINISH_INTERRUPTED,
+    TextStream,
+    fit,
+    load_state,
+    stop_criteria,
+)
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
@@ -49,6 +55,8 @@ def generate_iteratively(
     statistics: Statistics,
     stop: Flag,
     source: str = "",
+    written: Sequence[int] = (),
+    sequences: Sequence[str] = (),
 ) -> Generator[Event]:
     """Answer the last of `messages`, each few tokens from the passage that is the best for them.
 
@@ -60,17 +68,19 @@ def generate_iteratively(
     """
     with engine.busy:
         started = perf_counter()
-        prompt, dropped = fit(engine, messages, limit)
+        prompt, dropped = fit(engine, messages, limit, len(written))
         statistics.prompt_tokens = len(prompt)
         if dropped:
             yield Dropped(dropped)
         yield from load_state(engine, prompt)
+        ends = stop_criteria(engine, (len(written) // limit + 1) * limit, sequences)
         request = replace(
-            make_request(engine, messages, sampling, StopCriteria(engine.vocabulary.stops, limit)),
+            make_request(engine, messages, sampling, ends, limit),
             interruption=lambda: FINISH_INTERRUPTED if stop.is_set() else "",
+            written=written,
         )
         figures, finish = RalmStatistics(), ""
-        answer = IterativeAnswer(engine, documents, source, statistics, figures)
+        answer = IterativeAnswer(engine, documents, source, statistics, figures, written, sequences)
         with closing(answer.strides(request)) as strides:
             for stride in strides:
                 yield from answer.events(stride, request.prompt)
@@ -90,6 +100,8 @@ class IterativeAnswer:
         source: str,
         statistics: Statistics,
         figures: RalmStatistics,
+        written: Sequence[int] = (),
+        sequences: Sequence[str] = (),
     ) -> None:
         self.passages: tuple[FoundPassage, ...] = ()
         self._engine = engine
@@ -99,7 +111,7 @@ class IterativeAnswer:
         self._source = source
         self._started = perf_counter()
         self._known: set[int] = set()
-        self._stream = TextStream(engine)
+        self._stream = TextStream(engine, written, sequences)
 
     def strides(self, request: RalmRequest) -> Generator[ConfirmedStride]:
         """RaLMSpec with prefetching, OS3, hidden verification, and drafts across strides."""
@@ -122,32 +134,50 @@ class IterativeAnswer:
                 self.passages = (*self.passages, found)
                 yield Retrieved(self.passages)
         for step in stride.steps:
-            yield count_step(self._engine, self._stream, self._statistics, step, self._started)
+            last = bool(stride.finish) and step is stride.steps[-1]
+            yield count_step(
+                self._engine, self._stream, self._statistics, step, self._started, last=last
+            )
         yield Speculated(replace(self._figures))
 
 
 def count_step(
-    engine: Engine, stream: TextStream, statistics: Statistics, step: Step, started: float
+    engine: Engine,
+    stream: TextStream,
+    statistics: Statistics,
+    step: Step,
+    started: float,
+    *,
+    last: bool = False,
 ) -> Wrote:
     """Count a step that came after it was decoded; its event.
 
     Args:
         started: when the answer was, by `perf_counter`.
+        last: no step follows.
     """
     if not statistics.tokens:
         statistics.first_token_seconds = perf_counter() - started
     statistics.observe(step)
     status = engine.budget.status(step.position)
     statistics.compare(step, status)
-    return Wrote(stream.pieces(step), step, status)
+    return Wrote(stream.pieces(step, last=last), step, status)
 
 
 def make_request(
-    engine: Engine, messages: Sequence[Message], sampling: Sampling, stop: StopCriteria
+    engine: Engine,
+    messages: Sequence[Message],
+    sampling: Sampling,
+    stop: StopCriteria,
+    limit: int = 0,
 ) -> RalmRequest:
-    """The last of `messages`, to be answered with one passage before it at a time."""
+    """The last of `messages`, to be answered with one passage before it at a time.
+
+    Args:
+        limit: of an answer, for which its prompts leave space; 0: that of `stop`.
+    """
     return RalmRequest(
-        prompt=_prompts(engine, messages, stop.limit),
+        prompt=_prompts(engine, messages, limit or stop.limit),
         query=_queries(engine, messages[-1].content),
         draw=make_sampler(sampling),
         stop=stop,

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING
 
 from app.conversation.documents import Documents
 from app.conversation.events import Dropped, Event, Finished, Interpolated
-from app.conversation.generation import FINISH_INTERRUPTED, TextStream, fit
+from app.conversation.generation import FINISH_INTERRUPTED, TextStream, fit, stop_criteria
 from app.conversation.iterative import count_step
 from app.conversation.privacy import text_source
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from app.engine.stores import open_dense
 from engines.chat_template.prompt_builder import Message
-from engines.decode import StopCriteria
 from engines.ralm.events import RalmStatistics
 from engines.ralm.knn_lm import InterpolatedTarget, Interpolation, write_sequentially
 from engines.ralm.knn_speculative import SpeculativeKnn
@@ -76,6 +75,7 @@ def generate_with_neighbours(
     limit: int,
     statistics: Statistics,
     stop: Flag,
+    sequences: Sequence[str] = (),
 ) -> Generator[Event]:
     """Answer the last of `messages` from the model and from what followed similar `states`.
 
@@ -95,15 +95,15 @@ def generate_with_neighbours(
             prompt=lambda _: prompt,
             query=lambda _: "",
             draw=make_sampler(sampling),
-            stop=StopCriteria(engine.vocabulary.stops, limit),
+            stop=stop_criteria(engine, limit, sequences),
             temperature=sampling.temperature,
             interruption=lambda: FINISH_INTERRUPTED if stop.is_set() else "",
         )
         answer = KnnAnswer(engine, states, request)
-        stream = TextStream(engine)
+        stream = TextStream(engine, (), sequences)
         with closing(answer.steps()) as steps:
             for step in steps:
-                yield count_step(engine, stream, statistics, step, started)
+                yield count_step(engine, stream, statistics, step, started, last=stop.is_set())
         statistics.seconds = perf_counter() - started
         yield Interpolated(len(states), answer.figures)
         yield Finished(answer.writer.finish, statistics, sampling.seed)

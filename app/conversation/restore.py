@@ -15,7 +15,13 @@ from typing import Any, TypeVar
 
 from app.conversation.export import VERSION
 from app.importing.json_stream import items
-from app.sampling_settings import DOCS, require_docs_mode, with_overrides
+from app.sampling_settings import (
+    DOCS,
+    AnswerEnd,
+    answer_end,
+    require_docs_mode,
+    with_overrides,
+)
 from datastores.chats.history import History, contains_chat, restore_chat
 from datastores.chats.records import (
     ASSISTANT,
@@ -113,6 +119,7 @@ def _require_tree(chat: Chat, messages: Sequence[StoredMessage]) -> None:
 def _chat(record: Any) -> Chat:
     sampling = _field(record, "sampling", dict)
     with_overrides(Sampling(), sampling)
+    answer_end(sampling, AnswerEnd(1))
     return Chat(
         id=0,
         title=_field(record, "title", str),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from engines.budget.protocol import BudgetStatus
@@ -84,6 +84,20 @@ class Statistics:
         if not step.prefill:
             self.plain_seconds += plain_time(step, budget_status)
 
+    def after(self, earlier: Mapping[str, object]) -> Statistics:
+        """The totals of an answer that was stopped, whose figures are `earlier`, and went on.
+
+        The prompt, and the time to the first token, are those of its beginning.
+        """
+        begun = _stored(earlier)
+        total = replace(begun, by_source={**begun.by_source})
+        total.drafted_by_source = {**begun.drafted_by_source}
+        total.add(self)
+        if begun.tokens:
+            total.prompt_tokens = begun.prompt_tokens
+            total.first_token_seconds = begun.first_token_seconds
+        return total
+
     def add(self, other: Statistics) -> None:
         """Add the totals of `other`."""
         for name in COUNTS:
@@ -123,6 +137,24 @@ class Statistics:
 
 COUNTS = tuple(entry.name for entry in fields(Statistics) if not entry.name.endswith("by_source"))
 """The attributes that are single numbers."""
+
+
+def _stored(figures: Mapping[str, object]) -> Statistics:
+    """The statistics among an answer's stored figures; a restored chat may hold anything."""
+    stored = Statistics()
+    for name in COUNTS:
+        value = figures.get(name)
+        if isinstance(value, int | float):
+            setattr(stored, name, type(getattr(stored, name))(value))
+    for name, totals in (
+        ("by_source", stored.by_source),
+        ("drafted_by_source", stored.drafted_by_source),
+    ):
+        counts = figures.get(name)
+        for source, tokens in counts.items() if isinstance(counts, dict) else ():
+            if source in SOURCE_NAMES.values() and isinstance(tokens, int):
+                totals[source] = tokens
+    return stored
 
 
 def _count(totals: dict[str, int], sources: int, tokens: int) -> None:

@@ -73,6 +73,7 @@ class Engine:
         sampling: the user's defaults.
         seeded: whether the user fixed the seed.
         max_tokens: of one answer.
+        limited: whether the command line chose it, so that no chat's setting replaces it.
         max_passages: of imported texts, put before one question.
         default_temperature: whether the temperature is our default, not the user's choice.
         trained_context: most tokens of context that the model allows; 0 if unknown.
@@ -102,6 +103,7 @@ class Engine:
     max_tokens: int
     learned: LearnedState
     default_temperature: bool = False
+    limited: bool = False
     max_passages: int = MAX_PASSAGES
     trained_context: int = 0
     crest_bytes: int = CrestConfig().max_bytes
@@ -209,6 +211,7 @@ def load(
         crest_bytes=config.crest.max_bytes,
         seeded=options.seed is not None or config.sampling.seed != NEW_SEED,
         max_tokens=options.max_tokens or config.max_tokens,
+        limited=options.max_tokens is not None,
         learned=learned,
         stores=stores,
         observers=make_observers(stores),

@@ -63,12 +63,14 @@ class IndexingProgress:
         done, total: texts tokenized, and all that have to be.
         tokens: in the texts tokenized by this run.
         building: whether all texts are tokenized and CREST is being built from them.
+        seconds_left: None while unknown.
     """
 
     done: int
     total: int
     tokens: int
     building: bool = False
+    seconds_left: float | None = None
 
 
 class CorpusIndex:

@@ -18,7 +18,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from subprocess import Popen
 from threading import Event, Thread
@@ -30,6 +30,7 @@ from app.indexing.passage_index import passages_due, update_passages
 from app.indexing.vocabularies import open_vocabulary
 from app.locations import Locations
 from app.machine import on_battery
+from app.remaining_time import RemainingTime
 from datastores.errors import SpecchatError, StoreError
 from engines.target import Vocabulary
 
@@ -52,6 +53,7 @@ class Indexer:
     Attributes:
         progress: of the running worker; None if there is none.
         error: why the last work failed; None if it did not.
+        enabled: whether longer work may be done; finished answers always are, in milliseconds.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Indexer:
         """
         self.progress: IndexingProgress | None = None
         self.error: SpecchatError | None = None
+        self.enabled = True
         self._notify = notify
         self._locations = locations
         self._model = model
@@ -80,6 +83,13 @@ class Indexer:
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
+
+    def switch(self, enabled: bool) -> None:
+        """Do longer work from now on, or stop it at once; what is left is done later."""
+        self.enabled = enabled
+        worker = self._worker
+        if worker is not None and not enabled:
+            worker.stop()
 
     def close(self) -> None:
         """Stop at once; what is not done is left for the next session."""
@@ -107,6 +117,8 @@ class Indexer:
             if current != version:
                 # Wait until the version is stable: an import is written in many transactions.
                 version, due = current, True
+            elif not self.enabled:
+                due = True  # what was stopped, or came meanwhile
             elif due:
                 due = self._is_due(index)
                 due = refused = due and not self._run_worker(index)
@@ -139,9 +151,12 @@ class Indexer:
             if self._closing.is_set():
                 # `close` may have looked for a worker before there was this one.
                 worker.stop()
+            remaining = RemainingTime()
             try:
-                for progress in worker:
-                    self._report(IndexingProgress(**progress), None)
+                for message in worker:
+                    progress = IndexingProgress(**message)
+                    left = remaining.update(progress.done, progress.total, monotonic())
+                    self._report(replace(progress, seconds_left=left), None)
             except SpecchatError as error:
                 failure = str(error)
             code = worker.code()
@@ -151,7 +166,7 @@ class Indexer:
 
     def _worker_error(self, code: int, failure: str) -> SpecchatError | None:
         """Why the worker failed. It is not started again before something changes."""
-        if code in (0, EXIT_YIELDED) or self._closing.is_set():
+        if code in (0, EXIT_YIELDED) or self._closing.is_set() or not self.enabled:
             return None
         return StoreError(f"indexing failed: {failure or f'exit code {code}'}")
 

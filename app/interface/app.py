@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import RenderableType
-from textual import events, work
+from textual import events, on, work
 from textual.app import App
 from textual.binding import BindingType
 from textual.notifications import SeverityLevel
@@ -23,8 +23,15 @@ from app.interface.chat import copy
 from app.interface.commands.keymap import Keymap
 from app.interface.commands.palette import CommandsProvider
 from app.interface.commands.scopes import ALWAYS, SCOPES
-from app.interface.messages import IdleChanged, IndexerChanged, LearningChanged
+from app.interface.messages import (
+    AnswerEnded,
+    ChatShown,
+    IdleChanged,
+    IndexerChanged,
+    LearningChanged,
+)
 from app.interface.screen import ChatScreen
+from app.interface.terminal import KEEP_TITLE, RESTORE_TITLE, AnswerNotice, title_sequence
 from app.interface.themes import DARK, THEMES, muted_variables, theme_variables
 from app.locations import Locations, locate
 from app.runtime.demo import DEMO_MODEL, INTRODUCTION, DemoStage
@@ -59,9 +66,10 @@ class Specchat(App[None], inherit_bindings=False):
         keep_theme: Callable[[str], None] = lambda theme: None,
         keymap: Keymap | None = None,
         stage: DemoStage | None = None,
+        notice: AnswerNotice | None = None,
     ) -> None:
         """`keep_theme` is called with the name of each theme the person chooses; with a `stage`,
-        the demonstration runs."""
+        the demonstration runs. Without a `notice` nobody is notified of answers."""
         super().__init__()
         self.keymap = keymap or Keymap(SCOPES)
         self.set_keymap(self.keymap.overrides)
@@ -72,6 +80,8 @@ class Specchat(App[None], inherit_bindings=False):
         # An animation costs processor time that the model needs.
         self.animation_level = "none"
         self._keep_theme = keep_theme
+        self._notice = notice or AnswerNotice()
+        self._shown = ("", False)
         self.chat_screen = ChatScreen(history, locations, open_model, stage)
         self._typed_early: list[events.Event] | None = []
 
@@ -98,6 +108,9 @@ class Specchat(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
+        self.app_suspend_signal.subscribe(self, lambda _: self._write(RESTORE_TITLE))
+        self.app_resume_signal.subscribe(self, lambda _: self._show_title())
+        self._show_title()
         if self._wanted_theme not in self.available_themes:
             wanted = one_line(self._wanted_theme, 40)
             message = f"No theme is called “{wanted}”. {self.keymap.fill(THEME_HINT)}"
@@ -122,6 +135,24 @@ class Specchat(App[None], inherit_bindings=False):
         if all(shown.message != message for shown in self._notifications):
             super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
+    @on(ChatShown)
+    def _chat_shown(self, event: ChatShown) -> None:
+        shown = event.title, event.private
+        if shown != self._shown:
+            self._shown = shown
+            self._write(title_sequence(event.title, private=event.private))
+
+    def _show_title(self) -> None:
+        """Have the terminal keep its title, and show the chat's."""
+        title, private = self._shown
+        self._write(KEEP_TITLE + title_sequence(title, private=private))
+
+    @on(AnswerEnded)
+    def _answer_ended(self, event: AnswerEnded) -> None:
+        if self._notice.is_due(event.seconds, focused=self.app_focus):
+            told = {"private": event.private, "failed": event.failed}
+            self._write(self._notice.sequence(event.title, os.environ, **told))
+
     def exit(
         self, result: None = None, return_code: int = 0, message: RenderableType | None = None
     ) -> None:
@@ -130,6 +161,7 @@ class Specchat(App[None], inherit_bindings=False):
             self.chat_screen.keep_unsent()
         except SpecchatError as error:
             message = one_line(str(error), 400)
+        self._write(RESTORE_TITLE)
         super().exit(result, return_code, message)
 
     def get_default_screen(self) -> ChatScreen:
@@ -215,6 +247,7 @@ def run(options: Options, stage: DemoStage | None = None) -> None:
         lambda theme: write_setting(locations, "theme", theme),
         keymap,
         stage,
+        AnswerNotice(config.notify, config.notify_after),
     )
     try:
         app.run()

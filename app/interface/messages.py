@@ -94,6 +94,24 @@ class ChatsChanged(Message):
 
 
 @dataclass
+class ChatShown(Message):
+    """A chat is shown, or its title or privacy changed; the title is empty for a new one."""
+
+    title: str
+    private: bool
+
+
+@dataclass
+class AnswerEnded(Message):
+    """An answer in the chat `title` ended by itself or `failed`, after so many seconds."""
+
+    title: str
+    private: bool
+    seconds: float
+    failed: bool
+
+
+@dataclass
 class MomentChanged(Message):
     """What the person can do next changed: an answer or an edit began or ended."""
 

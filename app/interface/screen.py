@@ -22,6 +22,7 @@ from app.interface.chat.chat_navigation import ChatNavigation
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions
 from app.interface.chat.document_actions import DocumentActions
+from app.interface.chat.editor_actions import EditorActions
 from app.interface.chat.message_actions import MessageActions
 from app.interface.commands import key_hints
 from app.interface.commands.key_hints import KeyHints
@@ -83,7 +84,10 @@ class ChatScreen(Screen[None]):
         self.chat_settings = ChatSettings(self.conversation, history, locations)
         self.model_switch = ModelSwitch(self.conversation, self._session_statistics, locations)
         self.copy_actions = CopyActions(self.conversation)
-        self.message_actions = MessageActions(self.conversation, self.copy_actions)
+        self.editor_actions = EditorActions(self.conversation)
+        self.message_actions = MessageActions(
+            self.conversation, self.copy_actions, self.editor_actions
+        )
         self.document_actions = DocumentActions(self.conversation, history, locations)
         self.import_task = ImportTask(self.conversation, locations)
         self.deletion_task = DeletionTask(
@@ -173,11 +177,13 @@ class ChatScreen(Screen[None]):
         elif self.focused is conversation.transcript:
             hints = key_hints.MESSAGES
         elif conversation.turn is not None:
-            hints = key_hints.ANSWERING
+            hints = key_hints.QUEUED if conversation.is_queued else key_hints.ANSWERING
         elif conversation.is_editing:
             hints = key_hints.EDITING
         elif conversation.is_branching:
             hints = key_hints.BRANCHING
+        elif conversation.is_cut_off:
+            hints = key_hints.CUT_OFF
         else:
             hints = key_hints.NEW_CHAT if conversation.is_empty else key_hints.READING
         self.query_one(KeyHints).show(hints)

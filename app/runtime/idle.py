@@ -2,8 +2,8 @@
 no longer than one slice.
 
 `IdleWork` is work of one model: it owns when there may be something to do, and does nothing on
-battery. `IdleQueue` owns when a slice is queued, and changes over when another model is loaded.
-Refuses to know what the work is (`app.runtime.idle_encoding`).
+battery or while the person has paused it. `IdleQueue` owns when a slice is queued, and changes over
+when another model is loaded. Refuses to know what the work is (`app.runtime.idle_encoding`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from app.machine import on_battery
+from app.remaining_time import RemainingTime
 from datastores.errors import SpecchatError
 
 if TYPE_CHECKING:
@@ -33,11 +35,14 @@ class IdleWork:
     """Work of one model. Everything but `wake` belongs to the model's thread.
 
     Attributes:
+        enabled: whether the person wants it done.
         on_wake: called by `wake`, on any thread; set by the queue that runs the work.
     """
 
     def __init__(self, begin: Begin, notify: NotifyIdle) -> None:
+        self.enabled = True
         self.on_wake: Callable[[], object] = lambda: None
+        self._left = RemainingTime()
         self._begin = begin
         self._notify = notify
         self._texts_changed = threading.Event()
@@ -54,7 +59,7 @@ class IdleWork:
 
     def slice(self) -> bool:
         """Do one slice; whether there is more to do."""
-        if self._is_on_battery():
+        if not self.enabled or self._is_on_battery():
             self._report(None)
             return False
         if self._running is None:
@@ -71,6 +76,9 @@ class IdleWork:
             self._running = None
             self._report_error(error)
             return False
+        if progress is not None:
+            left = self._left.update(progress.done, progress.total, monotonic())
+            progress = replace(progress, seconds_left=left)
         self._report(progress)
         return True
 

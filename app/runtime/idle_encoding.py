@@ -49,12 +49,14 @@ class EncodingProgress:
     Attributes:
         imports: whether imported texts are among them.
         noticed: whether it takes so long that it should be shown.
+        seconds_left: None while unknown.
     """
 
     done: int
     total: int
     imports: bool
     noticed: bool
+    seconds_left: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ import psutil
 
 from app.child_process import ChildProcess
 from app.machine import on_battery
+from app.remaining_time import RemainingTime
 from datastores.errors import ModelError, SpecchatError
 from datastores.storage.files import is_running, process_id, process_id_of
 
@@ -39,10 +40,11 @@ CLOSE_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class LearningProgress:
-    """How many of its steps a training has done."""
+    """How many of its steps a training has done; `seconds_left` is None while unknown."""
 
     done: int
     steps: int
+    seconds_left: float | None = None
 
     @property
     def share(self) -> float:
@@ -190,11 +192,14 @@ class Learner:
         """Follow `child` to its end."""
         result: dict[str, Any] | None = None
         error: SpecchatError | None = None
+        remaining = RemainingTime()
         try:
             for message in child:
                 if "steps" in message:
                     self._may_pause = True
-                    self._notify(LearningProgress(message["done"], message["steps"]), None)
+                    done, steps = message["done"], message["steps"]
+                    left = remaining.update(done, steps, monotonic())
+                    self._notify(LearningProgress(done, steps, left), None)
                 elif "reading" in message:
                     self._may_pause = False
                 else:

@@ -43,6 +43,8 @@ class Answers(Protocol):
 
     def regenerate(self, answer: int) -> Generator[Event]: ...
 
+    def resume(self, answer: int) -> Generator[Event]: ...
+
     def stop(self) -> None: ...
 
 
@@ -59,6 +61,7 @@ class Model:
         path: its file; None for none.
         idle: its idle work, the most urgent first.
         learner: teaches its draft model; None for none.
+        switch_idle: begins, or stops at once, all that is done beside answers.
     """
 
     name: str
@@ -69,13 +72,14 @@ class Model:
     path: Path | None = None
     idle: Sequence[SlicedWork] = ()
     learner: Learner | None = None
+    switch_idle: Callable[[bool], object] = lambda enabled: None
 
 
 OpenModel = Callable[[str | None], Model]
 """Opens a model by name or path; None: the one chosen on the command line or in the settings."""
 
 Begin = Callable[[Answers], Generator[Event]]
-"""Begins a turn: a new question, an edited one, or another answer to the same one."""
+"""Begins a turn: a new question, an edited one, another answer, or the rest of one."""
 
 
 class ModelThread:

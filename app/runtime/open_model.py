@@ -6,7 +6,7 @@ when a model is opened.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,9 +61,21 @@ def open_model(
     documents = _documents(engine, locations)
     # A connection of the model's thread: while it waits for a lock, no other thread waits with it.
     history = history.new_connection()
+    config = load_config(locations.settings)
     work = _idle_work(engine, locations, history, documents, notify_idle)
     indexer = _indexer(engine, locations, notify_indexer, work)
     learner = _learner(engine, locations, notify_learning, work)
+
+    def switch_idle(enabled: bool) -> None:
+        work.enabled = enabled
+        indexer.switch(enabled)
+        if learner is not None:
+            learner.switch(enabled and engine.learns)
+        if enabled:
+            work.wake()
+
+    if not config.idle:
+        switch_idle(False)
 
     def close() -> None:
         if learner is not None:
@@ -76,20 +88,27 @@ def open_model(
 
     hints = (EMBEDDED if engine.path == embedded() else "", _about_device(engine.path))
     hint = " ".join(filter(None, hints))
-    default_docs = load_config(locations.settings).docs
-    assistant = Assistant(engine, history, documents, default_docs=default_docs)
+    assistant = Assistant(engine, history, documents, default_docs=config.docs)
     works = (work,) if engine.states is None else (engine.states, work)
-    return Model(engine.name, hint, assistant, close, engine, engine.path, works, learner)
+    return Model(
+        engine.name, hint, assistant, close, engine, engine.path, works, learner, switch_idle
+    )
 
 
 def open_for_one_answer(
-    options: Options, locations: Locations, history: History, docs: str, source: str = ""
+    options: Options,
+    locations: Locations,
+    history: History,
+    docs: str,
+    source: str = "",
+    stop: Sequence[str] = (),
 ) -> Model:
     """Load the chosen model alone, without drafters that need large libraries.
 
     Args:
         docs: how imported texts are searched; empty leaves that to the chat and the settings.
         source: the import to which that is limited; empty for all.
+        stop: texts that end the answer, beside those of the chat.
     """
     from app.config import load_config
     from app.conversation.assistant import Assistant
@@ -100,7 +119,13 @@ def open_for_one_answer(
     documents = _documents(engine, locations) if locations.passages.exists() else None
     default_docs = load_config(locations.settings).docs
     assistant = Assistant(
-        engine, history, documents, default_docs=default_docs, docs=docs, source=source
+        engine,
+        history,
+        documents,
+        default_docs=default_docs,
+        docs=docs,
+        source=source,
+        stop=stop,
     )
 
     def close() -> None:

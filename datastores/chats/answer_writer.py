@@ -1,4 +1,4 @@
-"""Writes a growing answer to the history while it is being generated.
+"""Writes a growing answer to the history while it is being generated, and reopens a stopped one.
 
 Owns the thread that writes, and what is not on disk yet. The decode thread only appends to lists in
 memory; a write starts every `WRITE_INTERVAL_S` at most, so that a killed process loses less than a
@@ -9,14 +9,50 @@ write includes all of it.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 
-from datastores.chats.history import History
-from datastores.chats.records import STREAMING
-from datastores.errors import SpecchatError
+from datastores.chats.history import History, no_message
+from datastores.chats.records import (
+    ASSISTANT,
+    MESSAGE_COLUMNS,
+    STREAMING,
+    WHOLE,
+    StoredMessage,
+)
+from datastores.errors import InputError, SpecchatError
+from datastores.storage.files import process_id
 
 WRITE_INTERVAL_S = 0.3
 """From one partial write to the next."""
+
+_COPIED = MESSAGE_COLUMNS.removeprefix("id, ")
+_REOPEN = f"INSERT INTO messages ({_COPIED}) SELECT {_COPIED} FROM messages WHERE id = ?"
+
+
+def reopen_answer(history: History, message: int) -> StoredMessage:
+    """Begin to write an answer that did not end by itself once more, under a new id.
+
+    A new id, since whatever was made from its text (CREST, the index of passages) is found by id
+    and is out of date as soon as the answer goes on.
+
+    Raises:
+        InputError: it is not such an answer, or is being written, or another message follows it.
+    """
+    answer = history.message(message)
+    if answer.role != ASSISTANT or answer.finish in (WHOLE, STREAMING):
+        raise InputError("only an answer that was cut off can be continued")
+    with history.store.writing() as db:
+        below = "SELECT id FROM messages WHERE chat = ? AND parent = ?"
+        if db.conn.execute(below, (answer.chat, message)).fetchone():
+            raise InputError("only the last answer can be continued: regenerate this one")
+        number = int(db.conn.execute(_REOPEN, (message,)).lastrowid or 0)
+        if not db.conn.execute("DELETE FROM messages WHERE id = ?", (message,)).rowcount:
+            raise no_message(message)
+        writing = {"finish": STREAMING, "writer": process_id()}
+        db.table("messages").update(number, writing)
+        db.table("chats").update(answer.chat, {"active": number, "updated": time.time()})
+    return history.message(number)
 
 
 class AnswerWriter:
@@ -30,16 +66,22 @@ class AnswerWriter:
     """
 
     def __init__(
-        self, history: History, message: int, statistics: Callable[[], Mapping[str, object]]
+        self,
+        history: History,
+        message: int,
+        statistics: Callable[[], Mapping[str, object]],
+        text: str = "",
+        tokens: Sequence[int] = (),
     ) -> None:
-        """Start writing into `message`; `statistics` returns the answer's figures so far."""
+        """Start writing into `message`, of which `text` and `tokens` are written already;
+        `statistics` returns the answer's figures so far."""
         self.error: SpecchatError | None = None
         self._history = history
         self._message = message
         self._statistics = statistics
         self._figures: Mapping[str, object] = {}
-        self._pieces: list[str] = []
-        self._tokens: list[int] = []
+        self._pieces = [text]
+        self._tokens = list(tokens)
         self._written = 0
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -55,6 +97,11 @@ class AnswerWriter:
             if self._needs_figures:
                 self._figures = self._statistics()
                 self._needs_figures = False
+
+    def trim(self, kept: Callable[[str, Sequence[int]], Sequence[int]]) -> None:
+        """Keep those of the tokens that `kept` returns for the text and all of them."""
+        with self._lock:
+            self._tokens = list(kept("".join(self._pieces), self._tokens))
 
     def close(self, finish: str) -> None:
         """Write the whole answer with the reason why it ended, and stop the thread.

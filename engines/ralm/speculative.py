@@ -71,7 +71,7 @@ class SpeculativeRalm:
         self._verifier = Verifier(base, prefetch, asynchronous=asynchronous)
         self._asynchronous = asynchronous
         self._cache = SpeculativeCache(base)
-        self._next = 0  # where the next stride starts
+        self._next = len(request.written)  # where the next stride starts
         self._before: int | None = None
 
     def write(self) -> Generator[ConfirmedStride]:
@@ -117,11 +117,12 @@ class SpeculativeRalm:
 
     def _first(self) -> ConfirmedStride:
         """The first stride: its query is searched, which fills the cache."""
-        query = encode(self._base, self._request, self._writer, 0, self._statistics)
+        start = self._next
+        query = encode(self._base, self._request, self._writer, start, self._statistics)
         found, _ = self._collect([query], self._verifier.begin([query]))
         document = found[0][0].passage if found[0] else None
-        self._write_stride(0, document)
-        return self._confirmed(0, document)
+        self._write_stride(start, document)
+        return self._confirmed(start, document)
 
     def _speculate(self) -> Guess:
         """Guess the next stride's passage and write under it."""

@@ -35,6 +35,8 @@ class RalmRequest:
         stop: ends the answer.
         stride: k, tokens written before the next retrieval.
         interruption: why to stop writing now; empty to go on.
+        written: tokens of an answer that was stopped, whole strides of it, to go on behind; they
+            count towards the limit of `stop`.
     """
 
     prompt: Callable[[Passage | None], Sequence[int]]
@@ -44,6 +46,7 @@ class RalmRequest:
     temperature: float = 0.0
     stride: int = 4
     interruption: Callable[[], str] = lambda: ""
+    written: Sequence[int] = ()
 
 
 class StrideWriter:
@@ -67,7 +70,7 @@ class StrideWriter:
         *,
         across: bool = False,
     ) -> None:
-        self.tokens: list[int] = []
+        self.tokens = list(request.written)
         self.finish = ""
         self.document: Passage | None = None
         self.prefills = self.calls = 0
@@ -79,7 +82,7 @@ class StrideWriter:
         self._across = across
         self._steps: Generator[Step] | None = None
         self._unconfirmed: list[Step] = []
-        self._confirmed = 0  # tokens in steps that were handed out
+        self._confirmed = len(request.written)  # tokens in steps that were handed out
 
     def write(self, document: Passage | None, start: int, until: int) -> None:
         """Go on from `start` under `document` until there are `until` tokens, or the answer ends.
@@ -176,7 +179,7 @@ class StrideWriter:
             self._drafters,
             self._budget,
             request.draw,
-            StopCriteria(request.stop.stops, request.stop.limit - answered),
+            replace(request.stop, limit=request.stop.limit - answered),
             temperature=request.temperature,
             answered=answered,
         )

@@ -6,14 +6,22 @@ import math
 from dataclasses import fields
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from app.sampling_settings import SETTING_RANGES, with_overrides
+from app.sampling_settings import (
+    MAX_TOKENS,
+    SETTING_RANGES,
+    format_sequences,
+    parse_sequences,
+    with_overrides,
+)
 from datastores.errors import InputError
 from engines.sampler import Sampling
 
 
 def test_every_setting_has_a_range_that_holds_its_default() -> None:
-    assert set(SETTING_RANGES) == {entry.name for entry in fields(Sampling)}
+    assert set(SETTING_RANGES) == {MAX_TOKENS, *(entry.name for entry in fields(Sampling))}
     assert with_overrides(Sampling(), {}) == Sampling()
 
 
@@ -43,3 +51,14 @@ def test_chosen_settings_stand_in_place_of_the_base_s() -> None:
 def test_what_makes_no_sense_is_named(chosen: dict[str, object], complaint: str) -> None:
     with pytest.raises(InputError, match=f"chat 3: .*{complaint}"):
         with_overrides(Sampling(), chosen, "chat 3")
+
+
+@given(st.lists(st.text(min_size=1, max_size=8), max_size=5))
+def test_stop_sequences_are_shown_as_they_can_be_typed(sequences: list[str]) -> None:
+    assert parse_sequences(format_sequences(sequences)) == sequences
+
+
+@pytest.mark.parametrize("typed", ['"open', '"" x', 'a"b', "x" * 201])
+def test_what_is_no_stop_sequence_is_refused(typed: str) -> None:
+    with pytest.raises(InputError):
+        parse_sequences(typed)

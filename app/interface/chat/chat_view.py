@@ -16,6 +16,7 @@ from app.conversation.session_statistics import SessionStatistics
 from app.conversation.unsent import UnsentTexts
 from app.interface.chat.attachment_bar import AttachmentBar
 from app.interface.chat.prompt import Prompt, UnsentText
+from app.interface.chat.queue_bar import QueueBar, QueuedClicked
 from app.interface.chat.suggestions import SuggestionClicked, Suggestions
 from app.interface.chat.thread import (
     Thread,
@@ -30,6 +31,7 @@ from app.interface.chat.topbar import NEW_CHAT, TopBar
 from app.interface.commands.keymap import keymap_of
 from app.interface.messages import (
     ChatsChanged,
+    ChatShown,
     MomentChanged,
     ScrollRequested,
 )
@@ -42,6 +44,8 @@ from app.sanitise import one_line
 from datastores.chats.history import History
 from datastores.chats.records import Chat
 from datastores.errors import SpecchatError
+
+NOTHING_QUEUED = "No message is queued."
 
 
 def store_tuning(chat: int, tuning: ChatTuning, history: History) -> None:
@@ -86,6 +90,8 @@ class ChatView(Vertical):
         yield TopBar()
         yield MessageList()
         with Center():
+            yield QueueBar()
+        with Center():
             yield suggestions
         with Center():
             yield attachments
@@ -115,6 +121,10 @@ class ChatView(Vertical):
     @property
     def prompt(self) -> Prompt:
         return self.query_one(Prompt)
+
+    @property
+    def queue(self) -> QueueBar:
+        return self.query_one(QueueBar)
 
     @property
     def topbar(self) -> TopBar:
@@ -167,6 +177,7 @@ class ChatView(Vertical):
         self.topbar.private = stored.private if stored else self.private
         self._system = tuning.system
         self.measure_context()
+        self.app.post_message(ChatShown(stored.title if stored else "", self.topbar.private))
 
     def change_history(self, change: Callable[[History], object]) -> None:
         """Make a change of the history as soon as its lock is free; an error is shown."""
@@ -184,8 +195,35 @@ class ChatView(Vertical):
         self._unsent.restore(self.prompt, texts)
 
     def unsent_texts(self) -> UnsentTexts:
-        """What is written in each chat and not sent."""
+        """What is written in each chat and not sent, messages that wait included."""
+        if self.turn is not None and self.is_queued:
+            self._unsent.put_back(self.prompt, self.queue.take_all(), self.turn.chat, self.chat)
         return self._unsent.all(self.prompt, self.chat)
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether messages wait for the end of the answer."""
+        return bool(self.queue.messages)
+
+    def edit_queued(self, index: int = -1) -> None:
+        """Take a message that waits back to the prompt, the last one for instance."""
+        taken = self.queue.take(index)
+        if taken is None or self.turn is None:
+            self.show_error(NOTHING_QUEUED)
+        else:
+            self._unsent.put_back(self.prompt, taken, self.turn.chat, self.chat)
+            self.prompt.focus()
+        self.post_message(MomentChanged())
+
+    def remove_queued(self, index: int = -1) -> None:
+        """Drop a message that waits."""
+        if self.queue.take(index) is None:
+            self.show_error(NOTHING_QUEUED)
+        self.post_message(MomentChanged())
+
+    @on(QueuedClicked)
+    def _queued_clicked(self, event: QueuedClicked) -> None:
+        (self.remove_queued if event.removes else self.edit_queued)(event.index)
 
     def show_error(self, problem: SpecchatError | str) -> None:
         """Show an error as a notification, in one line."""
@@ -206,6 +244,7 @@ class ChatView(Vertical):
         turn = self.turn if self.turn and self._shows(self.turn) else None
         empty = greeting(self.hint, keymap_of(self), private=self.private)
         self.transcript.show(entries(self._thread, turn) or [empty])
+        self.queue.show_in(is_open=turn is not None)
         self.post_message(MomentChanged())
 
     def _set_thread(self, thread: Thread, left_out: int | None = None) -> None:

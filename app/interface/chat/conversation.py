@@ -1,7 +1,8 @@
 """The middle of the screen: the open chat and the turn in progress.
 
-`Conversation` asks, edits and answers again in the chat that `ChatView` shows. No question is lost:
-one that cannot be sent or gets no answer returns to the prompt.
+`Conversation` asks, edits, answers again and continues in the chat that `ChatView` shows. No
+question is lost: one that cannot be sent or gets no answer returns to the prompt, and one that is
+sent during an answer waits for its end.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
+from time import monotonic
 
 from textual import on, work
 from textual.widgets import TextArea
@@ -20,22 +22,26 @@ from app.interface.chat.attachment_bar import AttachmentsChanged
 from app.interface.chat.chat_view import ChatView, store_tuning
 from app.interface.chat.context_meter import ContextMeter
 from app.interface.chat.event_stream import EventStream
+from app.interface.chat.prompt import Unsent
 from app.interface.chat.thread import (
     Thread,
     Turn,
     edit_turn,
     is_answered,
+    is_cut_off,
     new_turn,
     other_version,
     previous_question,
     read_thread,
     regenerate_turn,
+    resume_turn,
     up_to,
     update_entries,
 )
 from app.interface.commands.keymap import keymap_of
-from app.interface.commands.slash import as_typed
+from app.interface.commands.slash import as_typed, parse
 from app.interface.messages import (
+    AnswerEnded,
     ChatsChanged,
     EventsArrived,
     MomentChanged,
@@ -49,6 +55,7 @@ from datastores.chats.records import FAILED, INTERRUPTED, StoredMessage
 from datastores.errors import SpecchatError
 
 BUSY = "Still answering. {answer.stop} stops it."
+NOTHING_TO_CONTINUE = "The last answer is complete: nothing to continue."
 WAITING_FOR_MODEL = "loading the model…"
 STOP_HINT = "{answer.stop} Stop"
 BRANCH_HINT = "New branch · {answer.stop} Cancel"
@@ -117,6 +124,24 @@ class Conversation(ChatView):
             self._begin(turn)
             self.prompt.focus()
 
+    def resume(self) -> None:
+        """Go on with the last answer, if it was stopped or cut off."""
+        if not self.is_free():
+            return
+        turn = resume_turn(self._thread.messages)
+        if turn is None:
+            self.show_error(NOTHING_TO_CONTINUE)
+            return
+        turn.previous = self._left_out or turn.previous
+        self._unsent.leave_edit(self.prompt)
+        self._begin(turn)
+        self.prompt.focus()
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the last answer can go on."""
+        return is_cut_off(self._thread.messages)
+
     def edit(self) -> None:
         """Edit the last question in the prompt; called again, the previous one."""
         question = previous_question(self._thread.messages, self._unsent.edited)
@@ -174,16 +199,39 @@ class Conversation(ChatView):
 
     @on(Submitted)
     def _send(self, event: Submitted) -> None:
-        if not self.is_free():
+        queues = self.turn is not None and self._shows(self.turn)
+        if not queues and not self.is_free():
             self.prompt.put_back(as_typed(event.text))
             return
         if self.prompt.attachments.reading:
             self.run_worker(self._send_when_read(event.text))
             return
+        if queues:
+            self.queue.add(Unsent(as_typed(event.text), self.prompt.attachments.chips))
+            self.prompt.attachments.set(())
+            self.post_message(MomentChanged())
+            return
         turn = self._next_turn(event.text, self.prompt.attachments.attachments)
         self.prompt.attachments.set(())
         self._unsent.sent(self.prompt)
         self._begin(turn)
+
+    def _send_queued(self, turn: Turn, thread: Thread | None) -> None:
+        """Send the next message behind `turn`, whose chat is `thread` now.
+
+        They all return to the prompt if the answer failed or was stopped.
+        """
+        last = thread.messages[-1] if thread is not None and thread.messages else None
+        if last is None or turn.stopped or last.finish in (INTERRUPTED, FAILED):
+            if self.is_queued:
+                self._unsent.put_back(self.prompt, self.queue.take_all(), turn.chat, self.chat)
+            return
+        message = self.queue.take(0)
+        if message is not None and thread is not None:
+            text = parse(message.text)
+            assert isinstance(text, str), "commands are run at once"
+            files = [chip.attachment for chip in message.chips if chip.attachment is not None]
+            self._begin(new_turn(turn.chat, thread.messages, text, files))
 
     async def _send_when_read(self, text: str) -> None:
         """Send once the attachments are read; if one cannot be, the text is kept instead."""
@@ -193,6 +241,7 @@ class Conversation(ChatView):
             self.prompt.put_back(as_typed(text))
 
     def _begin(self, turn: Turn) -> None:
+        turn.started = monotonic()
         turn.answer.status = "" if self.model_thread.model else WAITING_FOR_MODEL
         self.turn = turn
         self._stream.begin(turn.answer)
@@ -265,8 +314,10 @@ class Conversation(ChatView):
         `finish` is how an unfinished answer ended.
         """
         self._stream.end(finish)
+        self._announce(turn)
         self.prompt.border_subtitle = ""
         self.topbar.state = "" if self.model_thread.model else self.topbar.state
+        thread: Thread | None = None
         try:
             thread = await self._stored_thread(turn)
         except SpecchatError as error:
@@ -275,6 +326,8 @@ class Conversation(ChatView):
         finally:
             self.turn = None
             self.post_message(MomentChanged())
+            if thread is None or not is_answered(thread, turn):
+                self._send_queued(turn, None)
         if not is_answered(thread, turn):
             self._give_back(turn, thread)
         elif self._shows(turn):
@@ -282,7 +335,21 @@ class Conversation(ChatView):
             update_entries(thread, turn)
             self.transcript.update_entry(turn.question)
             self.transcript.update_entry(turn.answer)
+        if is_answered(thread, turn):
+            self._send_queued(turn, thread)
         self.post_message(ChatsChanged())
+
+    def _announce(self, turn: Turn) -> None:
+        """Say that the answer ended, unless the person stopped it."""
+        if turn.stopped or turn.chat is None:
+            return
+        try:
+            chat = self._history.chat(turn.chat)
+        except SpecchatError as error:
+            self.show_error(error)
+            return
+        seconds, failed = monotonic() - turn.started, turn.answer.finish == FAILED
+        self.app.post_message(AnswerEnded(chat.title, chat.private, seconds, failed))
 
     async def _stored_thread(self, turn: Turn) -> Thread:
         """The thread after `turn`; without an answer an edit or a branch leaves it as it was.

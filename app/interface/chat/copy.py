@@ -3,8 +3,7 @@
 The key that copies the selection also stops, clears and quits, as terminals expect of Ctrl+C.
 
 Owns which clipboard is used: the system's own, tmux's, or the terminal's by OSC 52. Over SSH,
-programs that serve this machine's screen are of no use; tmux passes escape sequences to the
-terminal only if they are wrapped (tmux(1), allow-passthrough).
+programs that serve this machine's screen are of no use.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from textual.markup import escape
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.basic import InputDialog
+from app.interface.terminal import for_terminal
 from app.sanitise import one_line
 
 QUIT_WINDOW_S = 2.0
@@ -53,11 +53,7 @@ def copy_with(text: str, commands: Sequence[Sequence[str]]) -> bool:
 
 def osc52_sequence(text: str, environment: Mapping[str, str]) -> str:
     """The escape sequence by which the terminal copies `text`."""
-    copy = f"\x1b]52;c;{b64encode(text.encode()).decode()}\a"
-    if not environment.get("TMUX"):
-        return copy
-    doubled = copy.replace("\x1b", "\x1b\x1b")
-    return f"\x1bPtmux;{doubled}\x1b\\"
+    return for_terminal(f"\x1b]52;c;{b64encode(text.encode()).decode()}\a", environment)
 
 
 def code_blocks(text: str) -> list[str]:

@@ -20,6 +20,7 @@ from app.conversation.events import (
     Finished,
     Interpolated,
     Prefilling,
+    Resumed,
     Retrieved,
     Wrote,
 )
@@ -129,8 +130,10 @@ class EventApplier:
         self._redraw()
 
     def _note(self, event: Event, answer: Answer) -> None:
-        if isinstance(event, Retrieved):
-            answer.citations = [citation(passage) for passage in event.passages]
+        if isinstance(event, Resumed):
+            answer.resume(event.pieces)
+        elif isinstance(event, Retrieved):
+            answer.cite([citation(passage) for passage in event.passages])
             if event.unindexed:
                 texts = f"{event.unindexed:,} imported file{'s' * (event.unindexed != 1)}"
                 answer.note = f"Not searched yet: {texts}, still being indexed"

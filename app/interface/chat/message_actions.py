@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions, code_blocks
+from app.interface.chat.editor_actions import EditorActions
 from app.interface.messages import MessageActionRequested
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Question
@@ -16,9 +17,12 @@ from app.interface.transcript.entries import Question
 class MessageActions:
     """Actions on one message of the open chat."""
 
-    def __init__(self, conversation: Conversation, copying: CopyActions) -> None:
+    def __init__(
+        self, conversation: Conversation, copying: CopyActions, editor: EditorActions
+    ) -> None:
         self._conversation = conversation
         self._copying = copying
+        self._editor = editor
         self._copied: tuple[int | None, int] = (None, 0)
 
     def run(self, request: MessageActionRequested) -> None:
@@ -40,6 +44,9 @@ class MessageActions:
         self._copied = message.message, place
         which = f"Copied block {place + 1} of {len(blocks)}." if len(blocks) > 1 else ""
         self._copying.copy_block(blocks[place] if blocks else "", "No code block here.", which)
+
+    def _view(self, message: Question | Answer) -> None:
+        self._editor.view(text_of(message))
 
     def _edit(self, message: Question | Answer) -> None:
         if isinstance(message, Question) and message.message is not None:

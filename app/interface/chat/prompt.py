@@ -263,6 +263,18 @@ class UnsentText:
             self._edit.leave(prompt)
             prompt.write("\n".join(filter(None, (prompt.text, since))))
 
+    def put_back(
+        self, prompt: Prompt, unsent: Unsent, chat: int | None, opened: int | None
+    ) -> None:
+        """Put what was to be sent in `chat` before what is written there."""
+        if chat == opened:
+            prompt.put_back(unsent.text)
+            prompt.attachments.put_back(unsent.chips)
+        else:
+            written = self._by_chat.get(chat, Unsent())
+            text = "\n".join(filter(None, (unsent.text, written.text)))
+            self._by_chat[chat] = Unsent(text, [*unsent.chips, *written.chips])
+
     def give_back(self, prompt: Prompt, turn: Turn, opened: int | None) -> None:
         """Put the unanswered question of `turn` back where it was written."""
         unsent = Unsent(as_typed(turn.text), chips_of(turn.attachments))
@@ -271,5 +283,4 @@ class UnsentText:
         elif turn.edited is not None:
             self._edit.enter(prompt, turn.edited, unsent)
         elif turn.text:
-            prompt.put_back(unsent.text)
-            prompt.attachments.put_back(unsent.chips)
+            self.put_back(prompt, unsent, turn.chat, opened)

@@ -1,7 +1,7 @@
 """A stored thread of messages, the turns that extend it, and the transcript entries of both.
 
-A turn is a new question, an edited one, or another answer to the same one. Functions over a stored
-thread; nothing here asks the model or draws.
+A turn is a new question, an edited one, another answer to the same one, or the rest of an answer.
+Functions over a stored thread; nothing here asks the model or draws.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from app.conversation.citations import stored_citations
 from app.conversation.events import Event
 from app.conversation.statistics import SOURCES_KEY, STATES_KEY
 from app.interface.commands.keymap import Keymap
-from app.interface.transcript.answer import Answer
+from app.interface.transcript.answer import GROWING, Answer
 from app.interface.transcript.entries import Greeting, Question
 from app.interface.transcript.rows import Entry
 from app.runtime.model_thread import Answers, Begin
 from datastores.chats.history import History
-from datastores.chats.records import ASSISTANT, STREAMING, USER, StoredMessage
+from datastores.chats.records import ASSISTANT, STREAMING, USER, WHOLE, StoredMessage
 
 
 @dataclass(slots=True)
@@ -36,6 +36,7 @@ class Turn:
         previous: the last message of the thread before it.
         edited: the question this is another version of; None for any other turn.
         stopped: whether the person stopped it.
+        started: when it was sent, in seconds of the monotonic clock.
         branches: whether `parent` is followed by messages up to `previous`, which are kept.
     """
 
@@ -49,6 +50,7 @@ class Turn:
     edited: StoredMessage | None = None
     attachments: Sequence[Attachment] = ()
     stopped: bool = False
+    started: float = 0.0
     branches: bool = False
 
 
@@ -104,6 +106,31 @@ def regenerate_turn(thread: Sequence[StoredMessage]) -> Turn | None:
         Answer(),
         lambda assistant: assistant.regenerate(answer.id),
         answer.id,
+    )
+
+
+def resume_turn(thread: Sequence[StoredMessage]) -> Turn | None:
+    """The rest of the last answer; None if it needs none."""
+    if not is_cut_off(thread):
+        return None
+    question, answer = thread[-2:]
+    return Turn(
+        answer.chat,
+        question.parent,
+        "",
+        Question(question_of(question), question.id, attachments_of(question)),
+        _answer(answer, GROWING),
+        lambda assistant: assistant.resume(answer.id),
+        answer.id,
+    )
+
+
+def is_cut_off(thread: Sequence[StoredMessage]) -> bool:
+    """Whether the last answer was stopped, or did not come to its end for another reason."""
+    return (
+        len(thread) > 1
+        and thread[-1].role == ASSISTANT
+        and thread[-1].finish not in (WHOLE, STREAMING)
     )
 
 
@@ -243,12 +270,19 @@ def _entry(message: StoredMessage, thread: Thread) -> Entry | None:
         entry = Question(question_of(message), message.id, attachments_of(message))
     elif message.role == ASSISTANT:
         finish = WRITTEN_ELSEWHERE if message.finish == STREAMING else message.finish
-        runs = message.statistics.get(SOURCES_KEY)
-        entry = Answer(message.content, finish, message.id, runs if isinstance(runs, list) else ())
-        entry.citations = stored_citations(message.statistics)
-        states = message.statistics.get(STATES_KEY)
-        entry.states = states if isinstance(states, int) else None
+        entry = _answer(message, finish)
+        entry.message = message.id
     else:
         return None
     entry.version = thread.place(message.id)
     return entry
+
+
+def _answer(message: StoredMessage, finish: str) -> Answer:
+    """The text of a stored answer, its sources and its citations."""
+    runs = message.statistics.get(SOURCES_KEY)
+    answer = Answer(message.content, finish, runs=runs if isinstance(runs, list) else ())
+    answer.citations = stored_citations(message.statistics)
+    states = message.statistics.get(STATES_KEY)
+    answer.states = states if isinstance(states, int) else None
+    return answer

@@ -17,6 +17,9 @@ from app.sanitise import one_line
 
 NEW_CHAT = "New chat"
 PRIVATE_LABEL = "private"
+SEPARATOR = " · "
+MIN_COLUMNS_TIME_LEFT = 60
+"""Columns from which background work is shown with the time left."""
 TUNED = "±"
 """Mark of a chat that has settings of its own."""
 
@@ -68,6 +71,9 @@ class TopBar(Static):
     learning: reactive[str] = reactive("")
     """What the small model learns or has learned; empty for nothing."""
 
+    paused: reactive[str] = reactive("")
+    """Said while idle work is paused; empty while it is not."""
+
     failed: reactive[bool] = reactive(False)
     """Whether `state` is a failure."""
 
@@ -78,10 +84,13 @@ class TopBar(Static):
     def render(self) -> Text:
         state = "topbar--warning" if self.failed else "topbar--accent"
         dim, accent = (component_color(self, f"topbar--{kind}") for kind in ("dim", "accent"))
+        work = self.background or self.idle or self.learning or self.paused
+        if self.content_size.width < MIN_COLUMNS_TIME_LEFT:
+            work = work.partition(SEPARATOR)[0]
         name = short_name(self.model, min(MAX_NAME_COLUMNS, self.content_size.width // 2))
-        besides = [(name, dim), (self.background or self.idle or self.learning, dim)]
+        besides = [(name, dim), (work, dim)]
         said = [*besides, (self.state, component_color(self, state))]
-        right = Text(" · ", style=dim).join(
+        right = Text(SEPARATOR, style=dim).join(
             Text(one_line(text, 40), style=style) for text, style in said if text
         )
         margin = max(0, (self.content_size.width - MAX_TEXT_COLUMNS) // 2)  # over the text column

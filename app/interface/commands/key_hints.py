@@ -32,8 +32,22 @@ READING: Hints = (
     ("palette", "Commands"),
     ("help", "Help"),
 )
+CUT_OFF: Hints = (
+    ("answer.continue", "Continue"),
+    ("answer.again", "Regenerate"),
+    ("answer.copy", "Copy"),
+    ("palette", "Commands"),
+    ("help", "Help"),
+)
+QUEUED: Hints = (
+    ("answer.stop", "Stop"),
+    ("queue.edit", "Edit queued"),
+    ("prompt.send", "Queue"),
+    ("palette", "Commands"),
+)
 ANSWERING: Hints = (
     ("answer.stop", "Stop"),
+    ("prompt.send", "Queue"),
     ("tint", "Sources"),
     ("panel", "Details"),
     ("palette", "Commands"),

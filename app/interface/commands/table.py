@@ -20,6 +20,7 @@ from app.interface.chat.chat_navigation import ChatNavigation
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions
 from app.interface.chat.document_actions import DocumentActions
+from app.interface.chat.editor_actions import EditorActions
 from app.interface.chat.topbar import TUNED
 from app.interface.commands.help import Help
 from app.interface.commands.keymap import UNBOUND
@@ -37,6 +38,7 @@ class CommandTarget(Protocol):
     chat_settings: ChatSettings
     copy_actions: CopyActions
     document_actions: DocumentActions
+    editor_actions: EditorActions
     model_switch: ModelSwitch
     navigation: ChatNavigation
     text_actions: TextActions
@@ -164,6 +166,14 @@ COMMANDS = (
         slash="learning",
     ),
     Command(
+        "idle",
+        "Pause or resume idle work",
+        "Stop indexing and learning in the background, or go on with it",
+        lambda screen: screen.model_switch.toggle_idle(),
+        "alt+i",
+        slash="pause",
+    ),
+    Command(
         "chat.new",
         "New chat",
         "Start an empty chat",
@@ -211,7 +221,7 @@ COMMANDS = (
     Command(
         "chat.settings",
         f"Chat settings ({TUNED})",
-        "System prompt, sampling settings and presets",
+        "System prompt, sampling, answer length, stop sequences and presets",
         lambda screen: screen.chat_settings.open(),
         "ctrl+s",
         slash="settings",
@@ -278,12 +288,35 @@ COMMANDS = (
         "escape",
     ),
     Command(
+        "queue.edit",
+        "Edit queued message",
+        "Take the message that is sent after this answer back to the prompt",
+        lambda screen: screen.conversation.edit_queued(),
+        "alt+q",
+        slash="unqueue",
+    ),
+    Command(
+        "queue.remove",
+        "Remove queued message",
+        "Drop the last message that waits for the end of the answer",
+        lambda screen: screen.conversation.remove_queued(),
+        slash="drop",
+    ),
+    Command(
         "answer.again",
         "Regenerate",
         "Generate another answer",
         lambda screen: screen.conversation.regenerate(),
         "ctrl+r",
         slash="regenerate",
+    ),
+    Command(
+        "answer.continue",
+        "Continue",
+        "Continue an answer that was stopped or cut off",
+        lambda screen: screen.conversation.resume(),
+        "alt+r",
+        slash="continue",
     ),
     Command(
         "question.edit",
@@ -337,6 +370,21 @@ COMMANDS = (
         "Show the next version of a message",
         lambda screen: screen.conversation.switch_version(1),
         "alt+right",
+    ),
+    Command(
+        "prompt.editor",
+        "Write in editor",
+        "Write the prompt in $VISUAL or $EDITOR",
+        lambda screen: screen.editor_actions.edit_prompt(),
+        "alt+o",
+        slash="editor",
+    ),
+    Command(
+        "answer.view",
+        "Read in editor",
+        "Open the last answer in $VISUAL or $EDITOR, read-only",
+        lambda screen: screen.editor_actions.view_answer(),
+        slash="view",
     ),
     Command(
         "attach",

@@ -1,4 +1,4 @@
-"""The settings of one chat: its system prompt and its sampling settings.
+"""The settings of one chat: its system prompt, its sampling settings, where answers end.
 
 `ChatSettings` opens the form and stores what it returns; an unstored chat gets its settings with
 its first question. `ChatSettingsForm` owns what was typed until it is kept, and opens the presets;
@@ -20,7 +20,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from app.config import load_config
+from app.config import Config, load_config
 from app.interface.chat.chat_view import store_tuning
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
@@ -30,7 +30,15 @@ from app.interface.messages import ChatsChanged
 from app.interface.text_inputs import LineInput, TextInput
 from app.locations import Locations
 from app.runtime.history_thread import HistoryThread
-from app.sampling_settings import DOCS, NEW_SEED, ChatTuning, parse_setting
+from app.sampling_settings import (
+    DOCS,
+    MAX_TOKENS,
+    NEW_SEED,
+    STOP,
+    ChatTuning,
+    format_setting,
+    parse_setting,
+)
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
 from datastores.chats.presets import Preset, Presets
@@ -62,7 +70,7 @@ class SettingField(Horizontal):
     def box(self) -> LineInput:
         return self.query_one(LineInput)
 
-    def value(self) -> int | float | str | None:
+    def value(self) -> int | float | str | list[str] | None:
         """The typed value; None for an empty box.
 
         Raises:
@@ -73,7 +81,7 @@ class SettingField(Horizontal):
 
     def show(self, value: object) -> None:
         """Put a stored value into the box; None: the default."""
-        self.box.value = "" if value is None else str(value)
+        self.box.value = "" if value is None else format_setting(value)
 
     @on(Input.Changed)
     def check(self) -> None:
@@ -116,7 +124,7 @@ class ChatSettings:
         form = ChatSettingsForm(
             tuning,
             self._defaults(),
-            load_config(self._locations.settings).docs,
+            load_config(self._locations.settings),
             Presets(self._history),
             self._conversation.history_thread,
         )
@@ -169,6 +177,8 @@ SETTING_HINTS: Mapping[str, str] = {
     "repeat_penalty": "above 1 = less repetition",
     "repeat_window": "how far back the penalty looks, in tokens",
     "seed": "same seed, same answer; -1 = random",
+    MAX_TOKENS: "longest answer",
+    STOP: r'end before these: END "two words" "\n\n"',
 }
 """By setting, what it is for."""
 
@@ -201,7 +211,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
         self,
         tuning: ChatTuning,
         defaults: Sampling,
-        default_docs: str,
+        config: Config,
         presets: Presets,
         history_thread: HistoryThread,
     ) -> None:
@@ -209,7 +219,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
         super().__init__()
         self._tuning = tuning
         self._defaults = defaults
-        self._default_docs = default_docs
+        self._config = config
         self._presets = presets
         self._history_thread = history_thread
 
@@ -220,7 +230,9 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
             for name, value in asdict(self._defaults).items():
                 default = "new" if name == "seed" and value == NEW_SEED else str(value)
                 yield SettingField(name, default, SETTING_HINTS[name])
-            yield SettingField(DOCS, self._default_docs, DOCS_HINT)
+            yield SettingField(MAX_TOKENS, str(self._config.max_tokens), SETTING_HINTS[MAX_TOKENS])
+            yield SettingField(STOP, "none", SETTING_HINTS[STOP])
+            yield SettingField(DOCS, self._config.docs, DOCS_HINT)
         frame.border_title = "Chat settings"
         frame.border_subtitle = keymap_of(self).fill(KEY_HINT)
 

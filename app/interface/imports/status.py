@@ -22,7 +22,7 @@ from app.importing.events import (
 from app.importing.session import CHARACTERS_PER_TOKEN
 from app.indexing.corpus_index import IndexingProgress
 from app.interface.panel.drawing import PanelStyles, bar
-from app.interface.panel.phrases import percent
+from app.interface.panel.phrases import percent, time_left
 from app.models.description import format_size, format_time_left
 from app.sanitise import one_line, tilde_path
 
@@ -201,7 +201,8 @@ def _drafting_status(state: ImportState) -> str:
 def _indexing(progress: IndexingProgress) -> str:
     if progress.building or not progress.total:
         return "indexing imports"
-    return f"indexing imports {percent(progress.done / progress.total)}"
+    share = percent(progress.done / progress.total)
+    return f"indexing imports {share}{time_left(progress.seconds_left)}"
 
 
 def _by_count(report: ImportReport) -> list[tuple[str, list[str]]]:

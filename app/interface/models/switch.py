@@ -10,7 +10,7 @@ import asyncio
 from concurrent.futures import Future
 from pathlib import Path
 
-from app.config import write_setting
+from app.config import load_config, write_setting
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
@@ -26,6 +26,9 @@ from engines.llama.devices import unused_gpu
 
 LOADING = "loading the model…"
 NO_MODEL = "no model"
+PAUSED = "idle work paused"
+IDLE_PAUSED = "Idle work is paused: nothing is indexed or learned until you resume it."
+IDLE_RESUMED = "Idle work resumes: indexing, and learning while the machine is idle."
 
 
 class ModelSwitch:
@@ -44,6 +47,8 @@ class ModelSwitch:
 
     async def load(self) -> None:
         """Load the first model."""
+        paused = not load_config(self._locations.settings).idle
+        self._conversation.topbar.paused = PAUSED if paused else ""
         if await self._await_model(self._conversation.model_thread.load()):
             await self._show_first_launch_hint()
 
@@ -76,12 +81,26 @@ class ModelSwitch:
             self._conversation.show_error(error)
             return
         model.engine.learns = learns
-        model.learner.switch(learns)
+        model.learner.switch(learns and not self._conversation.topbar.paused)
         notify(
             "The small model learns from your chats while the machine is idle."
             if learns
             else "The small model no longer learns from your chats."
         )
+
+    def toggle_idle(self) -> None:
+        """Do idle work, or pause it at once; kept in the settings."""
+        conversation, enabled = self._conversation, bool(self._conversation.topbar.paused)
+        try:
+            write_setting(self._locations, "idle", enabled)
+        except SpecchatError as error:
+            conversation.show_error(error)
+            return
+        conversation.topbar.paused = "" if enabled else PAUSED
+        model = conversation.model_thread.model
+        if model is not None:
+            model.switch_idle(enabled)
+        conversation.notify(IDLE_RESUMED if enabled else IDLE_PAUSED, timeout=4)
 
     async def shutdown(self) -> None:
         """Stop the download."""

@@ -10,6 +10,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from app.conversation.session_statistics import SessionStatistics, Throughput
+from app.models.description import format_time_left
 from app.runtime.learning import Learned, LearningProgress
 from engines.budget.protocol import BudgetStatus
 from engines.ralm.events import RalmStatistics
@@ -157,20 +158,26 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def idle(progress: EncodingProgress | None) -> str:
-    """`indexing imports 12%`: what the model does while idle; empty if nothing worth showing."""
+    """`indexing imports 12% · 3 min left`: idle work; empty if nothing worth showing."""
     if progress is None:
         return ""
     what = "indexing imports" if progress.imports else "indexing chats"
-    return f"{what} {percent(progress.done / max(1, progress.total))}"
+    share = percent(progress.done / max(1, progress.total))
+    return f"{what} {share}{time_left(progress.seconds_left)}"
+
+
+def time_left(seconds: float | None) -> str:
+    """` · 3 min left`; empty while unknown."""
+    return "" if seconds is None else f" · {format_time_left(seconds)}"
 
 
 def learning(progress: LearningProgress | Learned | None) -> str:
-    """`learning 12%`, then `learned: 81% → 84% accepted`; empty if nothing worth showing."""
+    """`learning 12% · 3 min left`, then `learned: 81% → 84% accepted`; empty for nothing."""
     if progress is None:
         return ""
     if isinstance(progress, Learned):
         return f"learned: {percent(progress.before)} → {percent(progress.after)} accepted"
-    return f"learning {percent(progress.share)}"
+    return f"learning {percent(progress.share)}{time_left(progress.seconds_left)}"
 
 
 def student(stats: SessionStatistics) -> str:

@@ -151,6 +151,17 @@ class Answer:
         """The text, split into reasoning and answer."""
         return split_reasoning(self._text, growing=self.finish == GROWING)
 
+    def resume(self, pieces: Iterable[Piece]) -> None:
+        """Go on behind `pieces`, the whole text so far."""
+        self._pieces = [Piece(clean(piece.text), piece.source) for piece in pieces]
+        self._text = "".join(piece.text for piece in self._pieces)
+        self._stored = self._text, ()
+
+    def cite(self, citations: Sequence[Citation]) -> None:
+        """Imports were searched; what they gave comes behind what the answer was given before."""
+        known = self.citations or ()
+        self.citations = [*known, *(one for one in citations if one not in known)]
+
     def append_fragment(self, pieces: Iterable[Piece], seconds: Iterable[float] = ()) -> None:
         """Append the text of new tokens, one piece for each, and the seconds that each took."""
         cleaned = [Piece(clean(piece.text), piece.source) for piece in pieces]

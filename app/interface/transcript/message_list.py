@@ -39,6 +39,7 @@ class MessageList(Transcript, can_focus=True):
         Binding("r", "act('regenerate')", "Regenerate this answer", id="message.regenerate"),
         Binding("b", "act('branch')", "Branch: continue from here", id="message.branch"),
         Binding("space", "fold", "Show or hide its attachments or reasoning", id="message.fold"),
+        Binding("o", "act('view')", "Read it in your editor", id="message.view"),
         Binding("left", "act('older')", "Older version", id="message.older"),
         Binding("right", "act('newer')", "Newer version", id="message.newer"),
         Binding("escape", "act('leave')", "Back to prompt", id="message.leave"),

@@ -7,7 +7,7 @@ screen is known in advance; and it stores what it says, as the real one does.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from threading import Event as Flag
 
@@ -21,13 +21,15 @@ from app.conversation.events import (
     Finished,
     Interpolated,
     Prefilling,
+    Resumed,
     Retrieved,
     Wrote,
 )
 from app.conversation.statistics import SOURCES_KEY, STATES_KEY, Piece, Provenance, Statistics
 from app.indexing.passage_index import FoundPassage
+from datastores.chats.answer_writer import reopen_answer
 from datastores.chats.history import History
-from datastores.chats.records import ASSISTANT, USER
+from datastores.chats.records import ASSISTANT, USER, StoredMessage
 from datastores.errors import SpecchatError
 from engines.budget.protocol import BudgetStatus
 from engines.draft_tree import DraftTree, credited, root_only
@@ -50,6 +52,7 @@ class Script:
         rejected: draft tokens verified in vain in each pass.
         fails: raised at the end instead of finishing.
         holds: whether to go on for ever after the last pass, until stopped.
+        gate: called after the last pass.
         passages: of imported texts, given to the answer; None if none were searched.
         states: of imported texts that it is worded from; None for the model's own words.
     """
@@ -66,6 +69,7 @@ class Script:
     finish: str = "stop"
     fails: SpecchatError | None = None
     holds: bool = False
+    gate: Callable[[], object] = lambda: None
 
 
 @dataclass
@@ -103,13 +107,23 @@ class ScriptedAssistant:
         assert given.parent is not None
         yield from self._respond(given.chat, given.parent)
 
-    def _respond(self, chat: int, question: int) -> Generator[Event]:
+    def resume(self, answer: int) -> Generator[Event]:
+        given = self.history.message(answer)
+        assert given.parent is not None
+        yield Resumed((Piece(given.content, 0),))
+        begun = reopen_answer(self.history, answer)
+        yield from self._respond(given.chat, given.parent, begun)
+
+    def _respond(
+        self, chat: int, question: int, begun: StoredMessage | None = None
+    ) -> Generator[Event]:
         self._stop.clear()
         script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
         if script.fails is not None and not script.passes:
             raise script.fails
-        answer = self.history.add_message(chat, question, ASSISTANT, "", finish="")
-        said, finish, provenance = "", "interrupted", Provenance()
+        answer = begun or self.history.add_message(chat, question, ASSISTANT, "", finish="")
+        said, finish, provenance = answer.content, "interrupted", Provenance()
+        provenance.append([Piece(said, 0)] if said else [])
         try:
             for event in events_of(script, self._stop):
                 if isinstance(event, Wrote):
@@ -146,6 +160,7 @@ def events_of(script: Script, stop: Flag) -> Generator[Event]:
         statistics.observe(event.step)
         yield event
         time.sleep(script.wait)
+    script.gate()
     if script.fails is not None:
         raise script.fails
     if script.holds:

@@ -101,3 +101,26 @@ async def test_the_top_line_shows_progress_and_what_it_brought(stage: Make) -> N
         made.app.learning_changed(None, ModelError("the loss is not a number"))
         await until(pilot, lambda: notices(made) == ["the loss is not a number"])
         assert topbar.learning == "learned: 81% → 84% accepted"
+
+
+async def test_all_idle_work_is_paused_by_one_key_and_stays_paused(
+    stage: Make, tmp_path: Path
+) -> None:
+    made = stage()
+    switched: list[bool] = []
+    async with made.app.run_test() as pilot:
+        await with_learner(pilot, made, tmp_path)
+        thread = made.conversation.model_thread
+        assert thread.model is not None
+        thread.model = replace(thread.model, switch_idle=switched.append)
+        topbar = made.conversation.topbar
+        await pilot.press("alt+i")
+        await until(pilot, lambda: switched == [False])
+        assert "idle work paused" in topbar.render().plain
+        assert not load_config(made.locations.settings).idle
+        await pilot.press("alt+i")
+        await until(pilot, lambda: switched == [False, True])
+        assert "paused" not in topbar.render().plain
+        assert load_config(made.locations.settings).idle
+        made.app.learning_changed(LearningProgress(12, 100, 125.0), None)
+        await until(pilot, lambda: "learning 12% · 2 min left" in topbar.render().plain)

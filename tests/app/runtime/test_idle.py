@@ -92,3 +92,29 @@ def test_nothing_is_done_on_battery(monkeypatch: pytest.MonkeyPatch) -> None:
     assert book.begun == []
     monkeypatch.setattr("app.runtime.idle.on_battery", lambda: False)
     assert book.work.slice()
+
+
+def test_it_is_paused_and_goes_on_where_it_was() -> None:
+    book = Book(40)
+    for _ in range(25):
+        assert book.work.slice()
+    book.work.enabled = False
+    assert not book.work.slice()
+    assert book.notified[-1] == (None, None), "nothing is shown of it"
+    book.work.enabled = True
+    while book.work.slice():
+        pass
+    assert book.begun == [True]
+    assert [progress.done for progress, _ in book.notified if progress] == [0, 10, 20, 24, 30]
+
+
+def test_the_time_left_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10_000))
+    monkeypatch.setattr("app.runtime.idle.monotonic", lambda: float(next(clock)))
+    book = Book(40)
+    while book.work.slice():
+        pass
+    lefts = [progress.seconds_left for progress, _ in book.notified if progress]
+    assert lefts[0] is None
+    assert lefts[-1] is not None
+    assert 970 * 2 <= lefts[-1] <= 970 * 3, "two or three looks at the clock for each page"

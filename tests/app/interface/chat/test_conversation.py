@@ -100,7 +100,7 @@ async def test_quitting_in_mid_answer_keeps_it(stage: Make, history: History) ->
     assert history.thread(history.chats()[0].id)[-1].content == "one two three four five"
 
 
-async def test_one_answer_at_a_time_and_the_next_question_waits_in_the_prompt(
+async def test_one_answer_at_a_time_and_another_chat_s_question_stays_in_the_prompt(
     stage: Make,
 ) -> None:
     made = stage(SLOW)
@@ -108,6 +108,7 @@ async def test_one_answer_at_a_time_and_the_next_question_waits_in_the_prompt(
         await type_in(pilot, made, "first")
         await pilot.press("enter")
         await until(pilot, lambda: "five" in shown(made))
+        await pilot.press("ctrl+n")
         await type_in(pilot, made, "second")
         await pilot.press("enter")
         await until(pilot, lambda: notices(made))

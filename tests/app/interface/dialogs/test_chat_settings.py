@@ -13,7 +13,7 @@ from app.interface.dialogs.basic import Confirm, InputDialog
 from app.interface.dialogs.chat_settings import SETTING_HINTS, ChatSettingsForm, SettingField
 from app.interface.dialogs.presets import PresetList
 from app.interface.text_inputs import TextInput
-from app.sampling_settings import SETTING_RANGES
+from app.sampling_settings import SETTING_RANGES, STOP
 from datastores.chats.history import History
 from datastores.chats.presets import Presets
 from datastores.errors import StoreError
@@ -48,7 +48,7 @@ async def type_into(pilot: Pilot[None], made: Stage, name: str, text: str) -> No
 
 
 def test_every_setting_is_explained() -> None:
-    assert set(SETTING_HINTS) == set(SETTING_RANGES)
+    assert set(SETTING_HINTS) == {*SETTING_RANGES, STOP}
 
 
 async def test_an_open_chat_is_set_by_keyboard_alone(stage: Make, history: History) -> None:
@@ -62,6 +62,26 @@ async def test_an_open_chat_is_set_by_keyboard_alone(stage: Make, history: Histo
     (chat,) = history.chats()
     assert chat.system == "Be brief.\nAlways."
     assert chat.sampling == {"temperature": 1.5, "top_k": 5}
+
+
+async def test_where_answers_end_is_typed_checked_and_shown_again(
+    stage: Make, history: History
+) -> None:
+    made = stage()
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await ask(pilot, made, "first")
+        await opened(pilot, made)
+        await type_into(pilot, made, "stop", '"\\n\\n')
+        await pilot.press("enter")
+        assert field(made, "stop").error == r'put a text with spaces between quotes: "\n\n"'
+        await type_into(pilot, made, "stop", r'END "\n\n"')
+        await type_into(pilot, made, "max_tokens", "90")
+        await pilot.press("enter")
+        await until(pilot, lambda: notices(made))
+        (chat,) = history.chats()
+        assert chat.sampling == {"max_tokens": 90, "stop": ["END", "\n\n"]}
+        await opened(pilot, made)
+        assert field(made, "stop").box.value == r'END "\n\n"'
 
 
 async def test_keys_of_a_burst_reach_the_field_they_were_typed_for(stage: Make) -> None:

@@ -1,0 +1,156 @@
+"""The ways in which a chat's answers use the imported texts, and the generator of each.
+
+Owns which one a chat has: searched once, searched again while the answer is written, in the words
+of the texts, or off. Refuses to know what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from threading import Event as Flag
+
+from app.conversation.answer_request import AnswerRequest
+from app.conversation.continuation import partial_answer
+from app.conversation.documents import Documents, fitting, with_notes
+from app.conversation.events import Event, Interpolated, Retrieved
+from app.conversation.generation import fit, generate
+from app.conversation.iterative import STRIDE_TOKENS, generate_iteratively
+from app.conversation.knn import generate_with_neighbours, imported_states
+from app.conversation.statistics import STATES_KEY, Statistics
+from app.engine.engine import Engine
+from app.indexing.passage_index import FoundPassage
+from app.sampling_settings import DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF, DOCS_ONCE
+from datastores.chats.records import StoredMessage
+from datastores.errors import InputError
+
+OF_IMPORTS = "this answer is in the words of your imports: regenerate it"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerModes:
+    """How answers are generated.
+
+    Attributes:
+        documents: the imported texts; None for none.
+        default: how they are used in chats without a setting of their own.
+        chosen: how they are used in every chat; empty leaves that to the chats.
+        source: the import to which that is limited; empty for all.
+    """
+
+    documents: Documents | None = None
+    default: str = DOCS_ONCE
+    chosen: str = ""
+    source: str = ""
+
+    def of(self, docs: str) -> str:
+        """How a chat with the setting `docs` uses the imported texts."""
+        return self.chosen or docs or self.default
+
+    def retrieve(
+        self, engine: Engine, request: AnswerRequest, question: str
+    ) -> Generator[Event, None, tuple[FoundPassage, ...] | None]:
+        """Search the imported texts for `question`, as the chat of `request` does.
+
+        Returns what goes before it, the last of the messages; None if there is nothing to search.
+        """
+        off = self.of(request.chat.docs) in (DOCS_OFF, DOCS_KNN)
+        if self.documents is None or off:
+            return None
+        unindexed = self.documents.unindexed
+        if self.documents.empty and not unindexed:
+            return None
+        found = self.documents.relevant(
+            question,
+            engine.max_passages,
+            engine.vocabulary,
+            engine.target.context_length,
+            self.source,
+        )
+        passages = fitting(engine, request.messages, found, request.end.max_tokens)
+        yield Retrieved(passages, unindexed)
+        return passages
+
+    def resume(self, engine: Engine, request: AnswerRequest, stopped: StoredMessage) -> None:
+        """Have `request` go on with an answer, if it can.
+
+        Raises:
+            InputError: it cannot.
+            ContextOverflowError: question and answer fill the context.
+        """
+        mode = self.of(request.chat.docs)
+        if mode == DOCS_KNN or STATES_KEY in stopped.statistics:
+            raise InputError(OF_IMPORTS)
+        stride = STRIDE_TOKENS if request.passages and mode == DOCS_ITERATIVE else 1
+        request.begun = partial_answer(stopped, engine, stride, request.end.stop)
+        request.sampling = request.begun.sampling(request.sampling)
+        prompted = with_notes(request.messages, request.passages or ())
+        fit(engine, prompted, request.end.max_tokens, len(request.begun.tokens))
+
+    def generate(
+        self, engine: Engine, request: AnswerRequest, statistics: Statistics, stop: Flag
+    ) -> Generator[Event]:
+        """Answer `request` from its passages, or from what they change to meanwhile."""
+        mode, passages = self.of(request.chat.docs), request.passages
+        if mode == DOCS_KNN:
+            return self._generate_worded(engine, request, statistics, stop)
+        if passages:
+            # The dense index would keep the passages' tokens under this chat's name.
+            engine = replace(engine, observers=[])
+        if passages and self.documents is not None and mode == DOCS_ITERATIVE:
+            return generate_iteratively(
+                engine,
+                self.documents,
+                request.messages,
+                request.sampling,
+                request.end.max_tokens,
+                statistics,
+                stop,
+                self.source,
+                request.begun.tokens,
+                request.end.stop,
+            )
+        return _generate(engine, request, passages or (), statistics, stop)
+
+    def _generate_worded(
+        self, engine: Engine, request: AnswerRequest, statistics: Statistics, stop: Flag
+    ) -> Generator[Event]:
+        """Answer in the words of the imported texts; by the model alone if none is encoded."""
+        documents = self.documents
+        states = imported_states(engine, documents, self.source) if documents is not None else None
+        if states is None:
+            yield Interpolated(0)
+            yield from _generate(engine, request, (), statistics, stop)
+            return
+        # Nothing learns from it: these are not the model's own words.
+        engine = replace(engine, observers=[])
+        yield from generate_with_neighbours(
+            engine,
+            states,
+            request.messages,
+            request.sampling,
+            request.end.max_tokens,
+            statistics,
+            stop,
+            request.end.stop,
+        )
+
+
+def _generate(
+    engine: Engine,
+    request: AnswerRequest,
+    passages: Sequence[FoundPassage],
+    statistics: Statistics,
+    stop: Flag,
+) -> Generator[Event]:
+    """Answer `request` by the model alone, with `passages` before the question."""
+    return generate(
+        engine,
+        with_notes(request.messages, passages),
+        request.sampling,
+        request.end.max_tokens,
+        statistics,
+        stop,
+        request.begun.tokens,
+        request.end.stop,
+    )

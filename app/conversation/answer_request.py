@@ -1,0 +1,55 @@
+"""What is answered, and how: all that an answer is made of, and the figures stored with it.
+
+An answer in a stored chat, one that is stored nowhere, and one that goes on are all such a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from app.conversation.citations import CITATIONS_KEY, citation_records
+from app.conversation.continuation import NOTHING_WRITTEN, SAMPLING_KEY, PartialAnswer
+from app.conversation.statistics import SOURCES_KEY, STATES_KEY, Provenance, Statistics
+from app.indexing.passage_index import FoundPassage
+from app.sampling_settings import AnswerEnd
+from datastores.chats.records import Chat
+from engines.chat_template.prompt_builder import Message
+from engines.sampler import Sampling
+
+
+@dataclass(slots=True)
+class AnswerRequest:
+    """A question to the model.
+
+    Attributes:
+        question: id of the stored question; 0 if nothing is stored.
+        messages: up to the question, as the model gets them.
+        end: where the answer ends.
+        passages: that go before the question; None if no text was searched.
+        begun: what the answer goes on from.
+        states: of imported texts that it is worded from; None for the model's own words.
+    """
+
+    chat: Chat
+    question: int
+    messages: Sequence[Message]
+    sampling: Sampling
+    end: AnswerEnd
+    passages: Sequence[FoundPassage] | None = None
+    begun: PartialAnswer = NOTHING_WRITTEN
+    states: int | None = None
+
+    def figures(self, statistics: Statistics, provenance: Provenance) -> dict[str, object]:
+        """What is stored with the answer."""
+        figures: dict[str, object] = {
+            **asdict(statistics.after(self.begun.figures)),
+            "seed": self.sampling.seed,
+            SAMPLING_KEY: asdict(self.sampling),
+            SOURCES_KEY: provenance.runs(),
+        }
+        if self.states is not None:
+            figures[STATES_KEY] = self.states
+        if self.passages is not None:
+            figures[CITATIONS_KEY] = citation_records(self.passages)
+        return self.begun.with_citations(figures)

@@ -1,0 +1,41 @@
+"""The prompt in the person's editor, to write it there, and messages, to read them there."""
+
+from __future__ import annotations
+
+from app.interface.chat.conversation import Conversation
+from app.interface.editor import edit_text, view_text
+from app.sanitise import clean
+from datastores.errors import InputError
+
+NO_ANSWER = "No answer to open."
+
+
+class EditorActions:
+    """Acts on the open chat; the interface waits for the editor, answers do not."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+
+    def edit_prompt(self) -> None:
+        """Write the prompt in the editor; it stays as it was if that fails."""
+        conversation = self._conversation
+        prompt = conversation.prompt
+        try:
+            prompt.write(clean(edit_text(conversation.app, prompt.text)))
+        except InputError as error:
+            conversation.show_error(error)
+        prompt.focus()
+
+    def view_answer(self) -> None:
+        """Read the last answer."""
+        self.view(self._conversation.transcript.last_answer)
+
+    def view(self, text: str) -> None:
+        """Read `text`, which is a message."""
+        if not text:
+            self._conversation.notify(NO_ANSWER, markup=False, timeout=2)
+            return
+        try:
+            view_text(self._conversation.app, text)
+        except InputError as error:
+            self._conversation.show_error(error)

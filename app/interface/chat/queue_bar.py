@@ -1,0 +1,99 @@
+"""The messages that wait for the end of the answer, a line each above the prompt.
+
+Owns them and their lines; a click on a line takes its message back to the prompt, a click on its ✕
+removes it. When they are sent is up to `app.interface.chat.conversation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.message import Message
+from textual.widgets import Static
+
+from app.interface.chat.attachment_bar import REMOVE
+from app.interface.chat.prompt import Unsent
+from app.interface.themes import component_color
+from app.sanitise import one_line
+
+LABEL = "queued "
+_INDEX, _REMOVES = "queued", "removes"
+"""Keys of a style's metadata: the message of a line, and whether a click removes it."""
+
+
+@dataclass
+class QueuedClicked(Message):
+    """The person clicked on the queued message `index`, to remove it or to edit it."""
+
+    index: int
+    removes: bool
+
+
+class QueueBar(Static):
+    """Queued messages, the next one first; takes no space without any.
+
+    Attributes:
+        messages: of the chat that is being answered.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"queue-bar--dim", "queue-bar--text"}
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self.messages: Sequence[Unsent] = ()
+        self._open = True
+
+    def on_mount(self) -> None:
+        self.display = False
+
+    def show_in(self, *, is_open: bool) -> None:
+        """Show the messages if theirs is the open chat."""
+        self._open = is_open
+        self._show(self.messages)
+
+    def add(self, message: Unsent) -> None:
+        """Have `message` wait behind the others."""
+        self._show([*self.messages, message])
+
+    def take(self, index: int) -> Unsent | None:
+        """Remove the message at `index` (-1: the last one) and return it; None without any."""
+        messages = list(self.messages)
+        if not messages:
+            return None
+        taken = messages.pop(index)
+        self._show(messages)
+        return taken
+
+    def take_all(self) -> Unsent:
+        """Remove all messages and return them as one."""
+        messages, chips = self.messages, [chip for one in self.messages for chip in one.chips]
+        self._show(())
+        return Unsent("\n".join(message.text for message in messages), chips)
+
+    def _show(self, messages: Sequence[Unsent]) -> None:
+        self.messages = tuple(messages)
+        self.display = bool(messages) and self._open
+        self.refresh(layout=True)
+
+    def on_click(self, event: events.Click) -> None:
+        index = event.style.meta.get(_INDEX, -1)
+        if 0 <= index < len(self.messages):
+            self.post_message(QueuedClicked(index, event.style.meta.get(_REMOVES, False)))
+
+    def render(self) -> Text:
+        dim, style = (component_color(self, f"queue-bar--{kind}") for kind in ("dim", "text"))
+        width = max(20, self.content_size.width or self.size.width)
+        lines = []
+        for index, message in enumerate(self.messages):
+            files = f" · {len(message.chips)} attached" if message.chips else ""
+            space = max(8, width - len(LABEL) - len(files) - 2)
+            line = Text.assemble((LABEL, dim), (one_line(message.text, space), style), (files, dim))
+            line.stylize(Style.from_meta({_INDEX: index}))
+            line.append(f" {REMOVE}", dim + Style.from_meta({_INDEX: index, _REMOVES: True}))
+            lines.append(line)
+        return Text("\n").join(lines)

@@ -1,0 +1,43 @@
+"""A stopped answer goes on where it stands, from the key and from the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.interface.commands.key_hints import CUT_OFF, READING, KeyHints
+from datastores.chats.history import History
+from engines.draft_tree import CHATS
+from tests.app.interface.conftest import Stage, notices, shown, type_in, until
+from tests.app.interface.scripted import Script, passes_of
+
+BEGUN = Script(passes_of("one two three", [CHATS], 2), holds=True)
+REST = Script(passes_of(" four five", [CHATS], 2))
+
+
+async def test_a_stopped_answer_goes_on_as_one_message(
+    stage: Callable[..., Stage], history: History
+) -> None:
+    made = stage(BEGUN, REST)
+    async with made.app.run_test(size=(80, 24)) as pilot:
+        await type_in(pilot, made, "count")
+        await pilot.press("enter")
+        await until(pilot, lambda: "three" in shown(made))
+        await pilot.press("escape")
+        await until(pilot, lambda: made.conversation.turn is None)
+        hints = made.app.screen.query_one(KeyHints)
+        assert hints._hints == CUT_OFF
+        await pilot.press("alt+r")
+        await until(pilot, lambda: "one two three four five" in shown(made))
+        await until(pilot, lambda: made.conversation.turn is None)
+        assert "stopped" not in shown(made)
+        assert "‹" not in shown(made), "no second version"
+        assert hints._hints == READING
+        await type_in(pilot, made, "/continue")
+        await pilot.press("enter")
+        await until(pilot, lambda: notices(made))
+        assert notices(made) == ["The last answer is complete: nothing to continue."]
+    (chat,) = history.chats()
+    assert [message.content for message in history.thread(chat.id)] == [
+        "count",
+        "one two three four five",
+    ]

@@ -1,0 +1,71 @@
+"""The terminal's title follows the chat, and long answers are announced to whoever looks away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from textual import events
+
+from app.config import NOTIFICATIONS
+from app.interface.terminal import KEEP_TITLE, RESTORE_TITLE, AnswerNotice, title_sequence
+from engines.draft_tree import CHATS
+from tests.app.interface.conftest import Stage, ask, until
+from tests.app.interface.scripted import Script, passes_of
+
+PLAIN = Script(passes_of("an answer", [CHATS], 2))
+HOSTILE = "a\x1b]0;b\a\nc; d"
+
+
+def test_a_title_is_one_harmless_line() -> None:
+    assert title_sequence(HOSTILE, private=False) == "\x1b]2;a␛]0;b␇ c; d · specchat\a"
+    assert title_sequence("secret plans", private=True) == "\x1b]2;Private chat · specchat\a"
+
+
+@pytest.mark.parametrize(
+    ("kind", "sequence"),
+    [
+        ("bell", "\a"),
+        ("osc9", "\x1b]9;specchat: The answer is ready: a␛]0;b␇ c; d\a"),
+        ("osc777", "\x1b]777;notify;specchat;The answer is ready: a␛]0,b␇ c, d\a"),
+    ],
+)
+def test_notices_are_what_terminals_understand(kind: str, sequence: str) -> None:
+    notice = AnswerNotice(kind)
+    assert notice.sequence(HOSTILE, {}, private=False, failed=False) == sequence
+    private = notice.sequence("secret plans", {}, private=True, failed=True)
+    assert "plans" not in private
+    if kind != "bell":
+        assert "The answer failed" in private
+        tmux = notice.sequence("a", {"TMUX": "/tmp/tmux"}, private=False, failed=False)
+        assert tmux.startswith("\x1bPtmux;\x1b\x1b]")
+        assert tmux.endswith("\a\x1b\\")
+
+
+@pytest.mark.parametrize("kind", NOTIFICATIONS)
+def test_a_notice_is_due_after_a_long_answer_elsewhere(kind: str) -> None:
+    notice = AnswerNotice(kind, 10)
+    assert notice.is_due(12, focused=False) == (kind != "off")
+    assert not notice.is_due(12, focused=True)
+    assert not notice.is_due(9, focused=False)
+
+
+async def test_the_terminal_is_told(
+    stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = stage(PLAIN)
+    written: list[str] = []
+    monkeypatch.setattr(made.app, "_write", written.append)
+    made.app._notice = AnswerNotice("osc9", 0)
+    async with made.app.run_test() as pilot:
+        await until(pilot, lambda: written == [KEEP_TITLE + "\x1b]2;specchat\a"])
+        await ask(pilot, made, "sing")
+        await until(pilot, lambda: written[1:] == ["\x1b]2;sing · specchat\a"])
+        made.app.post_message(events.AppBlur())
+        await until(pilot, lambda: not made.app.app_focus)
+        made.conversation.regenerate()
+        await until(pilot, lambda: "\x1b]9;specchat: The answer is ready: sing\a" in written)
+        made.conversation.open(None, private=True)
+        await until(pilot, lambda: written[-1] == "\x1b]2;Private chat · specchat\a")
+        await pilot.press("ctrl+q")
+    assert written[-1] == RESTORE_TITLE
