@@ -8,86 +8,11 @@ Refuses to know how a command is carried out: a row calls one method of the part
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
-
-from textual.app import App
-from textual.binding import Binding
-
-from app.interface.chat.chat_actions import ChatActions, TextActions
-from app.interface.chat.chat_navigation import ChatNavigation
-from app.interface.chat.conversation import Conversation
-from app.interface.chat.copy import CopyActions
-from app.interface.chat.document_actions import DocumentActions
-from app.interface.chat.editor_actions import EditorActions
 from app.interface.chat.topbar import TUNED
+from app.interface.commands.command import Command, CommandTarget
 from app.interface.commands.help import Help
-from app.interface.commands.keymap import UNBOUND
 from app.interface.commands.slash import SlashLine, SlashName, unknown
 from app.interface.demo import show_demo
-from app.interface.dialogs.chat_settings import ChatSettings
-from app.interface.models.switch import ModelSwitch
-
-
-class CommandTarget(Protocol):
-    """What the commands need of the chat screen: its parts, and what concerns several of them."""
-
-    conversation: Conversation
-    chat_actions: ChatActions
-    chat_settings: ChatSettings
-    copy_actions: CopyActions
-    document_actions: DocumentActions
-    editor_actions: EditorActions
-    model_switch: ModelSwitch
-    navigation: ChatNavigation
-    text_actions: TextActions
-
-    @property
-    def app(self) -> App[object]: ...
-
-    def act_on_chat(self, action: str) -> None:
-        """Run one of `ChatActions` on the open chat."""
-
-    def branch(self) -> None: ...
-
-    def toggle_details(self) -> None: ...
-
-    def show_statistics(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command.
-
-    Attributes:
-        id: stable name.
-        title: what it is called.
-        help: one line on what it does.
-        run: runs it.
-        key: default keys, separated by commas; most commands have none.
-        slash: its name as a slash command, without the slash; empty for none.
-        argument: what may follow the slash name, for people; empty for nothing.
-        run_with: runs it with what followed the slash name; None where nothing may.
-    """
-
-    id: str
-    title: str
-    help: str
-    run: Callable[[CommandTarget], object]
-    key: str = UNBOUND
-    slash: str = ""
-    argument: str = ""
-    run_with: Callable[[CommandTarget, str], object] | None = None
-
-    @property
-    def action(self) -> str:
-        """The action of the chat screen that runs it."""
-        return f"command({self.id!r})"
-
-    def binding(self) -> Binding:
-        """The binding of its keys."""
-        return Binding(self.key, self.action, self.title, id=self.id)
 
 
 def _toggle_tint(screen: CommandTarget) -> None:

@@ -98,7 +98,7 @@ def test_a_folder_and_piped_text_are_attached(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "given", "complaint"),
     [
-        (["ask"], b" \n", "empty"),
+        (["ask"], b" \n", "no question"),
         (["ask", "-f", "/nowhere/notes.md", "x"], b"", "/nowhere/notes.md"),
         (["--model", "/nowhere/model.gguf", "ask", "x"], b"", "model.gguf"),
         (["ask", "word " * 5000], b"", "context"),

@@ -8,9 +8,10 @@ import pytest
 from textual.command import CommandPalette
 from textual.widgets import OptionList, Static
 
+from app.interface.commands.command import Command
 from app.interface.commands.help import NO_MATCH, PANEL_TITLE, Help
 from app.interface.commands.keymap import UNBOUND
-from app.interface.commands.table import COMMANDS, RUN, Command
+from app.interface.commands.table import COMMANDS, RUN
 from app.interface.draft_sources import SOURCES
 from app.interface.screen import ChatScreen
 from tests.app.interface.conftest import Stage, ask, until
