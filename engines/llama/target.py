@@ -7,8 +7,8 @@ text, chats, files, and which drafts are worth verifying.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar, TypeVarTuple
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,6 @@ from engines.target import ForwardOutput, require_prompt_fits, require_tree_fits
 
 STATE_BLOCK = 256
 """Tokens whose state is saved at a time: milliseconds, as idle work must not delay a question."""
-
-T = TypeVar("T")
-Arguments = TypeVarTuple("Arguments")
 
 
 class LlamaTarget:
@@ -110,7 +107,8 @@ class LlamaTarget:
         while len(tokens) - len(self._tokens) > self._forward.final_chunk:
             start = len(self._tokens)
             chunk = tokens[start : min(start + self._forward.chunk, len(tokens) - 1)]
-            self._evaluate(self._forward.prefill, chunk, start)
+            with self._evaluating():
+                self._forward.prefill(chunk, start)
             self._append(chunk)
             yield len(self._tokens)
         self._last_row = self._read_final_chunk(tokens[len(self._tokens) :])
@@ -132,12 +130,14 @@ class LlamaTarget:
             self._parked.make_room(self._tokens, start + rows)
         row_sequences = [] if rows == 1 or tree.is_chain() else assign_sequences(tree.parents)
         if not row_sequences:
-            output = self._evaluate(self._forward.chain, tree.tokens, start)
+            with self._evaluating():
+                output = self._forward.chain(tree.tokens, start)
         elif self.chains_only:
             raise ValueError("this model verifies chains only")
         else:
             self._sequences.extend(len(row_sequences[0]), start)
-            output = self._evaluate(self._forward.tree, tree, start, row_sequences)
+            with self._evaluating():
+                output = self._forward.tree(tree, start, row_sequences)
         self._tree, self._row_sequences = tree, row_sequences
         return output
 
@@ -207,15 +207,17 @@ class LlamaTarget:
 
     def _read_final_chunk(self, tokens: Sequence[int]) -> ForwardOutput:
         """Append the last few tokens of a prompt; the last one's row."""
-        rows = self._evaluate(self._forward.chain, tokens, len(self._tokens))
+        with self._evaluating():
+            rows = self._forward.chain(tokens, len(self._tokens))
         self._append(tokens)
         return ForwardOutput(rows.logits[-1:], rows.hidden[-1:])
 
-    def _evaluate(self, run: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
         """One forward pass. If it fails, the cache holds what it held before."""
         self._in_sync = False
         try:
-            return run(*arguments)
+            yield
         except ModelError:
             self._truncate(len(self._tokens))
             raise

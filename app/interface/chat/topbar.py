@@ -33,9 +33,9 @@ def short_name(name: str, columns: int) -> str:
     line = one_line(name)
     if cell_len(line) > columns:
         line = line.partition("/")[2] if "/" in line[:-1] and line[0] not in "/~" else line
-    while cell_len(line) > columns:
+    while cell_len(line) > max(columns, 1):
         line = f"…{line[2:]}" if line[0] == "…" else f"…{line[1:]}"
-    return line
+    return line if columns > 0 else ""
 
 
 class TopBar(Static):

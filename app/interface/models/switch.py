@@ -21,7 +21,7 @@ from app.models.discovery import embedded, find_models, resolve_model
 from app.models.safetensors import CPU, torch_device
 from app.models.selection import choose, first_launch_offer
 from app.sanitise import one_line
-from datastores.errors import SpecchatError, StoreError
+from datastores.errors import InputError, SpecchatError, StoreError
 from engines.llama.devices import unused_gpu
 
 LOADING = "loading the model…"
@@ -47,7 +47,10 @@ class ModelSwitch:
 
     async def load(self) -> None:
         """Load the first model."""
-        paused = not load_config(self._locations.settings).idle
+        try:
+            paused = not load_config(self._locations.settings).idle
+        except InputError:
+            paused = False  # loading the model reads the settings too, and shows what is wrong
         self._conversation.topbar.paused = PAUSED if paused else ""
         if await self._await_model(self._conversation.model_thread.load()):
             await self._show_first_launch_hint()
