@@ -8,7 +8,7 @@ likes, and are rarely near.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,22 +99,6 @@ def read_states(engine: Engine, texts: Path, size: int, *, approximate: bool) ->
         _lookup(led_to.astype(np.int32)),
         _graph if approximate else _flat,
     )
-
-
-def run(
-    rows: Sequence[KnnRow], states: FlatKeys, questions: Sequence[str], tokens: int, runs: int
-) -> Iterator[int]:
-    """Answer every question `runs` times with every row; yields the number of answers so far."""
-    done = 0
-    for number in range(runs):
-        for row in rows:
-            row.runs.append([])
-        for index, question in enumerate(questions):
-            turn = (index + number) % len(rows)
-            for row in (*rows[turn:], *rows[:turn]):
-                row.runs[-1].append(answer(row, states, question, tokens))
-                done += 1
-                yield done
 
 
 def answer(row: KnnRow, states: FlatKeys, question: str, tokens: int) -> RalmAnswer:

@@ -9,11 +9,12 @@ beside a result is what r and the stride allow (`engines.ralm.scheduler.speedup_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass, field, fields
 from statistics import mean, median, stdev
 from time import perf_counter, process_time
+from typing import TypeVar
 
 from app.conversation.iterative import make_request
 from app.engine.engine import Engine
@@ -122,19 +123,18 @@ class RalmRow:
         return [answer for run in self.runs for answer in run]
 
 
-def run(
-    rows: Sequence[RalmRow],
-    base: KnowledgeBase,
-    questions: Sequence[str],
-    tokens: int,
-    runs: int,
-    *,
-    warm: bool = False,
-) -> Iterator[int]:
-    """Answer every question `runs` times with every row; yields the number of answers so far.
+Row = TypeVar("Row", bound=RalmRow)
 
-    Args:
-        warm: keep the KV cache between answers: for their texts, where times do not count.
+
+def run(
+    rows: Sequence[Row],
+    questions: Sequence[str],
+    runs: int,
+    answer: Callable[[Row, str], RalmAnswer],
+) -> Iterator[int]:
+    """Have `answer` answer every question `runs` times with every row, in rotating order.
+
+    Yields the number of answers so far.
     """
     done = 0
     for number in range(runs):
@@ -143,22 +143,20 @@ def run(
         for index, question in enumerate(questions):
             turn = (index + number) % len(rows)
             for row in (*rows[turn:], *rows[:turn]):
-                engine, method = row.engine, row.method
-                row.runs[-1].append(answer(engine, base, question, method, tokens, warm=warm))
+                row.runs[-1].append(answer(row, question))
                 done += 1
                 yield done
 
 
 def answer(
-    engine: Engine,
-    base: KnowledgeBase,
-    question: str,
-    method: RalmMethod,
-    tokens: int,
-    *,
-    warm: bool = False,
+    row: RalmRow, base: KnowledgeBase, question: str, tokens: int, *, warm: bool = False
 ) -> RalmAnswer:
-    """Answer `question` in `tokens` tokens, from an empty KV cache unless it is kept `warm`."""
+    """Answer `question` in `tokens` tokens.
+
+    Args:
+        warm: keep the KV cache of the last answer: for the text, where times do not count.
+    """
+    engine, method = row.engine, row.method
     stop = StopCriteria(NO_END, tokens)
     request = make_request(engine, [Message("user", question)], engine.sampling, stop)
     statistics = RalmStatistics()

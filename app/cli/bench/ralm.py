@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -14,11 +14,14 @@ import click
 
 from app.bench.environment import STUDENT
 from app.bench.knn import METHODS, NEIGHBOURS, KnnRow, read_states
-from app.bench.knn import run as run_knn
+from app.bench.knn import answer as answer_in_words
 from app.bench.ralm import (
     SEQUENTIAL,
     TABLES,
+    RalmAnswer,
     RalmRow,
+    Row,
+    answer,
     latency_per_query,
     retrieval_ratio,
     run,
@@ -161,14 +164,13 @@ def ralm(
     with knowledge_base(texts, retriever, corpus, reach + 8) as (base, size):
         runs = 1 if identity else runs
         batches = {} if identity else latency_per_query(base, questions, BATCHES)
-        try:
-            count = len(rows) * len(questions) * runs
-            with click.progressbar(length=count, label=retriever, file=sys.stderr) as bar:
-                for _ in run(rows, base, questions, tokens, runs, warm=identity):
-                    bar.update(1)
-        except KeyboardInterrupt:
-            click.echo("interrupted: figures of the finished runs", err=True)
-            _keep_whole_runs(rows, len(questions))
+        _run(
+            rows,
+            questions,
+            runs,
+            lambda row, question: answer(row, base, question, tokens, warm=identity),
+            retriever,
+        )
     if not rows[0].runs:
         return
     figures = [summarise(row, rows[0]) for row in rows]
@@ -244,14 +246,13 @@ def _compare_knn(
     engine = rows[0].engine
     with engine.busy:
         states = read_states(engine, texts, corpus, approximate=retriever == APPROXIMATE)
-    try:
-        count = len(rows) * len(questions) * runs
-        with click.progressbar(length=count, label=f"knn {retriever}", file=sys.stderr) as bar:
-            for _ in run_knn(rows, states, questions, tokens, runs):
-                bar.update(1)
-    except KeyboardInterrupt:
-        click.echo("interrupted: figures of the finished runs", err=True)
-        _keep_whole_runs(rows, len(questions))
+    _run(
+        rows,
+        questions,
+        runs,
+        lambda row, question: answer_in_words(row, states, question, tokens),
+        f"knn {retriever}",
+    )
     plain = {row.neighbours: row for row in reversed(rows) if not row.method.speculates}
     if not rows[0].runs:
         return
@@ -265,6 +266,24 @@ def _compare_knn(
         click.echo(table(figures, {"k": "", **COLUMNS}))
         listed = ", ".join(f"{ratio:.2f} at k = {k}" for k, ratio in sorted(ratios.items()))
         click.echo(f"{retriever} over {len(states)} states; r = {listed}")
+
+
+def _run(
+    rows: Sequence[Row],
+    questions: Sequence[str],
+    runs: int,
+    answer: Callable[[Row, str], RalmAnswer],
+    label: str,
+) -> None:
+    """Fill the rows' runs, all or the whole ones before Ctrl-C."""
+    try:
+        count = len(rows) * len(questions) * runs
+        with click.progressbar(length=count, label=label, file=sys.stderr) as bar:
+            for _ in run(rows, questions, runs, answer):
+                bar.update(1)
+    except KeyboardInterrupt:
+        click.echo("interrupted: figures of the finished runs", err=True)
+        _keep_whole_runs(rows, len(questions))
 
 
 def _keep_whole_runs(rows: Sequence[RalmRow], questions: int) -> None:
