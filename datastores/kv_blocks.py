@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class KvBlock:
     """Consecutive tokens of a text.
 
     Attributes:
@@ -92,7 +92,7 @@ class StoredStates:
     bytes: int
 
 
-def split(tokens: Sequence[int], size: int, seconds: float) -> Iterator[Block]:
+def split(tokens: Sequence[int], size: int, seconds: float) -> Iterator[KvBlock]:
     """`tokens`, `size` at a time; 0 for all in one block.
 
     Args:
@@ -102,7 +102,7 @@ def split(tokens: Sequence[int], size: int, seconds: float) -> Iterator[Block]:
     parent = ROOT
     for start in range(0, len(ids), size or len(ids)):
         part = ids[start : start + size] if size else ids
-        block = Block(parent, start, part, seconds * len(part))
+        block = KvBlock(parent, start, part, seconds * len(part))
         yield block
         parent = block.own
 
@@ -123,7 +123,7 @@ class KvBlocks:
         self._key = key
         self._max_bytes = max_bytes
 
-    def find(self, tokens: Sequence[int], *, whole: bool) -> list[Block]:
+    def find(self, tokens: Sequence[int], *, whole: bool) -> list[KvBlock]:
         """The stored blocks that `tokens` begin with, in order.
 
         Of the last one, the first tokens alone may be those that are asked for; not with `whole`,
@@ -131,7 +131,7 @@ class KvBlocks:
         """
         ids = np.asarray(tokens, np.uint32).tolist()
         children = self._children()
-        found: list[Block] = []
+        found: list[KvBlock] = []
         parent, start = ROOT, 0
         while True:
             shared = {
@@ -153,7 +153,7 @@ class KvBlocks:
                 return found
             parent, start = block.own, start + best
 
-    def read(self, block: Block) -> State:
+    def read(self, block: KvBlock) -> State:
         """The state of `block`.
 
         Raises:
@@ -173,12 +173,12 @@ class KvBlocks:
             raise StoreError(f"{path} is damaged: its chat is read again") from error
         return content[start + block.tokens.nbytes :]
 
-    def drop(self, block: Block) -> None:
+    def drop(self, block: KvBlock) -> None:
         """Delete a block that cannot be used."""
         with suppress(OSError):  # then it stays, and is refused again
             (self._folder / block.name).unlink()
 
-    def assign(self, chat: str, blocks: Sequence[Block]) -> list[Block]:
+    def assign(self, chat: str, blocks: Sequence[KvBlock]) -> list[KvBlock]:
         """Make `blocks` those of `chat`, in place of earlier ones; returns those not stored yet."""
         with self._writing():
             self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -187,7 +187,7 @@ class KvBlocks:
             _collect_garbage(self._folder)
             return [block for block in blocks if not (self._folder / block.name).exists()]
 
-    def add(self, chat: str, block: Block, state: State) -> bool:
+    def add(self, chat: str, block: KvBlock, state: State) -> bool:
         """Write a block assigned to `chat`; whether there was room for it."""
         facts = {
             "key": self._key,
@@ -227,7 +227,7 @@ class KvBlocks:
             children.setdefault(path.name.partition("-")[0], []).append(path)
         return children
 
-    def _headers(self, paths: Sequence[Path]) -> Iterator[Block]:
+    def _headers(self, paths: Sequence[Path]) -> Iterator[KvBlock]:
         for path in paths:
             try:
                 with path.open("rb") as file:
@@ -235,7 +235,7 @@ class KvBlocks:
                     facts = json.loads(file.readline(MAX_HEADER_BYTES))
                     tokens = np.frombuffer(file.read(4 * int(facts["tokens"])), "<u4")
                 parent, start = path.name.partition("-")[0], int(facts["start"])
-                block = Block(parent, start, tokens, float(facts["seconds"]))
+                block = KvBlock(parent, start, tokens, float(facts["seconds"]))
                 if block.name != path.name:
                     raise ValueError(path.name)
             except _UNREADABLE as error:

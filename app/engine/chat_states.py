@@ -16,7 +16,7 @@ from time import monotonic, perf_counter
 from typing import Protocol, TypeVar
 
 from datastores.errors import SpecchatError
-from datastores.kv_blocks import Block, KvBlocks, State, split
+from datastores.kv_blocks import KvBlock, KvBlocks, State, split
 from datastores.tokens import common_prefix
 from engines.state_encoding import PASS_S
 from engines.target import SavableTarget, Target
@@ -99,7 +99,7 @@ class ChatStates:
             if perf_counter() - began > block.seconds:
                 return  # the disk is slower than the model
 
-    def _missing(self, prompt: Sequence[int]) -> list[Block]:
+    def _missing(self, prompt: Sequence[int]) -> list[KvBlock]:
         """The saved blocks that hold more of `prompt` than the cache does."""
         cached = common_prefix(self._target.tokens, prompt)
         blocks = self._files.find(prompt, whole=not self._target.state_block)
@@ -166,7 +166,7 @@ class ChatStates:
                 return
             yield  # a question may wait
 
-    def _write(self, chat: CachedChat, block: Block, state: State) -> bool:
+    def _write(self, chat: CachedChat, block: KvBlock, state: State) -> bool:
         """Write a block; whether more of the chat may follow."""
         stored = self._files.add(chat.name, block, state)
         if not chat.offered():  # it was deleted meanwhile, and whoever did that has not seen this

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from datastores.errors import StoreError
-from datastores.kv_blocks import Block, KvBlocks, State, retain, split, stored
+from datastores.kv_blocks import KvBlock, KvBlocks, State, retain, split, stored
 
 SIZE = 8
 SHARED = list(range(100, 120))
 TEXTS = {"one": [*SHARED, *range(200, 215)], "two": [*SHARED, *range(300, 330)]}
 
 
-def state_of(block: Block) -> State:
+def state_of(block: KvBlock) -> State:
     """A state that tells which tokens it is of."""
     return np.frombuffer(b"S" * 1000 + block.tokens.tobytes(), np.uint8)
 
