@@ -2,8 +2,8 @@
 
 Iterative retrieval puts now this document before the prompt, now that one. Each of these texts
 keeps its cells on a sequence of its own until others need them: the least recently used goes first.
-Texts that begin alike share the cells of what they have in common, since each one was continued
-from the text nearest to it: the cells in use are the nodes of a trie.
+A text that was continued from another shares the cells of their common beginning. Equal tokens are
+no proof of that: what was evaluated again has cells of its own.
 
 Owns which texts wait, on which sequences, and how many cells they take. Refuses to know how texts
 are evaluated and which one is wanted next.
@@ -12,12 +12,47 @@ are evaluated and which one is wanted next.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import count, islice
 from typing import Any
 
 from datastores.tokens import common_prefix
 from engines.llama import native
 from engines.llama.native import TO_END
+
+_evaluations = count()
+"""Numbers each evaluated token, in all contexts of the process."""
+
+
+class CachedText:
+    """A text in the KV cache.
+
+    Attributes:
+        tokens: its token ids.
+        cells: for each token, the number of the evaluation that filled its cell: texts share the
+            cells whose numbers they share.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.cells: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Append `tokens`, which were just evaluated."""
+        self.tokens.extend(tokens)
+        self.cells.extend(islice(_evaluations, len(tokens)))
+
+    def truncate(self, length: int) -> None:
+        """Drop all tokens from position `length` on."""
+        del self.tokens[length:], self.cells[length:]
+
+    def copy(self) -> CachedText:
+        """The same tokens in the same cells."""
+        copied = CachedText()
+        copied.tokens, copied.cells = self.tokens.copy(), self.cells.copy()
+        return copied
 
 
 class ParkedTexts:
@@ -35,14 +70,15 @@ class ParkedTexts:
         self._memory = memory
         self._free = list(sequences)
         self._cells = cells
-        self._texts: dict[int, list[int]] = {}  # by sequence, least recently used first
+        self._texts: dict[int, CachedText] = {}  # by sequence, least recently used first
         self.reserved = 0
 
     def __len__(self) -> int:
         return len(self._texts)
 
-    def park(self, tokens: Sequence[int]) -> None:
-        """Keep the cached text `tokens`, in place of parked ones that it continues."""
+    def park(self, cached: CachedText) -> None:
+        """Keep the cached text, in place of parked ones that it continues."""
+        tokens = cached.tokens
         for sequence in [one for one, text in self._texts.items() if _continues(tokens, text)]:
             self._drop(sequence)
         if not self._free and self._texts:
@@ -50,32 +86,30 @@ class ParkedTexts:
         if self._free and tokens:
             sequence = self._free.pop()
             native.seq_cp(self._memory, 0, sequence, 0, TO_END)
-            self._texts[sequence] = list(tokens)
+            self._texts[sequence] = cached.copy()
 
     def nearest(self, tokens: Sequence[int]) -> tuple[int, int]:
         """The parked text that shares most with `tokens`, by its sequence, and how many tokens.
 
         (0, 0) if none shares any.
         """
-        shared = {one: common_prefix(text, tokens) for one, text in self._texts.items()}
+        shared = {one: common_prefix(text.tokens, tokens) for one, text in self._texts.items()}
         best = max(shared, key=shared.__getitem__, default=0)
         return (best, shared[best]) if best and shared[best] else (0, 0)
 
-    def restore(self, sequence: int) -> list[int]:
-        """Move a parked text to sequence 0, which is empty; returns its tokens."""
+    def restore(self, sequence: int) -> CachedText:
+        """Move a parked text to sequence 0, which is empty; returns it."""
         native.seq_cp(self._memory, sequence, 0, 0, TO_END)
-        tokens = self._texts[sequence]
+        text = self._texts[sequence]
         self._drop(sequence)
-        return tokens
+        return text
 
-    def make_room(self, tokens: Sequence[int], length: int) -> None:
-        """Drop texts until the cached one, now `tokens`, can grow to `length` tokens."""
-        if not self._texts:
-            return
-        self.reserved = self._count(tokens)
+    def make_room(self, cached: CachedText, length: int) -> None:
+        """Drop texts until the cached one can grow to `length` tokens."""
+        self.reserved = self._count(cached)
         while self._texts and self.reserved + length > self._cells:
             self._drop(next(iter(self._texts)))
-            self.reserved = self._count(tokens)
+            self.reserved = self._count(cached)
 
     def clear(self) -> None:
         """Drop every parked text."""
@@ -88,13 +122,11 @@ class ParkedTexts:
         native.seq_rm(self._memory, sequence, 0, TO_END)
         self._free.append(sequence)
 
-    def _count(self, tokens: Sequence[int]) -> int:
-        """Nodes of the trie of all texts that are not on the path of `tokens`."""
-        cached = list(tokens)
-        texts = sorted([*self._texts.values(), cached])
-        shared = sum(common_prefix(one, other) for one, other in pairwise(texts))
-        return sum(len(text) for text in texts) - shared - len(cached)
+    def _count(self, cached: CachedText) -> int:
+        """Number of cells in use that are not the cached text's."""
+        parked = {cell for text in self._texts.values() for cell in text.cells}
+        return len(parked.difference(cached.cells)) if parked else 0
 
 
-def _continues(tokens: Sequence[int], text: Sequence[int]) -> bool:
-    return common_prefix(tokens, text) == len(text)
+def _continues(tokens: Sequence[int], text: CachedText) -> bool:
+    return common_prefix(tokens, text.tokens) == len(text)

@@ -24,7 +24,7 @@ from engines.llama.kv_sequences import (
     ScratchSequence,
     assign_sequences,
 )
-from engines.llama.parked_texts import ParkedTexts
+from engines.llama.parked_texts import CachedText, ParkedTexts
 from engines.llama.threads import ThreadTuner
 from engines.target import ForwardOutput, require_prompt_fits, require_tree_fits
 
@@ -55,8 +55,8 @@ class LlamaTarget:
         self.max_rows = limits.max_rows
         self.chains_only = limits.chains_only
         self.padded_rows = limits.padded_rows
-        self._tokens: list[int] = []
-        self._in_sync = True  # whether the cache holds exactly `_tokens`
+        self._text = CachedText()
+        self._in_sync = True  # whether the cache holds exactly `_text`
         self._tree: DraftTree | None = None
         self._row_sequences: list[list[int]] = []
         self._last_row: ForwardOutput | None = None
@@ -78,7 +78,7 @@ class LlamaTarget:
     @property
     def tokens(self) -> Sequence[int]:
         """The cached token ids, in order. A live view: copy it to keep it."""
-        return self._tokens
+        return self._text.tokens
 
     @property
     def last_row(self) -> ForwardOutput:
@@ -102,18 +102,18 @@ class LlamaTarget:
             self.scratch.drop()
         self._restore_nearest(tokens)
         # The last token is always evaluated, for `last_row`.
-        self.rewind(min(common_prefix(self._tokens, tokens), len(tokens) - 1))
-        self._parked.make_room(self._tokens, len(tokens))
-        while len(tokens) - len(self._tokens) > self._forward.final_chunk:
-            start = len(self._tokens)
+        self.rewind(min(common_prefix(self._text.tokens, tokens), len(tokens) - 1))
+        self._parked.make_room(self._text, len(tokens))
+        while len(tokens) - len(self._text) > self._forward.final_chunk:
+            start = len(self._text)
             chunk = tokens[start : min(start + self._forward.chunk, len(tokens) - 1)]
             with self._evaluating():
                 self._forward.prefill(chunk, start)
             self._append(chunk)
-            yield len(self._tokens)
-        self._last_row = self._read_final_chunk(tokens[len(self._tokens) :])
+            yield len(self._text)
+        self._last_row = self._read_final_chunk(tokens[len(self._text) :])
         self._last_row_pass = self._forward.count
-        yield len(self._tokens)
+        yield len(self._text)
 
     def verify(self, tree: DraftTree) -> ForwardOutput:
         """Evaluate every row of `tree` in one forward pass; see `Target.verify`.
@@ -124,10 +124,10 @@ class LlamaTarget:
         """
         if not self._in_sync:
             self._resync()
-        rows, start = len(tree.tokens), len(self._tokens)
+        rows, start = len(tree.tokens), len(self._text)
         require_tree_fits(self, rows)
         if start + rows + self._parked.reserved > self.context_length:
-            self._parked.make_room(self._tokens, start + rows)
+            self._parked.make_room(self._text, start + rows)
         row_sequences = [] if rows == 1 or tree.is_chain() else assign_sequences(tree.parents)
         if not row_sequences:
             with self._evaluating():
@@ -143,7 +143,7 @@ class LlamaTarget:
 
     def commit(self, path: Sequence[int]) -> None:
         """Keep the verified rows on `path` (root first), drop the rest."""
-        tree, start = self._tree, len(self._tokens)
+        tree, start = self._tree, len(self._text)
         if tree is None:
             raise RuntimeError("commit without a verified tree")
         self._tree = None
@@ -151,13 +151,13 @@ class LlamaTarget:
             self._sequences.keep_path(start, path, self._row_sequences)
         elif self._forward.cells(len(tree.tokens)) > len(path):
             self._sequences.truncate_chain(start + len(path))
-        self._tokens.extend([tree.tokens[row] for row in path])
+        self._text.extend([tree.tokens[row] for row in path])
         self._in_sync = True
 
     def rewind(self, length: int) -> None:
         """Truncate the cache to its first `length` tokens, or to none where its memory cannot."""
         self._last_row = None
-        if length == len(self._tokens) and self._in_sync:
+        if length == len(self._text) and self._in_sync:
             return
         self._truncate(length)
 
@@ -165,7 +165,7 @@ class LlamaTarget:
         """Keep the cached text in the cache; see `ParkingTarget.park`."""
         if not self._in_sync:
             self._resync()
-        self._parked.park(self._tokens)
+        self._parked.park(self._text)
 
     def drop_parked(self) -> None:
         """Leave all cells to the cached text."""
@@ -175,7 +175,7 @@ class LlamaTarget:
         """See `SavableTarget.save_state`."""
         if not self._in_sync:
             self._resync()
-        if not self.state_block and (start, end) != (0, len(self._tokens)):
+        if not self.state_block and (start, end) != (0, len(self._text)):
             raise ValueError("this model's memory is saved as a whole")
         if self.scratch is not None:
             self.scratch.drop()
@@ -183,32 +183,32 @@ class LlamaTarget:
 
     def load_state(self, tokens: Sequence[int], state: NDArray[np.uint8]) -> None:
         """See `SavableTarget.load_state`."""
-        start, end = len(self._tokens), len(self._tokens) + len(tokens)
+        start, end = len(self._text), len(self._text) + len(tokens)
         require_prompt_fits(self, end)
         if start and not self.state_block:
             raise ValueError("this model's memory is loaded as a whole")
         if self.scratch is not None:
             self.scratch.drop()
         self._truncate(start)
-        self._parked.make_room(self._tokens, end)
+        self._parked.make_room(self._text, end)
         self._states.load(state, start, end)
-        self._tokens.extend(tokens)
+        self._text.extend(tokens)
         self._last_row = None
 
     def _restore_nearest(self, tokens: Sequence[int]) -> None:
         """Continue from a parked text if it shares more with `tokens` than the cached one does."""
         sequence, shared = self._parked.nearest(tokens)
-        if shared > common_prefix(self._tokens, tokens):
+        if shared > common_prefix(self._text.tokens, tokens):
             self._truncate(0)
-            self._tokens.extend(self._parked.restore(sequence))
+            self._text = self._parked.restore(sequence)
 
     def _free_cells(self) -> int:
-        return self.context_length - len(self._tokens) - self._parked.reserved
+        return self.context_length - len(self._text) - self._parked.reserved
 
     def _read_final_chunk(self, tokens: Sequence[int]) -> ForwardOutput:
         """Append the last few tokens of a prompt; the last one's row."""
         with self._evaluating():
-            rows = self._forward.chain(tokens, len(self._tokens))
+            rows = self._forward.chain(tokens, len(self._text))
         self._append(tokens)
         return ForwardOutput(rows.logits[-1:], rows.hidden[-1:])
 
@@ -219,14 +219,14 @@ class LlamaTarget:
         try:
             yield
         except ModelError:
-            self._truncate(len(self._tokens))
+            self._truncate(len(self._text))
             raise
 
     def _append(self, tokens: Sequence[int]) -> None:
         """Record `tokens`, a chain that was just evaluated."""
         if self._forward.cells(len(tokens)) > len(tokens):
-            self._sequences.truncate_chain(len(self._tokens) + len(tokens))
-        self._tokens.extend(tokens)
+            self._sequences.truncate_chain(len(self._text) + len(tokens))
+        self._text.extend(tokens)
         self._in_sync = True
 
     def _truncate(self, length: int) -> None:
@@ -234,14 +234,14 @@ class LlamaTarget:
         if not self._sequences.truncate(length):
             length = 0
             self._sequences.truncate(0)
-        del self._tokens[length:]
-        self._parked.make_room(self._tokens, length)
+        self._text.truncate(length)
+        self._parked.make_room(self._text, length)
         self._tree = None
         self._in_sync = True
 
     def _resync(self) -> None:
-        """Drop what was evaluated and never recorded in `_tokens`, as after an interrupt."""
-        length = len(self._tokens)
+        """Drop what was evaluated and never recorded in `_text`, as after an interrupt."""
+        length = len(self._text)
         self._truncate(length)
-        if len(self._tokens) < length:
+        if len(self._text) < length:
             raise ModelError("this model cannot step back: the chat has to be read again")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engines.draft_tree import DraftTree, root_only
+from engines.draft_tree import DraftTree, chain, root_only
 from engines.llama.model import LlamaModel, load
 from engines.llama.target import LlamaTarget
 from engines.target import ParkingTarget
@@ -85,6 +85,25 @@ def test_the_least_recently_used_text_makes_room(target: LlamaTarget) -> None:
     target.rewind(0)
     list(target.prefill(list(range(300, 300 + CONTEXT - 2))))
     assert not len(target._parked), "the cached text needs every cell"
+
+
+def test_a_text_that_is_evaluated_again_has_cells_of_its_own(target: LlamaTarget) -> None:
+    """Drafts that repeat a parked text, as where retrieval is undone and the answer comes again."""
+    parked = [*START, *range(1000, 1200)]
+    list(target.prefill(parked))
+    target.park()
+    target.rewind(len(START))
+    for start in range(len(START), len(parked), 8):
+        rows = parked[start : start + 8]
+        target.verify(chain(rows[0], rows[1:], 1))
+        target.commit(range(len(rows)))
+    assert list(target.tokens) == parked
+    target.rewind(len(parked) - 1)
+    assert target._parked.reserved == len(parked) - len(START)
+    longer = [*parked, *range(2000, 2000 + CONTEXT - len(parked))]
+    list(target.prefill(longer))
+    assert list(target.tokens) == longer
+    assert not len(target._parked)
 
 
 def test_a_text_that_was_continued_is_not_kept_twice(target: LlamaTarget) -> None:
