@@ -130,7 +130,9 @@ def decode(
         committed = perf_counter()
         left -= len(walk.tokens)
         inside = verified - drafted + committed - committing
-        timings = Timings(inside, drafted - started, perf_counter() - started)
+        replayed = len(tree) - len(walk.path) > target.rollback_rows
+        replay = committed - committing if replayed else 0.0
+        timings = Timings(inside, drafted - started, perf_counter() - started, replay)
         finish = _finish(context, target, stop, left)
         step = _step(position, walk, tree, proposals, outputs, timings, finish)
 

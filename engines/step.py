@@ -44,12 +44,14 @@ class Timings:
 
     `target` is spent inside the target's calls (verify and commit); `draft` inside the drafters,
     the budget and the observers of the previous step; `total` is the whole cycle, from which
-    V(n, L) is learned. `total - target` is our overhead.
+    V(n, L) is learned; `replay`, a part of `target`, in a commit that had to replay accepted rows
+    (`Target.rollback_rows`). `total - target` is our overhead.
     """
 
     target: float
     draft: float
     total: float
+    replay: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class Target(Protocol):
 
     @property
     def width(self) -> int:
-        """Length of a hidden state."""
+        """Length of a hidden state; 0 where the engine outputs none."""
         ...
 
     @property
@@ -62,6 +62,15 @@ class Target(Protocol):
     @property
     def chains_only(self) -> bool:
         """Whether only unbranched drafts may be verified (exact mode, recurrent models)."""
+        ...
+
+    @property
+    def rollback_rows(self) -> int:
+        """Rows that `commit` drops in place; `max_rows` where it drops any number so.
+
+        To drop more (a recurrent memory cannot forget), it goes back to a checkpoint that `verify`
+        saved, and replays the rows it keeps in a pass of their own.
+        """
         ...
 
     @property

@@ -32,7 +32,7 @@ from datastores.kv_blocks import stored
 from datastores.passages.embeddings import StoredVectors
 from datastores.storage.integrity import DamagedError, require_usable
 from engines.llama.devices import find_gpus, install_line, unused_gpu
-from engines.target import SavableTarget
+from engines.target import SavableTarget, Target
 
 OK, OFF, BAD = "ok", "off", "bad"
 
@@ -159,13 +159,25 @@ def _drafting(options: Options, engine: Engine) -> Finding:
         return Finding("drafting", OFF, "not possible with this model: its cache cannot be rewound")
     if not options.drafters:
         return Finding("drafting", OFF, "switched off with --drafters none")
-    shape = "chains, for bit-identical answers" if engine.target.chains_only else "trees"
+    shape = _shape(options, engine.target)
     off = [name for name in DRAFTERS if name not in options.drafters]
     drafting = ", ".join(drafter.name for drafter in engine.drafters)
-    text = f"{drafting}; {shape} of up to {engine.target.max_rows} rows"
+    text = f"{drafting}; {shape}"
     if off:
         return Finding("drafting", OFF, f"{text}; off: {', '.join(off)}")
     return Finding("drafting", OK, text)
+
+
+def _shape(options: Options, target: Target) -> str:
+    """What drafts look like with this model, and why."""
+    rows = f"of up to {target.max_rows} rows"
+    if options.exact:
+        return f"chains {rows}, for bit-identical answers"
+    if target.rollback_rows == target.max_rows:
+        return f"trees {rows}"
+    cost = "a rejection that drops more" if target.rollback_rows else "every rejection"
+    kept = f" keeps {target.rollback_rows} past states;" if target.rollback_rows else ""
+    return f"chains {rows}: the model is recurrent;{kept} {cost} replays what was accepted"
 
 
 def _reopening(engine: Engine, locations: Locations) -> Finding:

@@ -117,7 +117,8 @@ class KnnAnswer:
         self._states = states
         self._request = request
         # A target that cannot be rewound cannot take back a wrong token.
-        self._speculates = len(states) >= MIN_SPECULATED and engine.target.max_rows > 1
+        rewinds = engine.target.rollback_rows == engine.target.max_rows
+        self._speculates = rewinds and len(states) >= MIN_SPECULATED
         self._target = InterpolatedTarget(
             engine.target, states, INTERPOLATION, keeps=self._speculates
         )

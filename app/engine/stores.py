@@ -18,7 +18,7 @@ from app.indexing.corpus_index import crest_path, discard_quarantined
 from app.locations import Locations, make_folder
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
-from datastores.errors import SpecchatError, StoreError
+from datastores.errors import ModelError, SpecchatError, StoreError
 from engines.drafters.crest import CrestDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
@@ -113,7 +113,7 @@ def open_stores(
     if "crest" in drafters:
         with stores.collecting_errors():
             _open_crest(stores, crest_path(locations, vocabulary.fingerprint), crest_bytes)
-    if "dense" in drafters:
+    if "dense" in drafters and target.width:
         with stores.collecting_errors():
             open_dense(stores, locations, target)
     return stores
@@ -150,8 +150,13 @@ def open_dense(stores: Stores, locations: Locations, target: Target) -> None:
     """Open the index of the model's states; only this imports its libraries.
 
     Raises:
+        ModelError: the model's engine outputs no states.
         StoreError: it cannot be read or written.
     """
+    if not target.width:
+        raise ModelError(
+            "this model's hidden states cannot be read: choose another model, or --docs auto"
+        )
     from datastores.dense.store import DenseStore
     from datastores.dense.worker import DenseWorker
 

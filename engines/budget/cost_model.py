@@ -29,6 +29,8 @@ REFIT_INTERVAL = 16
 """Observations after which the curve is refitted."""
 PRIOR_SAMPLES = 2.0
 """Weight, in samples, of the curve fitted to all widths at each of them."""
+PRIOR_REPLAY = 1.2
+"""Cost of replaying rows, in passes of as many, where nothing is measured."""
 STALE_CYCLES = 500
 """Cycles after which a width that did not occur in them loses its oldest sample."""
 
@@ -46,6 +48,7 @@ class CostModel:
         self._medians: dict[int, float] = {}
         self._live: set[int] = set()
         self._ratios: dict[int, deque[float]] = {}
+        self._replays = deque[float]((PRIOR_REPLAY,), maxlen=MAX_SAMPLES)
         self._curve = [prior_ratio(max(rows, 1)) for rows in range(WIDTHS[-1] + 1)]
         self._since_refit = 0
         self._cycles = 0
@@ -66,6 +69,15 @@ class CostModel:
             self._since_refit += 1
             if self._since_refit >= REFIT_INTERVAL or len(self._ratios[rows]) <= MIN_SAMPLES:
                 self._refit()
+
+    def observe_replay(self, rows: int, length: int, seconds: float) -> None:
+        """Going back to a checkpoint and replaying `rows` rows took `seconds`."""
+        self._replays.append(seconds / self.table(length)[rows])
+
+    @property
+    def replay(self) -> float:
+        """What replaying n rows costs, in units of V(n)."""
+        return median(self._replays)
 
     def plain(self, length: int) -> float:
         """Seconds of a plain cycle at context length `length`, from the nearest octave measured."""
@@ -136,6 +148,7 @@ class CostModel:
         return {
             "plain": {str(octave): list(kept) for octave, kept in self._plain.items()},
             "ratios": {str(rows): list(kept) for rows, kept in self._ratios.items()},
+            "replays": {"all": list(self._replays)},
         }
 
     def restore(self, state: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
@@ -144,6 +157,7 @@ class CostModel:
             self._plain[int(octave)] = deque(kept, maxlen=MAX_SAMPLES)
         for rows, kept in state.get("ratios", {}).items():
             self._ratios[int(rows)] = deque(kept, maxlen=MAX_SAMPLES)
+        self._replays.extend(state.get("replays", {}).get("all", ()))
         self._refit()
 
 

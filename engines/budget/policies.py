@@ -38,6 +38,7 @@ from engines.budget.selection import (
     prune,
     record_cost,
     source_bits,
+    with_replays,
 )
 from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Drafter
@@ -75,6 +76,7 @@ class Plan:
 
     Attributes:
         value: τ − λ·V of the rows chosen, without what all choices have in common.
+        table: V by number of rows, with the replays to be expected of these.
     """
 
     tree: DraftTree
@@ -83,6 +85,7 @@ class Plan:
     chosen: int
     loss: float
     value: float
+    table: Sequence[float]
 
 
 class AdaptiveBudget:
@@ -125,22 +128,20 @@ class AdaptiveBudget:
         proposals, seconds = self._consult(ready, context, limit, vocabulary)
         started = perf_counter()
         merged = merge(context.root, proposals, context.temperature)
-        plan = self._plan(merged, table, limit, seconds, target.chains_only)
-        self._record_utilities(plan, proposals, table, perf_counter() - started)
+        plan = self._plan(merged, table, limit, seconds, target)
+        self._record_utilities(plan, proposals, perf_counter() - started)
         for drafter in slow:
             backoff = self._in_situation(drafter, plan)
             if backoff.should_consult():
                 proposals.append(consult(drafter, context, limit, vocabulary))
                 ready.append(drafter)
-                plan = self._extend(
-                    merged, plan, proposals[-1], backoff, table, limit, target.chains_only
-                )
+                plan = self._extend(merged, plan, proposals[-1], backoff, table, limit, target)
         if len(merged.tree) == 1:
             return root_only(context.root), tuple(proposals)
         rows = plan.order[: plan.chosen]
         added = self._second_round.propose(ready, context, merged, rows, limit, vocabulary)
         if added:
-            plan = self._continue(merged, plan, added, table, limit, target.chains_only)
+            plan = self._continue(merged, plan, added, table, limit, target)
         self._calibration.add_pending(merged, plan.paths)
         self._reach = max(self._reach * REACH_DECAY, 2.0 * plan.chosen + 4.0)
         plan.chosen = max(plan.chosen, self._probe_rows(table, len(plan.order)))
@@ -174,7 +175,7 @@ class AdaptiveBudget:
         backoff: DrafterBackoff,
         table: list[float],
         limit: int,
-        chains_only: bool,
+        target: Target,
     ) -> Plan:
         """The plan with a slow drafter's proposal, whose gain is recorded: how much better the new
         plan is than the old one, both in the light of the proposal."""
@@ -182,8 +183,10 @@ class AdaptiveBudget:
         if len(proposal.tree) > 1:
             graft(merged, proposal)
             rows = plan.order[: plan.chosen]
-            plan = self._plan(merged, table, limit, 0.0, chains_only)
-            gain = plan.value - sum(plan.paths[row] for row in rows) + rate * table[len(rows) + 1]
+            plan = self._plan(merged, table, limit, 0.0, target)
+            gains = [plan.paths[row] for row in rows]
+            priced = with_replays(table, gains, target.rollback_rows, self._costs.replay)
+            gain = plan.value - sum(gains) + rate * priced[len(rows) + 1]
         seconds = proposal.seconds + perf_counter() - started
         for one in (backoff, self._backoffs[proposal.drafter]):
             one.record(gain, seconds, rate)
@@ -200,7 +203,9 @@ class AdaptiveBudget:
             return
         self._calibration.learn(step.tokens)
         record_cost(self._costs, step)
-        self._limiter.record(len(step.tokens), self._costs.ratio(len(step.tree)) - 1.0)
+        extra = self._costs.ratio(len(step.tree)) - 1.0
+        extra += step.timings.replay / self._costs.plain(step.position)
+        self._limiter.record(len(step.tokens), extra)
         self._tokens = self._tokens * RATE_DECAY + len(step.tokens)
         self._seconds = self._seconds * RATE_DECAY + step.timings.total
         self._decode_seconds += step.timings.total
@@ -250,18 +255,19 @@ class AdaptiveBudget:
         table: list[float],
         limit: int,
         seconds: float,
-        chains_only: bool,
+        target: Target,
     ) -> Plan:
         rate = self._rate(table[1])
         if len(merged.tree) == 1:
-            return Plan(merged.tree, [], [1.0], 0, 0.0, -rate * table[1])
+            return Plan(merged.tree, [], [1.0], 0, 0.0, -rate * table[1], table)
         paths = self._calibration.estimate(merged)
-        order = by_probability(merged.tree, paths, chains_only)[:limit]
+        order = by_probability(merged.tree, paths, target.chains_only)[:limit]
         gains = [paths[row] for row in order]
-        chosen, loss = choose_count(gains, table, rate, seconds)
-        chosen = affordable(chosen, gains, table, self._limiter)
-        value = sum(gains[:chosen]) - rate * table[chosen + 1]
-        return Plan(merged.tree, order, paths, chosen, loss, value)
+        priced = with_replays(table, gains, target.rollback_rows, self._costs.replay)
+        chosen, loss = choose_count(gains, priced, rate, seconds)
+        chosen = affordable(chosen, gains, priced, self._limiter)
+        value = sum(gains[:chosen]) - rate * priced[chosen + 1]
+        return Plan(merged.tree, order, paths, chosen, loss, value, priced)
 
     def _continue(
         self,
@@ -270,7 +276,7 @@ class AdaptiveBudget:
         added: Sequence[Proposal],
         table: list[float],
         limit: int,
-        chains_only: bool,
+        target: Target,
     ) -> Plan:
         """The plan with the second round's proposals, whose gain is recorded."""
         started = perf_counter()
@@ -278,7 +284,7 @@ class AdaptiveBudget:
         for proposal in added:
             graft(merged, proposal)
         if len(merged.tree) > size:
-            plan = self._plan(merged, table, limit, 0.0, chains_only)
+            plan = self._plan(merged, table, limit, 0.0, target)
         rows = {row: plan.paths[row] for row in plan.order[: plan.chosen] if row >= size}
         gain, rate = plan.value - before, self._rate(table[1])
         self._second_round.record(added, merged, rows, gain, perf_counter() - started, rate)
@@ -296,14 +302,12 @@ class AdaptiveBudget:
             return 0
         return 0
 
-    def _record_utilities(
-        self, plan: Plan, proposals: list[Proposal], table: list[float], planning: float
-    ) -> None:
+    def _record_utilities(self, plan: Plan, proposals: list[Proposal], planning: float) -> None:
         """Record what each drafter added in the first round; a row counts for the cheapest that
         proposed it."""
         self._loss = plan.loss
-        rate = self._rate(table[1])
-        price = rate * (table[plan.chosen + 1] - table[1]) / max(plan.chosen, 1)
+        rate = self._rate(plan.table[1])
+        price = rate * (plan.table[plan.chosen + 1] - plan.table[1]) / max(plan.chosen, 1)
         rows = plan.order[: plan.chosen]
         utilities = [plan.paths[row] - price for row in rows]
         share = planning / max(len(proposals), 1)

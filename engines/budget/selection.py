@@ -133,6 +133,26 @@ def graft(merged: MergedDraft, proposal: Proposal) -> None:
         evidence[row].append((base, log_odds, log1p(draft.supports[old])))
 
 
+def with_replays(
+    table: Sequence[float], gains: Sequence[float], rollback_rows: int, replay: float
+) -> Sequence[float]:
+    """`table` with the replays to be expected, where rejected rows cannot all be dropped in place.
+
+    Of a chain with P `gains`, the walk keeps exactly p rows, the root included, with the
+    probability gains[p - 2] - gains[p - 1]; where more than `rollback_rows` are then to be dropped,
+    it replays them, at `replay` · V(p).
+    """
+    if len(gains) <= rollback_rows:
+        return table
+    priced = list(table)
+    seconds, reached = 0.0, 1.0
+    for kept, gain in enumerate(gains[: len(gains) - rollback_rows], 1):
+        seconds += (reached - gain) * replay * table[kept]
+        reached = gain
+        priced[kept + rollback_rows + 1] += seconds
+    return priced
+
+
 def choose_count(
     gains: Sequence[float], table: Sequence[float], rate: float, seconds: float
 ) -> tuple[int, float]:
@@ -219,8 +239,11 @@ def prune(tree: DraftTree, rows: Sequence[int]) -> DraftTree:
 def record_cost(costs: CostModel, step: Step) -> None:
     """Learn the cost of a cycle, less the time of drafting and observing."""
     if not step.prefill:
-        seconds = step.timings.total - step.timings.draft
+        replay = step.timings.replay
+        seconds = step.timings.total - step.timings.draft - replay
         costs.observe(len(step.tree), step.position, seconds)
+        if replay:
+            costs.observe_replay(len(step.path), step.position, replay)
 
 
 def source_bits(tree: DraftTree) -> int:

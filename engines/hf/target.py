@@ -209,6 +209,7 @@ class HfTarget:
         self.trained_length = int(config.max_position_embeddings)
         self.max_rows = MAX_ROWS
         self.chains_only = False
+        self.rollback_rows = MAX_ROWS
         self._model = model.eval()
         self._attention: Attention = make_attention(config, model.device, model.dtype)
         self._cache = RewindableCache(config.num_hidden_layers, context_length)

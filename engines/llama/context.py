@@ -19,6 +19,8 @@ from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
 from engines.llama import native
+from engines.llama.gguf import read_metadata
+from engines.llama.recurrent import Checkpoint, snapshot_count, state_bytes
 
 MAX_ROWS_CPU, MAX_ROWS_GPU = 32, 64
 """Widest trees. A CPU's cost grows with every row; a graphics card's stays flat for longer."""
@@ -34,8 +36,6 @@ MIN_PLAIN_WIDTH = 1280
 behind 30 tokens that costs a pass at width 256 a fifth more, at width 2,048 a twentieth."""
 MAX_PARKED_TEXTS = 12
 """Texts that wait in the KV cache: a context of 8,192 tokens holds about nine of 900."""
-STATE_SNAPSHOTS = 4
-"""Past states a recurrent memory keeps to step back to; each costs the size of a whole state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,24 @@ class ContextLimits:
         context_length: most tokens in the KV cache.
         max_rows: rows of the widest tree, the root included.
         chains_only: no branching (exact mode, recurrent memory).
+        snapshots: past states that a recurrent memory keeps; None where it drops any cells.
+        hidden_states: whether a pass that outputs logits outputs hidden states, too.
         padded_rows: width of every decode in exact mode; 0 otherwise.
     """
 
     context_length: int
     max_rows: int
     chains_only: bool
+    snapshots: int | None = None
+    hidden_states: bool = True
     padded_rows: int = 0
+
+    @property
+    def rollback_rows(self) -> int:
+        """See `Target.rollback_rows`."""
+        if self.snapshots is None:
+            return self.max_rows
+        return min(self.snapshots, self.max_rows - 1)
 
 
 class Weights:
@@ -118,13 +129,19 @@ class Weights:
 
     @property
     def recurrent(self) -> bool:
-        """Whether the memory is, wholly or in part, a running state (recurrent and hybrid models).
-
-        Such a memory steps back `STATE_SNAPSHOTS` tokens at most.
-        """
+        """Whether the memory is, wholly or in part, a running state (recurrent and hybrid models):
+        see `engines.llama.recurrent`."""
         return bool(
             lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle)
         )
+
+    @property
+    def snapshots(self) -> int:
+        """Past states that a context should keep; 0 where the memory is no running state."""
+        if not self.recurrent:
+            return 0
+        state = state_bytes(read_metadata(self.path))
+        return snapshot_count(state, int(lib.llama_model_size(self.handle)))
 
     @property
     def width(self) -> int:
@@ -187,6 +204,7 @@ class LlamaContext:
         sequences = rows + 1 + MAX_PARKED_TEXTS if self.has_scratch else 1
         self.parking = range(rows + 1, sequences)
         parameters = _context_parameters(cells, rows, sequences, threads, plain_rows)
+        parameters.n_rs_seq = weights.snapshots
         self.handle: Any = lib.llama_init_from_model(weights.handle, parameters)
         if not self.handle:
             raise ModelError(
@@ -215,7 +233,6 @@ def _context_parameters(
     parameters.n_seq_max = sequences
     # llama.cpp asserts that every sequence can have an output.
     parameters.n_outputs_max = max(rows, sequences)
-    parameters.n_rs_seq = STATE_SNAPSHOTS
     parameters.n_threads = parameters.n_threads_batch = threads
     parameters.pooling_type = lib.LLAMA_POOLING_TYPE_NONE
     parameters.embeddings = True
@@ -272,26 +289,50 @@ def _pointer(array: np.ndarray, kind: type) -> object:
     return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
 
 
-def measure_max_rows(context: LlamaContext, rows: int) -> int:
-    """How many of a tree's `rows` rows this context can drop again; 1 where drafting is impossible.
+def measure_limits(context: LlamaContext, context_length: int, rows: int) -> ContextLimits:
+    """What this context supports, of trees of `rows` rows.
 
-    Found by trying: recurrent and hybrid memories refuse to drop more than the states they keep,
-    and no metadata says so for every architecture. Evaluates two tokens, which also pages in the
-    weights and warms up the threads.
+    Found by trying, since no metadata says it for every architecture. Evaluates two tokens, and two
+    more of a recurrent model, which also pages in the weights and warms up the threads.
 
     Raises:
         ModelError: llama.cpp cannot evaluate them.
     """
     batch = Batch(2)
     batch.position[1] = 1
-    batch.struct.n_tokens = 2
+    _evaluate(context, batch, 2)
+    accepted = bool(native.seq_rm(context.memory, 0, 1, native.TO_END))
+    dropped = accepted and native.seq_pos_max(context.memory, 0) == 0
+    native.seq_rm(context.memory, 0, 0, native.TO_END)
+    if not context.weights.recurrent:
+        return ContextLimits(context_length, rows if dropped else 1, chains_only=False)
+    snapshots = int(lib.llama_n_rs_seq(context.handle)) if dropped else 0
+    hidden_states, restores = _try_checkpoint(context)
+    max_rows = rows if restores else 1 + snapshots
+    return ContextLimits(context_length, max_rows, True, snapshots, hidden_states)
+
+
+def _try_checkpoint(context: LlamaContext) -> tuple[bool, bool]:
+    """Whether logits come with hidden states (LFM2 computes one or the other), and whether a
+    checkpoint can be restored. The cache is empty before and after it.
+
+    Raises:
+        ModelError: llama.cpp cannot evaluate a token.
+    """
+    checkpoint, batch = Checkpoint(context.handle, context.memory), Batch(1)
+    first_logit = ctypes.c_float.from_address(native.get_logits(context.handle))
+    first_logit.value = np.nan
+    _evaluate(context, batch, 1)
+    hidden_states = not np.isnan(first_logit.value)
+    checkpoint.save(1)
+    batch.position[0] = 1
+    _evaluate(context, batch, 1)
+    restores = checkpoint.restore()
+    native.seq_rm(context.memory, 0, 0, native.TO_END)
+    return hidden_states, restores
+
+
+def _evaluate(context: LlamaContext, batch: Batch, rows: int) -> None:
+    batch.struct.n_tokens = rows
     if native.decode(context.handle, batch.struct):
         raise ModelError(f"{context.weights.path} cannot be run: {native.first_error()}")
-    accepted = bool(native.seq_rm(context.memory, 0, 1, native.TO_END))
-    removed = native.seq_pos_max(context.memory, 0) == 0
-    native.seq_rm(context.memory, 0, 0, native.TO_END)
-    if not (accepted and removed):
-        return 1
-    if context.weights.recurrent:
-        return min(rows, 1 + int(lib.llama_n_rs_seq(context.handle)))
-    return rows

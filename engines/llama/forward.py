@@ -64,7 +64,8 @@ class PrefillChunkSize:
 class OutputViews:
     """Makes `ForwardOutput` over one context's output buffers, anew only when those move.
 
-    Every view holds a reference to `owner`, so that the memory outlives it.
+    Every view holds a reference to `owner`, so that the memory outlives it. Hidden states are of
+    length 0 where llama.cpp outputs none.
     """
 
     def __init__(self, context: Any, vocabulary: int, width: int, owner: object) -> None:
@@ -90,6 +91,8 @@ class OutputViews:
 
     def _view(self, address: int, rows: int, columns: int) -> Floats:
         """float32 [rows, columns] at `address`, not writeable."""
+        if not columns:
+            return np.empty((rows, 0), np.float32)
         memory: Any = (ctypes.c_float * (rows * columns)).from_address(address)
         memory.owner = self._owner
         view: Floats = np.frombuffer(memory, np.float32).reshape(rows, columns)
@@ -120,6 +123,8 @@ class ForwardPass:
         self._padded_rows = limits.padded_rows
         self._chunk_size = chunk_size
         self._tuner = tuner
+        self._hidden_states = limits.hidden_states
+        native.set_embeddings(self._context, self._hidden_states)
         self.count = 0
         self.final_chunk = self._padded_rows or FINAL_CHUNK
         rows = max(limits.max_rows, self.final_chunk)
@@ -128,7 +133,10 @@ class ForwardPass:
         self._prefill_batch.logits[:] = 0
         self._positions = np.arange(limits.context_length + MICRO_BATCH, dtype=np.int32)
         self._views = OutputViews(
-            self._context, context.weights.vocabulary_size, context.weights.width, context
+            self._context,
+            context.weights.vocabulary_size,
+            context.weights.width if limits.hidden_states else 0,
+            context,
         )
 
     @property
@@ -173,7 +181,7 @@ class ForwardPass:
             native.set_embeddings(self._context, False)
             self._decode(self._prefill_batch, self.cells(len(tokens)))
         finally:
-            native.set_embeddings(self._context, True)
+            native.set_embeddings(self._context, self._hidden_states)
         self._chunk_size.observe(len(tokens), perf_counter() - began)
 
     def run(self, batch: Batch, rows: int) -> ForwardOutput:

@@ -67,6 +67,7 @@ class KvSequences:
     def truncate(self, length: int) -> bool:
         """Drop every cell from position `length` on. False where the memory cannot do that."""
         accepted = bool(native.seq_rm(self._memory, 0, length, TO_END))
+        accepted = accepted and native.seq_pos_max(self._memory, 0) == length - 1
         for sequence in range(1, len(self._lengths)):
             if sequence < self._leaves or self._lengths[sequence] > length:
                 native.seq_rm(self._memory, sequence, length, TO_END)

@@ -31,7 +31,7 @@ from engines.llama.context import (
     ContextLimits,
     LlamaContext,
     Weights,
-    measure_max_rows,
+    measure_limits,
     plain_attention_rows,
 )
 from engines.llama.forward import PrefillChunkSize
@@ -151,8 +151,7 @@ def _make_target(
     # Exact mode was tried with fused attention alone.
     plain_rows = 0 if exact else plain_attention_rows(weights, cells)
     context = LlamaContext(weights, cells, rows=rows, threads=threads, plain_rows=plain_rows)
-    max_rows = measure_max_rows(context, rows)
-    limits = ContextLimits(length, max_rows, chains_only=weights.recurrent)
+    limits = measure_limits(context, length, rows)
     chunk_size = PrefillChunkSize(weights.parameters, threads, weights.on_device)
     if exact:
         limits = exact_limits(context, limits, chunk_size)
@@ -166,10 +165,9 @@ def _restrictions(target: LlamaTarget, template: ChatTemplate) -> tuple[str, ...
     restrictions = [template.problem] if template.problem else []
     if target.max_rows == 1:
         restrictions.append("no drafting: this model's memory cannot step back")
-    elif target.chains_only and not target.padded_rows:
-        steps = target.max_rows - 1
+    if not target.width:
         restrictions.append(
-            f"short drafts only: this model's memory steps back {steps} tokens at most"
+            "no drafts from similar contexts: llama.cpp does not output this model's hidden states"
         )
     return tuple(restrictions)
 
@@ -216,14 +214,15 @@ def exact_limits(
     """`limits` with the narrowest width at which logits are bitwise stable.
 
     Raises:
-        ModelError: they are so at no width, or the memory cannot step back.
+        ModelError: they are so at no width that the memory can step back by.
     """
     tuner = ThreadTuner(1, learning=False)
-    if limits.max_rows >= EXACT_WIDTHS[0]:
-        for width in EXACT_WIDTHS:
-            padded = replace(limits, chains_only=True, padded_rows=width, max_rows=width)
-            if _is_stable(LlamaTarget(context, padded, chunk_size, tuner, ""), width):
-                return padded
+    for width in EXACT_WIDTHS:
+        if width > min(limits.max_rows, limits.rollback_rows + 1):
+            break
+        padded = replace(limits, chains_only=True, padded_rows=width, max_rows=width)
+        if _is_stable(LlamaTarget(context, padded, chunk_size, tuner, ""), width):
+            return padded
     raise ModelError(
         f"{context.weights.path} gives no bitwise stable logits here: run it without --exact"
     )
@@ -234,14 +233,12 @@ def _is_stable(target: LlamaTarget, width: int) -> bool:
     random = np.random.default_rng(EXACT_SEED)
     start = CELL_PADDING - width - 1
     tokens = random.integers(0, target.vocabulary_size, start + width).tolist()
-    list(target.prefill(tokens[:start]))
-    plain = _evaluate(target, tokens[start:], 1)
-    for step in (3, width):
-        target.rewind(start)
-        if not np.array_equal(plain, _evaluate(target, tokens[start:], step)):
-            return False
+    rows: list[Floats] = []
+    for step in (1, 3, width):
+        list(target.prefill(tokens[:start]))
+        rows.append(_evaluate(target, tokens[start:], step))
     target.rewind(0)
-    return True
+    return all(np.array_equal(rows[0], others) for others in rows[1:])
 
 
 def _evaluate(target: LlamaTarget, tokens: list[int], step: int) -> Floats:

@@ -151,12 +151,12 @@ def _run(path: Path, *, embedding: bool) -> None:
         EmbeddingModel(path, threads=1).encode_queries(["one", "two words"])
         return
     from engines.chat_template.template import ChatTemplate
-    from engines.llama.context import LlamaContext, Weights, measure_max_rows
+    from engines.llama.context import LlamaContext, Weights, measure_limits
     from engines.llama.vocabulary import LlamaVocabulary
 
     weights = Weights(path)
     ChatTemplate(weights.metadata("tokenizer.chat_template"), LlamaVocabulary(weights))
-    measure_max_rows(LlamaContext(weights, CELLS, rows=2, threads=1), rows=2)
+    measure_limits(LlamaContext(weights, CELLS, rows=2, threads=1), CELLS, rows=2)
 
 
 if __name__ == "__main__":

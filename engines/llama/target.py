@@ -25,6 +25,7 @@ from engines.llama.kv_sequences import (
     assign_sequences,
 )
 from engines.llama.parked_texts import CachedText, ParkedTexts
+from engines.llama.recurrent import Checkpoint
 from engines.llama.threads import ThreadTuner
 from engines.target import ForwardOutput, require_prompt_fits, require_tree_fits
 
@@ -50,19 +51,23 @@ class LlamaTarget:
     ) -> None:
         self.fingerprint = fingerprint
         self.vocabulary_size = context.weights.vocabulary_size
-        self.width = context.weights.width
+        self.width = context.weights.width if limits.hidden_states else 0
         self.context_length = limits.context_length
         self.max_rows = limits.max_rows
         self.chains_only = limits.chains_only
+        self._snapshots = limits.snapshots
+        self.rollback_rows = limits.rollback_rows
         self.padded_rows = limits.padded_rows
         self._text = CachedText()
         self._in_sync = True  # whether the cache holds exactly `_text`
+        self._cuttable = 0  # last tokens of which snapshots are kept, where the memory is recurrent
         self._tree: DraftTree | None = None
         self._row_sequences: list[list[int]] = []
         self._last_row: ForwardOutput | None = None
         self._last_row_pass = 0
         self._forward = ForwardPass(context, limits, chunk_size, tuner)
         self._sequences = KvSequences(context.memory, limits.max_rows)
+        self._checkpoint = Checkpoint(context.handle, context.memory)
         # Parked texts scatter the cells of a text, and so the order of its sums: not in exact mode.
         parking = range(0) if limits.padded_rows else context.parking
         self._parked = ParkedTexts(context.memory, parking, limits.context_length)
@@ -130,6 +135,8 @@ class LlamaTarget:
             self._parked.make_room(self._text, start + rows)
         row_sequences = [] if rows == 1 or tree.is_chain() else assign_sequences(tree.parents)
         if not row_sequences:
+            if rows - 1 > self.rollback_rows:
+                self._checkpoint.save(start)
             with self._evaluating():
                 output = self._forward.chain(tree.tokens, start)
         elif self.chains_only:
@@ -142,20 +149,30 @@ class LlamaTarget:
         return output
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keep the verified rows on `path` (root first), drop the rest."""
+        """Keep the verified rows on `path` (root first), drop the rest; see `Target.commit`.
+
+        Raises:
+            ModelError: llama.cpp could not replay them; the cache is as it was before `verify`.
+        """
         tree, start = self._tree, len(self._text)
         if tree is None:
             raise RuntimeError("commit without a verified tree")
         self._tree = None
+        kept = [tree.tokens[row] for row in path]
+        dropped = self._forward.cells(len(tree.tokens)) - len(path)
         if self._row_sequences:
             self._sequences.keep_path(start, path, self._row_sequences)
-        elif self._forward.cells(len(tree.tokens)) > len(path):
+        elif dropped > self.rollback_rows:
+            self._go_back(start)
+            self._replay(kept)
+            return
+        elif dropped:
             self._sequences.truncate_chain(start + len(path))
-        self._text.extend([tree.tokens[row] for row in path])
-        self._in_sync = True
+        self._record(kept, dropped)
 
     def rewind(self, length: int) -> None:
-        """Truncate the cache to its first `length` tokens, or to none where its memory cannot."""
+        """Truncate the cache to its first `length` tokens; where its memory cannot, to those behind
+        which its state was saved last, or to none."""
         self._last_row = None
         if length == len(self._text) and self._in_sync:
             return
@@ -192,7 +209,7 @@ class LlamaTarget:
         self._truncate(start)
         self._parked.make_room(self._text, end)
         self._states.load(state, start, end)
-        self._text.extend(tokens)
+        self._record(tokens, dropped=1)
         self._last_row = None
 
     def _restore_nearest(self, tokens: Sequence[int]) -> None:
@@ -224,16 +241,57 @@ class LlamaTarget:
 
     def _append(self, tokens: Sequence[int]) -> None:
         """Record `tokens`, a chain that was just evaluated."""
-        if self._forward.cells(len(tokens)) > len(tokens):
+        padding = self._forward.cells(len(tokens)) - len(tokens)
+        if padding:
             self._sequences.truncate_chain(len(self._text) + len(tokens))
+        self._record(tokens, padding)
+
+    def _record(self, tokens: Sequence[int], dropped: int) -> None:
+        """The last pass gave `tokens` and `dropped` more rows, which are no longer in the cache."""
         self._text.extend(tokens)
         self._in_sync = True
+        self._cuttable = 0 if dropped else min(self.rollback_rows, len(tokens) - 1)
+
+    def _replay(self, tokens: Sequence[int]) -> None:
+        """Append `tokens`, which were verified before, in one batch and without outputs."""
+        with self._evaluating():
+            self._forward.prefill(tokens, len(self._text))
+        self._append(tokens)
+
+    def _can_cut(self, length: int) -> bool:
+        """Whether the memory can forget what follows the first `length` tokens.
+
+        llama.cpp does not check that: snapshots are of the last pass alone, if that came to its
+        end, and rolling back once uses them up.
+        """
+        if self._snapshots is None:
+            return True
+        return self._in_sync and len(self._text) - length <= self._cuttable
+
+    def _go_back(self, length: int) -> None:
+        """Truncate the cache to exactly `length` tokens, by replaying those behind a checkpoint.
+
+        Raises:
+            ModelError: too many would have to be replayed; the cache is shorter.
+        """
+        tokens = self._text.tokens[:length]
+        self._truncate(length)
+        missing = tokens[len(self._text) :]
+        if len(missing) > self._forward.chunk:
+            raise ModelError("this model cannot step back: the chat has to be read again")
+        if missing:
+            self._replay(missing)
 
     def _truncate(self, length: int) -> None:
-        """Drop the cells from position `length` on; all cells where the memory cannot step back."""
-        if not self._sequences.truncate(length):
-            length = 0
-            self._sequences.truncate(0)
+        """Drop the cells from position `length` on; more where the memory cannot step back."""
+        if not (self._can_cut(length) and self._sequences.truncate(length)):
+            self._checkpoint.truncate(length)
+            length = max(self._checkpoint.length, 0)
+            if not self._checkpoint.restore():
+                length = 0
+                self._sequences.truncate(0)
+        self._checkpoint.truncate(length)
+        self._cuttable = 0
         self._text.truncate(length)
         self._parked.make_room(self._text, length)
         self._tree = None
@@ -241,7 +299,4 @@ class LlamaTarget:
 
     def _resync(self) -> None:
         """Drop what was evaluated and never recorded in `_text`, as after an interrupt."""
-        length = len(self._text)
-        self._truncate(length)
-        if len(self._text) < length:
-            raise ModelError("this model cannot step back: the chat has to be read again")
+        self._go_back(len(self._text))

@@ -144,6 +144,7 @@ class InterpolatedTarget:
         self.context_length = target.context_length
         self.max_rows = target.max_rows
         self.chains_only = target.chains_only
+        self.rollback_rows = target.rollback_rows
         self.index: StateIndex = datastore
         self.encoding_s = self.search_s = 0.0
         self.searches = self.queries = 0

@@ -33,6 +33,7 @@ class ScriptedTarget:
     vocabulary_size = VOCABULARY
     width = WIDTH
     max_rows = 256
+    rollback_rows = 256
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from app.locations import Locations
 from app.models.discovery import EMBEDDED, embedded, embedded_student
 from datastores.errors import InputError, ModelError
 from engines.chat_template.prompt_builder import Message
+from engines.llama.context import ContextLimits
 from engines.llama.enlarge import Enlargement
 from tests.app.scripted import ScriptedVocabulary
 from tests.engines.tiny import TinyVocabulary, write_llama
@@ -103,7 +104,8 @@ def test_a_large_one_is_not_loaded_for_a_single_answer(
 def test_a_student_whose_memory_cannot_step_back_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engines.llama.model.measure_max_rows", lambda *_: 1)
+    limits = ContextLimits(512, max_rows=1, chains_only=True, snapshots=0)
+    monkeypatch.setattr("engines.llama.model.measure_limits", lambda *_: limits)
     with pytest.raises(ModelError, match="cannot draft: its memory cannot step back"):
         open_student(embedded_student(), ScriptedVocabulary(), 512)
 

@@ -19,6 +19,7 @@ from engines.budget.selection import (
     choose_count,
     merge,
     prune,
+    with_replays,
 )
 from engines.draft_tree import PROMPT, RECYCLE, STUDENT, DraftTree, root_only
 from engines.step import Proposal
@@ -92,6 +93,36 @@ def test_choose_count_equals_trying_every_length(
     chosen, loss = choose_count(gains, table, rate, 0.0)
     assert values[chosen] == pytest.approx(max(values))
     assert 0.0 <= loss < 1.0
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=12),
+    st.lists(st.floats(0, 1e-2), min_size=12, max_size=12),
+    st.integers(0, 13),
+)
+def test_replays_are_priced_by_how_many_rows_the_walk_keeps(
+    gains: list[float], steps: list[float], rollback_rows: int
+) -> None:
+    gains = sorted(gains, reverse=True)
+    table = [0.0, *np.cumsum([1e-3, *steps]).tolist()]
+    priced = with_replays(table, gains, rollback_rows, 1.5)
+    assert priced[: rollback_rows + 2] == table[: rollback_rows + 2]
+    reached = [1.0, *gains, 0.0]
+    for rows in range(2, len(gains) + 2):
+        expected = table[rows]
+        for kept in range(1, rows + 1):
+            stops = reached[kept - 1] - (reached[kept] if kept < rows else 0.0)
+            if rows - kept > rollback_rows:
+                expected += stops * 1.5 * table[kept]
+        assert priced[rows] == pytest.approx(expected)
+
+
+def test_a_long_draft_without_rollback_needs_better_odds() -> None:
+    table = [0.0, *(1.0 + 0.05 * rows for rows in range(32))]
+    sure, doubtful = [0.99**row for row in range(1, 31)], [0.6**row for row in range(1, 31)]
+    free, costly = (with_replays(table, doubtful, rows, 1.2) for rows in (31, 0))
+    assert choose_count(doubtful, free, 1.0, 0.0)[0] > choose_count(doubtful, costly, 1.0, 0.0)[0]
+    assert choose_count(sure, with_replays(table, sure, 0, 1.2), 1.0, 0.0)[0] > 16
 
 
 def test_no_more_rows_are_verified_than_are_allowed() -> None:

@@ -100,23 +100,6 @@ def test_a_probe_that_never_ends_is_killed(tmp_path: Path) -> None:
         probe._probe(path, 0.01)
 
 
-def test_recurrent_model_runs_undrafted(tmp_path: Path) -> None:
-    model = load(
-        write_mamba(tmp_path / "mamba.gguf", TinyVocabulary()), threads=1, context_length=256
-    )
-    target = model.target
-    assert (target.max_rows, target.chains_only) == (1, True)
-    assert "no drafting" in model.restrictions[0]
-    tokens = list(range(5, 60))
-    list(target.prefill(tokens))
-    list(target.prefill([*tokens, 7, 8]))
-    logits = target.last_row.logits.copy()
-    list(target.prefill(tokens[:20]))
-    assert list(target.tokens) == tokens[:20]
-    list(target.prefill([*tokens, 7, 8]))
-    assert abs(target.last_row.logits - logits).max() < 1e-4
-
-
 def test_sliding_window_model_steps_back_past_its_window(tmp_path: Path) -> None:
     """Without a cache as long as the context, the cells a rewind needs would be gone."""
     path = write_gemma(tmp_path / "gemma.gguf", TinyVocabulary(), window=32)
