@@ -9,6 +9,8 @@ from engines.budget.loss_limit import (
     INITIAL_PASSES,
     MAX_PASSES,
     MAX_PAUSE_STEPS,
+    MAX_POLLING_PAUSE_STEPS,
+    MAX_WINNINGS,
     PASSES_PER_TOKEN,
     DrafterBackoff,
     LossLimiter,
@@ -69,3 +71,22 @@ def test_a_bad_drafter_is_consulted_seldom_but_never_dropped() -> None:
         if backoff.should_consult():
             backoff.record(60.0, 0.01, rate)
     assert backoff.should_consult()
+
+
+def test_a_drafter_that_wins_seldom_and_much_is_asked_again_soon() -> None:
+    backoff, rate, pauses = DrafterBackoff(), 100.0, []
+    for step in range(1000):
+        if backoff.should_consult():
+            backoff.record(12.0 if step % 50 < 2 else 0.0, 0.001, rate)
+        pauses.append(backoff.pause)
+    assert max(pauses[100:]) == MAX_POLLING_PAUSE_STEPS
+
+
+def test_winnings_are_spent_in_the_end() -> None:
+    backoff, rate, steps = DrafterBackoff(), 100.0, 0
+    backoff.record(1000.0, 0.001, rate)
+    while backoff.pause <= MAX_POLLING_PAUSE_STEPS:
+        if backoff.should_consult():
+            backoff.record(0.0, 0.001, rate)
+        steps += 1
+    assert steps <= (MAX_POLLING_PAUSE_STEPS + 1) * (MAX_WINNINGS / (0.001 * rate) + 100)
