@@ -77,9 +77,9 @@ def test_a_drafter_that_wins_seldom_and_much_is_asked_again_soon() -> None:
     backoff, rate, pauses = DrafterBackoff(), 100.0, []
     for step in range(1000):
         if backoff.should_consult():
-            backoff.record(12.0 if step % 50 < 6 else 0.0, 0.001, rate)
+            backoff.record(12.0 if step % 120 < 6 else 0.0, 0.001, rate)
         pauses.append(backoff.pause)
-    assert max(pauses[100:]) == MAX_POLLING_PAUSE_STEPS
+    assert max(pauses[240:]) == MAX_POLLING_PAUSE_STEPS
 
 
 def test_winnings_are_spent_in_the_end() -> None:
