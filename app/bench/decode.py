@@ -19,9 +19,10 @@ import numpy as np
 
 from app.bench.workloads import Workload
 from app.conversation.events import Wrote
-from app.conversation.generation import generate
+from app.conversation.generation import GenerationRequest, generate
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
+from app.sampling_settings import AnswerEnd
 from engines.chat_template.prompt_builder import Message
 from engines.draft_tree import chain
 from engines.sampler import Sampling, draw_gap
@@ -136,7 +137,8 @@ def answer_question(engine: Engine, messages: Sequence[Message], sampling: Sampl
     statistics = Statistics()
     steps: list[Step] = []
     pieces: list[str] = []
-    for event in generate(engine, messages, sampling, engine.max_tokens, statistics, Flag()):
+    request = GenerationRequest(messages, sampling, AnswerEnd(engine.max_tokens))
+    for event in generate(engine, request, statistics, Flag()):
         if isinstance(event, Wrote):
             steps.append(event.step)
             pieces.extend(piece.text for piece in event.pieces)

@@ -20,12 +20,13 @@ from time import perf_counter, sleep
 
 from app.bench.acceptance import StreamedAnswer
 from app.conversation.events import Wrote
-from app.conversation.generation import generate
+from app.conversation.generation import GenerationRequest, generate
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from app.engine.student_versions import replay_path
 from app.locations import Locations
 from app.runtime.learning import Learned, Learner, LearningConditions, LearningProgress
+from app.sampling_settings import AnswerEnd
 from datastores.errors import ModelError, SpecchatError
 from datastores.replay_buffer.record import question_key
 from datastores.replay_buffer.store import ReplayBuffer
@@ -147,6 +148,6 @@ def _ask(engine: Engine, question: str, sampling: Sampling) -> None:
     """Read the whole prompt and draw one token."""
     with engine.busy:
         engine.target.rewind(0)
-    answer = generate(engine, [Message("user", question)], sampling, 1, Statistics(), Flag())
-    with closing(answer):
+    request = GenerationRequest([Message("user", question)], sampling, AnswerEnd(1))
+    with closing(generate(engine, request, Statistics(), Flag())) as answer:
         next(event for event in answer if isinstance(event, Wrote))

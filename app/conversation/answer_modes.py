@@ -6,7 +6,7 @@ of the texts, or off. Refuses to know what is stored.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from threading import Event as Flag
 
@@ -98,59 +98,22 @@ class AnswerModes:
             # The dense index would keep the passages' tokens under this chat's name.
             engine = replace(engine, observers=[])
         if passages and self.documents is not None and mode == DOCS_ITERATIVE:
+            generation = request.generation()
             return generate_iteratively(
-                engine,
-                self.documents,
-                request.messages,
-                request.sampling,
-                request.end.max_tokens,
-                statistics,
-                stop,
-                self.source,
-                request.begun.tokens,
-                request.end.stop,
+                engine, self.documents, generation, statistics, stop, self.source
             )
-        return _generate(engine, request, passages or (), statistics, stop)
+        return generate(engine, request.generation(passages or ()), statistics, stop)
 
     def _generate_worded(
         self, engine: Engine, request: AnswerRequest, statistics: Statistics, stop: Flag
     ) -> Generator[Event]:
         """Answer in the words of the imported texts; by the model alone if none is encoded."""
-        documents = self.documents
+        documents, generation = self.documents, request.generation()
         states = imported_states(engine, documents, self.source) if documents is not None else None
         if states is None:
             yield Interpolated(0)
-            yield from _generate(engine, request, (), statistics, stop)
+            yield from generate(engine, generation, statistics, stop)
             return
         # Nothing learns from it: these are not the model's own words.
         engine = replace(engine, observers=[])
-        yield from generate_with_neighbours(
-            engine,
-            states,
-            request.messages,
-            request.sampling,
-            request.end.max_tokens,
-            statistics,
-            stop,
-            request.end.stop,
-        )
-
-
-def _generate(
-    engine: Engine,
-    request: AnswerRequest,
-    passages: Sequence[FoundPassage],
-    statistics: Statistics,
-    stop: Flag,
-) -> Generator[Event]:
-    """Answer `request` by the model alone, with `passages` before the question."""
-    return generate(
-        engine,
-        with_notes(request.messages, passages),
-        request.sampling,
-        request.end.max_tokens,
-        statistics,
-        stop,
-        request.begun.tokens,
-        request.end.stop,
-    )
+        yield from generate_with_neighbours(engine, states, generation, statistics, stop)

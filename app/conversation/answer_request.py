@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 
 from app.conversation.citations import CITATIONS_KEY, citation_records
 from app.conversation.continuation import NOTHING_WRITTEN, SAMPLING_KEY, PartialAnswer
+from app.conversation.documents import with_notes
+from app.conversation.generation import GenerationRequest
 from app.conversation.statistics import SOURCES_KEY, STATES_KEY, Provenance, Statistics
 from app.indexing.passage_index import FoundPassage
 from app.sampling_settings import AnswerEnd
@@ -39,6 +41,11 @@ class AnswerRequest:
     passages: Sequence[FoundPassage] | None = None
     begun: PartialAnswer = NOTHING_WRITTEN
     states: int | None = None
+
+    def generation(self, passages: Sequence[FoundPassage] = ()) -> GenerationRequest:
+        """What the model is asked for, with `passages` before the question."""
+        messages = with_notes(self.messages, passages)
+        return GenerationRequest(messages, self.sampling, self.end, self.begun.tokens)
 
     def figures(self, statistics: Statistics, provenance: Provenance) -> dict[str, object]:
         """What is stored with the answer."""

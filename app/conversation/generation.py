@@ -10,6 +10,7 @@ from __future__ import annotations
 from codecs import getincrementaldecoder
 from collections.abc import Generator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from threading import Event as Flag
 from time import perf_counter
 
@@ -18,6 +19,7 @@ from app.conversation.statistics import Piece, Statistics
 from app.conversation.stop_sequences import HeldText, StopSequences
 from app.engine.engine import Engine
 from app.engine.stores import wanted_logits
+from app.sampling_settings import AnswerEnd
 from datastores.errors import ContextOverflowError
 from datastores.tokens import common_prefix
 from engines.chat_template.prompt_builder import Message
@@ -31,20 +33,27 @@ ANSWER_SHARE = 0.25
 """Share of the context that stays free for the answer when old turns are dropped."""
 
 
-def generate(
-    engine: Engine,
-    messages: Sequence[Message],
-    sampling: Sampling,
-    limit: int,
-    statistics: Statistics,
-    stop: Flag,
-    written: Sequence[int] = (),
-    sequences: Sequence[str] = (),
-) -> Generator[Event]:
-    """Answer the last of `messages` in at most `limit` tokens; ends with `Finished`.
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """What is to be written.
 
-    With `written`, the tokens of the answer so far, it goes on behind them as if it had never been
-    stopped, up to the next multiple of `limit`. It ends before the first of `sequences`.
+    Attributes:
+        messages: the last of them is answered.
+        end: where the answer ends.
+        written: the tokens of the answer so far. It goes on behind them as if it had never been
+            stopped, up to the next multiple of its longest.
+    """
+
+    messages: Sequence[Message]
+    sampling: Sampling
+    end: AnswerEnd
+    written: Sequence[int] = ()
+
+
+def generate(
+    engine: Engine, request: GenerationRequest, statistics: Statistics, stop: Flag
+) -> Generator[Event]:
+    """Answer `request`; ends with `Finished`.
 
     Holds the model's lock until it ends. `statistics` is filled in along the way. Setting `stop`
     ends the answer at the next step, with finish `interrupted`; closing the generator ends it
@@ -53,14 +62,14 @@ def generate(
     Raises:
         ContextOverflowError: the last message alone does not fit into the context.
     """
+    end, written = request.end, request.written
     with engine.busy:
         started = perf_counter()
-        prompt, dropped = fit(engine, messages, limit, len(written))
+        prompt, dropped = fit(engine, request.messages, end.max_tokens, len(written))
         if dropped:
             yield Dropped(dropped)
         statistics.prompt_tokens = len(prompt)
-        finish = ""
-        context = [*prompt, *written]
+        context, finish = [*prompt, *written], ""
         yield from load_state(engine, context)
         cached, reading = common_prefix(engine.target.tokens, context), perf_counter()
         for done in engine.target.prefill(context):
@@ -71,9 +80,8 @@ def generate(
         if engine.states is not None:
             engine.states.observe(done - cached, perf_counter() - reading)
         if not finish:
-            stream = TextStream(engine, written, sequences)
-            criteria = stop_criteria(engine, limit - len(written) % limit, sequences)
-            with closing(_decode(engine, sampling, criteria, statistics, len(written))) as steps:
+            stream = TextStream(engine, written, end.stop)
+            with closing(_decode(engine, request, statistics)) as steps:
                 for step in steps:
                     if step.prefill:
                         statistics.first_token_seconds = perf_counter() - started
@@ -87,7 +95,7 @@ def generate(
                     if finish:
                         break
         statistics.seconds = perf_counter() - started
-        yield Finished(finish, statistics, sampling.seed)
+        yield Finished(finish, statistics, request.sampling.seed)
 
 
 def load_state(engine: Engine, prompt: Sequence[int]) -> Generator[Event]:
@@ -97,20 +105,15 @@ def load_state(engine: Engine, prompt: Sequence[int]) -> Generator[Event]:
             yield Prefilling(done, len(prompt))
 
 
-def _decode(
-    engine: Engine,
-    sampling: Sampling,
-    criteria: StopCriteria,
-    statistics: Statistics,
-    written: int,
-) -> Generator[Step]:
+def _decode(engine: Engine, request: GenerationRequest, statistics: Statistics) -> Generator[Step]:
+    longest, written = request.end.max_tokens, len(request.written)
     return decode(
         engine.target,
         engine.drafters,
         engine.budget,
-        make_sampler(sampling),
-        criteria,
-        temperature=sampling.temperature,
+        make_sampler(request.sampling),
+        stop_criteria(engine, longest - written % longest, request.end.stop),
+        temperature=request.sampling.temperature,
         answered=written,
         keep=wanted_logits(engine.observers) if engine.learns else None,
         observers=(statistics, *engine.observers),

@@ -16,6 +16,7 @@ from app.conversation.documents import Documents, fitting, with_notes
 from app.conversation.events import Dropped, Event, Finished, Retrieved, Speculated, Wrote
 from app.conversation.generation import (
     FINISH_INTERRUPTED,
+    GenerationRequest,
     TextStream,
     fit,
     load_state,
@@ -49,16 +50,12 @@ MakePrompt = Callable[[Passage | None], Sequence[int]]
 def generate_iteratively(
     engine: Engine,
     documents: Documents,
-    messages: Sequence[Message],
-    sampling: Sampling,
-    limit: int,
+    request: GenerationRequest,
     statistics: Statistics,
     stop: Flag,
     source: str = "",
-    written: Sequence[int] = (),
-    sequences: Sequence[str] = (),
 ) -> Generator[Event]:
-    """Answer the last of `messages`, each few tokens from the passage that is the best for them.
+    """Answer `request`, each few tokens from the passage that is the best for them.
 
     As `app.conversation.generation.generate`, whose events and errors it has, with `Retrieved` for
     every new passage and `Speculated` for every stride. Text comes once its passage is confirmed.
@@ -66,28 +63,29 @@ def generate_iteratively(
     Args:
         source: the import to which retrieval is limited; empty for all.
     """
+    limit, written = request.end.max_tokens, request.written
     with engine.busy:
         started = perf_counter()
-        prompt, dropped = fit(engine, messages, limit, len(written))
+        prompt, dropped = fit(engine, request.messages, limit, len(written))
         statistics.prompt_tokens = len(prompt)
         if dropped:
             yield Dropped(dropped)
         yield from load_state(engine, prompt)
-        ends = stop_criteria(engine, (len(written) // limit + 1) * limit, sequences)
-        request = replace(
-            make_request(engine, messages, sampling, ends, limit),
+        ends = stop_criteria(engine, (len(written) // limit + 1) * limit, request.end.stop)
+        ralm = replace(
+            make_request(engine, request.messages, request.sampling, ends, limit),
             interruption=lambda: FINISH_INTERRUPTED if stop.is_set() else "",
             written=written,
         )
-        figures, finish = RalmStatistics(), ""
-        answer = IterativeAnswer(engine, documents, source, statistics, figures, written, sequences)
-        with closing(answer.strides(request)) as strides:
+        stream, finish = TextStream(engine, written, request.end.stop), ""
+        answer = IterativeAnswer(engine, documents, source, statistics, stream)
+        with closing(answer.strides(ralm)) as strides:
             for stride in strides:
-                yield from answer.events(stride, request.prompt)
+                yield from answer.events(stride, ralm.prompt)
                 finish = stride.finish
         statistics.seconds = perf_counter() - started
         yield Retrieved(answer.passages)
-        yield Finished(finish, statistics, sampling.seed)
+        yield Finished(finish, statistics, request.sampling.seed)
 
 
 class IterativeAnswer:
@@ -99,19 +97,17 @@ class IterativeAnswer:
         documents: Documents,
         source: str,
         statistics: Statistics,
-        figures: RalmStatistics,
-        written: Sequence[int] = (),
-        sequences: Sequence[str] = (),
+        stream: TextStream,
     ) -> None:
         self.passages: tuple[FoundPassage, ...] = ()
         self._engine = engine
         self._documents = documents
         self._statistics = statistics
-        self._figures = figures
+        self._figures = RalmStatistics()
         self._source = source
         self._started = perf_counter()
         self._known: set[int] = set()
-        self._stream = TextStream(engine, written, sequences)
+        self._stream = stream
 
     def strides(self, request: RalmRequest) -> Generator[ConfirmedStride]:
         """RaLMSpec with prefetching, OS3, hidden verification, and drafts across strides."""

@@ -7,7 +7,7 @@ made of them (`engines.ralm.knn_lm`).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import replace
@@ -18,19 +18,24 @@ from typing import TYPE_CHECKING
 
 from app.conversation.documents import Documents
 from app.conversation.events import Dropped, Event, Finished, Interpolated
-from app.conversation.generation import FINISH_INTERRUPTED, TextStream, fit, stop_criteria
+from app.conversation.generation import (
+    FINISH_INTERRUPTED,
+    GenerationRequest,
+    TextStream,
+    fit,
+    stop_criteria,
+)
 from app.conversation.iterative import count_step
 from app.conversation.privacy import text_source
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from app.engine.stores import open_dense
-from engines.chat_template.prompt_builder import Message
 from engines.ralm.events import RalmStatistics
 from engines.ralm.knn_lm import InterpolatedTarget, Interpolation, write_sequentially
 from engines.ralm.knn_speculative import SpeculativeKnn
 from engines.ralm.scheduler import OptimalStride
 from engines.ralm.stride_writer import RalmRequest, StrideWriter
-from engines.sampler import Sampling, make_sampler
+from engines.sampler import make_sampler
 from engines.step import Step
 
 if TYPE_CHECKING:
@@ -70,43 +75,41 @@ def imported_states(engine: Engine, documents: Documents, source: str) -> FlatKe
 def generate_with_neighbours(
     engine: Engine,
     states: FlatKeys,
-    messages: Sequence[Message],
-    sampling: Sampling,
-    limit: int,
+    request: GenerationRequest,
     statistics: Statistics,
     stop: Flag,
-    sequences: Sequence[str] = (),
 ) -> Generator[Event]:
-    """Answer the last of `messages` from the model and from what followed similar `states`.
+    """Answer `request` from the model and from what followed similar `states`.
 
     As `app.conversation.generation.generate`, whose events and errors it has, with `Interpolated`
     at both ends.
     """
+    limit, sequences = request.end.max_tokens, request.end.stop
     with engine.busy:
         started = perf_counter()
-        prompt, dropped = fit(engine, messages, limit)
+        prompt, dropped = fit(engine, request.messages, limit)
         statistics.prompt_tokens = len(prompt)
         yield Interpolated(len(states))
         if dropped:
             yield Dropped(dropped)
         # What such a pass costs, search included, is not learned for other answers.
         engine = replace(engine, budget=deepcopy(engine.budget))
-        request = RalmRequest(
+        ralm = RalmRequest(
             prompt=lambda _: prompt,
             query=lambda _: "",
-            draw=make_sampler(sampling),
+            draw=make_sampler(request.sampling),
             stop=stop_criteria(engine, limit, sequences),
-            temperature=sampling.temperature,
+            temperature=request.sampling.temperature,
             interruption=lambda: FINISH_INTERRUPTED if stop.is_set() else "",
         )
-        answer = KnnAnswer(engine, states, request)
+        answer = KnnAnswer(engine, states, ralm)
         stream = TextStream(engine, (), sequences)
         with closing(answer.steps()) as steps:
             for step in steps:
                 yield count_step(engine, stream, statistics, step, started, last=stop.is_set())
         statistics.seconds = perf_counter() - started
         yield Interpolated(len(states), answer.figures)
-        yield Finished(answer.writer.finish, statistics, sampling.seed)
+        yield Finished(answer.writer.finish, statistics, request.sampling.seed)
 
 
 class KnnAnswer:

@@ -341,15 +341,14 @@ def with_drafters(
     )
 
 
-def open_chat_states(engine: Engine, locations: Locations) -> None:
-    """Save the engine's chats from now on, and load them, where the settings and the model allow.
+def open_chat_states(engine: Engine, folder: Path, max_bytes: int) -> None:
+    """Save the engine's chats in `folder` from now on, and load them, if its target can.
 
-    Raises:
-        InputError: the settings are invalid.
+    Args:
+        max_bytes: that they may take; none are saved in 0.
     """
-    max_bytes = load_config(locations.settings).chat_states.max_bytes
     if max_bytes and isinstance(engine.target, SavableTarget):
-        files = KvBlocks(locations.chat_states, engine.target.state_key, max_bytes)
+        files = KvBlocks(folder, engine.target.state_key, max_bytes)
         engine.states = ChatStates(engine.target, engine.busy, files)
 
 

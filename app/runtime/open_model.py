@@ -56,12 +56,12 @@ def open_model(
     from app.engine.engine import load, open_chat_states
     from app.models.discovery import embedded
 
+    config = load_config(locations.settings)
     engine = load(options, locations)
-    open_chat_states(engine, locations)
+    open_chat_states(engine, locations.chat_states, config.chat_states.max_bytes)
     documents = _documents(engine, locations)
     # A connection of the model's thread: while it waits for a lock, no other thread waits with it.
     history = history.new_connection()
-    config = load_config(locations.settings)
     work = _idle_work(engine, locations, history, documents, notify_idle)
     indexer = _indexer(engine, locations, notify_indexer, work)
     learner = _learner(engine, locations, notify_learning, work)
@@ -114,15 +114,15 @@ def open_for_one_answer(
     from app.conversation.assistant import Assistant
     from app.engine.engine import load, open_chat_states
 
+    config = load_config(locations.settings)
     engine = load(options, locations, light=True)
-    open_chat_states(engine, locations)
+    open_chat_states(engine, locations.chat_states, config.chat_states.max_bytes)
     documents = _documents(engine, locations) if locations.passages.exists() else None
-    default_docs = load_config(locations.settings).docs
     assistant = Assistant(
         engine,
         history,
         documents,
-        default_docs=default_docs,
+        default_docs=config.docs,
         docs=docs,
         source=source,
         stop=stop,

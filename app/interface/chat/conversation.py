@@ -119,10 +119,8 @@ class Conversation(ChatView):
         messages = self._thread.messages
         turn = regenerate_turn(messages if answer is None else up_to(messages, answer))
         if self.is_free() and turn is not None:
-            turn.previous = self._left_out or messages[-1].id
-            self._unsent.leave_edit(self.prompt)
-            self._begin(turn)
-            self.prompt.focus()
+            turn.previous = messages[-1].id
+            self._answer_again(turn)
 
     def resume(self) -> None:
         """Go on with the last answer, if it was stopped or cut off."""
@@ -131,7 +129,11 @@ class Conversation(ChatView):
         turn = resume_turn(self._thread.messages)
         if turn is None:
             self.show_error(NOTHING_TO_CONTINUE)
-            return
+        else:
+            self._answer_again(turn)
+
+    def _answer_again(self, turn: Turn) -> None:
+        """Begin a turn without a question of its own."""
         turn.previous = self._left_out or turn.previous
         self._unsent.leave_edit(self.prompt)
         self._begin(turn)

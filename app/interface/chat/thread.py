@@ -97,32 +97,24 @@ def regenerate_turn(thread: Sequence[StoredMessage]) -> Turn | None:
     """Another answer to the last question; None if there is none."""
     if len(thread) < 2 or thread[-1].role != ASSISTANT:
         return None
-    question, answer = thread[-2:]
-    return Turn(
-        answer.chat,
-        question.parent,
-        "",
-        Question(question_of(question), question.id, attachments_of(question)),
-        Answer(),
-        lambda assistant: assistant.regenerate(answer.id),
-        answer.id,
-    )
+    answer = thread[-1].id
+    return _again(thread, Answer(), lambda assistant: assistant.regenerate(answer))
 
 
 def resume_turn(thread: Sequence[StoredMessage]) -> Turn | None:
     """The rest of the last answer; None if it needs none."""
     if not is_cut_off(thread):
         return None
-    question, answer = thread[-2:]
-    return Turn(
-        answer.chat,
-        question.parent,
-        "",
-        Question(question_of(question), question.id, attachments_of(question)),
-        _answer(answer, GROWING),
-        lambda assistant: assistant.resume(answer.id),
-        answer.id,
-    )
+    answer = thread[-1]
+    shown = _answer(answer, GROWING)
+    return _again(thread, shown, lambda assistant: assistant.resume(answer.id))
+
+
+def _again(thread: Sequence[StoredMessage], answer: Answer, begin: Begin) -> Turn:
+    """A turn for the last question of `thread`, which is answered already."""
+    question, answered = thread[-2:]
+    entry = Question(question_of(question), question.id, attachments_of(question))
+    return Turn(answered.chat, question.parent, "", entry, answer, begin, answered.id)
 
 
 def is_cut_off(thread: Sequence[StoredMessage]) -> bool:

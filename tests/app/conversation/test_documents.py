@@ -13,12 +13,14 @@ from app.conversation.assistant import Assistant
 from app.conversation.citations import CITATIONS_KEY, CitedText, read_cited, stored_citations
 from app.conversation.documents import HEADER, Documents, with_notes
 from app.conversation.events import Dropped, Finished, Retrieved
+from app.conversation.generation import GenerationRequest
 from app.conversation.iterative import generate_iteratively
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage, update
 from app.locations import Locations
 from app.runtime.deletion import forget_source
+from app.sampling_settings import AnswerEnd
 from assets.recipe.turns import notes_message
 from datastores.chats.history import History
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
@@ -246,9 +248,8 @@ def test_a_document_that_does_not_fit_into_a_stride_is_not_cited(
 ) -> None:
     engine = scripted_engine(tmp_path, context_length=300, max_tokens=40)
     question = [Message("user", f"{ABOUT_IT} " * 6)]
-    events = list(
-        generate_iteratively(engine, documents, question, engine.sampling, 40, Statistics(), Flag())
-    )
+    request = GenerationRequest(question, engine.sampling, AnswerEnd(40))
+    events = list(generate_iteratively(engine, documents, request, Statistics(), Flag()))
     assert [event.passages for event in events if isinstance(event, Retrieved)] == [()]
 
 

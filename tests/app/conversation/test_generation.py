@@ -10,9 +10,10 @@ import pytest
 
 from app.conversation.assistant import Assistant
 from app.conversation.events import Event, Finished, Wrote
-from app.conversation.generation import FINISH_INTERRUPTED, generate
+from app.conversation.generation import FINISH_INTERRUPTED, GenerationRequest, generate
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
+from app.sampling_settings import AnswerEnd
 from datastores.chats.history import History
 from engines.chat_template.prompt_builder import Message
 from engines.draft_tree import DraftTree, root_only
@@ -131,10 +132,10 @@ def test_a_step_is_observed_before_it_is_yielded(
 
 def test_the_statistics_count_the_last_step_and_time_the_first_token(tmp_path: Path) -> None:
     engine = scripted_engine(tmp_path, draft_tokens=6, sampling=GREEDY)
-    messages, sampling, limit, statistics, stop = _arguments()
-    events = list(generate(engine, messages, sampling, limit, statistics, stop))
+    request, statistics, stop = _arguments()
+    events = list(generate(engine, request, statistics, stop))
     steps = steps_of(events)
-    assert statistics.tokens == sum(len(step.tokens) for step in steps) == limit
+    assert statistics.tokens == sum(len(step.tokens) for step in steps) == request.end.max_tokens
     assert statistics.accepted == sum(step.accepted for step in steps)
     assert statistics.target_calls == len(steps) - 1
     assert 0.0 < statistics.first_token_seconds <= statistics.seconds
@@ -142,6 +143,7 @@ def test_the_statistics_count_the_last_step_and_time_the_first_token(tmp_path: P
 
 def _arguments(
     limit: int = 40, stop: Flag | None = None
-) -> tuple[list[Message], Sampling, int, Statistics, Flag]:
+) -> tuple[GenerationRequest, Statistics, Flag]:
     """What a turn takes beside the engine."""
-    return [Message("user", "sing")], GREEDY, limit, Statistics(), stop or Flag()
+    request = GenerationRequest([Message("user", "sing")], GREEDY, AnswerEnd(limit))
+    return request, Statistics(), stop or Flag()

@@ -14,12 +14,14 @@ from app.conversation.assistant import Assistant
 from app.conversation.citations import CITATIONS_KEY
 from app.conversation.documents import Documents
 from app.conversation.events import Event, Finished, Retrieved, Speculated, Wrote
+from app.conversation.generation import GenerationRequest
 from app.conversation.iterative import generate_iteratively, make_request
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
 from app.indexing.passage_index import update
 from app.locations import Locations
 from app.runtime.idle_encoding import embed_when_idle
+from app.sampling_settings import AnswerEnd
 from datastores.chats.history import History
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from engines.chat_template.prompt_builder import Message
@@ -75,10 +77,8 @@ def index(documents: Documents) -> None:
 def generate(
     engine: Engine, documents: Documents, sampling: Sampling, stop: Flag | None = None
 ) -> Iterator[Event]:
-    question = [Message("user", QUESTION)]
-    return generate_iteratively(
-        engine, documents, question, sampling, ANSWER, Statistics(), stop or Flag()
-    )
+    request = GenerationRequest([Message("user", QUESTION)], sampling, AnswerEnd(ANSWER))
+    return generate_iteratively(engine, documents, request, Statistics(), stop or Flag())
 
 
 def tokens(events: list[Event]) -> list[int]:

@@ -302,16 +302,14 @@ def test_a_full_disk_ends_saving_and_is_reported(
     ask(engine, history, LONG[5:])
 
 
-def test_it_is_off_where_the_settings_say_so(locations: Locations) -> None:
+def test_it_is_off_where_the_settings_or_the_target_say_so(locations: Locations) -> None:
     engine = scripted_engine(locations.data)
-    open_chat_states(engine, locations)
+    open_chat_states(engine, locations.chat_states, 1000)
     assert engine.states is None, "this target cannot save"
     engine.target = SavableTarget()
-    locations.settings.write_text("[chat_states]\nmax_bytes = 0\n")
-    open_chat_states(engine, locations)
+    open_chat_states(engine, locations.chat_states, 0)
     assert engine.states is None
-    locations.settings.write_text("[chat_states]\nmax_bytes = 1000\n")
-    open_chat_states(engine, locations)
+    open_chat_states(engine, locations.chat_states, 1000)
     assert engine.states is not None
 
 
