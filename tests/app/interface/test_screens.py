@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from textual.command import CommandPalette
 from textual.pilot import Pilot
-from textual.widgets import OptionList
+from textual.widgets import LoadingIndicator, OptionList
 
 from app.interface.chat import chat_list, event_stream
 from datastores.chats.history import History
@@ -162,7 +162,8 @@ def test_the_palette(stage: Make, snap_compare: Compare, size: tuple[int, int]) 
         await pilot.press("ctrl+p", *"this chat as")
         await until(pilot, lambda: isinstance(made.app.screen, CommandPalette))
         listed = made.app.screen.query_one(OptionList)
-        await until(pilot, lambda: listed.option_count == 2)
+        busy = made.app.screen.query_one(LoadingIndicator)
+        await until(pilot, lambda: listed.option_count == 2 and not busy.has_class("--visible"))
 
     assert snap_compare(made.app, terminal_size=size, run_before=act)
 

@@ -108,7 +108,7 @@ def test_statistics_in_light(
     async def act(pilot: Pilot[None]) -> None:
         await opened(made)(pilot)
         await pilot.press("pagedown")
-        await pilot.pause()
+        await pilot.wait_for_scheduled_animations()
 
     assert snap_compare(made.app, terminal_size=size, run_before=act)
 
