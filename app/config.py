@@ -8,7 +8,7 @@ ignored. Anything that can be measured or derived is not a setting.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +19,7 @@ from app.locations import Locations
 from app.sampling_settings import DOCS_ONCE, NEW_SEED, require_docs_mode, require_valid
 from datastores.errors import InputError, StoreError
 from datastores.storage.files import write_atomic
+from engines.llama.gguf import F16, KV_TYPES
 from engines.sampler import Sampling
 
 DRAFTERS = ("prompt", "recycle", "crest", "dense", "student")
@@ -117,6 +118,10 @@ class Config:
     """Embedding model that searches imported texts by meaning, beside their words: a name or a
     file; empty for the smallest one found on this machine, "off" for none."""
 
+    kv_type: str = F16
+    """Precision of the KV cache, which holds what the model read: f16; q8_0 takes half the memory,
+    q4_0 a quarter, at some loss of quality. Of GGUF models."""
+
     threads: int = 0
     """CPU threads; 0 = one per physical core."""
 
@@ -167,10 +172,14 @@ def load_config(path: Path) -> Config:
     config = _merged(Config(), table, path, "")
     require_valid(config.sampling, f"{path}: sampling")
     require_docs_mode(config.docs, f"{path}: docs")
-    if config.notify not in NOTIFICATIONS:
-        known = ", ".join(NOTIFICATIONS)
-        raise InputError(f"{path}: notify must be one of {known}, not {config.notify!r}")
+    _require_one_of(NOTIFICATIONS, config.notify, f"{path}: notify")
+    _require_one_of(KV_TYPES, config.kv_type, f"{path}: kv_type")
     return config
+
+
+def _require_one_of(known: Iterable[str], value: str, name: str) -> None:
+    if value not in known:
+        raise InputError(f"{name} must be one of {', '.join(known)}, not {value!r}")
 
 
 def _merged(defaults: Settings, table: Mapping[str, Any], path: Path, prefix: str) -> Settings:

@@ -224,7 +224,8 @@ def _load_model(
     path: Path, options: Options, config: Config, probes: Path, rows: int
 ) -> LoadedModel:
     """The model, if there is memory for it; `probes` caches which files could be opened."""
-    require_memory(path, config.context, 0 if options.exact else options.gpu_layers)
+    layers = 0 if options.exact else options.gpu_layers
+    require_memory(path, config.context, layers, config.kv_type)
     if path.is_dir():
         return _load_folder(path, options, config)
     from engines.llama.model import load as load_model
@@ -237,6 +238,7 @@ def _load_model(
         exact=options.exact,
         probe_cache=probes,
         rows=rows,
+        kv_type=config.kv_type,
     )
 
 

@@ -23,10 +23,11 @@ from app.models.safetensors import (
     torch_device,
 )
 from datastores.errors import ModelError
-from engines.llama.gguf import Metadata, check_header
+from engines.llama.gguf import F16, KV_TYPES, Metadata, check_header
+from engines.llama.recurrent_state import snapshot_count, state_bytes
 
-CELL_BYTES = 2
-"""Size of a number in the KV cache: f16."""
+MASK_BYTES = 2
+"""Size of a number in the mask of attention."""
 OTHER_BYTES = 100_000_000
 """Everything but the model: the interpreter, drafters, stores."""
 MIN_CONTEXT_TOKENS = 512
@@ -63,11 +64,14 @@ class MemoryEstimate:
         return (free - self.weights - self.fixed) // max(self.token, 1)
 
 
-def require_memory(path: Path, context_length: int, gpu_layers: int | None = None) -> None:
+def require_memory(
+    path: Path, context_length: int, gpu_layers: int | None = None, kv_type: str = F16
+) -> None:
     """Check that the model fits with a context of `context_length` tokens, or its own maximum.
 
     Args:
         gpu_layers: layers for graphics cards; at 0 their memory does not count.
+        kv_type: of the KV cache, from `KV_TYPES`.
 
     Raises:
         ModelError: it does not fit, with the figures and a context that would; or the file is
@@ -79,18 +83,19 @@ def require_memory(path: Path, context_length: int, gpu_layers: int | None = Non
             raise ModelError(f"{path} cannot be used: {problem}")
     else:
         check_header(path)
-    shortage = memory_shortage(path, context_length, available_memory(cards=gpu_layers != 0))
+    free = available_memory(cards=gpu_layers != 0)
+    shortage = memory_shortage(path, context_length, free, kv_type)
     if shortage:
         raise ModelError(shortage)
 
 
-def memory_shortage(path: Path, context_length: int, free: int) -> str:
+def memory_shortage(path: Path, context_length: int, free: int, kv_type: str = F16) -> str:
     """Why the model does not fit into `free` bytes, and what to do; empty if it fits.
 
     Raises:
         ModelError: its header cannot be read.
     """
-    need, context = memory_estimate(path, context_length)
+    need, context = memory_estimate(path, context_length, kv_type)
     if need.total(context) <= free:
         return ""
     longest = need.max_context(free) // MIN_CONTEXT_TOKENS * MIN_CONTEXT_TOKENS
@@ -103,7 +108,9 @@ def memory_shortage(path: Path, context_length: int, free: int) -> str:
     )
 
 
-def memory_estimate(path: Path, context_length: int) -> tuple[MemoryEstimate, int]:
+def memory_estimate(
+    path: Path, context_length: int, kv_type: str = F16
+) -> tuple[MemoryEstimate, int]:
     """What a model takes, and the context it would run with, which its own maximum limits.
 
     Raises:
@@ -112,7 +119,7 @@ def memory_estimate(path: Path, context_length: int) -> tuple[MemoryEstimate, in
     if path.is_dir():
         return _estimate_folder(path, context_length)
     metadata = read_header(path)
-    need = estimate(metadata, _size(path))
+    need = estimate(metadata, _size(path), kv_type)
     return need, min(context_length, metadata.number("context_length", context_length))
 
 
@@ -129,7 +136,7 @@ def freed_by_closing(path: Path, context_length: int) -> int:
     return need.total(context) - (0 if path.is_dir() else need.weights)
 
 
-def estimate(metadata: Metadata, size: int) -> MemoryEstimate:
+def estimate(metadata: Metadata, size: int, kv_type: str = F16) -> MemoryEstimate:
     """What llama.cpp takes for a model of `size` bytes.
 
     The KV cache is exact if every layer has the same attention, and if only some layers have any;
@@ -141,10 +148,13 @@ def estimate(metadata: Metadata, size: int) -> MemoryEstimate:
     experts = metadata.number("expert_feed_forward_length") * metadata.number("expert_used_count")
     buffers = BATCH_ROWS * FLOAT_BYTES * (4 * width + 3 * max(inner, experts))
     logits = OUTPUT_ROWS * FLOAT_BYTES * metadata.number("vocab_size")
-    mask = BATCH_ROWS * CELL_BYTES
+    mask = BATCH_ROWS * MASK_BYTES
     scores = SCORE_ROWS * FLOAT_BYTES * metadata.number("attention.head_count")
-    cell = CELL_BYTES * _cached_numbers(metadata) + mask + scores
-    return MemoryEstimate(size, OTHER_BYTES + buffers + logits, cell)
+    cell = round(KV_TYPES[kv_type][1] * _cached_numbers(metadata)) + mask + scores
+    # The present state of a recurrent model, its snapshots and a checkpoint.
+    state = state_bytes(metadata)
+    states = state * (2 + snapshot_count(state, size))
+    return MemoryEstimate(size, OTHER_BYTES + buffers + logits + states, cell)
 
 
 def _estimate_folder(path: Path, context_length: int) -> tuple[MemoryEstimate, int]:

@@ -87,7 +87,11 @@ def first_launch_offer(
     free = available_memory() if free is None else free
     found = [describe(candidate) for candidate in find_models(locations, folders).candidates]
     usable = [model for model in found if not model.problem and model.name != EMBEDDED]
-    fitting = [model for model in usable if not memory_shortage(model.path, config.context, free)]
+    fitting = [
+        model
+        for model in usable
+        if not memory_shortage(model.path, config.context, free, config.kv_type)
+    ]
     return sorted(fitting, key=lambda model: (-model.parameters, model.name))
 
 

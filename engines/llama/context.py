@@ -19,8 +19,9 @@ from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
 from engines.llama import native
-from engines.llama.gguf import read_metadata
-from engines.llama.recurrent import Checkpoint, snapshot_count, state_bytes
+from engines.llama.checkpoint import Checkpoint
+from engines.llama.gguf import F16, KV_TYPES, read_metadata
+from engines.llama.recurrent_state import snapshot_count, state_bytes
 
 MAX_ROWS_CPU, MAX_ROWS_GPU = 32, 64
 """Widest trees. A CPU's cost grows with every row; a graphics card's stays flat for longer."""
@@ -130,7 +131,7 @@ class Weights:
     @property
     def recurrent(self) -> bool:
         """Whether the memory is, wholly or in part, a running state (recurrent and hybrid models):
-        see `engines.llama.recurrent`."""
+        see `engines.llama.checkpoint`."""
         return bool(
             lib.llama_model_is_recurrent(self.handle) or lib.llama_model_is_hybrid(self.handle)
         )
@@ -184,6 +185,7 @@ class LlamaContext:
         cells: of the KV cache.
         rows: most rows a decode may output.
         plain_rows: rows to compute at once with plain attention; 0 for fused attention.
+        kv_type: of the KV cache, from `KV_TYPES`. Only fused attention reads other types than f16.
 
     Attributes:
         rows: as given; also the number of sequences for the branches of trees.
@@ -196,7 +198,14 @@ class LlamaContext:
     """
 
     def __init__(
-        self, weights: Weights, cells: int, *, rows: int, threads: int, plain_rows: int = 0
+        self,
+        weights: Weights,
+        cells: int,
+        *,
+        rows: int,
+        threads: int,
+        plain_rows: int = 0,
+        kv_type: str = F16,
     ) -> None:
         native.clear_errors()
         self.rows = rows
@@ -205,11 +214,13 @@ class LlamaContext:
         self.parking = range(rows + 1, sequences)
         parameters = _context_parameters(cells, rows, sequences, threads, plain_rows)
         parameters.n_rs_seq = weights.snapshots
+        parameters.type_k = parameters.type_v = KV_TYPES[kv_type][0]
         self.handle: Any = lib.llama_init_from_model(weights.handle, parameters)
         if not self.handle:
+            way_out = "lower the context length" if kv_type == F16 else f'set kv_type = "{F16}"'
             raise ModelError(
                 f"{weights.path} cannot be given a context of {cells} tokens"
-                f" ({native.first_error() or 'out of memory?'}): lower the context length"
+                f" ({native.first_error() or 'out of memory?'}): {way_out}"
             )
         free_with(self, lib.llama_free, self.handle)
         self.weights = weights

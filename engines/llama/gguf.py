@@ -46,6 +46,10 @@ _U32, _U64 = _SCALARS[4], _SCALARS[10]
 _STRING, _ARRAY = 8, 9
 _INTEGERS = (0, 1, 2, 3, 4, 5, 7, 10, 11)
 
+F16 = "f16"
+KV_TYPES = {F16: (1, 2.0), "q8_0": (8, 34 / 32), "q4_0": (2, 18 / 32)}
+"""Types of the KV cache by name: ggml's number, and bytes for each number of the cache."""
+
 Value = int | float | bool | str | list[int]
 
 

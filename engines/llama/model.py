@@ -34,8 +34,9 @@ from engines.llama.context import (
     measure_limits,
     plain_attention_rows,
 )
+from engines.llama.devices import free_gpu_memory
 from engines.llama.forward import PrefillChunkSize
-from engines.llama.gguf import check_header
+from engines.llama.gguf import F16, check_header
 from engines.llama.native import LOGGER
 from engines.llama.probe import probe_once
 from engines.llama.target import LlamaTarget
@@ -49,6 +50,8 @@ MIN_CONTEXT = CELL_PADDING
 """Tokens below which no chat is possible."""
 ALL_LAYERS = 1 << 20
 """More than any model has."""
+FITTING_STEPS = 16
+"""Steps in which fewer layers are tried on a graphics card, from all to none."""
 EXACT_WIDTHS = (8, 16, 24, 32)
 EXACT_SEED = 20
 
@@ -92,6 +95,7 @@ def load(
     exact: bool = False,
     probe_cache: Path | None = None,
     rows: int = 0,
+    kv_type: str = F16,
 ) -> LlamaModel:
     """Open a GGUF file.
 
@@ -104,6 +108,7 @@ def load(
         probe_cache: file that lists the model files that were probed in a child process; None to
             skip the probe, where the caller knows `path` to be safe.
         rows: of the widest tree that has to fit, where that is more than usual.
+        kv_type: of the KV cache, from `KV_TYPES`.
 
     Raises:
         ModelError: missing, damaged or hostile, or it does not run on this machine.
@@ -116,12 +121,17 @@ def load(
     weights, target = open_fitting(
         path,
         0 if exact and gpu_layers is None else gpu_layers,
-        lambda opened: (opened, _make_target(opened, threads, context_length, exact, rows)),
+        lambda opened: (
+            opened,
+            _make_target(opened, threads, context_length, exact, rows, kv_type),
+        ),
     )
     vocabulary = LlamaVocabulary(weights)
     template = ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary)
     mode = f" w{target.padded_rows}" if exact else ""
-    if not exact and plain_attention_rows(weights, target.context_length):
+    if kv_type != F16:
+        mode += f" kv {kv_type}"
+    elif not exact and plain_attention_rows(weights, target.context_length):
         mode = " plain attention"
     return LlamaModel(
         build=f"llama.cpp {version} t{threads} g{weights.gpu_layers}{mode}",
@@ -137,7 +147,7 @@ def load(
 
 
 def _make_target(
-    weights: Weights, threads: int, length: int, exact: bool, rows: int
+    weights: Weights, threads: int, length: int, exact: bool, rows: int, kv_type: str
 ) -> LlamaTarget:
     rows = max(rows, MAX_ROWS_GPU if weights.on_device else MAX_ROWS_CPU)
     length = min(length, weights.trained_length)
@@ -149,8 +159,15 @@ def _make_target(
     # In exact mode the last decodes of a full context still have their whole width.
     cells = length + exact * max(EXACT_WIDTHS)
     # Exact mode was tried with fused attention alone.
-    plain_rows = 0 if exact else plain_attention_rows(weights, cells)
-    context = LlamaContext(weights, cells, rows=rows, threads=threads, plain_rows=plain_rows)
+    fused = exact or kv_type != F16
+    context = LlamaContext(
+        weights,
+        cells,
+        rows=rows,
+        threads=threads,
+        plain_rows=0 if fused else plain_attention_rows(weights, cells),
+        kv_type=kv_type,
+    )
     limits = measure_limits(context, length, rows)
     chunk_size = PrefillChunkSize(weights.parameters, threads, weights.on_device)
     if exact:
@@ -202,10 +219,18 @@ def open_fitting(path: Path, gpu_layers: int | None, make: Callable[[Weights], T
 
 
 def _descending_layers(path: Path) -> Iterator[int]:
-    """All layers, then three quarters of them, a half, a quarter, none."""
+    """All layers, then as many as would fill the free memory of the card, fewer and fewer, none.
+
+    A try that fails does so before the weights are read.
+    """
     yield ALL_LAYERS
-    layers = Weights(path).layers
-    yield from (layers * quarters // 4 for quarters in (3, 2, 1, 0))
+    weights = Weights(path)
+    layer_bytes = int(lib.llama_model_size(weights.handle)) / (weights.layers + 1)
+    step = max(weights.layers // FITTING_STEPS, 1)
+    # Nothing is known to be free where a card shares the processor's memory.
+    fitting = int(free_gpu_memory() / layer_bytes) or weights.layers
+    yield from range(min(fitting, weights.layers - step), 0, -step)
+    yield 0
 
 
 def exact_limits(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from datastores.errors import ModelError
 from datastores.tokens import common_prefix
 from engines.draft_tree import DraftTree
+from engines.llama.checkpoint import Checkpoint
 from engines.llama.context import ContextLimits, LlamaContext
 from engines.llama.forward import ForwardPass, PrefillChunkSize
 from engines.llama.kv_sequences import (
@@ -25,7 +26,6 @@ from engines.llama.kv_sequences import (
     assign_sequences,
 )
 from engines.llama.parked_texts import CachedText, ParkedTexts
-from engines.llama.recurrent import Checkpoint
 from engines.llama.threads import ThreadTuner
 from engines.target import ForwardOutput, require_prompt_fits, require_tree_fits
 

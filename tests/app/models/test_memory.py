@@ -20,15 +20,15 @@ from app.models.memory import (
     require_memory,
 )
 from datastores.errors import ModelError
-from engines.llama.gguf import read_metadata
+from engines.llama.gguf import F16, read_metadata
 from tests.app.models.gguf_files import HEADS, LAYERS, WIDTH, write_gguf
 
 
-def _per_token(path: Path) -> int:
+def _per_token(path: Path, kv_type: str = F16) -> int:
     """Bytes of KV cache for each token."""
-    mask = memory.BATCH_ROWS * memory.CELL_BYTES
+    mask = memory.BATCH_ROWS * memory.MASK_BYTES
     scores = memory.SCORE_ROWS * memory.FLOAT_BYTES * HEADS
-    return estimate(read_metadata(path), 0).token - mask - scores
+    return estimate(read_metadata(path), 0, kv_type).token - mask - scores
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,18 @@ def _per_token(path: Path) -> int:
 def test_the_cache_is_counted_by_the_kind_of_attention(
     tmp_path: Path, numbers: dict[str, int], kept: int
 ) -> None:
-    assert _per_token(write_gguf(tmp_path / "a.gguf", **numbers)) == memory.CELL_BYTES * kept  # type: ignore[arg-type]
+    path = write_gguf(tmp_path / "a.gguf", **numbers)  # type: ignore[arg-type]
+    assert _per_token(path) == 2 * kept
+    assert _per_token(path, "q8_0") == round(kept * 34 / 32), "32 numbers of 8 bits and a scale"
+
+
+def test_a_recurrent_model_needs_room_for_its_states(tmp_path: Path) -> None:
+    plain = read_metadata(write_gguf(tmp_path / "plain.gguf"))
+    recurrent = read_metadata(
+        write_gguf(tmp_path / "recurrent.gguf", ssm__inner_size=2048, ssm__state_size=128)
+    )
+    states = estimate(recurrent, 0).fixed - estimate(plain, 0).fixed
+    assert states == 10 * LAYERS * 4 * 2048 * 128
 
 
 def test_the_estimate_is_of_weights_cache_and_the_rest() -> None:

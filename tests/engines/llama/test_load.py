@@ -10,12 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
-from engines.draft_tree import chain
-from engines.llama import probe
+from engines.draft_tree import chain, root_only
+from engines.llama import context, probe
+from engines.llama import model as model_module
 from engines.llama.model import load
 from engines.llama.native import LOGGER
 from tests.engines.conftest import EMBEDDED, THREADS
@@ -124,6 +126,26 @@ def test_exact_mode_is_refused_where_memory_cannot_step_back(tmp_path: Path) -> 
         load(path, threads=1, context_length=256, exact=True)
 
 
+@pytest.mark.parametrize("kv_type", ["q8_0", "q4_0"])
+def test_drafts_change_nothing_with_a_quantised_cache(kv_type: str) -> None:
+    loaded = load(EMBEDDED, threads=THREADS, context_length=256, kv_type=kv_type)
+    assert loaded.build.endswith(f"kv {kv_type}")
+    target, prompt = loaded.target, list(range(300, 340))
+    list(target.prefill(prompt))
+    rows = [target.last_row.logits[0].copy()]
+    while len(rows) < 25:
+        rows.append(target.verify(root_only(int(rows[-1].argmax()))).logits[0].copy())
+        target.commit([0])
+    answer = [int(row.argmax()) for row in rows]
+    target.rewind(0)
+    list(target.prefill(prompt))
+    for start in range(0, 24, 8):
+        drafted = target.verify(chain(answer[start], answer[start + 1 : start + 8], 1)).logits
+        assert drafted.argmax(1).tolist() == answer[start + 1 : start + 9]
+        assert abs(drafted - rows[start + 1 : start + 9]).max() < 0.02 * np.ptp(drafted)
+        target.commit(range(8))
+
+
 def test_too_small_a_context_is_refused() -> None:
     with pytest.raises(ModelError, match="context of 10 tokens"):
         load(EMBEDDED, threads=THREADS, context_length=10)
@@ -137,6 +159,26 @@ def test_gpu_layers_without_a_gpu_build_are_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(lib, "llama_supports_gpu_offload", lambda: False)
     with pytest.raises(ModelError, match="--gpu-layers"):
         load(EMBEDDED, gpu_layers=4)
+
+
+@pytest.mark.parametrize(
+    ("free", "tried"),
+    [(0, [7, 6, 5, 4, 3, 2, 1]), (10**12, [7, 6, 5, 4, 3, 2, 1]), (3_500_000, [2, 1])],
+)
+def test_as_many_layers_as_fit_go_to_a_graphics_card(
+    monkeypatch: pytest.MonkeyPatch, free: int, tried: list[int]
+) -> None:
+    monkeypatch.setattr(lib, "llama_supports_gpu_offload", lambda: True)
+    monkeypatch.setattr(model_module, "free_gpu_memory", lambda: free)
+    layers: list[int] = []
+
+    def refuse(weights: context.Weights) -> None:
+        layers.append(weights.gpu_layers)
+        raise ModelError("out of memory")
+
+    with pytest.raises(ModelError, match="out of memory"):
+        model_module.open_fitting(EMBEDDED, None, refuse)
+    assert layers == [9, *tried, 0]
 
 
 def test_importing_the_package_does_not_load_llama_cpp() -> None:

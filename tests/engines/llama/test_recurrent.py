@@ -19,7 +19,7 @@ from engines.draft_tree import PROMPT, DraftTree, chain, root_only
 from engines.llama import native
 from engines.llama.gguf import read_metadata
 from engines.llama.model import load
-from engines.llama.recurrent import MAX_SNAPSHOTS, snapshot_count, state_bytes
+from engines.llama.recurrent_state import MAX_SNAPSHOTS, snapshot_count, state_bytes
 from engines.llama.target import LlamaTarget
 from engines.sampler import greedy
 from engines.step import Context, Step

@@ -21,7 +21,7 @@ PART = 64
 ANSWER = 16
 Open = Callable[[str], LlamaTarget]
 
-KINDS = ("embedded", "exact", "sliding", "recurrent")
+KINDS = ("embedded", "exact", "quantised", "sliding", "recurrent")
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,8 @@ def open_target(model: LlamaModel, tmp_path_factory: pytest.TempPathFactory) -> 
             return model.target
         if kind == "exact":
             return load(EMBEDDED, threads=THREADS, context_length=256, exact=True).target
+        if kind == "quantised":
+            return load(EMBEDDED, threads=THREADS, context_length=512, kv_type="q8_0").target
         if kind == "sliding":
             path = write_gemma(folder / "gemma.gguf", words, window=32)
         else:
