@@ -1,6 +1,6 @@
 """Looking n-grams up in CREST, on the decoding thread.
 
-A lookup is one statement for each tier that reads a small page for each n by primary key; memory
+A lookup is one statement that reads, for each n, a small page of each tier by primary key; memory
 does not grow with the store. Owns a read-only connection of its own, so that it never waits for the
 writer, and a bounded cache of decoded trees, in which the two tiers are one (`joined`). It sees
 what other connections commit at the next `refresh`, or within `LOOKUPS_PER_REFRESH` lookups.
@@ -18,6 +18,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product
 from pathlib import Path
 
 from datastores.crest.format import CrestEntry, decode, find, hashes, place
@@ -127,6 +128,7 @@ class CrestReader:
             table: Tier(row[0], row[1], row[2], unpack_ids(row[3]))
             for table, tier in (("delta_pages", "delta"), ("pages", "tiers"))
             for row in self._connection.execute(f"SELECT longest, pages, entries, ids FROM {tier}")
+            if row[2]
         }
         self._longest = max((tier.longest for tier in self._tiers.values()), default=0)
         self._cache.clear()
@@ -134,18 +136,25 @@ class CrestReader:
         return True
 
     def _fetch(self, keys: Sequence[int]) -> None:
-        """Read the entries of `keys` into the cache."""
+        """Read the entries of `keys` into the cache, in one statement for all tiers.
+
+        Between two passes of a model each further statement takes 0.05 ms.
+        """
         found: dict[int, list[CrestEntry]] = {key: [] for key in keys}
-        for table, tier in self._tiers.items():
-            places = {key: place(key, tier.pages) for key in keys}
-            numbers = [page for page, _ in places.values()]
-            marks = ",".join("?" * len(numbers))
-            sql = f"SELECT number, entries FROM {table} WHERE number IN ({marks})"
-            pages = dict(self._connection.execute(sql, numbers))
-            for key, (number, mark) in places.items():
-                data = find(pages[number], mark) if number in pages else b""
-                if data:
-                    found[key].append(decode(data, tier.ids))
+        tiers = list(self._tiers.values())
+        places = [place(key, tier.pages) for tier in tiers for key in keys]
+        marks = ",".join("?" * len(keys))
+        sql = " UNION ALL ".join(
+            f"SELECT {index}, number, entries FROM {table} WHERE number IN ({marks})"
+            for index, table in enumerate(self._tiers)
+        )
+        rows = self._connection.execute(sql, [number for number, _ in places]) if tiers else ()
+        pages = {(index, number): page for index, number, page in rows}
+        wanted = product(range(len(tiers)), keys)
+        for (index, key), (number, mark) in zip(wanted, places, strict=True):
+            page = pages.get((index, number))
+            if page is not None and (data := find(page, mark)):
+                found[key].append(decode(data, tiers[index].ids))
         for key, entries in found.items():
             self._cache[key] = reduce(joined, entries) if entries else None
 

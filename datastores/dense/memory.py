@@ -66,6 +66,11 @@ class InvertedLists:
         self._query = np.zeros((1, dimensions), np.float32)
         self._list = np.zeros((1, 1), np.int64)
         self._coarse_distance = np.zeros((1, 1), np.float32)
+        self._arguments = [
+            self._pointer(a) for a in (self._query, self._list, self._coarse_distance)
+        ]
+        self._found = np.empty(0, np.float32), np.empty(0, np.int64)
+        self._results: list[Any] = []
 
     def __len__(self) -> int:
         """Keys in all lists."""
@@ -93,15 +98,24 @@ class InvertedLists:
         """The nearest `k` in a list, or as many as there are, to float32 [dimensions], scaled and
         shifted as codes are."""
         k = min(k, int(self._lists.list_size(number)))
-        distances, offsets = np.empty(k, np.float32), np.empty(k, np.int64)
+        distances, offsets = self._memory(k)
         if k:
             # faiss cuts fractions off, and what does not fit into a byte wraps around.
-            np.clip(np.rint(query), 1.0, 255.0, out=self._query[0])
+            np.rint(query, out=self._query[0])
+            self._query.clip(1.0, 255.0, out=self._query)
             self._list[0, 0] = number
-            arrays = (self._query, self._list, self._coarse_distance, distances, offsets)
-            near, lists, coarse, found, where = (self._pointer(array) for array in arrays)
-            self._index.search_preassigned_c(1, near, k, lists, coarse, found, where, False)
-        return Neighbours(offsets, (1.0 - distances / self._squared).tolist())
+            near, lists, coarse = self._arguments
+            self._index.search_preassigned_c(1, near, k, lists, coarse, *self._results, False)
+        return Neighbours(offsets.copy(), (1.0 - distances / self._squared).tolist())
+
+    def _memory(self, k: int) -> tuple[Floats, Integers]:
+        """Distances [k] and offsets [k] to be found; new memory and its pointers would take longer
+        than the search."""
+        if k > len(self._found[0]):
+            self._found = np.empty(k, np.float32), np.empty(k, np.int64)
+            self._results = [self._pointer(array) for array in self._found]
+        distances, offsets = self._found
+        return distances[:k], offsets[:k]
 
     def select(self, wanted: NDArray[np.bool_]) -> tuple[Codes, Integers]:
         """Keys of all lists, uint8 [n, dimensions], and their offsets [n], ascending: those for

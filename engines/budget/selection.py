@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import ceil, log, log1p
 from time import perf_counter
 
@@ -41,6 +42,12 @@ MIN_PROBABILITY = 0.005
 
 Evidence = tuple[int, float, float]
 """One drafter's estimate of a row: the first of its columns, its log odds, ln(1 + support)."""
+
+
+@cache
+def passed_over(bits: int) -> tuple[tuple[int, float], ...]:
+    """The columns, and their values, that say that the drafters `bits` proposed only siblings."""
+    return tuple((base + 3, 1.0) for base in BASE.values() if bits >> base & 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,8 @@ class MergedDraft:
         for base, log_odds, support in self.evidence[row]:
             columns += ((base, 1.0), (base + 1, log_odds), (base + 2, support))
             silent ^= 1 << base
-        columns += [(base + 3, 1.0) for base in BASE.values() if silent >> base & 1]
+        if silent:
+            columns += passed_over(silent)
         return columns
 
     def scores(self, weights: Sequence[float]) -> list[float]:
@@ -87,13 +95,13 @@ class MergedDraft:
             + (weights[DEPTH_COLUMNS[depth - 1]] if 1 <= depth <= len(DEPTH_COLUMNS) else 0.0)
             for depth in range(max(self.depths) + 1)
         ]
-        passed_over = {
-            bits: sum(weights[base + 3] for base in BASE.values() if bits >> base & 1)
+        sibling_scores = {
+            bits: sum([weights[column] for column, _ in passed_over(bits)])
             for bits in set(self.proposers)
         }
         scores, parents = [0.0], self.tree.parents
         for row in range(1, len(parents)):
-            score = by_depth[self.depths[row]] + passed_over[self.proposers[parents[row]]]
+            score = by_depth[self.depths[row]] + sibling_scores[self.proposers[parents[row]]]
             for base, log_odds, support in self.evidence[row]:
                 present, by_odds, by_support, missed = weights[base : base + 4]
                 score += present + by_odds * log_odds + by_support * support - missed
