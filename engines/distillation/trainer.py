@@ -1,4 +1,4 @@
-"""The training of one round: AdamW over a fixed list of batches, which can be killed and resumed.
+"""The training of one round: Adam over a fixed list of batches, which can be killed and resumed.
 
 Owns the steps and the checkpoint (one safetensors file, replaced atomically). The list of batches
 is a pure function of the records and the settings, so a resumed round takes the same steps. Knows
@@ -25,6 +25,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.optim.adam import adam
 
 from datastores.errors import ModelError, StoreError
 from datastores.replay_buffer.record import ReplayRecord
@@ -35,7 +36,7 @@ from engines.distillation.weights import StudentFile
 
 BETAS = (0.9, 0.98)
 WARM_STEPS = 10
-"""Steps over which the rate rises: AdamW's first ones know no scale of the gradient."""
+"""Steps over which the rate rises: Adam's first ones know no scale of the gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +135,14 @@ class Trainer:
         self.losses: list[float] = []
         self._batches = batches
         self._settings = settings
-        # Weight decay would pull towards zero, away from what the student knows.
-        self._optimiser = torch.optim.AdamW(
-            self._learning().values(), lr=settings.rate, betas=BETAS, weight_decay=0.0
-        )
+        self._moments = {
+            name: {
+                "step": torch.tensor(0.0),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+            for name, parameter in self._learning().items()
+        }
 
     @property
     def steps(self) -> int:
@@ -162,9 +167,7 @@ class Trainer:
                 f"the student's training diverged at step {self.step} (loss {loss:.3g}, gradient"
                 f" {norm:.3g})"
             )
-        for group in self._optimiser.param_groups:
-            group["lr"] = self._rate()
-        self._optimiser.step()
+        self._descend()
         self.step += 1
         self.losses.append(loss)
         return loss
@@ -177,7 +180,7 @@ class Trainer:
         """
         batch, loss = make_batch(records), LOSSES[self._settings.loss]
         count = len(batch.rows) + len(batch.plain_rows)
-        self._optimiser.zero_grad(set_to_none=False)
+        self.model.zero_grad(set_to_none=False)
         states = self.model(batch.ids).flatten(0, 1)
         held = states.detach().requires_grad_()
         total = 0.0
@@ -187,6 +190,31 @@ class Trainer:
             total += value.item()
         states.backward(held.grad)
         return total
+
+    @torch.no_grad()
+    def _descend(self) -> None:
+        """One step of Adam.
+
+        By torch's function, since `torch.optim.Adam` imports its compiler: two seconds in every
+        process that trains. Weight decay would pull towards zero, away from what the student knows.
+        """
+        learning = self._learning()
+        moments = [self._moments[name] for name in learning]
+        adam(
+            list(learning.values()),
+            [each.grad for each in learning.values() if each.grad is not None],
+            [each["exp_avg"] for each in moments],
+            [each["exp_avg_sq"] for each in moments],
+            [],
+            [each["step"] for each in moments],
+            amsgrad=False,
+            beta1=BETAS[0],
+            beta2=BETAS[1],
+            lr=self._rate(),
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
 
     def _learning(self) -> dict[str, Tensor]:
         """The parameters that change, by name."""
@@ -213,8 +241,8 @@ class Trainer:
             StoreError: it cannot be written.
         """
         state = {f"weight.{name}": each for name, each in self.model.state_dict().items()}
-        for name, parameter in self._learning().items():
-            for key, value in self._optimiser.state[parameter].items():
+        for name, moments in self._moments.items():
+            for key, value in moments.items():
                 state[f"{key}.{name}"] = value
         fresh = path.with_suffix(".new")
         try:
@@ -238,12 +266,14 @@ class Trainer:
         return True
 
     def _restore(self, state: dict[str, Tensor], step: int) -> None:
-        keys = ("step", "exp_avg", "exp_avg_sq")
-        names, every = self._learning(), self.model.state_dict()
-        moments = {name: {key: state[f"{key}.{name}"] for key in keys} for name in names}
-        self.model.load_state_dict({name: state[f"weight.{name}"] for name in every})
-        for name, parameter in names.items():
-            self._optimiser.state[parameter] = moments[name]
+        moments = {
+            name: {key: state[f"{key}.{name}"] for key in kept}
+            for name, kept in self._moments.items()
+        }
+        self.model.load_state_dict(
+            {name: state[f"weight.{name}"] for name in self.model.state_dict()}
+        )
+        self._moments = moments
         self.step = step
 
 
