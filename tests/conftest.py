@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
-# A deadline for each example would be a timing assertion, and fail on a busy machine.
-settings.register_profile("specchat", deadline=None)
+from datastores.storage import sqlite
+
+# Where no bytecode is kept, every worker and every `specchat` that a test starts compiles the whole
+# program again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# The models are tiny: more threads would mostly wait for one another, and take the other workers'
+# cores while they do. Tests of threads ask for them.
+os.environ["OMP_NUM_THREADS"] = "1"
+
+# A deadline for each example would be a timing assertion, and fail on a busy machine. Each run
+# draws other examples.
+settings.register_profile("specchat", deadline=None, max_examples=50)
 settings.load_profile("specchat")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """SQLite does not wait until a transaction is on the disk: no test cuts the power."""
+    configure = sqlite._configure
+
+    def configure_only(connection: sqlite3.Connection) -> None:
+        configure(connection)
+        connection.execute("PRAGMA synchronous = OFF")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sqlite, "_configure", configure_only)
+        yield
 
 
 @pytest.fixture

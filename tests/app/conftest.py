@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -26,7 +27,16 @@ def library(locations: Locations) -> Iterator[Library]:
         yield opened
 
 
+@pytest.fixture(scope="session")
+def empty_history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A history without chats: creating one takes as long as a whole short test."""
+    path = tmp_path_factory.mktemp("empty") / "history.db"
+    History.open(path).close()
+    return path
+
+
 @pytest.fixture
-def history(locations: Locations) -> Iterator[History]:
+def history(locations: Locations, empty_history: Path) -> Iterator[History]:
+    shutil.copy(empty_history, locations.history)
     with closing(History.open(locations.history)) as opened:
         yield opened

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
-
-from engines.hf.target import HfTarget
 from tests.engines.conftest import EMBEDDED
+
+if TYPE_CHECKING:
+    from engines.hf.target import HfTarget
 
 
 def write_embedded_folder(path: Path, loaded: HfTarget) -> Path:
     """Write the weights of `loaded`, the embedded model."""
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
     home, name = EMBEDDED.parent, EMBEDDED.name
     model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(home, gguf_file=name))
     model.load_state_dict(loaded._model.state_dict())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,13 +18,15 @@ from engines.draft_tree import chain, root_only
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
-from engines.hf.model import load
-from engines.hf.target import HfTarget, load_target
 from engines.llama.model import LlamaModel
 from engines.sampler import Sampling, make_sampler
 from engines.target import Target
 from tests.engines.conftest import EMBEDDED
 from tests.engines.embedded_folder import write_embedded_folder
+
+if TYPE_CHECKING:
+    from engines.hf.model import HfModel
+    from engines.hf.target import HfTarget
 
 QUESTIONS = (
     "How do I decode a file?",
@@ -38,7 +41,16 @@ NEAR = 0.02
 
 @pytest.fixture(scope="module")
 def other() -> HfTarget:
+    # Imported here, as collecting tests imports this file in every worker.
+    from engines.hf.target import load_target
+
     return load_target(EMBEDDED, device="cpu", context_length=1024)
+
+
+def load(path: Path) -> HfModel:
+    from engines.hf.model import load
+
+    return load(path, device="cpu", context_length=512)
 
 
 def answer(target: Target, prompt: list[int], stops: frozenset[int], draft: int) -> list[int]:
@@ -162,7 +174,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, other: HfTarget) -> Path:
 
 
 def test_a_folder_tokenizes_and_answers_as_its_gguf_does(model: LlamaModel, folder: Path) -> None:
-    loaded = load(folder, device="cpu", context_length=512)
+    loaded = load(folder)
     assert loaded.vocabulary.stops == model.vocabulary.stops
     assert loaded.vocabulary.size == model.vocabulary.size
     texts = ["Grüße, 世界!\n\n  `ls -la`", "<|im_start|>user", "a\ud800b", "", "  x  "]
@@ -183,7 +195,7 @@ def test_a_folder_tokenizes_and_answers_as_its_gguf_does(model: LlamaModel, fold
 
 
 def test_a_gguf_through_transformers_keeps_its_own_tokenizer(model: LlamaModel) -> None:
-    loaded = load(EMBEDDED, device="cpu", context_length=512)
+    loaded = load(EMBEDDED)
     assert loaded.vocabulary.fingerprint == model.vocabulary.fingerprint
     chat = [Message("user", QUESTIONS[1])]
     assert loaded.render(chat) == model.render(chat)

@@ -1,4 +1,5 @@
-"""`specchat ask` as a person and a script meet it: real model, real process, real signals."""
+"""`specchat ask` as a person and a script meet it: the real model, and a real process where
+terminals, pipes, signals and imports are the subject."""
 
 from __future__ import annotations
 
@@ -7,12 +8,15 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing, suppress
+from contextlib import closing, redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
 
 from app.cli.ask import NO_PASSAGE, NOT_ENCODED, NOTHING_IMPORTED
+from app.cli.main import run
 from app.conversation.attachments import question_of
 from datastores.chats.history import History
 from tests.datastores.chats.test_deletion import holding
@@ -26,13 +30,27 @@ HEAVY = ("textual", "torch", "transformers", "faiss")
 SHORT = ("--max-tokens", "24", "--temperature", "0")
 
 
-def specchat(
-    folder: Path, *arguments: str, given: bytes = b"", code: int = 0
-) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "app", "--data-dir", str(folder), *arguments]
-    done = subprocess.run(command, input=given, capture_output=True, check=False, timeout=120)
-    assert done.returncode == code, done.stderr.decode()
-    return done
+@dataclass(frozen=True)
+class Printed:
+    """What a command wrote to its two streams."""
+
+    stdout: bytes
+    stderr: bytes
+
+
+def specchat(folder: Path, *arguments: str, given: bytes = b"", code: int = 0) -> Printed:
+    """Run a command in this process: starting one takes most of the time of a short answer."""
+    stdin, out, err = (TextIOWrapper(BytesIO(text), "utf-8") for text in (given, b"", b""))
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
+        patched.setattr(sys, "stdin", stdin)
+        returned = run(["--data-dir", str(folder), *arguments])
+    written = []
+    for stream in (out, err):
+        stream.flush()
+        written.append(stream.buffer.getvalue())
+    printed = Printed(*written)
+    assert returned == code, printed.stderr.decode()
+    return printed
 
 
 def ask_json(folder: Path, *arguments: str) -> dict[str, object]:

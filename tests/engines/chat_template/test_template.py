@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -151,16 +152,21 @@ TYPED = st.lists(
 def test_user_text_never_becomes_a_control_token(
     source: str, system: str, first: str, second: str
 ) -> None:
-    template = ChatTemplate(source, CHATML)
+    assert control_tokens(source, system, first, second) == control_tokens(source, "a", "b", "c")
 
-    def control_tokens(*contents: str) -> list[int]:
-        messages = [
-            Message(role, content)
-            for role, content in zip(("system", "user", "user"), contents, strict=True)
-        ]
-        return [token for token in template.render(messages) if token < FIRST_CHARACTER]
 
-    assert control_tokens(system, first, second) == control_tokens("a", "b", "c")
+def control_tokens(source: str, *contents: str) -> list[int]:
+    """Those of a prompt of a system message and two questions."""
+    messages = [
+        Message(role, content)
+        for role, content in zip(("system", "user", "user"), contents, strict=True)
+    ]
+    return [token for token in chatml(source).render(messages) if token < FIRST_CHARACTER]
+
+
+@cache
+def chatml(source: str) -> ChatTemplate:
+    return ChatTemplate(source, CHATML)
 
 
 def test_stored_ids_survive_a_template_that_keeps_contents(model: LlamaModel) -> None:

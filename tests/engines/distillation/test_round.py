@@ -27,6 +27,8 @@ from tests.engines.distillation.school import (
     open_school,
 )
 
+HASTY = replace(SETTINGS, epochs=1)
+
 
 @pytest.fixture
 def school(tmp_path: Path) -> Iterator[School]:
@@ -95,7 +97,7 @@ def test_new_neurons_learn_and_all_else_stays(school: School) -> None:
 
 
 def test_a_round_that_gains_nothing_publishes_nothing(school: School) -> None:
-    result = school.run(replace(SETTINGS, rate=0.0))
+    result = school.run(replace(SETTINGS, rate=0.0, epochs=1))
     assert (result.version, result.reason) == (None, "nothing was gained on new questions")
     assert_nothing_published(school)
     assert "too few" in school.run().reason
@@ -106,7 +108,8 @@ def test_a_round_that_does_harm_publishes_nothing(
 ) -> None:
     """It learns to avoid what the target says."""
     monkeypatch.setitem(LOSSES, "lk", lambda log_p, log_q: -forward_kl(log_p, log_q).clamp(max=9))
-    assert "α on new questions fell from" in school.run().reason
+    result = school.run(HASTY)
+    assert "α on new questions fell from" in result.reason
     assert_nothing_published(school)
 
 
@@ -173,7 +176,7 @@ def test_a_trained_file_that_does_not_load_is_not_published(school: School) -> N
         return load_student(path)
 
     with pytest.raises(ModelError, match="does not run"):
-        list(run_round(school.buffer, school.student, school.folder, load, settings=SETTINGS))
+        list(run_round(school.buffer, school.student, school.folder, load, settings=HASTY))
     assert_nothing_published(school)
 
 
@@ -183,7 +186,7 @@ def test_a_full_disk_publishes_nothing(school: School, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(rounds, "write_student", full)
     with pytest.raises(StoreError, match="No space left"):
-        school.run()
+        school.run(HASTY)
     assert_nothing_published(school)
 
 
@@ -250,6 +253,6 @@ def test_every_error_is_one_of_ours(school: School) -> None:
 
 
 def test_a_result_says_what_it_cost(school: School) -> None:
-    result = school.run(replace(SETTINGS, epochs=1))
+    result = school.run(HASTY)
     assert isinstance(result, RoundResult)
     assert result.seconds > 0

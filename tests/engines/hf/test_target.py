@@ -1,31 +1,39 @@
-"""The transformers target: one pass over a tree equals one pass over each path."""
+"""The transformers target: one pass over a tree equals one pass over each path.
+
+torch and transformers are imported by the tests that use them: collecting tests imports this file
+in every worker.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import LlamaConfig, Qwen2Config
 
 from datastores.errors import ModelError
 from engines.draft_tree import DraftTree, chain, root_only
-from engines.hf.target import HfTarget, load_target
 from engines.target import Floats
 
-torch.set_num_threads(1)  # more threads are slower at this size
+if TYPE_CHECKING:
+    from engines.hf.target import HfTarget
 
 VOCABULARY = 64
 ASSET = Path(__file__).parents[3] / "assets" / "target-f16.gguf"
 
 
-def tiny(*, sliding: bool = False) -> HfTarget:
+@cache
+def tiny(sliding: bool) -> HfTarget:
     """Random weights, two layers; with `sliding`, one attends to the last four tokens only."""
+    import torch
+    from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
+
+    from engines.hf.target import HfTarget
+
     torch.manual_seed(7)
     shape: dict[str, Any] = {
         "vocab_size": VOCABULARY,
@@ -47,15 +55,19 @@ def tiny(*, sliding: bool = False) -> HfTarget:
         if sliding
         else LlamaConfig(**shape)
     )
-    model = transformers.AutoModelForCausalLM.from_config(config)
-    return HfTarget(model, "tiny", 96)
+    return HfTarget(AutoModelForCausalLM.from_config(config), "tiny", 96)
 
 
-TARGETS = {False: tiny(sliding=False), True: tiny(sliding=True)}
+def load(path: Path) -> HfTarget:
+    from engines.hf.target import load_target
+
+    return load_target(path)
 
 
 def logits_after(target: HfTarget, tokens: list[int]) -> Floats:
     """Logits of the last of `tokens`, by transformers alone: its own masks, no cache."""
+    import torch
+
     with torch.inference_mode():
         out = target._model(input_ids=torch.tensor([tokens]), use_cache=False)
     return np.array(out.logits[0, -1].numpy())
@@ -84,7 +96,7 @@ def path_to(tree: DraftTree, row: int) -> list[int]:
 def test_every_row_of_a_tree_equals_plain_decoding_of_its_path(
     sliding: bool, tree: DraftTree, prompt: list[int]
 ) -> None:
-    target = TARGETS[sliding]
+    target = tiny(sliding)
     for _ in target.prefill(prompt):
         pass
     logits = np.array(target.verify(tree).logits)
@@ -99,7 +111,7 @@ def test_every_row_of_a_tree_equals_plain_decoding_of_its_path(
 def test_a_committed_path_leaves_the_cache_of_plain_decoding(
     sliding: bool, tree: DraftTree, data: st.DataObject
 ) -> None:
-    target, prompt = TARGETS[sliding], [3, 1, 4, 1, 5]
+    target, prompt = tiny(sliding), [3, 1, 4, 1, 5]
     path = path_to(tree, data.draw(st.integers(0, len(tree) - 1)))
     for _ in target.prefill(prompt):
         pass
@@ -112,7 +124,7 @@ def test_a_committed_path_leaves_the_cache_of_plain_decoding(
 
 
 def test_hidden_states_times_the_head_give_the_logits() -> None:
-    target = load_target(ASSET)
+    target = load(ASSET)
     for _ in target.prefill([5, 6, 7]):
         pass
     head = target._model.get_output_embeddings().weight.detach().numpy()
@@ -121,7 +133,7 @@ def test_hidden_states_times_the_head_give_the_logits() -> None:
 
 
 def test_prefill_reuses_the_common_prefix_and_can_be_interrupted() -> None:
-    target, words = TARGETS[False], [n % VOCABULARY for n in range(90)]
+    target, words = tiny(False), [n % VOCABULARY for n in range(90)]
     list(target.prefill(words))
     whole = np.array(target.last_row.logits)
     target.rewind(40)
@@ -133,7 +145,7 @@ def test_prefill_reuses_the_common_prefix_and_can_be_interrupted() -> None:
 
 
 def test_the_last_row_is_fresh_even_where_all_is_cached() -> None:
-    target = TARGETS[False]
+    target = tiny(False)
     list(target.prefill([1, 2, 3]))
     before = np.array(target.last_row.logits)
     target.verify(root_only(4))
@@ -142,19 +154,19 @@ def test_the_last_row_is_fresh_even_where_all_is_cached() -> None:
 
 
 def test_a_saved_folder_loads_and_a_missing_one_is_refused(tmp_path: Path) -> None:
-    TARGETS[False]._model.save_pretrained(tmp_path / "model")
-    loaded = load_target(tmp_path / "model")
+    tiny(False)._model.save_pretrained(tmp_path / "model")
+    loaded = load(tmp_path / "model")
     np.testing.assert_allclose(
-        logits_after(loaded, [1, 2, 3]), logits_after(TARGETS[False], [1, 2, 3]), atol=1e-5
+        logits_after(loaded, [1, 2, 3]), logits_after(tiny(False), [1, 2, 3]), atol=1e-5
     )
     with pytest.raises(ModelError, match="nowhere"):
-        load_target(tmp_path / "nowhere")
+        load(tmp_path / "nowhere")
 
 
 def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(ASSET.read_bytes()[:5000])
     with pytest.raises(ModelError) as refusal:
-        load_target(broken)
+        load(broken)
     assert "broken.gguf" in str(refusal.value)
     assert "\n" not in str(refusal.value)
