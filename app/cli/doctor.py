@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import click
 
@@ -22,12 +23,13 @@ from app.engine.engine import Engine, load
 from app.indexing.passage_index import open_passages
 from app.locations import Locations
 from app.locations import locate as find
-from app.models.description import format_size
+from app.models.description import format_size, header_quantisation, read_header
+from app.models.pass_costs import MEASURED, MIN_WIDTH, ROWS, measured_like
 from app.models.safetensors import CPU, torch_device
 from app.models.selection import choose_embedder
 from app.sanitise import one_line
 from datastores.chats.records import MIGRATIONS
-from datastores.errors import SpecchatError
+from datastores.errors import ModelError, SpecchatError
 from datastores.kv_blocks import stored
 from datastores.passages.embeddings import StoredVectors
 from datastores.storage.integrity import DamagedError, require_usable
@@ -152,6 +154,7 @@ def _model(options: Options, locations: Locations) -> Iterator[Finding]:
     yield _drafting(options, engine)
     yield _reopening(engine, locations)
     yield _speed(engine)
+    yield _verifying(engine)
 
 
 def _drafting(options: Options, engine: Engine) -> Finding:
@@ -201,6 +204,40 @@ def _speed(engine: Engine) -> Finding:
         return Finding("speed", OK, "not measured yet; the first answer measures it")
     estimated = "about " if 1 in costs.unmeasured() else ""
     return Finding("speed", OK, f"{estimated}{costs.table(0)[1] * 1e3:.3g} ms per step")
+
+
+SHORT_DRAFT, LONG_DRAFT = 3, 7
+"""Tokens of the drafts whose price is told."""
+
+
+def _like(path: Path) -> str:
+    """The row of `MEASURED` that applies to a model; empty where none does."""
+    if path.is_dir() or find_gpus():
+        return ""
+    try:
+        header = read_header(path)
+    except ModelError:
+        return ""
+    wide = header.number("embedding_length") >= MIN_WIDTH
+    return measured_like(header_quantisation(header)) if wide else ""
+
+
+def _verifying(engine: Engine) -> Finding:
+    """From how many accepted tokens on drafts pay: as measured here, else with files like this."""
+    short, long = SHORT_DRAFT + 1, LONG_DRAFT + 1
+    if not {short, long} & set(engine.costs.unmeasured()):
+        ratios, source = (engine.costs.ratio(short), engine.costs.ratio(long)), "measured here"
+    else:
+        like = _like(engine.path)
+        if not like:
+            return Finding("verifying", OK, "not measured yet; answers with drafts measure it")
+        row = dict(zip(ROWS, MEASURED[like], strict=True))
+        ratios, source = (row[short], row[long]), f"{like} on another CPU; not measured here yet"
+    text = (
+        f"a draft of {SHORT_DRAFT} tokens pays if {ratios[0] - 1:.1f} of them are right on average,"
+        f" one of {LONG_DRAFT} if {ratios[1] - 1:.1f} are ({source})"
+    )
+    return Finding("verifying", OK, text)
 
 
 MARKS = {"ok": "✓", "off": "–", "bad": "✗"}

@@ -127,7 +127,7 @@ def describe(candidate: ModelCandidate) -> FoundModel:
     return replace(
         known,
         size=size,
-        quantisation=named or _header_quantisation(first),
+        quantisation=named or header_quantisation(first),
         architecture=first.architecture,
         parameters=parameters,
         context_length=first.number("context_length"),
@@ -153,7 +153,7 @@ def _describe_folder(candidate: ModelCandidate) -> FoundModel:
     )
 
 
-def _header_quantisation(metadata: Metadata) -> str:
+def header_quantisation(metadata: Metadata) -> str:
     """The quantisation by the header: the declared one, else the most common type of weights."""
     from gguf.constants import GGMLQuantizationType, LlamaFileType
 

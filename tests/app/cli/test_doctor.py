@@ -12,6 +12,8 @@ from app.cli.doctor import BAD, OFF, OK, Finding, findings
 from app.cli.main import run
 from app.config import Options
 from app.engine.engine import Engine
+from app.models.discovery import embedded
+from app.models.pass_costs import measured_like
 from datastores.chats.history import History
 from datastores.errors import ModelError
 from tests.app.scripted import scripted_engine
@@ -43,6 +45,33 @@ def test_the_speed_is_the_time_of_a_step(tmp_path: Path, engine: Engine) -> None
     for _ in range(3):
         engine.costs.observe(1, 100, 0.010)
     assert _report(Options(data_dir=tmp_path))["speed"].text == "10 ms per step"
+
+
+def test_when_drafts_pay_is_said_from_the_file_or_from_what_was_measured(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Options(data_dir=tmp_path)
+    engine.path = embedded()
+    assert "not measured yet" in _report(options)["verifying"].text, "too narrow a model"
+    monkeypatch.setattr(app.cli.doctor, "MIN_WIDTH", 0)
+    said = _report(options)["verifying"].text
+    assert said.startswith("a draft of 3 tokens pays if 0.1 of them")
+    assert "F16 on another CPU" in said
+    engine.costs.observe(1, 100, 0.010)
+    for rows in (4, 8):
+        for _ in range(20):
+            engine.costs.observe(rows, 100, 0.010 * rows)
+    said = _report(options)["verifying"].text
+    assert said.startswith("a draft of 3 tokens pays if 3.1 of them")
+    assert "(measured here)" in said
+
+
+@pytest.mark.parametrize(
+    ("stored", "like"),
+    [("BF16", "F16"), ("Q8_0", "Q8_0"), ("IQ4_NL", "Q4_0"), ("Q5_K_S", "Q4_K_M"), ("", "Q4_K_M")],
+)
+def test_other_files_are_likened_to_the_measured_ones(stored: str, like: str) -> None:
+    assert measured_like(stored) == like
 
 
 @pytest.mark.usefixtures("engine")
@@ -93,7 +122,7 @@ def test_it_is_printed_for_people_and_for_scripts(
     assert run(["doctor", "--json", "--data-dir", place]) == 0
     topics = [finding["topic"] for finding in json.loads(capsys.readouterr().out)["findings"]]
     assert topics[0] == "specchat"
-    assert topics[-1] == "speed"
+    assert topics[-2:] == ["speed", "verifying"]
 
 
 @pytest.mark.usefixtures("engine")
