@@ -21,7 +21,6 @@ from app.engine.engine import Engine
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
 from engines.ralm.events import ConfirmedStride, RalmStatistics
-from engines.ralm.iterative import write_iteratively
 from engines.ralm.knowledge_base import KnowledgeBase
 from engines.ralm.scheduler import (
     PAPER_STRIDE,
@@ -30,6 +29,7 @@ from engines.ralm.scheduler import (
     StrideScheduler,
     speedup_bound,
 )
+from engines.ralm.sequential import write_iteratively
 from engines.ralm.speculative import PREFETCH, PREFETCH_FAR, SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
 

@@ -40,7 +40,8 @@ simplest so some someone something such tell terminal than that the their them t
 they thing things this those to too try trying under us use used using very want was way ways we
 were what when where which who whom whose why will with would you your
 """
-STOP_WORDS = frozenset(_STOP_WORDS.split())
+_GREETINGS = "bye goodbye hello hey hi ok okay thank thanks yeah yes"
+STOP_WORDS = frozenset([*_STOP_WORDS.split(), *_GREETINGS.split()])
 """English words that carry a question, not its subject; elsewhere rarity has to do."""
 
 _WORD = re.compile(r"\w+")
@@ -95,9 +96,15 @@ class Bm25Retriever:
     ) -> Iterator[ScoredPassage]:
         """Those of `ranked` that share enough of the query's rare words, in the same order.
 
+        A query of stop words alone ("hi", "how are you") concerns no passage unless its heading is
+        one of them ("how do I use make").
+
         The words' rarity is asked for once, and which passages hold a word once for each `batch`.
         """
         words = informative_words(query)
+        if STOP_WORDS.issuperset(words):
+            yield from (one for one in ranked if one.passage.chunk.heading.lower() in words)
+            return
         weights = [self._rarity(word) for word in words]
         waiting = iter(ranked)
         while words and (judged := list(islice(waiting, batch))):

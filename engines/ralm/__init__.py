@@ -6,7 +6,7 @@ place of the last one. Each stride of k tokens is written by the one decode loop
     KnowledgeBase          StrideWriter                       the answer
     encode, search, score  decode() under one document        confirmed steps
           │                       │                                ▲
-          ├── RaLMSeq (`iterative`): search, write a stride, confirm it ─────┤
+          ├── RaLMSeq (`sequential`): search, write a stride, confirm it ────┤
           │                       │                                │
           └── RaLMSpec (`speculative`): guess from the request's cache       │
               (`cache`), write s strides ahead (`scheduler`: s), verify      │

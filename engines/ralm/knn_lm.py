@@ -28,7 +28,7 @@ import numpy as np
 from datastores.dense.flat_keys import Rows, StateMatches
 from engines.draft_tree import DraftTree
 from engines.ralm.events import RalmStatistics
-from engines.ralm.iterative import record_writing
+from engines.ralm.sequential import record_writing
 from engines.ralm.stride_writer import StrideWriter
 from engines.step import Step
 from engines.target import Floats, ForwardOutput, Target

@@ -23,7 +23,6 @@ import numpy as np
 
 from datastores.dense.flat_keys import Rows, StateMatches
 from engines.ralm.events import RalmStatistics
-from engines.ralm.iterative import record_writing
 from engines.ralm.knn_lm import (
     DrawnRow,
     InterpolatedTarget,
@@ -32,6 +31,7 @@ from engines.ralm.knn_lm import (
     StateIndex,
 )
 from engines.ralm.scheduler import StrideScheduler, Verification
+from engines.ralm.sequential import record_writing
 from engines.ralm.stride_writer import RalmRequest, StrideWriter
 from engines.step import Step, Timings
 

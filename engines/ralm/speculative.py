@@ -20,9 +20,9 @@ from time import perf_counter
 from datastores.passages.protocol import Passage
 from engines.ralm.cache import SpeculativeCache
 from engines.ralm.events import ConfirmedStride, RalmStatistics
-from engines.ralm.iterative import encode, record_writing
 from engines.ralm.knowledge_base import KnowledgeBase, Query
 from engines.ralm.scheduler import StrideScheduler, Verification
+from engines.ralm.sequential import encode, record_writing
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
 from engines.ralm.verification import Found, Verifier
 

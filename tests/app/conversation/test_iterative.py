@@ -28,7 +28,7 @@ from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
 from engines.llama.embedding import EmbeddingModel
 from engines.ralm.events import RalmStatistics
-from engines.ralm.iterative import write_iteratively
+from engines.ralm.sequential import write_iteratively
 from engines.ralm.stride_writer import StrideWriter
 from engines.sampler import Sampling
 from tests.app.scripted import scripted_engine

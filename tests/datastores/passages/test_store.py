@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datastores.passages.bm25 import Bm25Retriever, match_expression
-from datastores.passages.chunks import split
+from datastores.passages.chunks import Chunk, split
 from datastores.passages.store import PassageStore
 
 TEXTS = {
@@ -54,6 +54,21 @@ def test_relevant_is_what_shares_the_rare_words(passages: PassageStore) -> None:
     assert not relevant("Which archive holds the sonnets of Shakespeare?")
     assert not relevant("Who wrote a directory of giraffes, unicorns and zebras?")
     assert not relevant("?!")
+
+
+def test_a_greeting_concerns_no_passage(passages: PassageStore) -> None:
+    retriever = Bm25Retriever(passages)
+    notes = Chunk("Meeting", 1, 2, "How are you? asked his sister, and did not wait. Hello, hi!")
+    passages.add(b"notes", [(0, notes), (0, Chunk("make", 3, 4, "You use make to build."))])
+
+    def relevant(query: str) -> list[str]:
+        found = retriever.relevant(query, retriever.search([query], 5)[0])
+        return [one.passage.chunk.heading for one in found]
+
+    for greeting in ("hi", "Hello!", "How are you?", "hey, thanks", "yes please"):
+        assert relevant(greeting) == [], greeting
+    assert relevant("How do I use make?") == ["make"]
+    assert relevant("Hi, what did his sister ask?") == ["Meeting"]
 
 
 def test_relevance_does_not_depend_on_what_is_judged_at_once(passages: PassageStore) -> None:

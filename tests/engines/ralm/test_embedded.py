@@ -22,9 +22,9 @@ from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
 from engines.llama.model import LlamaModel, load
 from engines.ralm.events import ConfirmedStride, RalmStatistics
-from engines.ralm.iterative import write_iteratively
 from engines.ralm.knowledge_base import KnowledgeBase, TextKnowledgeBase
 from engines.ralm.scheduler import FixedStride, OptimalStride
+from engines.ralm.sequential import write_iteratively
 from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter
 from engines.sampler import Sampling, make_sampler

@@ -16,9 +16,9 @@ from engines.budget.policies import FixedBudget
 from engines.decode import StopCriteria
 from engines.drafters.protocol import Drafter
 from engines.ralm.events import ConfirmedStride, RalmStatistics
-from engines.ralm.iterative import write_iteratively
 from engines.ralm.knowledge_base import Query
 from engines.ralm.scheduler import FixedStride, OptimalStride, StrideScheduler
+from engines.ralm.sequential import write_iteratively
 from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
 from engines.sampler import Sampling, make_sampler
