@@ -23,7 +23,8 @@ from app.engine.engine import Engine
 from datastores.dense.flat_keys import FlatKeys, Rows, Tokens
 from datastores.dense.projection import Codes, Floats, Projection, fit
 from datastores.errors import InputError
-from datastores.passages.vectors import HNSW_LINKS, matrix_products
+from datastores.passages.exact import ExactSearch
+from datastores.passages.vectors import HNSW_LINKS
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
 from engines.ralm.events import RalmStatistics
@@ -50,17 +51,30 @@ class KnnRow(RalmRow):
     neighbours: int = 0
 
 
-class MatrixIndex:
-    """A flat faiss index of floats that searches a batch as one matrix product."""
+class NearestCodes:
+    """Searches codes by squared distance, exactly, for a batch in one pass over them.
 
-    def __init__(self, index: Any) -> None:
-        self._index = index
+    The nearest x to q has the largest q·x - |x|²/2: all whole numbers and halves, without rounding.
+    """
+
+    def __init__(self, codes: Codes) -> None:
+        self._vectors = np.empty((len(codes), codes.shape[1] + 1), np.float32)
+        self._vectors[:, :-1] = codes
+        self._vectors[:, -1] = np.einsum("nd,nd->n", codes, codes, dtype=np.float32) / -2
+        self._search = ExactSearch(self._vectors)
 
     def search(self, keys: Floats, k: int) -> tuple[Floats, Rows]:
-        """Distances and rows [q, k], nearest first."""
-        with matrix_products():
-            distances, rows = self._index.search(keys, k)
-        return distances, rows
+        """Distances and rows [q, k], nearest first, ties by row."""
+        asked = np.hstack([keys, np.ones((len(keys), 1), np.float32)])
+        nearest = map(self._nearest, asked, self._search.search(asked, k))
+        distances, rows = zip(*((near[:k], found[:k]) for near, found in nearest), strict=True)
+        return np.stack(distances), np.stack(rows)
+
+    def _nearest(self, key: Floats, rows: Rows) -> tuple[Floats, Rows]:
+        products = np.einsum("nd,d->n", self._vectors[rows], key)
+        distances = key[:-1] @ key[:-1] - 2 * products
+        order = np.lexsort((rows, distances))
+        return distances[order], rows[order]
 
 
 def read_states(engine: Engine, texts: Path, size: int, *, approximate: bool) -> FlatKeys:
@@ -97,7 +111,7 @@ def read_states(engine: Engine, texts: Path, size: int, *, approximate: bool) ->
         codes,
         np.arange(len(codes)),
         _lookup(led_to.astype(np.int32)),
-        _graph if approximate else _flat,
+        _graph if approximate else NearestCodes,
     )
 
 
@@ -142,15 +156,6 @@ def _random_codes(projection: Projection, count: int) -> Codes:
     drawn *= projection.scale / np.linalg.norm(drawn, axis=1, keepdims=True)
     codes: Codes = (np.rint(drawn).clip(-127, 127) + 128).astype(np.uint8)
     return codes
-
-
-def _flat(codes: Codes) -> Any:
-    """The paper's exact retriever."""
-    import faiss
-
-    index = faiss.IndexFlatL2(codes.shape[1])
-    index.add(codes.astype(np.float32))
-    return MatrixIndex(index)
 
 
 def _graph(codes: Codes) -> Any:

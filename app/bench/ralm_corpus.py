@@ -35,11 +35,11 @@ from engines.ralm.knowledge_base import KnowledgeBase, Query, TextKnowledgeBase
 EXACT, APPROXIMATE, SPARSE = "edr", "adr", "sr"
 RETRIEVERS = (EXACT, APPROXIMATE, SPARSE)
 SUFFIXES = (".md", ".txt")
-WIDTH = 64
-"""Of the vectors."""
+WIDTH = 384
+"""Of the vectors: as many dimensions as those of small embedding models have."""
 RANDOM_LENGTH = 0.4
 """Of the random vectors, where a passage's is 1: among a million of unit length, some would have an
-inner product of √(2 ln N / WIDTH) = 0.66 with any query, more than most passages that match it."""
+inner product of √(2 ln N / WIDTH) = 0.27 with any query, more than many passages that match it."""
 TEXT_PASSAGES = 1_000
 """Random passages that are stored as one text."""
 BLOCK = 100_000
@@ -63,9 +63,10 @@ class DenseKnowledgeBase:
         texts = [one.chunk.heading + " " + one.chunk.content for one in passages]
         counts = Counter(word for text in texts for word in set(_words(text)))
         self._rarity = {word: log(1 + len(texts) / number) for word, number in counts.items()}
-        vectors = np.concatenate(
-            [np.stack([self._vector(text) for text in texts]), *_random_vectors(filler)]
-        )
+        vectors = np.empty((len(texts) + filler, WIDTH), np.float32)
+        for row, text in enumerate(texts):
+            vectors[row] = self._vector(text)
+        _fill_randomly(vectors[len(texts) :])
         self._index = VectorIndex(
             vectors, range(len(vectors)), approximate=approximate, reach=reach
         )
@@ -185,10 +186,10 @@ def _word_vector(word: str) -> Vectors:
     return np.random.default_rng(seed).standard_normal(WIDTH).astype(np.float32)
 
 
-def _random_vectors(count: int) -> Iterator[Vectors]:
-    """Vectors of one length, [up to BLOCK, WIDTH] at a time."""
+def _fill_randomly(vectors: Vectors) -> None:
+    """Make all rows random vectors of one length."""
     random = np.random.default_rng(0)
-    for start in range(0, count, BLOCK):
-        drawn = random.standard_normal((min(BLOCK, count - start), WIDTH), np.float32)
+    for start in range(0, len(vectors), BLOCK):
+        drawn = vectors[start : start + BLOCK]
+        random.standard_normal(dtype=np.float32, out=drawn)
         drawn *= RANDOM_LENGTH / np.linalg.norm(drawn, axis=1, keepdims=True)
-        yield drawn

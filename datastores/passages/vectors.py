@@ -1,7 +1,7 @@
 """Passages by their vectors: exact and approximate inner-product search over given embeddings.
 
-The exact dense retriever (EDR) is faiss's flat index, the approximate one (ADR) its HNSW graph
-(RaLMSpec, section 5.1). faiss only chooses candidates: they are scored again with one kernel whose
+The exact dense retriever (EDR) is `exact.ExactSearch`, the approximate one (ADR) faiss's HNSW graph
+(RaLMSpec, section 5.1). They only choose candidates, which are scored again with one kernel whose
 result depends on the query and the vector alone, ties by id, so that a passage's score and rank are
 the same in a batch, alone, and among a few cached passages.
 
@@ -10,33 +10,21 @@ Owns the vectors in memory. Refuses to know what they encode, and where they are
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from threading import Lock
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datastores.errors import StoreError
-
-Vectors = NDArray[np.float32]
+from datastores.passages.exact import ExactSearch, Rows, Vectors
 
 OVERFETCH = 8
-"""Candidates beyond those wanted: faiss's scores differ from ours in the last bits."""
+"""Candidates beyond those wanted: their scores differ from ours in the last bits."""
 HNSW_LINKS = 32
 """Links of each node: faiss's default for HNSW."""
-MIN_BATCH = 2
-"""Queries that are searched as one matrix product. faiss 1.15 scans all vectors once for each query
-up to a batch of 128,000: sixteen queries over a million vectors then cost 14 times one (CPU time),
-and as one product 3 to 4 times. The threshold is the whole process's, so it is set for each search
-and put back after it; nothing but speed depends on it."""
 REACH = 64
 """Nodes that an approximate search keeps in view: recall against time."""
-
-
-_threshold = Lock()
-"""Held while the threshold is ours: two searches at once would put back each other's."""
 
 
 class VectorIndex:
@@ -58,9 +46,10 @@ class VectorIndex:
             raise StoreError(f"{len(vectors)} vectors for {len(ids)} passages")
         self._vectors = np.ascontiguousarray(vectors, np.float32)
         self._ids = np.array(ids, np.int64)
-        self._rows = {number: row for row, number in enumerate(ids)}
-        self._reach = reach if approximate else 0
-        self._index = _graph(self._vectors, reach) if approximate else _flat(self._vectors)
+        self._by_id = np.argsort(self._ids)
+        self._reach = reach
+        self._exact = ExactSearch(self._vectors)
+        self._graph = _graph(self._vectors, reach) if approximate else None
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -76,14 +65,11 @@ class VectorIndex:
                 f"queries of {queries.shape[1]} dimensions for vectors of {self._vectors.shape[1]}:"
                 " encode the passages again"
             )
-        count = min(self._reach or limit + OVERFETCH, len(self))
-        if not count:
+        if not len(self):
             return [[] for _ in queries]
-        with matrix_products():
-            _, found = self._index.search(np.ascontiguousarray(queries, np.float32), count)
         return [
-            self._ranked(query, rows[rows >= 0])[:limit]
-            for query, rows in zip(queries, found, strict=True)
+            self._ranked(query, rows)[:limit]
+            for query, rows in zip(queries, self._candidates(queries, limit), strict=True)
         ]
 
     def score(self, query: Vectors, ids: Sequence[int]) -> list[float]:
@@ -92,14 +78,24 @@ class VectorIndex:
         Raises:
             StoreError: one of them is not here.
         """
-        missing = next((number for number in ids if number not in self._rows), None)
-        if missing is not None:
-            raise StoreError(f"passage {missing} has no vector")
-        rows = np.array([self._rows[number] for number in ids], np.intp)
+        asked = np.array(ids, np.int64)
+        at = np.searchsorted(self._ids, asked, sorter=self._by_id)
+        rows = self._by_id[np.minimum(at, len(self) - 1)] if len(self) else at
+        missing = asked[self._ids[rows] != asked] if len(self) else asked
+        if len(missing):
+            raise StoreError(f"passage {missing[0]} has no vector")
         scores: list[float] = inner_products(self._vectors[rows], query).tolist()
         return scores
 
-    def _ranked(self, query: Vectors, rows: NDArray[np.int64]) -> list[tuple[int, float]]:
+    def _candidates(self, queries: Vectors, limit: int) -> list[Rows]:
+        """For each query the rows among which the best `limit` are."""
+        if self._graph is None:
+            return self._exact.search(queries, limit + OVERFETCH)
+        count = min(self._reach, len(self))
+        _, found = self._graph.search(np.ascontiguousarray(queries, np.float32), count)
+        return [rows[rows >= 0] for rows in found]
+
+    def _ranked(self, query: Vectors, rows: Rows) -> list[tuple[int, float]]:
         scores, ids = inner_products(self._vectors[rows], query), self._ids[rows]
         order = np.lexsort((ids, -scores))
         return list(zip(ids[order].tolist(), scores[order].tolist(), strict=True))
@@ -110,28 +106,6 @@ def inner_products(vectors: Vectors, query: Vectors) -> NDArray[np.float64]:
     products: NDArray[np.float64] = vectors.astype(np.float64) * query.astype(np.float64)
     sums: NDArray[np.float64] = products.sum(axis=1)
     return sums
-
-
-@contextmanager
-def matrix_products() -> Iterator[None]:
-    """Search batches as matrix products meanwhile."""
-    import faiss
-
-    with _threshold:
-        before = faiss.cvar.distance_compute_blas_threshold
-        faiss.cvar.distance_compute_blas_threshold = MIN_BATCH
-        try:
-            yield
-        finally:
-            faiss.cvar.distance_compute_blas_threshold = before
-
-
-def _flat(vectors: Vectors) -> Any:
-    import faiss
-
-    index = faiss.IndexFlatIP(vectors.shape[1])
-    index.add(vectors)
-    return index
 
 
 def _graph(vectors: Vectors, reach: int) -> Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import faiss
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from datastores.errors import StoreError
-from datastores.passages.vectors import MIN_BATCH, VectorIndex, Vectors, inner_products
+from datastores.passages.exact import BLOCK
+from datastores.passages.vectors import VectorIndex, Vectors, inner_products
 
 WIDTH = 16
 
@@ -61,11 +61,17 @@ def test_no_vectors_find_nothing() -> None:
     assert VectorIndex(np.empty((0, WIDTH), np.float32), []).search(unit(2, 0), 5) == [[], []]
 
 
-def test_the_processes_own_batch_threshold_is_put_back() -> None:
-    before = faiss.cvar.distance_compute_blas_threshold
-    index = VectorIndex(unit(3, 0), [5, 6, 7])
-    index.search(unit(2, 1), 1)
-    assert faiss.cvar.distance_compute_blas_threshold == before > MIN_BATCH
+def test_every_block_is_searched_and_ties_are_ranked_by_id() -> None:
+    count = 3 * BLOCK + 17
+    vectors = unit(count, 5) / 2
+    best = [0, BLOCK - 1, BLOCK, 2 * BLOCK + 31, count - 1]
+    asked = unit(3, 6)
+    vectors[best] = asked[1]
+    for queries in (asked, asked[1:2]):
+        found = VectorIndex(vectors, range(count)).search(queries, 7)[len(queries) // 2]
+        assert [number for number, _ in found][:5] == best
+        scores = inner_products(vectors, asked[1])
+        assert [score for _, score in found] == sorted(scores.tolist(), reverse=True)[:7]
 
 
 def test_bad_input_is_named() -> None:

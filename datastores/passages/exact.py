@@ -1,0 +1,122 @@
+"""Exact inner-product search over a matrix of vectors, for which a batch costs little more than one
+query (EDR; RaLMSpec, appendix A.1).
+
+A library's matrix product copies the vectors into an order of its own first, which for few queries
+takes longer than the product. So vectors are multiplied a few at a time, straight from memory: such
+a product is computed without a copy, and every query of the batch has its turn while they are in
+the processor's cache. Milliseconds of quiet time on two cores for 100,000 vectors of 768
+dimensions and batches of 1, 2, 4, 8 and 16: 21, 22, 26, 36, 59; faiss's flat index 48, 42, 50, 57,
+64, and many times that beside other work, since its threads wait for one another at every block.
+
+Only the best product of every `GROUP` vectors is kept. As many groups as there are results wanted
+contain them all; they are looked at again.
+
+Owns how the work is split. Refuses to know ids and ties.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vectors = NDArray[np.float32]
+Rows = NDArray[np.int64]
+
+BLOCK = 4096
+"""Vectors between two looks at the interpreter: a millisecond or so."""
+GROUP = 16
+"""Vectors of which the best product is kept."""
+MAX_PRODUCT = 1 << 18
+"""Multiplications of one matrix product: OpenBLAS gives larger ones to threads of its own."""
+MIN_STEP, MAX_STEP = 8, 64
+"""Vectors multiplied at a time."""
+MAX_THREADS = 8
+"""As many read all that memory gives."""
+
+
+class ExactSearch:
+    """Searches float32 `vectors` [n, width], which may be a file in memory; keeps no copy."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self._vectors = vectors
+
+    def search(self, queries: Vectors, count: int) -> list[Rows]:
+        """For each of `queries` [q, width] the rows of the `count` largest inner products, and of
+        some others, in no order.
+
+        Sums are single precision, in no order either: ask for more than are wanted, and rank them.
+        """
+        total = len(self._vectors)
+        if count * GROUP >= total:
+            return [np.arange(total)] * len(queries)
+        peaks = self._peaks(np.ascontiguousarray(queries, np.float32))
+        return [self._best(query, row, count) for query, row in zip(queries, peaks, strict=True)]
+
+    def _peaks(self, queries: Vectors) -> Vectors:
+        """The best product of each group with each query, [q, groups]."""
+        total, blocks = len(self._vectors), -(-len(self._vectors) // BLOCK)
+        peaks = np.empty((len(queries), blocks * (BLOCK // GROUP)), np.float32)
+        # One query would be a matrix by a vector, which OpenBLAS gives to threads of its own.
+        asked = queries if len(queries) > 1 else np.repeat(queries, 2, axis=0)
+        share = -(-blocks // _thread_count()) * BLOCK
+        parts = [(first, min(first + share, total)) for first in range(0, total, share)]
+        list(_threads().map(lambda part: self._fill(peaks, asked, *part), parts))
+        return peaks
+
+    def _fill(self, peaks: Vectors, queries: Vectors, first: int, end: int) -> None:
+        """The groups of the rows from `first`, where a block begins, to `end`."""
+        products = np.full((len(queries), BLOCK), -np.inf, np.float32)
+        for start in range(first, end, BLOCK):
+            stop = min(start + BLOCK, end)
+            if stop - start < BLOCK:
+                products[:] = -np.inf
+            _multiply(self._vectors[start:stop], queries, products)
+            best = products.reshape(len(queries), GROUP, -1).max(axis=1)
+            at = start // GROUP
+            peaks[:, at : at + best.shape[1]] = best[: len(peaks)]
+
+    def _best(self, query: Vectors, peaks: Vectors, count: int) -> Rows:
+        """The rows among the `count` best groups that have one of the `count` best products."""
+        groups = np.flatnonzero(peaks >= np.partition(peaks, -count)[-count])
+        rows = np.concatenate(list(_rows_of(groups)))
+        rows = rows[rows < len(self._vectors)]
+        products = np.einsum("nd,d->n", self._vectors[rows], query)
+        least = np.partition(products, -count)[-count]
+        found: Rows = rows[products >= least]
+        return found
+
+
+def _rows_of(groups: NDArray[np.intp]) -> Iterator[Rows]:
+    """The rows of groups: those that are `BLOCK // GROUP` apart within their block."""
+    width = BLOCK // GROUP
+    first = groups // width * BLOCK + groups % width
+    for step in range(GROUP):
+        yield first + step * width
+
+
+def _multiply(vectors: Vectors, queries: Vectors, products: Vectors) -> None:
+    """Fill products [q, n or more] with those of `queries` [q, width] and `vectors` [n, width]."""
+    size = MAX_PRODUCT // (len(queries) * vectors.shape[1])
+    step = max(MIN_STEP, min(MAX_STEP, 1 << max(size, 1).bit_length() - 1))
+    whole = len(vectors) // step * step
+    stacked = vectors[:whole].reshape(-1, step, vectors.shape[1])
+    out = products[:, :whole].reshape(len(queries), -1, step).transpose(1, 0, 2)
+    np.matmul(queries, stacked.transpose(0, 2, 1), out=out)
+    if whole < len(vectors):
+        products[:, whole : len(vectors)] = queries @ vectors[whole:].T
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_thread_count(), "exact-search")
+
+
+@cache
+def _thread_count() -> int:
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    return max(1, min(len(allowed) or os.cpu_count() or 1, MAX_THREADS))
