@@ -42,8 +42,8 @@ RANDOM_LENGTH = 0.4
 inner product of √(2 ln N / WIDTH) = 0.27 with any query, more than many passages that match it."""
 TEXT_PASSAGES = 1_000
 """Random passages that are stored as one text."""
-BLOCK = 100_000
-"""Random vectors that are drawn at once."""
+BLOCK = 20_000
+"""Random vectors that are drawn; further ones have their values with other signs."""
 
 _WORD = re.compile(r"\w+")
 
@@ -187,9 +187,11 @@ def _word_vector(word: str) -> Vectors:
 
 
 def _fill_randomly(vectors: Vectors) -> None:
-    """Make all rows random vectors of one length."""
+    """Make all rows random vectors of one length: some, with other signs in each block."""
     random = np.random.default_rng(0)
+    drawn = random.standard_normal((min(BLOCK, len(vectors)), WIDTH), np.float32)
+    drawn *= RANDOM_LENGTH / np.linalg.norm(drawn, axis=1, keepdims=True)
     for start in range(0, len(vectors), BLOCK):
-        drawn = vectors[start : start + BLOCK]
-        random.standard_normal(dtype=np.float32, out=drawn)
-        drawn *= RANDOM_LENGTH / np.linalg.norm(drawn, axis=1, keepdims=True)
+        signs = random.choice(np.array([-1, 1], np.float32), WIDTH)
+        block = vectors[start : start + BLOCK]
+        np.multiply(drawn[: len(block)], signs, out=block)
