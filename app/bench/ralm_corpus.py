@@ -26,9 +26,10 @@ import numpy as np
 from datastores.errors import InputError
 from datastores.passages.bm25 import informative_words
 from datastores.passages.chunks import Chunk, split
+from datastores.passages.exact import Vectors
 from datastores.passages.protocol import Passage, ScoredPassage
 from datastores.passages.store import PassageStore
-from datastores.passages.vectors import VectorIndex, Vectors
+from datastores.passages.vectors import VectorIndex
 from datastores.passages.word_index import WordIndex
 from engines.ralm.knowledge_base import KnowledgeBase, Query, TextKnowledgeBase
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from datastores.passages.embeddings import Embedder, StoredVectors
+from datastores.passages.exact import Vectors
 from datastores.passages.protocol import ScoredPassage
 from datastores.passages.store import PassageStore
-from datastores.passages.vectors import VectorIndex, Vectors
+from datastores.passages.vectors import VectorIndex
 
 Encode = Callable[[Sequence[str]], Vectors]
 """Queries → unit vectors, float32 [queries, width]."""

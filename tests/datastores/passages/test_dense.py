@@ -13,8 +13,8 @@ from datastores.errors import StoreError
 from datastores.passages.chunks import Chunk
 from datastores.passages.dense import MISSING, DenseRetriever, fuse
 from datastores.passages.embeddings import STORED, Embedder, StoredVectors
+from datastores.passages.exact import Vectors
 from datastores.passages.store import PassageStore
-from datastores.passages.vectors import Vectors
 
 WIDTH = 16
 MODEL = Embedder("a fingerprint", "/models/embedder.gguf", WIDTH)

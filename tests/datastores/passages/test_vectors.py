@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastores.errors import StoreError
-from datastores.passages.exact import BLOCK
-from datastores.passages.vectors import VectorIndex, Vectors, inner_products
+from datastores.passages.exact import BLOCK, Vectors
+from datastores.passages.vectors import VectorIndex, inner_products
 
 WIDTH = 16
 
@@ -63,7 +63,8 @@ def test_no_vectors_find_nothing() -> None:
 
 def test_every_block_is_searched_and_ties_are_ranked_by_id() -> None:
     count = 3 * BLOCK + 17
-    vectors = unit(count, 5) / 2
+    vectors = unit(count, 5)
+    vectors /= 2
     best = [0, BLOCK - 1, BLOCK, 2 * BLOCK + 31, count - 1]
     asked = unit(3, 6)
     vectors[best] = asked[1]
