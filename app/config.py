@@ -22,7 +22,7 @@ from datastores.storage.files import write_atomic
 from engines.llama.gguf import F16, KV_TYPES
 from engines.sampler import Sampling
 
-DRAFTERS = ("prompt", "recycle", "crest", "dense", "student")
+DRAFTERS = ("prompt", "recycle", "crest", "dense", "student", "mtp")
 """Every drafter, by the name it has on the command line."""
 
 NOTIFY_OFF, BELL, OSC_9, OSC_777 = "off", "bell", "osc9", "osc777"

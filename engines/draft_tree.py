@@ -29,8 +29,10 @@ STUDENT = 1 << 5
 """The distilled draft model."""
 RECYCLE = 1 << 6
 """Successors recycled from logits the target has already computed."""
+MTP = 1 << 7
+"""The target's own multi-token-prediction heads."""
 
-MODELS = STUDENT
+MODELS = STUDENT | MTP
 """Sources that run a model: each token costs them a pass, and their drafts are short and sure."""
 
 SOURCE_NAMES: dict[int, str] = {
@@ -41,6 +43,7 @@ SOURCE_NAMES: dict[int, str] = {
     DENSE: "dense",
     STUDENT: "student",
     RECYCLE: "recycle",
+    MTP: "mtp",
 }
 """Stable names, in the order of credit; stored with answers, and keys of every report."""
 

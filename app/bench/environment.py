@@ -11,7 +11,7 @@ greedily or sampled (in distribution).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -46,7 +46,8 @@ from engines.drafters.protocol import Drafter
 from engines.sampler import Sampling
 from engines.target import Target
 
-REST, STUDENT = "rest", "student"
+REST, STUDENT, MTP = "rest", "student", "mtp"
+LOADED_WITH_MODEL = (STUDENT, MTP)
 KNOWN = (*DRAFTERS, REST)
 """Names that `bench decode --drafters` accepts."""
 FROM_HISTORY = frozenset({"crest", "dense", REST})
@@ -118,6 +119,12 @@ class Bench:
 def widest(draft_tokens: int | None, shapes: Sequence[DraftShape] = ()) -> int:
     """Rows of the widest tree for drafts of this length or these shapes."""
     return MAX_ROWS if shapes else min((draft_tokens or 0) + 1, MAX_ROWS)
+
+
+def loaded_with_model(sets: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """Drafters of any of the sets whose models are loaded with the target."""
+    named = {name for names in sets for name in names}
+    return tuple(name for name in LOADED_WITH_MODEL if name in named)
 
 
 def uses_history(names: Sequence[str]) -> bool:
@@ -201,7 +208,7 @@ def bench_stores(engine: Engine, drafters: Sequence[str]) -> Iterator[BenchStore
         if "crest" in drafters:
             path = crest_path(places, engine.vocabulary.fingerprint)
             crest = opened.enter_context(closing(CrestStore.open(path, CREST_BYTES)))
-        stores.student = engine.stores.student
+        stores.student, stores.heads = engine.stores.student, engine.stores.heads
         yield BenchStores(root, stores, crest)
 
 

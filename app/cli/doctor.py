@@ -33,6 +33,7 @@ from datastores.errors import ModelError, SpecchatError
 from datastores.kv_blocks import stored
 from datastores.passages.embeddings import StoredVectors
 from datastores.storage.integrity import DamagedError, require_usable
+from engines.drafters.mtp import TargetWithHeads
 from engines.llama.devices import find_gpus, install_line, unused_gpu
 from engines.target import SavableTarget, Target
 
@@ -152,6 +153,7 @@ def _model(options: Options, locations: Locations) -> Iterator[Finding]:
         return
     yield Finding("model", OK, f"{engine.name}, {engine.target.context_length} tokens of context")
     yield _drafting(options, engine)
+    yield from _heads(options, engine)
     yield _reopening(engine, locations)
     yield _speed(engine)
     yield _verifying(engine)
@@ -181,6 +183,17 @@ def _shape(options: Options, target: Target) -> str:
     cost = "a rejection that drops more" if target.rollback_rows else "every rejection"
     kept = f" keeps {target.rollback_rows} past states;" if target.rollback_rows else ""
     return f"chains {rows}: the model is recurrent;{kept} {cost} replays what was accepted"
+
+
+def _heads(options: Options, engine: Engine) -> Iterator[Finding]:
+    """Whether the model's own prediction heads draft; nothing of a model without any."""
+    target = engine.target
+    if "mtp" not in options.drafters or not isinstance(target, TargetWithHeads):
+        return
+    if target.heads_problem:
+        yield Finding("heads", OFF, f"the model's own do not draft: {target.heads_problem}")
+    elif target.heads is not None:
+        yield Finding("heads", OK, "the model's own prediction heads draft")
 
 
 def _reopening(engine: Engine, locations: Locations) -> Finding:

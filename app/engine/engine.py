@@ -239,6 +239,7 @@ def _load_model(
         probe_cache=probes,
         rows=rows,
         kv_type=config.kv_type,
+        heads="mtp" in options.drafters,
     )
 
 

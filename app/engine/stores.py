@@ -20,6 +20,7 @@ from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
 from datastores.errors import ModelError, SpecchatError, StoreError
 from engines.drafters.crest import CrestDrafter
+from engines.drafters.mtp import Heads, MtpDrafter, TargetWithHeads
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
@@ -42,6 +43,7 @@ class Stores:
         dense: hidden states of this model.
         student: the draft model; no store, but opened and shared like one.
         student_version: which of its versions that is; 0 for the original one.
+        heads: prediction heads of the model itself, likewise.
         replay: what the student learns from.
         errors: which stores were damaged and are rebuilt, or cannot be used.
     """
@@ -50,6 +52,7 @@ class Stores:
     dense: DenseWorker | None = None
     student: Student | None = None
     student_version: int = 0
+    heads: Heads | None = None
     replay: ReplayWriter | None = None
     errors: list[SpecchatError] = field(default_factory=list)
 
@@ -89,7 +92,7 @@ class Stores:
 
     def close(self) -> None:
         """Close them; those that record answers write what they have not written yet."""
-        self.student = None
+        self.student = self.heads = None
         if self.replay is not None:
             self.replay.close()
         if self.crest is not None:
@@ -116,7 +119,16 @@ def open_stores(
     if "dense" in drafters and target.width:
         with stores.collecting_errors():
             open_dense(stores, locations, target)
+    if "mtp" in drafters:
+        stores.heads = target_heads(target, vocabulary)
     return stores
+
+
+def target_heads(target: Target, vocabulary: Vocabulary) -> Heads | None:
+    """The model's own prediction heads; None if it has none that run."""
+    if not isinstance(target, TargetWithHeads) or target.heads is None:
+        return None
+    return Heads(target.heads, vocabulary.stops)
 
 
 def open_replay(locations: Locations, target: Target) -> ReplayWriter:
@@ -284,5 +296,6 @@ MAKERS: dict[str, Maker] = {
     "crest": _crest,
     "dense": _dense,
     "student": _student,
+    "mtp": lambda stores: [MtpDrafter(stores.heads)] if stores.heads is not None else [],
 }
 """How each drafter of the command line is made."""

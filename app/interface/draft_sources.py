@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engines.draft_tree import CHATS, CODE, DENSE, NOTES, PROMPT, RECYCLE, SOURCE_NAMES, STUDENT
+from engines.draft_tree import (
+    CHATS,
+    CODE,
+    DENSE,
+    MTP,
+    NOTES,
+    PROMPT,
+    RECYCLE,
+    SOURCE_NAMES,
+    STUDENT,
+)
 
 MODEL = ""
 """The name of the source of words that no drafter proposed: the model itself."""
@@ -111,6 +121,16 @@ SOURCES: dict[int, SourceLabel] = {
         "▄",
         "#9fb0c9",
         "#51627d",
+    ),
+    MTP: SourceLabel(
+        SOURCE_NAMES[MTP],
+        "prediction heads",
+        "words guessed by prediction heads that came with the model",
+        "G",
+        "ᴳ",
+        "▀",
+        "#ee8fc4",
+        "#9c2f73",
     ),
 }
 """Every source by its bit, in the order in which credit is given."""

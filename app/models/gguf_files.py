@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 GGUF_SUFFIX = ".gguf"
 
 _PART = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})", re.DOTALL)
-_COMPANION = re.compile(r"(?i)(?<![a-z])(mmproj|imatrix)(?![a-z])")
+_COMPANION = re.compile(r"(?i)(?<![a-z])(mmproj|imatrix)(?![a-z])|^mtp-")
 _QUANTISATION = re.compile(
     r"(?i)(?<![a-z0-9])"
     r"((?:UD-)?(?:I?Q\d(?:_(?:K|XXS|XS|NL|S|M|L|XL|\d))*|TQ[12]_0|BF16|F16|F32|(?:MX|NV)FP4))"
@@ -53,7 +53,8 @@ def quantisation(name: str) -> str:
 def group_parts(names: Iterable[str]) -> list[PartGroup]:
     """Group GGUF file names, folders separated by `/`, by the model they are parts of.
 
-    Other suffixes and companions of models (image projectors, importance matrices) are left out.
+    Other suffixes and companions of models (image projectors, importance matrices, files of
+    prediction heads) are left out.
     """
     parts: dict[tuple[str, int], dict[int, str]] = {}
     for name in sorted(names):

@@ -73,15 +73,24 @@ class Weights:
     Args:
         gpu_layers: layers to put on a graphics card; more than the model has puts all there.
         vocabulary_only: read the metadata and the tokenizer, and no tensors.
+        heads: read the tensors of its multi-token-prediction heads, if it has any.
 
     Raises:
         ModelError: llama.cpp cannot load the file, or it is not a model that specchat can run.
     """
 
-    def __init__(self, path: Path, gpu_layers: int = 0, *, vocabulary_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        gpu_layers: int = 0,
+        *,
+        vocabulary_only: bool = False,
+        heads: bool = False,
+    ) -> None:
         parameters = lib.llama_model_default_params()
         parameters.n_gpu_layers = gpu_layers
         parameters.vocab_only = vocabulary_only
+        parameters.load_mtp = heads
         native.clear_errors()
         self.handle: Any = lib.llama_model_load_from_file(str(path).encode(), parameters)
         if not self.handle:
@@ -188,9 +197,11 @@ class LlamaContext:
         kv_type: of the KV cache, from `KV_TYPES`. Only fused attention reads other types than f16.
 
     Attributes:
-        rows: as given; also the number of sequences for the branches of trees.
+        rows, plain_rows: as given; `rows` is also the number of sequences for the branches of a
+            tree.
         has_scratch: whether there are more sequences, for texts beside the cached one.
         parking: those for texts that wait; empty without `has_scratch`.
+        ggml_type: of the KV cache, as ggml numbers it.
         layout: what the content of the KV cache depends on besides the weights.
 
     Raises:
@@ -208,13 +219,13 @@ class LlamaContext:
         kv_type: str = F16,
     ) -> None:
         native.clear_errors()
-        self.rows = rows
+        self.rows, self.plain_rows = rows, plain_rows
         self.has_scratch = not weights.recurrent
         sequences = rows + 1 + MAX_PARKED_TEXTS if self.has_scratch else 1
         self.parking = range(rows + 1, sequences)
-        parameters = _context_parameters(cells, rows, sequences, threads, plain_rows)
+        parameters = context_parameters(cells, rows, sequences, threads, plain_rows)
         parameters.n_rs_seq = weights.snapshots
-        parameters.type_k = parameters.type_v = KV_TYPES[kv_type][0]
+        parameters.type_k = parameters.type_v = self.ggml_type = KV_TYPES[kv_type][0]
         self.handle: Any = lib.llama_init_from_model(weights.handle, parameters)
         if not self.handle:
             way_out = "lower the context length" if kv_type == F16 else f'set kv_type = "{F16}"'
@@ -232,9 +243,8 @@ class LlamaContext:
             raise ModelError(f"{weights.path} does not generate text: choose another model")
 
 
-def _context_parameters(
-    cells: int, rows: int, sequences: int, threads: int, plain_rows: int
-) -> Any:
+def context_parameters(cells: int, rows: int, sequences: int, threads: int, plain_rows: int) -> Any:
+    """What all contexts over a model have in common; the arguments are those of `LlamaContext`."""
     parameters = lib.llama_context_default_params()
     parameters.n_ctx = cells
     parameters.n_batch = parameters.n_ubatch = min(MICRO_BATCH, cells)
@@ -270,13 +280,15 @@ class Batch:
     Attributes:
         token, position: int32 [capacity].
         logits: int8 [capacity], 1 for rows whose logits and hidden state are output.
+        states: float32 [capacity, width], read beside the tokens; [0, 0] where only tokens are.
         struct: the C struct over the same memory; `struct.n_tokens` is the width of the next pass.
     """
 
-    def __init__(self, capacity: int, sequences: int = 1) -> None:
+    def __init__(self, capacity: int, sequences: int = 1, width: int = 0) -> None:
         self.token = np.zeros(capacity, np.int32)
         self.position = np.zeros(capacity, np.int32)
         self.logits = np.ones(capacity, np.int8)
+        self.states = np.zeros((capacity if width else 0, width), np.float32)
         self._counts = np.ones(capacity, np.int32)
         self._ids = np.zeros((capacity, sequences), np.int32)
         row_bytes = self._ids.strides[0]
@@ -289,6 +301,9 @@ class Batch:
             seq_id=_pointer(self._pointers, ctypes.POINTER(ctypes.c_int32)),
             logits=_pointer(self.logits, ctypes.c_int8),
         )
+        if width:
+            address: Any = _pointer(self.states, ctypes.c_float)
+            self.struct.embd = address
 
     def place(self, row: int, sequences: Sequence[int]) -> None:
         """Put `row` into `sequences`, and into no other."""

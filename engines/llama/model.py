@@ -38,7 +38,8 @@ from engines.llama.devices import free_gpu_memory
 from engines.llama.forward import PrefillChunkSize
 from engines.llama.gguf import F16, check_header
 from engines.llama.native import LOGGER
-from engines.llama.probe import probe_once
+from engines.llama.prediction_heads import open_heads, open_weights
+from engines.llama.probe import probe_heads, probe_once
 from engines.llama.target import LlamaTarget
 from engines.llama.threads import ThreadTuner, default_threads
 from engines.llama.vocabulary import LlamaVocabulary
@@ -96,6 +97,7 @@ def load(
     probe_cache: Path | None = None,
     rows: int = 0,
     kv_type: str = F16,
+    heads: bool = False,
 ) -> LlamaModel:
     """Open a GGUF file.
 
@@ -109,23 +111,28 @@ def load(
             skip the probe, where the caller knows `path` to be safe.
         rows: of the widest tree that has to fit, where that is more than usual.
         kv_type: of the KV cache, from `KV_TYPES`.
+        heads: also run its multi-token-prediction heads, if it has any.
 
     Raises:
         ModelError: missing, damaged or hostile, or it does not run on this machine.
     """
     check_header(path)
     version = lib.llama_version().decode()
+    problem = ""
     if probe_cache is not None:
         probe_once(path, probe_cache, version)
-    threads = threads or default_threads()
+        problem = probe_heads(path, probe_cache, version) if heads else ""
+    threads, run = threads or default_threads(), heads and not problem
     weights, target = open_fitting(
         path,
         0 if exact and gpu_layers is None else gpu_layers,
         lambda opened: (
             opened,
-            _make_target(opened, threads, context_length, exact, rows, kv_type),
+            _make_target(opened, threads, context_length, exact, rows, kv_type, run),
         ),
+        heads=run,
     )
+    target.heads_problem = problem or target.heads_problem
     vocabulary = LlamaVocabulary(weights)
     template = ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary)
     mode = f" w{target.padded_rows}" if exact else ""
@@ -147,7 +154,13 @@ def load(
 
 
 def _make_target(
-    weights: Weights, threads: int, length: int, exact: bool, rows: int, kv_type: str
+    weights: Weights,
+    threads: int,
+    length: int,
+    exact: bool,
+    rows: int,
+    kv_type: str,
+    run_heads: bool,
 ) -> LlamaTarget:
     rows = max(rows, MAX_ROWS_GPU if weights.on_device else MAX_ROWS_CPU)
     length = min(length, weights.trained_length)
@@ -168,6 +181,8 @@ def _make_target(
         plain_rows=0 if fused else plain_attention_rows(weights, cells),
         kv_type=kv_type,
     )
+    # Before anything is read: heads that share its cache clear it.
+    heads, problem = open_heads(context, cells, length) if run_heads else (None, "")
     limits = measure_limits(context, length, rows)
     chunk_size = PrefillChunkSize(weights.parameters, threads, weights.on_device)
     if exact:
@@ -175,7 +190,9 @@ def _make_target(
     # Exact mode was tried with this many threads, and how they share the work may show in the last
     # bits.
     tuner = ThreadTuner(threads, learning=not (weights.on_device or exact))
-    return LlamaTarget(context, limits, chunk_size, tuner, fingerprint(weights.path))
+    return LlamaTarget(
+        context, limits, chunk_size, tuner, fingerprint(weights.path), heads, problem
+    )
 
 
 def _restrictions(target: LlamaTarget, template: ChatTemplate) -> tuple[str, ...]:
@@ -189,7 +206,9 @@ def _restrictions(target: LlamaTarget, template: ChatTemplate) -> tuple[str, ...
     return tuple(restrictions)
 
 
-def open_fitting(path: Path, gpu_layers: int | None, make: Callable[[Weights], T]) -> T:
+def open_fitting(
+    path: Path, gpu_layers: int | None, make: Callable[[Weights], T], *, heads: bool = False
+) -> T:
     """Open `path` with `gpu_layers` on the graphics card and return what `make` makes of it.
 
     With None, all layers go to the card where this build can use one. llama.cpp does not say
@@ -205,13 +224,13 @@ def open_fitting(path: Path, gpu_layers: int | None, make: Callable[[Weights], T
                 "this build of llama.cpp has no GPU support: remove --gpu-layers, or see"
                 " `specchat doctor` for the build that does"
             )
-        return make(Weights(path))
+        return make(open_weights(path, 0, heads=heads))
     if gpu_layers is not None:
-        return make(Weights(path, gpu_layers))
+        return make(open_weights(path, gpu_layers, heads=heads))
     refusal = ModelError(f"{path} cannot be loaded")
     for layers in _descending_layers(path):
         try:
-            return make(Weights(path, layers))
+            return make(open_weights(path, layers, heads=heads))
         except ModelError as error:
             LOGGER.info("with %d layers on the graphics card: %s", layers, error)
             refusal = error

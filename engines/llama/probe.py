@@ -20,6 +20,7 @@ from pathlib import Path
 
 from datastores.errors import ModelError, SpecchatError, StoreError
 from datastores.storage.files import write_atomic
+from engines.llama.gguf import read_metadata
 
 REFUSED = 3
 """Exit code of a child that has printed a reason."""
@@ -29,8 +30,8 @@ MAX_REASON = 400
 ADDRESS_SPACE = 4 << 30
 """Bytes beyond three times the file: its mapping, its repacked copy, its context."""
 CELLS = 256
-EMBEDDING = "embedding"
-"""The child's second argument, for an embedding model."""
+EMBEDDING, HEADS = "embedding", "heads"
+"""The child's second argument, for an embedding model or a model's prediction heads."""
 
 
 def probe_once(path: Path, cache: Path, build: str, *, embedding: bool = False) -> None:
@@ -43,13 +44,49 @@ def probe_once(path: Path, cache: Path, build: str, *, embedding: bool = False) 
         ModelError: llama.cpp refuses the file, crashes on it, or does not finish.
         StoreError: the cache cannot be written.
     """
-    status = path.stat()
-    version = f"{status.st_size}:{status.st_mtime_ns}:{build}"
+    version = f"{_version(path)}:{build}"
     passed = _read(cache)
     if passed.get(str(path.resolve())) == version:
         return
-    _probe(path, TIMEOUT_S + status.st_size / MIN_BYTES_PER_S, embedding=embedding)
+    _probe(path, _timeout_s(path), EMBEDDING if embedding else "")
     _write(cache, {**passed, str(path.resolve()): version})
+
+
+def probe_heads(path: Path, cache: Path, build: str) -> str:
+    """Probe the prediction heads of the model in `path`, as `probe_once` does the model.
+
+    Returns:
+        Why they cannot be run; empty if they can, or if the model has none.
+
+    Raises:
+        ModelError: the file's header cannot be read.
+        StoreError: the cache cannot be written.
+    """
+    from engines.llama.prediction_heads import UNAVAILABLE, heads_file
+
+    metadata = read_metadata(path)
+    beside = heads_file(path, metadata.architecture)
+    if beside is None and not metadata.number("nextn_predict_layers"):
+        return ""
+    if UNAVAILABLE:
+        return UNAVAILABLE
+    files = [_version(one) for one in (path, beside) if one is not None]
+    version, key = f"{' '.join(files)}:{build}:", f"{path.resolve()} {HEADS}"
+    passed = _read(cache)
+    if not passed.get(key, "").startswith(version):
+        try:
+            _probe(path, _timeout_s(path), HEADS)
+            problem = ""
+        except ModelError as error:
+            problem = str(error)
+        passed = {**_read(cache), key: version + problem}
+        _write(cache, passed)
+    return passed[key].removeprefix(version)
+
+
+def _version(path: Path) -> str:
+    status = path.stat()
+    return f"{status.st_size}:{status.st_mtime_ns}"
 
 
 def _read(cache: Path) -> dict[str, str]:
@@ -69,17 +106,14 @@ def _write(cache: Path, passed: dict[str, str]) -> None:
         raise StoreError(f"{cache} cannot be written ({error.strerror}): move it away") from error
 
 
-def _probe(path: Path, timeout_s: float, *, embedding: bool = False) -> None:
+def _timeout_s(path: Path) -> float:
+    return TIMEOUT_S + path.stat().st_size / MIN_BYTES_PER_S
+
+
+def _probe(path: Path, timeout_s: float, kind: str = "") -> None:
     try:
         child = subprocess.run(
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                "engines.llama.probe",
-                str(path),
-                *[EMBEDDING] * embedding,
-            ],
+            [sys.executable, "-P", "-m", "engines.llama.probe", str(path), kind],
             env=_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -121,7 +155,7 @@ def main() -> None:
     path = Path(sys.argv[1])
     try:
         _limit_resources(path.stat().st_size)
-        _run(path, embedding=sys.argv[2:] == [EMBEDDING])
+        _run(path, sys.argv[2])
     except SpecchatError as error:
         print(error)
         sys.exit(REFUSED)
@@ -144,8 +178,11 @@ def _limit_resources(file_size: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _run(path: Path, *, embedding: bool) -> None:
-    if embedding:
+def _run(path: Path, kind: str) -> None:
+    if kind == HEADS:
+        _run_heads(path)
+        return
+    if kind == EMBEDDING:
         from engines.llama.embedding import EmbeddingModel
 
         EmbeddingModel(path, threads=1).encode_queries(["one", "two words"])
@@ -157,6 +194,24 @@ def _run(path: Path, *, embedding: bool) -> None:
     weights = Weights(path)
     ChatTemplate(weights.metadata("tokenizer.chat_template"), LlamaVocabulary(weights))
     measure_limits(LlamaContext(weights, CELLS, rows=2, threads=1), CELLS, rows=2)
+
+
+def _run_heads(path: Path) -> None:
+    from engines.llama import native
+    from engines.llama.context import Batch, LlamaContext
+    from engines.llama.prediction_heads import open_heads, open_weights
+
+    context = LlamaContext(open_weights(path, 0, heads=True), CELLS, rows=2, threads=1)
+    heads, problem = open_heads(context, CELLS, CELLS)
+    if heads is None:
+        raise ModelError(problem)
+    batch = Batch(1)
+    batch.struct.n_tokens = 1
+    if native.decode(context.handle, batch.struct):
+        raise ModelError(native.first_error())
+    heads.take(0, [0])
+    heads.begin([0, 0])
+    heads.next_row([0, 0])
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from engines.llama.kv_sequences import (
     assign_sequences,
 )
 from engines.llama.parked_texts import CachedText, ParkedTexts
+from engines.llama.prediction_heads import PredictionHeads
 from engines.llama.threads import ThreadTuner
 from engines.target import ForwardOutput, require_prompt_fits, require_tree_fits
 
@@ -37,6 +38,8 @@ class LlamaTarget:
     """Implements `Target`, `ParkingTarget` and `SavableTarget` of `engines.target`.
 
     Attributes:
+        heads: the model's prediction heads, which are given its states; None where none are run.
+        heads_problem: why its heads are not run; empty where it has none.
         scratch: evaluates other texts between two answers and leaves the cached tokens in place;
             None where the model's memory holds a single text.
     """
@@ -48,6 +51,8 @@ class LlamaTarget:
         chunk_size: PrefillChunkSize,
         tuner: ThreadTuner,
         fingerprint: str,
+        heads: PredictionHeads | None = None,
+        heads_problem: str = "",
     ) -> None:
         self.fingerprint = fingerprint
         self.vocabulary_size = context.weights.vocabulary_size
@@ -58,6 +63,8 @@ class LlamaTarget:
         self._snapshots = limits.snapshots
         self.rollback_rows = limits.rollback_rows
         self.padded_rows = limits.padded_rows
+        self.heads = heads
+        self.heads_problem = heads_problem
         self._text = CachedText()
         self._in_sync = True  # whether the cache holds exactly `_text`
         self._cuttable = 0  # last tokens of which snapshots are kept, where the memory is recurrent
@@ -168,7 +175,7 @@ class LlamaTarget:
             return
         elif dropped:
             self._sequences.truncate_chain(start + len(path))
-        self._record(kept, dropped)
+        self._record(kept, dropped, path)
 
     def rewind(self, length: int) -> None:
         """Truncate the cache to its first `length` tokens; where its memory cannot, to those behind
@@ -244,10 +251,13 @@ class LlamaTarget:
         padding = self._forward.cells(len(tokens)) - len(tokens)
         if padding:
             self._sequences.truncate_chain(len(self._text) + len(tokens))
-        self._record(tokens, padding)
+        self._record(tokens, padding, range(len(tokens)))
 
-    def _record(self, tokens: Sequence[int], dropped: int) -> None:
-        """The last pass gave `tokens` and `dropped` more rows, which are no longer in the cache."""
+    def _record(self, tokens: Sequence[int], dropped: int, rows: Sequence[int]) -> None:
+        """The last pass gave `tokens`, in its `rows`, and `dropped` more, which are no longer in
+        the cache."""
+        if self.heads is not None:
+            self.heads.take(len(self._text), rows)
         self._text.extend(tokens)
         self._in_sync = True
         self._cuttable = 0 if dropped else min(self.rollback_rows, len(tokens) - 1)
@@ -293,6 +303,8 @@ class LlamaTarget:
         self._checkpoint.truncate(length)
         self._cuttable = 0
         self._text.truncate(length)
+        if self.heads is not None:
+            self.heads.truncate(length)
         self._parked.make_room(self._text, length)
         self._tree = None
         self._in_sync = True

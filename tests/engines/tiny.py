@@ -58,13 +58,18 @@ def write_vocabulary(writer: GGUFWriter, vocabulary: TinyVocabulary) -> None:
 
 
 def open_writer(
-    path: Path, architecture: str, vocabulary: TinyVocabulary, blocks: int
+    path: Path,
+    architecture: str,
+    vocabulary: TinyVocabulary,
+    blocks: int,
+    *,
+    width: int = WIDTH,
 ) -> GGUFWriter:
     """A writer with the metadata that attention models share."""
     writer = GGUFWriter(path, architecture)
     writer.add_block_count(blocks)
     writer.add_context_length(CONTEXT)
-    writer.add_embedding_length(WIDTH)
+    writer.add_embedding_length(width)
     writer.add_feed_forward_length(FORWARD)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(HEADS)

@@ -24,6 +24,7 @@ from app.bench.environment import (
     Bench,
     PriorChats,
     bench_stores,
+    loaded_with_model,
     uses_history,
     widest,
 )
@@ -128,9 +129,11 @@ def decode(
     chats = read_workload(workload)[:limit]
     named = _named(sets)
     rows = widest(max((options.draft_tokens or 0, *lengths)), shapes)
-    own = student is None and any(STUDENT in names for names in named.values())
     larger = Enlargement(wider, deeper)
-    engine = load(replace(options, drafters=(STUDENT,) * own), larger=larger, rows=rows)
+    own = tuple(
+        name for name in loaded_with_model(named.values()) if name != STUDENT or not student
+    )
+    engine = load(replace(options, drafters=own), larger=larger, rows=rows)
     with engine.busy:
         costs = verify_ms(engine.target)
     plain = DecodeRow(PLAIN, with_drafters(engine, (), 0))
@@ -259,9 +262,8 @@ def growth(
     kind = DrafterNames()
     named = {name: kind.convert(name, None, None) for name in sets or ("all",)}
     rows_at_most = widest(options.draft_tokens)
-    own = any(STUDENT in names for names in named.values())
-    larger = Enlargement(wider, deeper)
-    engine = load(replace(options, drafters=(STUDENT,) * own), larger=larger, rows=rows_at_most)
+    own, larger = loaded_with_model(named.values()), Enlargement(wider, deeper)
+    engine = load(replace(options, drafters=own), larger=larger, rows=rows_at_most)
     rows = [_grown(engine, name, named[name], options.draft_tokens, chats) for name in named]
     if plot:
         plot.write(growth_svg(rows))

@@ -12,7 +12,7 @@ from typing import TextIO
 
 import click
 
-from app.bench.environment import STUDENT
+from app.bench.environment import loaded_with_model
 from app.bench.knn import METHODS, NEIGHBOURS, KnnRow, read_states
 from app.bench.knn import answer as answer_in_words
 from app.bench.ralm import (
@@ -215,9 +215,8 @@ def _load(
     """The model, what drafters draft from, and the named sets of drafters."""
     kind = DrafterNames()
     named = {name: kind.convert(name, None, None) for name in sets or (PLAIN, "prompt,recycle")}
-    own = any(STUDENT in names for names in named.values())
-    engine = load(replace(options, drafters=(STUDENT,) * own), larger=larger)
-    return engine, Stores(student=engine.stores.student), named
+    engine = load(replace(options, drafters=loaded_with_model(named.values())), larger=larger)
+    return engine, Stores(student=engine.stores.student, heads=engine.stores.heads), named
 
 
 def _knn_rows(options: Options, sets: Sequence[str], larger: Enlargement) -> list[KnnRow]:

@@ -19,7 +19,7 @@ from engines.budget.policies import AdaptiveBudget, FixedBudget
 from engines.budget.protocol import Budget
 from engines.decode import StopCriteria
 from engines.draft_tree import STUDENT, DraftTree, chain
-from engines.drafters import student
+from engines.drafters import model_drafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.student import Student, StudentDrafter
@@ -124,7 +124,7 @@ class TimedStudent(ScriptedTarget):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (decode, policies, selection, student):
+    for module in (decode, policies, selection, model_drafter):
         monkeypatch.setattr(module, "perf_counter", made)
     return made
 

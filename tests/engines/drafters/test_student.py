@@ -14,12 +14,11 @@ from datastores.errors import InputError, ModelError
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria, decode
 from engines.draft_tree import STUDENT, DraftTree
-from engines.drafters import student as student_module
+from engines.drafters import model_drafter
+from engines.drafters.model_drafter import CHAIN_TOKENS, UNMEASURED_PRICE
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.student import (
-    CHAIN_TOKENS,
     MAX_EXTRA_TOKENS,
-    UNMEASURED_PRICE,
     Student,
     StudentDrafter,
     require_same_vocabulary,
@@ -163,10 +162,14 @@ class PartlyWrong(ScriptedTarget):
 class CheckedStudent(StudentDrafter):
     """Asserts that the cache holds the context after each proposal, and nothing rejected."""
 
+    def __init__(self, student: Student) -> None:
+        super().__init__(student)
+        self._target = student.model
+
     def propose(self, context: Context, limit: int) -> DraftTree:
         """Propose, and look into the cache."""
         tree = super().propose(context, limit)
-        cached = list(self._model.tokens)
+        cached = list(self._target.tokens)
         assert cached[: len(context.tokens)] == context.tokens
         assert len(cached) < len(context.tokens) + limit
         return tree
@@ -231,7 +234,7 @@ class SlowReader(ScriptedTarget):
 
 def test_a_long_prompt_is_read_within_what_was_earned(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(student_module, "perf_counter", clock)
+    monkeypatch.setattr(model_drafter, "perf_counter", clock)
     monkeypatch.setattr("engines.decode.perf_counter", clock)
     model = SlowReader(clock)
     target = ScriptedTarget(context_length=4000)

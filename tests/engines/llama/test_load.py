@@ -83,7 +83,7 @@ def test_a_file_is_probed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     load(path, threads=1, probe_cache=cache)
     assert str(path) in json.loads(cache.read_text())
 
-    def refuse(path: Path, timeout_s: float, *, embedding: bool) -> None:
+    def refuse(path: Path, timeout_s: float, kind: str) -> None:
         raise AssertionError(CHILD_STARTS)
 
     monkeypatch.setattr(probe, "_probe", refuse)

@@ -1,0 +1,309 @@
+"""A drafter that runs a model: a student beside the target, or the target's own heads.
+
+It drafts a chain of the model's likeliest tokens, with the next candidates at each depth as
+branches (one forward pass gives them all). With the target's sampler it draws with the target's
+noise, and so agrees more often at temperatures above zero (`Context.draw`).
+
+Where it stops: a further pass helps only if the text follows the chain so far, and takes the time
+in which the loop emits λ·s tokens (s: measured seconds of a pass; λ: the loop's rate, learned from
+`Step.timings`). So the chain ends where its path probability falls to λ·s, and a few tokens behind
+the deepest that was verified lately: what the budget does not verify is wasted work. The budget
+decides as for any drafter whether the model is consulted at all.
+
+Its prompt is read at the first proposal, never in `begin`, which runs before the first token is
+shown. A long one is read over several steps, for as much time as the drafter has earned: a share of
+each token, and all of each that nobody else drafted. Until then it proposes nothing.
+
+Refuses to know how the model reads and what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from datastores.errors import ModelError, SpecchatError
+from engines.draft_tree import DraftTree, root_only
+from engines.sampler import leaders
+from engines.step import Context, Step
+from engines.target import Floats
+
+MAX_CHILDREN = 4
+"""Candidates taken at each depth."""
+MAX_LOGIT_GAP = 4.0
+"""Tokens whose logits are this far below the likeliest one's are no candidates."""
+MIN_PATH_PROBABILITY = 0.02
+"""Path probability below which a row is not worth proposing."""
+UNMEASURED_PRICE = 0.1
+"""λ·s before passes and steps were measured."""
+REACH_DECAY = 0.8
+"""Decay of the depth limit with each proposal that is verified less deeply."""
+INITIAL_REACH = 8.0
+"""Depth limit before anything was verified."""
+
+RATE_DECAY = 0.99
+"""Decay of λ's sums at each step."""
+PASS_DECAY = 0.9
+"""Decay of the average time of a pass."""
+MAX_SPIKE_RATIO = 4.0
+"""One pass counts for at most this many average ones: another program had the core."""
+
+CHAIN_TOKENS = 16
+"""Up to this many new tokens are read in one pass, together with the first draft token's row."""
+INITIAL_TOKENS = 8.0
+"""Time for reading before anything was earned, in tokens of the loop."""
+SHARE_PER_TOKEN = 0.02
+"""Time for reading that each emitted token adds, in tokens."""
+MAX_TOKENS = 64.0
+"""The most time for reading that is kept, in tokens."""
+MAX_STALL_S = 0.1
+"""Longest time of reading before one step, in seconds, or one call's time if that is longer."""
+
+
+class DraftModel(Protocol):
+    """What a model that drafts is asked for. It reads one text at a time."""
+
+    @property
+    def context_length(self) -> int:
+        """Longest text, drafted tokens included."""
+        ...
+
+    @property
+    def max_depth(self) -> int:
+        """Most tokens drafted behind one another."""
+        ...
+
+    def begin(self, tokens: Sequence[int]) -> int:
+        """Turn to a text; how many of its last tokens are unread, the root included.
+
+        0 if the model cannot draft behind this text.
+        """
+        ...
+
+    def read(self, count: int) -> None:
+        """Read the first `count` of the unread tokens, without the root.
+
+        Raises:
+            ModelError: it failed.
+        """
+        ...
+
+    def next_row(self, tokens: Sequence[int]) -> Floats:
+        """Read what is left of the text, to which drafted tokens may have been added one by one.
+
+        Returns:
+            float32 [vocabulary], the logits behind it: a view, valid until the next call.
+
+        Raises:
+            ModelError: it failed.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class DraftCosts:
+    """What a model's drafting costs, in tokens that the loop emits in the same time.
+
+    Attributes:
+        tokens, seconds: of the loop, decayed: λ is their ratio.
+        call_s: seconds of the last call of the target, without drafting.
+        pass_s: average seconds of a pass over one token; 0 before the first.
+        read_s: seconds for each token when reading a longer text; 0 before the first.
+        allowance: time for reading that is left, in tokens.
+    """
+
+    tokens: float = 0.0
+    seconds: float = 0.0
+    call_s: float = 0.0
+    pass_s: float = 0.0
+    read_s: float = 0.0
+    allowance: float = INITIAL_TOKENS
+
+    @property
+    def token_s(self) -> float:
+        """1 ÷ λ; 0 before the first step."""
+        return self.seconds / self.tokens if self.tokens else 0.0
+
+    @property
+    def price(self) -> float:
+        """λ·s: tokens that the loop emits in the time of one pass."""
+        measured = self.pass_s > 0.0 and self.token_s > 0.0
+        return self.pass_s / self.token_s if measured else UNMEASURED_PRICE
+
+    def observe(self, step: Step, source: int) -> None:
+        """Learn λ from a step; what only `source` drafted earns time for reading."""
+        if step.prefill:
+            return
+        self.tokens = self.tokens * RATE_DECAY + len(step.tokens)
+        self.seconds = self.seconds * RATE_DECAY + step.timings.total
+        self.call_s = step.timings.total - step.timings.draft
+        earned = SHARE_PER_TOKEN * len(step.tokens) + step.sources.count(source)
+        self.allowance = min(self.allowance + earned, MAX_TOKENS)
+
+    def record_pass(self, seconds: float) -> None:
+        """A pass over one token took `seconds`."""
+        if self.pass_s:
+            seconds = min(seconds, MAX_SPIKE_RATIO * self.pass_s)
+            seconds = PASS_DECAY * self.pass_s + (1.0 - PASS_DECAY) * seconds
+        self.pass_s = seconds
+
+    def record_reading(self, tokens: int, seconds: float) -> None:
+        """Reading `tokens` tokens took `seconds`."""
+        self.read_s = seconds / tokens
+        if self.token_s:
+            self.allowance -= seconds / self.token_s
+
+    def readable(self, spent: float) -> int:
+        """Tokens that may be read now, after `spent` seconds of reading before the same step."""
+        if not self.read_s:
+            return CHAIN_TOKENS
+        left = max(MAX_STALL_S, self.call_s) - spent
+        if self.token_s:
+            left = min(left, self.allowance * self.token_s)
+        return max(int(left / self.read_s), 0)
+
+
+class ModelDrafter:
+    """Drafts with a model.
+
+    Args:
+        stops: tokens that end an answer; nothing is drafted behind them.
+
+    Attributes:
+        name, source: of the kind of drafter.
+        subject: what messages call its model.
+        error: why the model failed; it proposes nothing then. None while it works.
+    """
+
+    name: ClassVar[str]
+    source: ClassVar[int]
+    subject: ClassVar[str]
+    top_tokens_needed = 0
+
+    def __init__(self, model: DraftModel, stops: frozenset[int]) -> None:
+        self.error: SpecchatError | None = None
+        self._model = model
+        self._stops = stops
+        self._costs = DraftCosts()
+        self._reach = INITIAL_REACH
+
+    def begin(self, context: Context) -> None:
+        """Nothing: reading the prompt here would delay the first token."""
+
+    def propose(self, context: Context, limit: int) -> DraftTree:
+        """The likeliest rows of a chain with branches.
+
+        Nothing while the model has much to read, and where its context is full.
+        """
+        limit = min(limit, self._model.context_length - len(context.tokens))
+        if limit < 1 or self.error is not None:
+            return root_only(context.root)
+        try:
+            return self._draft(context, limit)
+        except ModelError as error:
+            self.error = ModelError(f"answers come without {self.subject} from now on: {error}")
+            return root_only(context.root)
+
+    def observe(self, step: Step) -> None:
+        """Learn λ, and how deep drafts are verified."""
+        self._costs.observe(step, self.source)
+        proposed = (one.tree for one in step.proposals if one.drafter == self.name)
+        if any(tree.drafted for tree in proposed):
+            rows = zip(step.tree.depths(), step.tree.sources, strict=True)
+            used = max(depth for depth, sources in rows if sources & self.source or not depth)
+            self._reach = max(self._reach * REACH_DECAY, 2.0 * used + 2.0)
+
+    def _draft(self, context: Context, limit: int) -> DraftTree:
+        tokens = list(context.tokens)
+        unread, branches = self._catch_up(tokens), DraftBranches(self.source)
+        if not unread:
+            return root_only(context.root)
+        depth_limit, price = min(limit, int(self._reach)), self._costs.price
+        for _ in range(min(depth_limit, self._model.max_depth)):
+            started = perf_counter()
+            children = self._children(tokens, context)
+            if unread == 1:
+                self._costs.record_pass(perf_counter() - started)
+            token = branches.extend(children)
+            if token in self._stops or branches.path <= price:
+                break
+            tokens.append(token)
+            unread = 1
+        return branches.tree(context.root, limit)
+
+    def _catch_up(self, tokens: Sequence[int]) -> int:
+        """Read `tokens` but for the last few: how many are left; 0 if there was no time for it."""
+        unread, spent = self._model.begin(tokens), 0.0
+        while unread > CHAIN_TOKENS:
+            count = min(self._costs.readable(spent), unread - 1)
+            if count < CHAIN_TOKENS - 1:
+                return 0
+            started = perf_counter()
+            self._model.read(count)
+            seconds = perf_counter() - started
+            self._costs.record_reading(count, seconds)
+            unread, spent = unread - count, spent + seconds
+        return unread
+
+    def _children(self, tokens: Sequence[int], context: Context) -> list[tuple[int, float]]:
+        """Candidates behind `tokens` and their probabilities.
+
+        The token that is drawn comes first. With the target's noise it is the target's about as
+        often as a greedy one would be: it takes the likeliest one's probability.
+        """
+        row = self._model.next_row(tokens)
+        found = _likeliest(row)
+        drawn = context.draw(row, len(tokens) - context.answer_start, tokens)
+        first = found[0][1]
+        if drawn == found[0][0]:
+            return found
+        others = [(token, share) for token, share in found if token != drawn]
+        rest = sum(share for _, share in others)
+        scale = (1.0 - first) / max(rest, 1.0 - first)
+        return [(drawn, first), *((token, share * scale) for token, share in others)]
+
+
+class DraftBranches:
+    """Grows a chain whose every depth has branches.
+
+    Attributes:
+        path: probability of the chain so far.
+    """
+
+    def __init__(self, source: int) -> None:
+        self.path = 1.0
+        self._source = source
+        self._tip = -1
+        self._rows: list[tuple[float, int, int, float]] = []
+
+    def extend(self, children: Sequence[tuple[int, float]]) -> int:
+        """Add `children` (token, probability) behind the chain; the first of them extends it."""
+        first = len(self._rows)
+        for token, probability in children:
+            self._rows.append((self.path * probability, self._tip, token, probability))
+        self._tip, self.path = first, self.path * children[0][1]
+        return children[0][0]
+
+    def tree(self, root: int, limit: int) -> DraftTree:
+        """The `limit` likeliest rows under `root`."""
+        tree, places = root_only(root), {-1: 0}
+        # A path is never likelier than its parent's and the sort is stable: parents come first.
+        order = sorted(range(len(self._rows)), key=lambda index: -self._rows[index][0])
+        for index in order[:limit]:
+            path, parent, token, probability = self._rows[index]
+            if path < MIN_PATH_PROBABILITY:
+                break
+            places[index] = tree.add(places[parent], token, self._source, probability)
+        return tree
+
+
+def _likeliest(row: Floats) -> list[tuple[int, float]]:
+    """The likeliest tokens under the softmax of a row of logits, and their probabilities."""
+    tokens, logits = leaders(row, MAX_CHILDREN, MAX_LOGIT_GAP)
+    total = np.exp(row - logits[0]).sum()
+    shares = np.exp(logits - logits[0]) / total
+    return list(zip(tokens.tolist(), shares.tolist(), strict=True))

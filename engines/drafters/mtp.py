@@ -1,0 +1,56 @@
+"""Multi-token prediction: the model's own heads draft (DeepSeek-V3, section 2.2).
+
+A head is a block or a few behind the target's last one, trained with it to say the token after the
+next. It starts from the target's own state and costs a small part of a pass, so it drafts nearly as
+well as a large draft model for the time of a small one, in any text and from the first answer on.
+Its probabilities are its claim; calibration learns what they are worth. How it drafts is in
+`engines.drafters.model_drafter`.
+
+Refuses to know how the heads are run and where they come from (`engines.llama.prediction_heads`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from engines.draft_tree import MTP
+from engines.drafters.model_drafter import DraftModel, ModelDrafter
+
+
+@runtime_checkable
+class TargetWithHeads(Protocol):
+    """A target that may have prediction heads."""
+
+    @property
+    def heads(self) -> DraftModel | None:
+        """Its heads, kept up to date with its cache; None where none are run."""
+        ...
+
+    @property
+    def heads_problem(self) -> str:
+        """Why its heads are not run; empty where it has none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The heads of the loaded model.
+
+    Attributes:
+        stops: tokens that end an answer; nothing is drafted behind them.
+    """
+
+    model: DraftModel
+    stops: frozenset[int]
+
+
+class MtpDrafter(ModelDrafter):
+    """Drafts with the target's own heads."""
+
+    name = "mtp"
+    source = MTP
+    subject = "the model's prediction heads"
+
+    def __init__(self, heads: Heads) -> None:
+        super().__init__(heads.model, heads.stops)

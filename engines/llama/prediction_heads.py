@@ -1,0 +1,380 @@
+"""Multi-token-prediction heads: blocks behind a model's last one that draft its next tokens.
+
+Owns the llama.cpp context that runs them, the target's states that they have not read, and the
+private functions of llama-cpp-python that this takes (`llama_cpp_ext`; nothing else imports it).
+Refuses to know which drafts are worth making (`engines.drafters.model_drafter`).
+
+A head predicts token n + 1 from token n and the state behind token n - 1 (llama.cpp's "nextn"
+embedding: with or without the final norm, as the architecture wants it). So each token the target
+evaluates leaves a state for the token after it, and of one draft the first step starts from the
+target's state, every further one from the head's own. The three modes are those of llama.cpp's
+`common/speculative.cpp` (draft-mtp):
+
+- chained: one head reads its own drafts (Qwen3.5, GLM-4.5, DeepSeek-V3). Its cache holds the text;
+  drafted cells are dropped, and what was accepted is read again with the target's states.
+- a head for each depth (Step-3.5): depth d is drafted by head d, which reads the root and all
+  drafts before it. Cells are shared by all heads and only their contents are separate, so the same
+  positions are read once by each head.
+- shared cache (Gemma 4, always a file of its own): the head attends to the target's cells and has
+  none. All tokens of a draft are at the root's position.
+
+The target gives states as it commits tokens (`take`) and its rewinding cuts them off (`truncate`).
+Nothing is read then: the first token of an answer never waits for the heads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from llama_cpp import llama_cpp as lib
+
+from datastores.errors import ModelError
+from datastores.tokens import common_prefix
+from engines.llama import native
+from engines.llama.context import (
+    Batch,
+    LlamaContext,
+    Weights,
+    context_parameters,
+    free_with,
+)
+from engines.llama.gguf import read_metadata
+from engines.llama.native import LOGGER, TO_END
+from engines.target import Floats
+
+try:
+    from llama_cpp import llama_cpp_ext
+except (ImportError, AttributeError) as error:  # the module, or a function of the library, is gone
+    UNAVAILABLE = f"this llama-cpp-python cannot run prediction heads ({error})"
+else:
+    UNAVAILABLE = ""
+
+ARCHITECTURE = "general.architecture"
+CHAINED_ARCHITECTURES = frozenset(
+    {
+        "bailingmoe3",
+        "cohere2moe",
+        "deepseek2",
+        "deepseek32",
+        "deepseek4",
+        "glm-dsa",
+        "glm4moe",
+        "nemotron_h_moe",
+        "qwen35",
+        "qwen35moe",
+        "qwen3next",
+    }
+)
+"""Those whose graph takes a single head; llama.cpp aborts the process over a second."""
+DEPTH_ARCHITECTURES = frozenset({"hy_v3", "mimo2", "step35"})
+"""Those whose graph takes a head for each depth, or one."""
+SHARING_ARCHITECTURES = frozenset({"gemma4-assistant"})
+"""Those of a file of heads that attend to the cache of the target beside it."""
+MAX_UNREAD = 1024
+"""States kept for tokens that the heads have not read. If more of a text is unread, it is left out:
+drafts get a little worse, and no answer waits for a long text to be read twice."""
+READ_ROWS = 128
+"""Tokens read at once."""
+FILE_PREFIX = "mtp-"
+"""Of the name of a file of heads beside its model."""
+
+
+class UnreadStates:
+    """The target's states for the tokens that the heads have not read yet.
+
+    Attributes:
+        first: position of the first such token.
+        count: how many they are, the root included as soon as its state is known.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._rows = np.zeros((MAX_UNREAD, width), np.float32)
+        self.first = 0
+        self.count = 1  # zeros: the first token has none before it
+
+    @property
+    def root(self) -> int:
+        """Position of the last token whose state is known, or one before `first`."""
+        return self.first + self.count - 1
+
+    @property
+    def rows(self) -> Floats:
+        """float32 [count, width], the state before each unread token. A view."""
+        return self._rows[: self.count]
+
+    def append(self, states: Floats) -> None:
+        """States for the next tokens; the oldest are left out where there are too many."""
+        self.drop(max(self.count + len(states) - MAX_UNREAD, 0))
+        self._rows[self.count : self.count + len(states)] = states
+        self.count += len(states)
+
+    def drop(self, count: int) -> None:
+        """Forget the first `count`: they were read, or are left out."""
+        self._rows[: self.count - count] = self._rows[count : self.count].copy()
+        self.first += count
+        self.count -= count
+
+    def restart(self, position: int, states: Floats) -> None:
+        """Continue at `position`, with `states` for the tokens there."""
+        self.first, self.count = position, 0
+        self.append(states)
+
+
+class PredictionHeads:
+    """Runs a model's heads. Implements `engines.drafters.model_drafter.DraftModel`.
+
+    Args:
+        weights: the target's own, or those of a file of heads.
+        target: whose states they read.
+        cells: of the target's cache.
+        length: longest text.
+
+    Attributes:
+        context_length, max_depth: see `DraftModel`.
+        shares_cache: whether the heads attend to the target's cache.
+
+    Raises:
+        ModelError: llama.cpp cannot run them.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        target: LlamaContext,
+        cells: int,
+        length: int,
+    ) -> None:
+        _require_runnable(weights, target.weights)
+        heads = int(lib.llama_model_n_layer_nextn(weights.handle))
+        threads = int(lib.llama_n_threads(target.handle))
+        parameters = context_parameters(cells, heads, 1, threads, target.plain_rows)
+        parameters.n_batch = parameters.n_ubatch = min(READ_ROWS, parameters.n_ubatch)
+        parameters.ctx_type = lib.LLAMA_CONTEXT_TYPE_MTP
+        parameters.ctx_other = target.handle
+        parameters.embeddings = False
+        parameters.type_k = parameters.type_v = target.ggml_type
+        native.clear_errors()
+        self._context: Any = lib.llama_init_from_model(weights.handle, parameters)
+        if not self._context:
+            raise ModelError(native.first_error() or "llama.cpp gives no reason")
+        free_with(self, lib.llama_free, self._context)
+        self._weights, self._target = weights, target  # both must outlive the context
+        self._memory: Any = lib.llama_get_memory(self._context)
+        self.shares_cache = weights.metadata(ARCHITECTURE) in SHARING_ARCHITECTURES
+        self._heads = 1 if self.shares_cache else heads
+        self.max_depth = heads if self._heads > 1 else length
+        self.context_length = length
+        self.vocabulary_size = weights.vocabulary_size
+        self._width = _state_width(weights)
+        llama_cpp_ext.llama_set_embeddings_nextn(target.handle, True, False)
+        llama_cpp_ext.llama_set_embeddings_nextn(self._context, True, True)
+        self._batch = Batch(parameters.n_batch, width=self._width)
+        self._positions = np.arange(cells, dtype=np.int32)
+        self._unread = UnreadStates(self._width)
+        self._tokens: list[int] = []  # unread ones; of a draft from the root on
+        self._states: list[Floats] = []  # before the root and each drafted token
+        self._root = 0
+        self._no_state = np.zeros((1, self._width), np.float32)  # as llama.cpp begins a text
+
+    def take(self, start: int, rows: Sequence[int]) -> None:
+        """Keep states of the target's last pass.
+
+        Its `rows` hold the tokens at positions `start`, `start` + 1, …, which are in its cache now.
+        """
+        unread = self._unread
+        if start != unread.root:
+            self._remove(0)
+            unread.restart(start + 1, self._no_state[:0])
+            self._states.clear()
+        address = llama_cpp_ext.llama_get_embeddings_nextn(self._target.handle)
+        states = _rows_at(address, max(rows) + 1, self._width)[rows, :]
+        first = unread.first
+        unread.append(states)
+        if unread.first != first:
+            self._remove(0)
+
+    def truncate(self, length: int) -> None:
+        """The target's cache was cut down to its first `length` tokens."""
+        unread = self._unread
+        if length >= unread.first:
+            unread.count = min(unread.count, length - unread.first + 1)
+            return
+        self._remove(length)
+        # The state before an accepted token is forgotten once that is read, but for the root's.
+        known = length == self._root and self._states
+        unread.restart(length, self._states[0][None] if known else self._no_state)
+        self._states.clear()
+
+    def begin(self, tokens: Sequence[int]) -> int:
+        """See `DraftModel.begin`."""
+        unread = self._unread
+        self._root = len(tokens) - 1
+        if self._root != unread.root or not unread.count:
+            return 0
+        if self.shares_cache:
+            unread.drop(unread.count - 1)
+        self._remove(unread.first)
+        self._tokens = list(tokens[unread.first :])
+        self._states.clear()
+        return unread.count
+
+    def read(self, count: int) -> None:
+        """See `DraftModel.read`."""
+        while count > 0:
+            rows, first = min(count, len(self._batch.token)), self._unread.first
+            for head in range(self._heads):
+                self._select(head, first)
+                self._evaluate(self._tokens[:rows], self._unread.rows[:rows], first, outputs=0)
+            self._skip(rows)
+            count -= rows
+
+    def next_row(self, tokens: Sequence[int]) -> Floats:
+        """See `DraftModel.next_row`."""
+        if self._states:
+            self._tokens.append(tokens[-1])
+        else:
+            self.read(self._unread.count - 1)
+            self._states.append(self._unread.rows[0].copy())
+        depth = len(self._states) - 1
+        if self._heads > 1:
+            self._select(depth, self._root)
+            return self._draft(len(self._tokens), self._root)
+        row = self._draft(1, self._root if self.shares_cache else self._root + depth)
+        if not depth:  # read for good, since its state is the target's
+            self._unread.drop(1)
+        return row
+
+    def _draft(self, rows: int, position: int) -> Floats:
+        """Evaluate the draft's last `rows` tokens; the logits behind the last one.
+
+        All rows are output: of some architectures llama.cpp would give the first row's state.
+        """
+        self._evaluate(self._tokens[-rows:], np.array(self._states[-rows:]), position, outputs=1)
+        state = llama_cpp_ext.llama_get_embeddings_nextn_ith(self._context, rows - 1)
+        self._states.append(_rows_at(state, 1, self._width)[0].copy())
+        logits = native.get_logits(self._context)
+        row: Floats = _rows_at(logits, rows, self.vocabulary_size)[-1]
+        return row
+
+    def _skip(self, count: int) -> None:
+        """The next `count` unread tokens were read."""
+        self._unread.drop(count)
+        del self._tokens[:count]
+
+    def _select(self, head: int, position: int) -> None:
+        """Let a head read from `position` on what the one before it has read."""
+        if self._heads > 1:
+            self._remove(position)
+            llama_cpp_ext.llama_set_nextn_layer_offset(self._context, head)
+
+    def _remove(self, position: int) -> None:
+        """Drop the cells from `position` on; a shared cache is the target's."""
+        if not self.shares_cache:
+            native.seq_rm(self._memory, 0, position, TO_END)
+
+    def _evaluate(self, tokens: list[int], states: Floats, position: int, *, outputs: int) -> None:
+        rows, batch = len(tokens), self._batch
+        batch.token[:rows] = tokens
+        batch.states[:rows] = states
+        batch.position[:rows] = self._positions[position : position + rows]
+        batch.logits[:rows] = outputs
+        batch.struct.n_tokens = rows
+        status: int = native.decode(self._context, batch.struct)
+        if status:
+            raise ModelError(f"llama.cpp could not run the prediction heads (status {status})")
+
+
+def open_weights(path: Path, gpu_layers: int, *, heads: bool) -> Weights:
+    """The weights of a model, with those of its heads if they are to be run.
+
+    Raises:
+        ModelError: see `Weights`.
+    """
+    if heads and not UNAVAILABLE:
+        try:
+            return Weights(path, gpu_layers, heads=True)
+        except ModelError as error:  # some files name heads in their header and hold none
+            LOGGER.info("without its prediction heads: %s", error)
+    return Weights(path, gpu_layers)
+
+
+def open_heads(target: LlamaContext, cells: int, length: int) -> tuple[PredictionHeads | None, str]:
+    """The heads of the model behind `target`, its own or those in a file beside it.
+
+    Nothing may have been read by `target` yet.
+
+    Returns:
+        The heads, or None and why there are none; empty where the model is not made for any.
+    """
+    weights = target.weights
+    try:
+        if int(lib.llama_model_n_layer_nextn(weights.handle)):
+            return PredictionHeads(weights, target, cells, length), ""
+        path = heads_file(weights.path, weights.metadata(ARCHITECTURE))
+        if path is not None:
+            beside = Weights(path, weights.gpu_layers, heads=True)
+            return PredictionHeads(beside, target, cells, length), ""
+    except ModelError as error:
+        return None, str(error)
+    return None, ""
+
+
+def heads_file(model: Path, architecture: str) -> Path | None:
+    """The file of heads beside a model's file whose name is most like it; None if there is none."""
+    fitting = [
+        path
+        for path in sorted(model.parent.glob(f"{FILE_PREFIX}*.gguf"))
+        if path != model and _architecture(path) in (architecture, f"{architecture}-assistant")
+    ]
+    stem = model.stem.lower().encode()
+
+    def likeness(path: Path) -> int:
+        return common_prefix(stem, path.stem.lower().removeprefix(FILE_PREFIX).encode())
+
+    return max(fitting, key=likeness, default=None)
+
+
+def _architecture(path: Path) -> str:
+    try:
+        return read_metadata(path).architecture
+    except ModelError as error:
+        LOGGER.info("%s", error)
+        return ""
+
+
+def _require_runnable(weights: Weights, target: Weights) -> None:
+    """Check what llama.cpp would end the process over.
+
+    Raises:
+        ModelError: it cannot run these heads.
+    """
+    if UNAVAILABLE:
+        raise ModelError(UNAVAILABLE)
+    architecture = weights.metadata(ARCHITECTURE)
+    heads = int(lib.llama_model_n_layer_nextn(weights.handle))
+    one = architecture in CHAINED_ARCHITECTURES
+    if not heads or not (one or architecture in DEPTH_ARCHITECTURES | SHARING_ARCHITECTURES):
+        raise ModelError(f"llama.cpp runs no prediction heads of the architecture {architecture}")
+    if one and heads > 1:
+        raise ModelError(f"llama.cpp runs one prediction head of {architecture}, not {heads}")
+    width, given = _state_width(weights), _state_width(target)
+    if width != given:
+        raise ModelError(
+            f"its heads are for states of length {width}, not {given}: they belong to another model"
+        )
+
+
+def _state_width(weights: Weights) -> int:
+    """Length of the states that the heads read, which is not a hidden state's in all models."""
+    return int(lib.llama_model_n_embd_out(weights.handle))
+
+
+def _rows_at(address: Any, rows: int, columns: int) -> Floats:
+    """float32 [rows, columns] at an address; a view, valid until the next pass of its context."""
+    pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
+    view: Floats = np.ctypeslib.as_array(pointer, (rows, columns))
+    return view

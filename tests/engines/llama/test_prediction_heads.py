@@ -1,0 +1,246 @@
+"""Prediction heads draft in every mode, follow their target, and change no answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datastores.errors import ModelError
+from engines.decode import StopCriteria, decode
+from engines.draft_tree import MTP
+from engines.drafters import model_drafter
+from engines.drafters.mtp import Heads, MtpDrafter
+from engines.drafters.prompt_lookup import PromptLookup
+from engines.drafters.protocol import Drafter
+from engines.drafters.student import Student, StudentDrafter
+from engines.llama import prediction_heads, probe
+from engines.llama.model import load
+from engines.llama.prediction_heads import PredictionHeads, heads_file
+from engines.llama.target import LlamaTarget
+from engines.sampler import Sampling, make_sampler
+from engines.step import Step
+from tests.engines.test_decode import NEVER, fixed, tokens
+from tests.engines.tiny import TinyVocabulary, write_llama
+from tests.engines.tiny_heads import write_depth_heads, write_hybrid, write_mixture, write_sharing
+
+WORDS = TinyVocabulary()
+PROMPT = [5 + index * 7 % 240 for index in range(40)]
+ANSWER = 16
+NOISY = Sampling(2.5, top_k=0, top_p=1.0, min_p=0.0, seed=6)
+"""Nearly all noise, which heads share with their target: random weights agree often."""
+WRITERS: dict[str, Callable[[Path], Path]] = {
+    "chained": lambda folder: write_depth_heads(folder / "chained.gguf", WORDS, 1),
+    "depth": lambda folder: write_depth_heads(folder / "depth.gguf", WORDS, 3),
+    "mixture": lambda folder: write_mixture(folder / "mixture.gguf", WORDS),
+    "hybrid": lambda folder: write_hybrid(folder / "hybrid.gguf", WORDS),
+    "sharing": lambda folder: write_sharing(folder, WORDS),
+}
+EXACT = ("chained", "depth", "mixture", "sharing")
+"""The hybrid's memory steps back too little for exact mode."""
+Open = Callable[[str, bool], LlamaTarget]
+
+
+@pytest.fixture(autouse=True)
+def deep_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random weights are sure of nothing: have them draft on all the same."""
+    monkeypatch.setattr(model_drafter.DraftCosts, "price", 0.0)
+    monkeypatch.setattr(model_drafter, "MIN_PATH_PROBABILITY", 0.0)
+    monkeypatch.setattr(model_drafter, "MAX_CHILDREN", 2)
+
+
+@pytest.fixture(scope="module")
+def open_target(tmp_path_factory: pytest.TempPathFactory) -> Open:
+    folder = tmp_path_factory.mktemp("heads")
+
+    @cache
+    def written(kind: str) -> Path:
+        return WRITERS[kind](folder)
+
+    @cache
+    def opened(kind: str, exact: bool) -> LlamaTarget:
+        path = written(kind)
+        return load(path, threads=1, context_length=1536, exact=exact, heads=True).target
+
+    def empty(kind: str, exact: bool) -> LlamaTarget:
+        target = opened(kind, exact)
+        target.rewind(0)
+        return target
+
+    return empty
+
+
+def heads_of(target: LlamaTarget) -> PredictionHeads:
+    assert target.heads is not None
+    return target.heads
+
+
+def drafter(target: LlamaTarget) -> MtpDrafter:
+    return MtpDrafter(Heads(heads_of(target), NEVER))
+
+
+def answer(
+    target: LlamaTarget,
+    prompt: Sequence[int],
+    drafters: Sequence[Drafter],
+    sampling: Sampling = NOISY,
+    count: int = 8,
+) -> list[Step]:
+    list(target.prefill(prompt))
+    draw, ending = make_sampler(sampling), StopCriteria(NEVER, ANSWER)
+    budget = fixed(count if drafters else 0)
+    return list(decode(target, drafters, budget, draw, ending, temperature=sampling.temperature))
+
+
+def turns(target: LlamaTarget, drafters: Sequence[Drafter], sampling: Sampling) -> list[list[int]]:
+    """Two questions, the second one again, then the first one edited."""
+    first = tokens(answer(target, PROMPT, drafters, sampling))
+    longer = [*PROMPT, *first, *PROMPT[:7]]
+    rest = (longer, longer, [*PROMPT[:30], 9, 9, 9])
+    return [first, *(tokens(answer(target, prompt, drafters, sampling)) for prompt in rest)]
+
+
+@pytest.mark.parametrize("sampling", [Sampling(0.0), NOISY], ids=["greedy", "noisy"])
+@pytest.mark.parametrize("kind", WRITERS)
+def test_answers_are_those_of_plain_decoding(
+    open_target: Open, kind: str, sampling: Sampling
+) -> None:
+    target = open_target(kind, kind in EXACT)
+    plain = turns(target, [], sampling)
+    assert turns(target, [drafter(target)], sampling) == plain
+    if sampling is NOISY:
+        assert turns(target, [drafter(target), PromptLookup()], sampling) == plain
+
+
+def test_heads_and_a_student_draft_together(open_target: Open, tmp_path: Path) -> None:
+    target = open_target("chained", True)
+    small = load(write_llama(tmp_path / "small.gguf", WORDS), threads=1, context_length=512)
+    plain = turns(target, [], NOISY)
+    both = [drafter(target), StudentDrafter(Student(small.target, NEVER))]
+    assert turns(target, both, NOISY) == plain
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_drafts_are_proposed_and_accepted(open_target: Open, kind: str) -> None:
+    target = open_target(kind, False)
+    steps = answer(target, PROMPT, [drafter(target)])
+    drafts = [proposal.tree for step in steps for proposal in step.proposals]
+    assert 1 < max(max(tree.depths()) for tree in drafts) <= heads_of(target).max_depth
+    assert sum(step.accepted for step in steps) > 2
+    assert {source for step in steps for source in step.sources} == {0, MTP}
+    assert target.chains_only or not all(step.tree.is_chain() for step in steps)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_the_heads_have_read_what_was_accepted(open_target: Open, kind: str) -> None:
+    """As if they had read the whole text at once, but for the cache's half precision."""
+    target = open_target(kind, False)
+    steps = answer(target, PROMPT, [drafter(target)])
+    text = [*PROMPT, *tokens(steps)]
+    heads = heads_of(target)
+    assert 0 < heads.begin(text) < len(PROMPT)
+    followed = heads.next_row(text).copy()
+    target.rewind(0)
+    list(target.prefill(text[:-1]))
+    assert heads.begin(text) == (1 if heads.shares_cache else len(text))
+    assert np.allclose(heads.next_row(text), followed, atol=1e-2)
+
+
+def test_a_chat_that_is_loaded_is_drafted_from_its_next_token_on(open_target: Open) -> None:
+    target = open_target("depth", True)
+    plain = tokens(answer(target, PROMPT, []))
+    list(target.prefill(PROMPT[:-1]))
+    state = target.save_state(0, len(PROMPT) - 1)
+    target.rewind(0)
+    target.load_state(PROMPT[:-1], state)
+    steps = answer(target, PROMPT, [drafter(target)])
+    assert tokens(steps) == plain
+    assert any(step.accepted for step in steps)
+
+
+def test_of_a_long_text_only_the_end_is_read(open_target: Open) -> None:
+    target = open_target("chained", False)
+    text = (PROMPT * 40)[: prediction_heads.MAX_UNREAD + 300]
+    list(target.prefill(text))
+    assert heads_of(target).begin([*text, 7]) == prediction_heads.MAX_UNREAD
+    assert any(step.accepted for step in answer(target, text, [drafter(target)]))
+
+
+def test_behind_another_text_nothing_is_drafted(open_target: Open) -> None:
+    target = open_target("chained", False)
+    list(target.prefill(PROMPT))
+    heads = heads_of(target)
+    assert heads.begin([*PROMPT, 7]) == len(PROMPT) + 1
+    assert heads.begin([*PROMPT, 7, 8]) == 0
+    assert heads.begin(PROMPT) == 0
+
+
+def test_a_failing_head_ends_its_drafts_not_the_answer(
+    open_target: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = open_target("chained", True)
+    plain = tokens(answer(target, PROMPT, []))
+    one = drafter(target)
+
+    def refuse(*_arguments: object, **_names: object) -> None:
+        raise ModelError("out of memory")
+
+    monkeypatch.setattr(heads_of(target), "_evaluate", refuse)
+    assert tokens(answer(target, PROMPT, [one])) == plain
+    assert "without the model's prediction heads" in str(one.error)
+
+
+def test_heads_that_llama_cpp_cannot_run_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = write_mixture(tmp_path / "two.gguf", WORDS, heads=2)
+    target = load(two, threads=1, context_length=256, heads=True).target
+    assert target.heads is None
+    assert "one prediction head of glm4moe, not 2" in target.heads_problem
+    one = write_mixture(tmp_path / "one.gguf", WORDS)
+    monkeypatch.setattr(prediction_heads, "UNAVAILABLE", "no such function")
+    target = load(one, threads=1, context_length=256, heads=True).target
+    assert (target.heads, target.heads_problem) == (None, "no such function")
+    plain = write_llama(tmp_path / "plain.gguf", WORDS)
+    target = load(plain, threads=1, context_length=256, heads=True).target
+    assert (target.heads, target.heads_problem) == (None, "")
+
+
+def test_heads_are_probed_once_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, cache = write_mixture(tmp_path / "model.gguf", WORDS), tmp_path / "probed.json"
+    kinds = []
+
+    def crash(_path: Path, _timeout_s: float, kind: str) -> None:
+        kinds.append(kind)
+        if kind == probe.HEADS:
+            raise ModelError("crashes llama.cpp")
+
+    monkeypatch.setattr(probe, "_probe", crash)
+    for _ in range(2):
+        target = load(path, threads=1, context_length=256, heads=True, probe_cache=cache).target
+        assert (target.heads, target.heads_problem) == (None, "crashes llama.cpp")
+    assert kinds == ["", probe.HEADS]
+    assert len(json.loads(cache.read_text())) == 2
+
+
+@pytest.mark.parametrize("kind", ["mixture", "sharing"])
+def test_the_probe_runs_heads(tmp_path: Path, kind: str) -> None:
+    probe._run(WRITERS[kind](tmp_path), probe.HEADS)
+
+
+def test_of_several_files_of_heads_the_one_named_like_the_model_is_taken(tmp_path: Path) -> None:
+    model = write_llama(tmp_path / "large-Q8_0.gguf", WORDS)
+    assert heads_file(model, "llama") is None
+    for name in ("mtp-other.gguf", "mtp-large-Q8_0.gguf", "mtp-large.gguf"):
+        write_llama(tmp_path / name, WORDS)
+    (tmp_path / "mtp-large-Q8_0-damaged.gguf").write_bytes(b"")
+    found = heads_file(model, "llama")
+    assert found is not None
+    assert found.name == "mtp-large-Q8_0.gguf"
+    assert heads_file(model, "gemma4") is None

@@ -1,0 +1,164 @@
+"""Writes tiny GGUF models with random weights that have multi-token-prediction heads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gguf import GGUFWriter
+
+from tests.engines.tiny import (
+    ATTENTION,
+    CONTEXT,
+    FORWARD,
+    HEADS,
+    WIDTH,
+    Shape,
+    TinyVocabulary,
+    open_writer,
+    transformer_shapes,
+    write_tensors,
+)
+
+HEAD = WIDTH // HEADS
+ASSISTANT_WIDTH = 48
+STATE, GROUPS, KERNEL = 16, 2, 4
+"""Of a linear attention layer."""
+POST_NORMS = ("attn", "post_attention")
+
+
+def write_depth_heads(path: Path, vocabulary: TinyVocabulary, heads: int) -> Path:
+    """A Step-3.5 of two blocks with a head for each depth, or one that is chained."""
+    architecture, blocks = "step35", 2
+    writer = _open(path, architecture, vocabulary, blocks, heads)
+    _add_window(writer, architecture, [True] + [False] * (blocks + heads - 1))
+    writer.add_expert_feed_forward_length(FORWARD)
+    shapes = transformer_shapes(vocabulary, blocks + heads, ("attn", "ffn"))
+    shapes["output"] = shapes["token_embd"]
+    for block in range(blocks, blocks + heads):
+        shapes |= _head(block)
+    return write_tensors(writer, path, shapes)
+
+
+def write_mixture(path: Path, vocabulary: TinyVocabulary, heads: int = 1) -> Path:
+    """A GLM-4.5: one dense block, and a head whose feed-forward layer is a mixture of experts."""
+    writer = _open(path, "glm4moe", vocabulary, 1, heads)
+    writer.add_expert_count(2)
+    writer.add_expert_used_count(1)
+    writer.add_expert_shared_count(1)
+    writer.add_leading_dense_block_count(1)
+    writer.add_expert_feed_forward_length(FORWARD)
+    shapes = transformer_shapes(vocabulary, 1, POST_NORMS)
+    for block in range(1, 1 + heads):
+        shapes |= _head(block)
+        shapes |= {f"blk.{block}.attn_{part}": (WIDTH, WIDTH) for part in ATTENTION}
+        shapes |= {f"blk.{block}.{part}_norm": (WIDTH,) for part in POST_NORMS}
+        shapes |= {f"blk.{block}.ffn_gate_inp": (2, WIDTH), f"blk.{block}.exp_probs_b.bias": (2,)}
+        for part, shape in _forward().items():
+            shapes |= {f"blk.{block}.ffn_{part}_exps": (2, *shape)}
+            shapes |= {f"blk.{block}.ffn_{part}_shexp": shape}
+    return write_tensors(writer, path, shapes)
+
+
+def write_hybrid(path: Path, vocabulary: TinyVocabulary) -> Path:
+    """A Qwen3.5 of two blocks, the first of which is recurrent, and a head."""
+    inner, mixed = STATE * GROUPS, 3 * STATE * GROUPS
+    writer = _open(path, "qwen35", vocabulary, 2, 1)
+    writer.add_rope_dimension_sections([4, 4, 4, 4])
+    writer.add_uint32("qwen35.full_attention_interval", 2)
+    writer.add_ssm_conv_kernel(KERNEL)
+    writer.add_ssm_inner_size(inner)
+    writer.add_ssm_state_size(STATE)
+    writer.add_ssm_time_step_rank(GROUPS)
+    writer.add_ssm_group_count(GROUPS)
+    shapes: dict[str, Shape] = {
+        "token_embd": (len(vocabulary.tokens), WIDTH),
+        "output_norm": (WIDTH,),
+        "blk.0.attn_qkv": (mixed, WIDTH),
+        "blk.0.attn_gate": (inner, WIDTH),
+        "blk.0.ssm_conv1d": (mixed, KERNEL),
+        "blk.0.ssm_dt.bias": (GROUPS,),
+        "blk.0.ssm_a": (GROUPS,),
+        "blk.0.ssm_beta": (GROUPS, WIDTH),
+        "blk.0.ssm_alpha": (GROUPS, WIDTH),
+        "blk.0.ssm_norm": (STATE,),
+        "blk.0.ssm_out": (WIDTH, inner),
+    }
+    for block in range(3):
+        shapes |= {f"blk.{block}.{part}_norm": (WIDTH,) for part in POST_NORMS}
+        shapes |= {f"blk.{block}.ffn_{part}": shape for part, shape in _forward().items()}
+    for block in (1, 2):
+        shapes |= {f"blk.{block}.attn_{part}": (WIDTH, WIDTH) for part in ("k", "v", "output")}
+        shapes |= {f"blk.{block}.attn_q": (2 * WIDTH, WIDTH)}
+        shapes |= {f"blk.{block}.attn_{part}_norm": (HEAD,) for part in ("q", "k")}
+    return write_tensors(writer, path, shapes | _head(2))
+
+
+def write_sharing(folder: Path, vocabulary: TinyVocabulary) -> Path:
+    """A Gemma 4 of two blocks and, in a file beside it, heads that share its cache."""
+    path, pattern = folder / "gemma.gguf", [True, False]
+    norms = ("attn", "post_attention", "ffn", "post_ffw")
+    writer = _open(path, "gemma4", vocabulary, 2, 0)
+    _add_window(writer, "gemma4", pattern)
+    writer.add_uint32("gemma4.embedding_length_per_layer_input", 0)
+    shapes = transformer_shapes(vocabulary, 2, norms) | {"rope_freqs": (HEAD // 2,)}
+    for block in range(2):
+        shapes |= {f"blk.{block}.attn_{part}_norm": (HEAD,) for part in ("q", "k")}
+    write_tensors(writer, path, shapes)
+
+    architecture, width = "gemma4-assistant", ASSISTANT_WIDTH
+    beside = folder / "mtp-gemma.gguf"
+    writer = _open(beside, architecture, vocabulary, 0, 2, width=width)
+    writer.add_uint32(f"{architecture}.embedding_length_out", WIDTH)
+    _add_window(writer, architecture, pattern)
+    shapes = {
+        "token_embd": (len(vocabulary.tokens), width),
+        "output_norm": (width,),
+        "rope_freqs": (HEAD // 2,),
+        "nextn.pre_projection": (width, 2 * WIDTH),
+        "nextn.post_projection": (WIDTH, width),
+    }
+    for block in range(2):
+        shapes |= {
+            f"blk.{block}.attn_q": (WIDTH, width),
+            f"blk.{block}.attn_output": (width, WIDTH),
+        }
+        shapes |= {f"blk.{block}.attn_q_norm": (HEAD,), f"blk.{block}.layer_output_scale": (1,)}
+        shapes |= {f"blk.{block}.{part}_norm": (width,) for part in norms}
+        shapes |= {f"blk.{block}.ffn_{part}": shape for part, shape in _forward(width).items()}
+    write_tensors(writer, beside, shapes)
+    return path
+
+
+def _open(
+    path: Path,
+    architecture: str,
+    vocabulary: TinyVocabulary,
+    blocks: int,
+    heads: int,
+    *,
+    width: int = WIDTH,
+) -> GGUFWriter:
+    writer = open_writer(path, architecture, vocabulary, blocks + heads, width=width)
+    writer.add_key_length(HEAD)
+    writer.add_value_length(HEAD)
+    if heads:
+        writer.add_uint32(f"{architecture}.nextn_predict_layers", heads)
+    return writer
+
+
+def _add_window(writer: GGUFWriter, architecture: str, pattern: list[bool]) -> None:
+    writer.add_sliding_window(CONTEXT)
+    writer.add_array(f"{architecture}.attention.sliding_window_pattern", pattern)
+    for part in ("key", "value"):
+        writer.add_uint32(f"{architecture}.attention.{part}_length_swa", HEAD)
+
+
+def _head(block: int) -> dict[str, Shape]:
+    """What a block needs to be a head."""
+    norms = ("enorm", "hnorm", "shared_head_norm")
+    shapes: dict[str, Shape] = {f"blk.{block}.nextn.{part}": (WIDTH,) for part in norms}
+    return shapes | {f"blk.{block}.nextn.eh_proj": (WIDTH, 2 * WIDTH)}
+
+
+def _forward(width: int = WIDTH) -> dict[str, Shape]:
+    return {"gate": (FORWARD, width), "up": (FORWARD, width), "down": (width, FORWARD)}
