@@ -80,7 +80,7 @@ def test_what_is_switched_off_is_said(tmp_path: Path) -> None:
     assert (none.state, none.text) == (OFF, "switched off with --drafters none")
     one = _report(Options(data_dir=tmp_path, drafters=("prompt",)))["drafting"]
     assert one.state == OFF
-    assert one.text.endswith("off: recycle, crest, dense, student")
+    assert one.text.endswith("off: recycle, crest, dense, student, mtp")
 
 
 @pytest.mark.usefixtures("engine")
@@ -132,3 +132,14 @@ def test_a_history_in_use_is_looked_at_without_harm(tmp_path: Path) -> None:
     assert _report(Options(data_dir=tmp_path))["history"].state == OK
     assert history.chats() == [chat]
     history.close()
+
+
+def test_prediction_heads_that_cannot_run_are_explained(tmp_path: Path, engine: Engine) -> None:
+    assert "heads" not in _report(Options(data_dir=tmp_path))
+    vars(engine.target).update(heads=None, heads_problem="llama.cpp cannot run them")
+    heads = _report(Options(data_dir=tmp_path))["heads"]
+    assert heads.state == OFF
+    assert heads.text.endswith("llama.cpp cannot run them")
+    assert "heads" not in _report(Options(data_dir=tmp_path, drafters=("prompt",)))
+    vars(engine.target).update(heads=engine.target, heads_problem="")
+    assert _report(Options(data_dir=tmp_path))["heads"].state == OK
