@@ -175,7 +175,8 @@ class LlamaTarget:
             return
         elif dropped:
             self._sequences.truncate_chain(start + len(path))
-        self._record(kept, dropped, path)
+        self._give_states(path)
+        self._record(kept, dropped)
 
     def rewind(self, length: int) -> None:
         """Truncate the cache to its first `length` tokens; where its memory cannot, to those behind
@@ -251,13 +252,16 @@ class LlamaTarget:
         padding = self._forward.cells(len(tokens)) - len(tokens)
         if padding:
             self._sequences.truncate_chain(len(self._text) + len(tokens))
-        self._record(tokens, padding, range(len(tokens)))
+        self._give_states(range(len(tokens)))
+        self._record(tokens, padding)
 
-    def _record(self, tokens: Sequence[int], dropped: int, rows: Sequence[int]) -> None:
-        """The last pass gave `tokens`, in its `rows`, and `dropped` more, which are no longer in
-        the cache."""
+    def _give_states(self, rows: Sequence[int]) -> None:
+        """Give the heads the states of `rows` of the last pass, which are about to be recorded."""
         if self.heads is not None:
             self.heads.take(len(self._text), rows)
+
+    def _record(self, tokens: Sequence[int], dropped: int) -> None:
+        """The last pass gave `tokens` and `dropped` more rows, which are no longer in the cache."""
         self._text.extend(tokens)
         self._in_sync = True
         self._cuttable = 0 if dropped else min(self.rollback_rows, len(tokens) - 1)

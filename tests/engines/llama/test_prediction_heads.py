@@ -41,7 +41,7 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "sharing": lambda folder: write_sharing(folder, WORDS),
 }
 EXACT = ("chained", "depth", "mixture", "sharing")
-"""The hybrid's memory steps back too little for exact mode."""
+"""Those that are tried in exact mode; near ties do not occur in the hybrid's answers."""
 Open = Callable[[str, bool], LlamaTarget]
 
 
