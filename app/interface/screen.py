@@ -62,6 +62,10 @@ MIN_COLUMNS_CHAT_LIST = 150
 """Columns from which the list of chats is shown by default."""
 
 
+MIN_ROWS_PANEL = 16
+"""Rows from which the panel below has all its lines; with fewer they belong to the answer."""
+
+
 class ChatScreen(Screen[None]):
     """The chats, the conversation and the panel; dialogs open over it."""
 
@@ -161,6 +165,7 @@ class ChatScreen(Screen[None]):
         width = event.size.width
         self.set_class(width >= MIN_COLUMNS_PANEL_RIGHT, "-wide")
         self.set_class(width < MIN_COLUMNS_PANEL_RIGHT, "-narrow")
+        self.set_class(event.size.height < MIN_ROWS_PANEL, "-short")
         listed = self.navigation.listed
         self.set_class(width >= MIN_COLUMNS_CHAT_LIST if listed is None else listed, "-listed")
 

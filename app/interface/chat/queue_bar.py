@@ -22,6 +22,8 @@ from app.interface.themes import component_color
 from app.sanitise import one_line
 
 LABEL = "queued "
+MAX_ROWS = 5
+"""Messages shown at once; a single one on a low screen."""
 _INDEX, _REMOVES = "queued", "removes"
 """Keys of a style's metadata: the message of a line, and whether a click removes it."""
 
@@ -88,11 +90,14 @@ class QueueBar(Static):
     def render(self) -> Text:
         dim, style = (component_color(self, f"queue-bar--{kind}") for kind in ("dim", "text"))
         width = max(20, self.content_size.width or self.size.width)
-        lines = []
-        for index, message in enumerate(self.messages):
+        lines, rows = [], 1 if self.screen.has_class("-short") else MAX_ROWS
+        for index, message in enumerate(self.messages[:rows]):
             files = f" · {len(message.chips)} attached" if message.chips else ""
-            space = max(8, width - len(LABEL) - len(files) - 2)
-            line = Text.assemble((LABEL, dim), (one_line(message.text, space), style), (files, dim))
+            left = len(self.messages) - rows
+            more = f" · {left} more" if left > 0 and index == rows - 1 else ""
+            space = max(8, width - len(LABEL) - len(files) - len(more) - 2)
+            text = one_line(message.text, space)
+            line = Text.assemble((LABEL, dim), (text, style), (files + more, dim))
             line.stylize(Style.from_meta({_INDEX: index}))
             line.append(f" {REMOVE}", dim + Style.from_meta({_INDEX: index, _REMOVES: True}))
             lines.append(line)

@@ -48,7 +48,7 @@ QUEUED: Hints = (
 ANSWERING: Hints = (
     ("answer.stop", "Stop"),
     ("prompt.send", "Queue"),
-    ("tint", "Sources"),
+    ("tint", "Highlight"),
     ("panel", "Details"),
     ("palette", "Commands"),
 )

@@ -78,16 +78,22 @@ def column(
     return [*lines, *small, *session, Text(), Text(styles.hint, style=styles.dim)]
 
 
-def footer(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    """The panel as three lines of at most `width` columns; four while passages are guessed."""
+def footer(
+    stats: SessionStatistics, width: int, styles: PanelStyles, *, short: bool = False
+) -> list[Text]:
+    """The panel as three lines of at most `width` columns; four while passages are guessed.
+
+    Args:
+        short: only the first line, and none before the first answer.
+    """
     if stats.budget_status is None:
-        return [*_introduction(width, styles), *[Text()] * 3][:3]
+        return [] if short else [*_introduction(width, styles), *[Text()] * 3][:3]
     if phrases.is_unaided(stats):
         draw = (_unaided_line, _ready_line, _advice_line)
     else:
         draw = (_speed_line, _source_line, _draft_line)
-    lines = [line(stats, width, styles) for line in draw]
-    if stats.retrieval is not None:
+    lines = [line(stats, width, styles) for line in (draw[:1] if short else draw)]
+    if stats.retrieval is not None and not short:
         lines.append(_passage_line(stats.retrieval, styles))
     for line in lines:
         line.truncate(width, overflow="ellipsis")
@@ -172,7 +178,7 @@ def _ready_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> l
     share = Text(phrases.percent(sum(part.share for part in parts)), style=styles.dim)
     lines = [_justified(_title(READY, styles), share, width)]
     if not parts:
-        return [*lines, Text(NOTHING_READY, style=styles.dim)]
+        return [*lines, *(Text(row, style=styles.dim) for row in phrases.wrapped(NOTHING_READY, width))]
     return [
         *lines,
         stacked_bar(parts, width, styles),

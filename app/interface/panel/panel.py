@@ -126,7 +126,8 @@ class Panel(LineCanvas):
         styles = self._panel_styles()
         if self.wide:
             return column(self.stats, width, height, styles, detailed=self.detailed)
-        lines = footer(self.stats, width, styles)
+        short = self.screen.has_class("-short")
+        lines = footer(self.stats, width, styles, short=short)
         if self.detailed and self.stats.budget_status is not None:
             lines += [Text(), *details_side_by_side(self.stats, width, styles)]
         return lines

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MIN_SPEED_DIFFERENCE = 0.02
 """Smaller relative differences of speed count as none."""
 
-MIN_MEASURED_TOKENS = 8
+MIN_MEASURED_TOKENS = 12
 """The speed of a shorter answer is not shown."""
 
 MANY_STATES = 4096

@@ -40,10 +40,31 @@ def report_reader(history: History, locations: Locations) -> Callable[[], UsageR
     return read
 
 
-class StatisticsScreen(ModalScreen[None]):
-    """One scrolling page of charts and tables."""
+class StatisticsPage(Static):
+    """The charts and tables, laid out for the columns that the page has."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = style_classes("statistics")
+
+    def __init__(self) -> None:
+        super().__init__(READING, markup=False)
+        self._report: UsageReport | None = None
+
+    def show(self, report: UsageReport) -> None:
+        """Show `report`."""
+        self._report = report
+        self._draw(self.content_size.width)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._draw(event.size.width)
+
+    def _draw(self, width: int) -> None:
+        if self._report is not None:
+            styles = panel_styles(self, "statistics", Style(color=self.rich_style.color))
+            self.update(Text("\n").join(page(self._report, width, styles)))
+
+
+class StatisticsScreen(ModalScreen[None]):
+    """One scrolling page of charts and tables."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f10,q,enter", "dismiss", "Close statistics", id="stats.close"),
@@ -52,10 +73,9 @@ class StatisticsScreen(ModalScreen[None]):
     def __init__(self, read: Callable[[], UsageReport]) -> None:
         super().__init__()
         self._read = read
-        self._report: UsageReport | None = None
 
     def compose(self) -> ComposeResult:
-        frame = VerticalScroll(Static(READING, markup=False))
+        frame = VerticalScroll(StatisticsPage())
         frame.border_title = "Statistics"
         frame.border_subtitle = keymap_of(self).fill("{stats.close} Close")
         yield frame
@@ -63,26 +83,12 @@ class StatisticsScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         self._load()
 
-    def on_resize(self, event: events.Resize) -> None:
-        self.call_after_refresh(self._draw)
-
     @work
     async def _load(self) -> None:
         try:
-            self._report = await asyncio.to_thread(self._read)
+            report = await asyncio.to_thread(self._read)
         except SpecchatError as error:
             message = one_line(str(error), MAX_ERROR_CHARACTERS)
-            self.query_one(Static).update(Text(message))
-            return
-        self._draw()
-
-    def _draw(self) -> None:
-        """Lay the page out for the current width."""
-        if self._report is None:
-            return
-        content = self.query_one(Static)
-        styles = panel_styles(self, "statistics", Style(color=content.rich_style.color))
-        lines = page(
-            self._report, self.query_one(VerticalScroll).scrollable_content_region.width, styles
-        )
-        content.update(Text("\n").join(lines))
+            self.query_one(StatisticsPage).update(Text(message))
+        else:
+            self.query_one(StatisticsPage).show(report)

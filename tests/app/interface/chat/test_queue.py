@@ -54,6 +54,10 @@ async def test_they_are_shown_while_they_wait(stage: Make) -> None:
         assert bar.display
         assert str(bar.render()).splitlines() == ["queued second ✕", "queued third ✕"]
         assert made.app.screen.query_one(KeyHints)._hints == QUEUED
+        await pilot.resize_terminal(40, 12)
+        await until(pilot, lambda: bar.size.height == 1)
+        assert str(bar.render()) == "queued second · 1 more ✕"
+        assert made.conversation.transcript.size.height >= 3
 
 
 async def test_they_follow_an_answer_that_ends_by_itself(stage: Make, history: History) -> None:
