@@ -64,10 +64,10 @@ EXIT_INTERRUPTED = 130
 NO_PASSAGE = "No passage of your imports matches."
 WORDED = "In the words of your imports, not the model's own (--docs knn)."
 NOT_ENCODED = (
-    "Answered in the model's own words: no import is read for --docs knn yet. Leave `specchat` open"
-    " until it has read them."
+    "Answered in the model's own words: no import is indexed for --docs knn yet. Leave `specchat`"
+    " open and idle to index them."
 )
-NOTHING_IMPORTED = "Nothing is imported to answer from: `specchat import PATH…` adds your files."
+NOTHING_IMPORTED = "No imports to answer from. Add your files with `specchat import PATH…`."
 
 Write = Callable[[str], object]
 """Prints a fragment of an answer."""
@@ -88,7 +88,7 @@ Write = Callable[[str], object]
 )
 @click.option("-c", "--continue", "continued", is_flag=True, help="Continue the last chat.")
 @click.option("-s", "--system", default="", metavar="TEXT", help="System prompt of the new chat.")
-@click.option("--no-save", "unsaved", is_flag=True, help="Leave no trace of this in the history.")
+@click.option("--no-save", "unsaved", is_flag=True, help="Do not store this chat.")
 @click.option(
     "--docs",
     type=click.Choice(DOCS_MODES),
@@ -103,9 +103,9 @@ Write = Callable[[str], object]
     "sequences",
     multiple=True,
     metavar="TEXT",
-    help="End the answer before this text, beside those of the chat; repeatable.",
+    help="Stop sequence: end the answer before this text; repeatable.",
 )
-@click.option("--raw", is_flag=True, help="Print the text as it is, without formatting Markdown.")
+@click.option("--raw", is_flag=True, help="Print plain text, without rendering Markdown.")
 @click.option("--json", "as_json", is_flag=True, help="Print text and figures as one JSON object.")
 @click.pass_context
 def ask(

@@ -119,7 +119,7 @@ def _search(locations: Locations) -> Finding:
     try:
         setting = load_config(locations.settings).embedding
     except SpecchatError:
-        return Finding("search", OFF, "by words alone while the settings are not understood")
+        return Finding("search", OFF, "by words alone: the settings have an error")
     try:
         path = choose_embedder(locations, setting)
         if path is None:
@@ -206,7 +206,7 @@ def _reopening(engine: Engine, locations: Locations) -> Finding:
     kept = stored(locations.chat_states)
     text = f"chats read so far: {kept.chats}, {kept.bytes / 1e6:.0f} of {max_bytes / 1e6:.0f} MB"
     if not engine.target.state_block:
-        text += "; this model's memory cannot step back, so an edited chat is read again"
+        text += "; this model's cache cannot be rewound, so an edited chat is read again"
     return Finding("reopening", OK, text)
 
 

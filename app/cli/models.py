@@ -152,9 +152,8 @@ def use(options: Options, name: str | None, student: str | None) -> None:
         _use_model(name, locations)
     if student is not None:
         choose_student(student, locations)
-        name = "a new student" if student == UNTRAINED else student or "no student"
-        drafting = f"{name} drafts for it"
-        click.echo(one_line(f"{drafting} from now on", MAX_LINE_CHARACTERS))
+        name = "a new one" if student == UNTRAINED else student or "none"
+        click.echo(one_line(f"Student: {name}", MAX_LINE_CHARACTERS))
 
 
 def _use_model(name: str, locations: Locations) -> None:

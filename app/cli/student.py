@@ -73,7 +73,7 @@ def rollback(options: Options) -> None:
     """Return to the previous version of the small model."""
     locations = locate(options.data_dir)
     number = versions_of(locations, *_pair(options, locations)).rollback()
-    click.echo(f"Version {number} is used from now on" if number else f"{_start(ORIGINAL)} is used")
+    click.echo(f"Switched to version {number}" if number else f"{_start(ORIGINAL)} is used")
 
 
 @click.command()

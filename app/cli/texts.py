@@ -46,7 +46,7 @@ MAX_NAMES = 10
 @click.option(
     "--watch/--no-watch",
     default=None,
-    help="Follow later changes of PATH while specchat is open, or stop following them.",
+    help="Import later changes of PATH while specchat is open, or stop.",
 )
 @click.pass_obj
 def import_(options: Options, paths: tuple[Path, ...], as_json: bool, watch: bool | None) -> None:
@@ -68,7 +68,7 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool, watch: boo
         tokens = _projected(options, locations, status)
     except KeyboardInterrupt:
         status.clear()
-        click.echo("stopped: keeps what was imported; the same command resumes", err=True)
+        click.echo("stopped; what was imported is kept: run the same command to resume", err=True)
         raise
     if as_json:
         click.echo(_report_json(report, tokens))

@@ -24,7 +24,7 @@ from app.sampling_settings import DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF, DOCS_ONCE
 from datastores.chats.records import StoredMessage
 from datastores.errors import InputError
 
-OF_IMPORTS = "this answer is in the words of your imports: regenerate it"
+OF_IMPORTS = "an answer in the words of your imports cannot be continued: regenerate it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,8 +178,8 @@ def open_dense(stores: Stores, locations: Locations, target: Target) -> None:
     store = DenseStore.open(path, target.fingerprint, target.width)
     if store.store.quarantined is not None:
         message = (
-            f"{path} was damaged and is rebuilt while the model is idle; what was left of it is"
-            f" {store.store.quarantined.name}, and may be deleted"
+            f"{path} was damaged and is rebuilt while the model is idle; the damaged file is"
+            f" {store.store.quarantined.name} and can be deleted"
         )
         stores.errors.append(StoreError(message))
     stores.dense = DenseWorker(store, target.vocabulary_size)

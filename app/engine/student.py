@@ -152,7 +152,7 @@ def open_student(
         probe_cache=probe_cache,
     )
     if model.target.chains_only or model.target.max_rows == 1:
-        raise ModelError(f"{path} cannot draft: its memory cannot step back")
+        raise ModelError(f"{path} cannot draft: its cache cannot be rewound")
     require_drafts_for(path, model.vocabulary, vocabulary)
     return Student(model.target, vocabulary.stops)
 

@@ -94,7 +94,7 @@ def archive_errors() -> Iterator[None]:
     except (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError) as error:
         raise InputError(_BROKEN) from error
     except NotImplementedError as error:
-        raise InputError("packed in a way that cannot be read here") from error
+        raise InputError("unsupported compression") from error
 
 
 def _refuse_bomb(members: int, unpacked: int, packed: int) -> None:
@@ -133,7 +133,7 @@ def _member_problem(name: str, size: int) -> str:
     """Why a member is not read; empty if it is."""
     parts = PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts or re.match(r"[A-Za-z]:", name):
-        return "its name leads out of the archive"
+        return "its path leads out of the archive"
     return "" if size else "empty"
 
 

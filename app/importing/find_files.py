@@ -227,7 +227,7 @@ def _file(source: str, path: Path, name: str) -> FoundFile | SkippedFile:
     except OSError as error:
         return SkippedFile(name, read_failure(error))
     if any(fnmatchcase(path.name.lower(), pattern) for pattern in SECRET_NAMES):
-        return SkippedFile(name, "made to hold secrets")
+        return SkippedFile(name, "usually holds secrets")
     # Opening a pipe would wait for a writer.
     if not stat.S_ISREG(status.st_mode):
         return SkippedFile(name, "not a regular file")

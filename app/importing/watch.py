@@ -62,7 +62,7 @@ def look(source: str, own: frozenset[Path]) -> FolderState:
     """
     root = Path(source)
     if not root.exists():
-        raise InputError(f"{source} is gone: keeps what was imported from it")
+        raise InputError(f"{source} is gone; its imported texts are kept")
     files: dict[str, tuple[int, int]] = {}
     unreadable = set()
     for found in find_files(root, own):
@@ -95,8 +95,8 @@ def compare(
     removed = {name for name in stored if name not in now.files and not now.may_hold(name)}
     if stored and len(removed) == len(stored) and not now.files:
         raise InputError(
-            f"{source} has lost all of its files: keeps what was imported from it"
-            " (`specchat forget` removes it)"
+            f"{source} has lost all of its files; its imported texts are kept"
+            " (`specchat forget` removes them)"
         )
     known = before.files if before is not None else {}
     changed = {name for name, state in now.files.items() if known.get(name) != state}

@@ -281,8 +281,8 @@ def _held(path: Path) -> Iterator[None]:
     while not lock.acquire():
         if monotonic() - started > LOCK_TIMEOUT_S:
             raise StoreError(
-                f"{path.parent} is at work in another specchat, so what was deleted is still in it:"
-                " do this again when that is done"
+                f"{path.parent} is in use by another specchat, so deleted text is still in it: try"
+                " again when that one is done"
             )
         sleep(LOCK_RETRY_S)
     try:

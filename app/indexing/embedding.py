@@ -173,8 +173,8 @@ class PassageEmbedding:
                 return self._model
             self._tell(
                 ModelError(
-                    f"the embedding model {embedder.path} changed; specchat reads them again while"
-                    " it is open and idle"
+                    f"the embedding model {embedder.path} changed; specchat indexes your imports"
+                    " again while it is open and idle"
                 )
             )
         except ModelError as error:

@@ -30,7 +30,7 @@ INDEXING_TIMEOUT_S = 30.0
 """How long the import may take to be ready for drafts."""
 RESULT_TIMEOUT_S = 120.0
 """How long the conclusion is shown."""
-ELSEWHERE = "This terminal cannot be left for a while. Run `specchat demo` in another one."
+ELSEWHERE = "This terminal cannot be suspended. Run `specchat demo` in another one."
 FAILED = "The demo failed. Run `specchat demo` in a shell to see why."
 
 

@@ -24,7 +24,7 @@ from datastores.passages.chunks import Chunk
 MAX_FILE_BYTES = 2**26
 """Files up to this size are searched for the passage; larger ones open at their first line."""
 TEXT_FILE = "specchat.md"
-NO_EDITOR = "no editor is set: set EDITOR to open files, as in EDITOR=nano"
+NO_EDITOR = "no editor is set: set EDITOR, for example EDITOR=nano"
 
 _LINE_FORMS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("code", "codium", "code-insiders", "cursor"), ("--goto", "{path}:{line}")),
@@ -106,12 +106,12 @@ def edit_text(app: App[object], text: str) -> str:
     with _temporary(text) as path:
         command = _waiting_command(path)
         if code := _run(app, command):
-            raise InputError(f"{command[0]} ended with exit code {code}: the text is as it was")
+            raise InputError(f"{command[0]} ended with exit code {code}: your text is unchanged")
         try:
             edited = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(
-                "what the editor saved cannot be read: the text is as it was"
+                "what the editor saved cannot be read: your text is unchanged"
             ) from error
     # Editors end the last line; the person did not.
     return edited if text.endswith("\n") else edited.removesuffix("\n")
@@ -153,6 +153,6 @@ def _run(app: App[object], command: list[str]) -> int:
         with app.suspend():
             return subprocess.run(command, check=False).returncode
     except SuspendNotSupported as error:
-        raise InputError("this terminal cannot be handed to an editor") from error
+        raise InputError("this terminal cannot be suspended to run an editor") from error
     except OSError as error:
         raise InputError(f"cannot start {command[0]}: {error.strerror}; set EDITOR") from error

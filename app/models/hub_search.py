@@ -85,7 +85,7 @@ def search_hub(words: str) -> list[HubRepository]:
     from huggingface_hub import HfApi
 
     if not words.strip():
-        raise InputError("no words to search for: type a part of a model's name")
+        raise InputError("nothing to search for: type part of a model's name")
     # Its hints, such as one to log in, would overwrite the screen.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     with hub_errors("the search"):
@@ -229,7 +229,7 @@ async def _ask(*arguments: object) -> AsyncGenerator[dict[str, Any]]:
                 yield one
         if not answered:
             raise ModelError(
-                f"asking Hugging Face failed (exit code {await child.code()}): try again"
+                f"searching Hugging Face failed (exit code {await child.code()}): try again"
             )
 
 

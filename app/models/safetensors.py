@@ -202,11 +202,11 @@ def _problem(folder: Path, config: dict[str, Any], text: dict[str, Any]) -> str:
     """Why the folder's model cannot be used; empty if it can."""
     architectures = [str(name) for name in config.get("architectures") or ()]
     if not any(name.endswith("ForCausalLM") for name in architectures):
-        return "not a model that writes text alone"
+        return "not a text-only model"
     if config.get("quantization_config"):
         return "quantised safetensors; use a GGUF of it"
     if set(text.get("layer_types") or ()) - ATTENTION_LAYERS:
-        return "its memory cannot step back in PyTorch; use a GGUF of it"
+        return "its cache cannot be rewound in PyTorch; use a GGUF of it"
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):
         return "it has no tokenizer"
     if not _number(text, "max_position_embeddings") or not _number(text, "hidden_size"):

@@ -58,7 +58,7 @@ class TextExtractor:
             raise InputError("takes too long to read") from error
         except EOFError as error:
             self.close()
-            raise InputError("breaks its reader") from error
+            raise InputError("crashes the PDF or HTML parser") from error
 
     def close(self) -> None:
         """End the process; the next `extract` starts another one."""

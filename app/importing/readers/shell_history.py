@@ -66,7 +66,7 @@ def _fish_character(match: re.Match[str]) -> str:
 
 def _document(file: SourceFile, commands: str) -> Document:
     if not commands.strip():
-        raise InputError("a history with no commands in it")
+        raise InputError("no commands in it")
     return Document(file.name, (Part(SHELL, commands),))
 
 

@@ -44,7 +44,7 @@ def _claims_anything(file: SourceFile) -> bool:
 def _read_text(file: SourceFile) -> Iterator[Outcome]:
     text, mixed = decode(file.read(MAX_TEXT_BYTES))
     if mixed:
-        yield SkippedFile(file.name, "in several encodings: imported, some characters may be wrong")
+        yield SkippedFile(file.name, "mixed encodings: imported, but some characters may be wrong")
     yield Document(file.name, (Part(kind_of(file.filename), text),))
 
 
@@ -81,7 +81,7 @@ def _claims_json(file: SourceFile) -> bool:
 
 def _read_json(file: SourceFile) -> Iterator[Outcome]:
     if CONVERSATIONS_FILE.fullmatch(file.filename):
-        raise InputError("no export of chats in a known form, or a damaged one")
+        raise InputError("not a known chat export, or a damaged one")
     content = file.read(MAX_JSON_BYTES)
     require_shallow(BytesIO(content))
     yield Document(file.name, (Part(CODE, decode(content)[0]),))
@@ -108,7 +108,7 @@ def _read_notebook(file: SourceFile) -> Iterator[Outcome]:
         for kind, run in groupby(cells, key=lambda cell: cell[0])
     )
     if not parts:
-        raise InputError("a notebook with nothing in it")
+        raise InputError("an empty notebook")
     yield Document(file.name, parts)
 
 

@@ -57,6 +57,7 @@ from datastores.errors import SpecchatError
 BUSY = "Still answering. {answer.stop} stops it."
 NOTHING_TO_CONTINUE = "The last answer is complete: nothing to continue."
 WAITING_FOR_MODEL = "loading the model…"
+NO_MESSAGES = "No messages yet."
 STOP_HINT = "{answer.stop} Stop"
 BRANCH_HINT = "New branch · {answer.stop} Cancel"
 
@@ -190,7 +191,10 @@ class Conversation(ChatView):
 
     def select_message(self) -> None:
         """Move the focus to the messages, or back to the prompt."""
-        (self.prompt if self.transcript.has_focus else self.transcript).focus()
+        if self.is_empty:
+            self.notify(NO_MESSAGES, markup=False, timeout=2)
+        else:
+            (self.prompt if self.transcript.has_focus else self.transcript).focus()
 
     def switch_version(self, step: int) -> None:
         """Show another version of the lowest message that has one `step` places on."""

@@ -15,11 +15,12 @@ from app.interface.chat.conversation import Conversation
 from app.interface.dialogs.cited_passages import CitedPassages
 from app.interface.messages import ChatsChanged
 from app.locations import Locations
-from app.sampling_settings import DOCS_KNN, DOCS_OFF, DOCS_ONCE, require_docs_mode
+from app.sampling_settings import DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF, DOCS_ONCE, require_docs_mode
 from datastores.chats.history import History
 from datastores.errors import SpecchatError
 
 ON = "This chat searches your imports for each question."
+REPEATED = "This chat searches your imports again and again while it answers."
 WORDED = "This chat's answers are in the words of your imports."
 OFF = "This chat no longer uses your imports."
 NOT_SEARCHED = "Your imports were not searched for the last answer."
@@ -58,11 +59,11 @@ class DocumentActions:
             self._conversation.post_message(ChatsChanged())
         else:
             self._conversation.change_history(lambda history: history.set_docs(chat, docs))
-        notice = {DOCS_OFF: OFF, DOCS_KNN: WORDED}.get(docs, ON)
+        notice = {DOCS_OFF: OFF, DOCS_KNN: WORDED, DOCS_ITERATIVE: REPEATED}.get(docs, ON)
         self._conversation.notify(notice, markup=False, timeout=4)
 
     def show_last_sources(self) -> None:
-        """Show the passages that the last answer was given."""
+        """Show the passages used for the last answer."""
         citations = self._conversation.transcript.last_citations
         if citations:
             self.show_sources(citations)

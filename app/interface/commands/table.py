@@ -84,7 +84,7 @@ COMMANDS = (
     ),
     Command(
         "learning",
-        "Learn while idle or not",
+        "Turn learning on or off",
         "Let the small model learn from your chats, or stop it",
         lambda screen: screen.model_switch.toggle_learning(),
         "alt+l",
@@ -93,7 +93,7 @@ COMMANDS = (
     Command(
         "idle",
         "Pause or resume idle work",
-        "Stop indexing and learning in the background, or go on with it",
+        "Stop indexing and learning in the background, or resume it",
         lambda screen: screen.model_switch.toggle_idle(),
         "alt+i",
         slash="pause",
@@ -215,7 +215,7 @@ COMMANDS = (
     Command(
         "queue.edit",
         "Edit queued message",
-        "Take the message that is sent after this answer back to the prompt",
+        "Move the last queued message back to the prompt",
         lambda screen: screen.conversation.edit_queued(),
         "alt+q",
         slash="unqueue",
@@ -223,7 +223,7 @@ COMMANDS = (
     Command(
         "queue.remove",
         "Remove queued message",
-        "Drop the last message that waits for the end of the answer",
+        "Remove the last queued message",
         lambda screen: screen.conversation.remove_queued(),
         slash="drop",
     ),
@@ -270,14 +270,14 @@ COMMANDS = (
     Command(
         "message.select",
         "Messages",
-        "Move over the messages: copy, edit, regenerate or branch from any of them",
+        "Select a message to copy, edit, regenerate or branch from",
         lambda screen: screen.conversation.select_message(),
         "alt+m",
     ),
     Command(
         "branch",
         "Branch",
-        "Go on differently after an earlier answer; press again for the one before",
+        "Continue differently from an earlier point; press again to go further back",
         lambda screen: screen.branch(),
         "alt+b",
         slash="branch",
@@ -351,13 +351,13 @@ COMMANDS = (
         "Search your imports for each question of this chat, or don't",
         lambda screen: screen.document_actions.toggle(),
         slash="docs",
-        argument="[once|knn|off]",
+        argument="[once|iterative|knn|off]",
         run_with=lambda screen, mode: screen.document_actions.choose(mode),
     ),
     Command(
         "answer.sources",
         "Sources",
-        "Show the passages that the last answer was given",
+        "Show the passages used for the last answer",
         lambda screen: screen.document_actions.show_last_sources(),
         "alt+s",
         slash="sources",

@@ -30,7 +30,7 @@ from datastores.passages.chunks import Chunk
 
 KEYS = "{cited.open} Open in editor · {cited.close} Close"
 CLOSES = "{cited.close} Close"
-CHANGED = "The file has changed since this answer. Now in this place:"
+CHANGED = "The file has changed since this answer. It now says:"
 GONE = "This passage is no longer imported."
 
 

@@ -51,7 +51,7 @@ class SourcesScreen(ListDialog[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "again", "Import again", id="sources.again"),
         *list_bindings("sources"),
-        Binding("w", "watch", "Follow its changes, or don't", id="sources.watch"),
+        Binding("w", "watch", "Watch it for changes, or stop", id="sources.watch"),
         Binding("delete", "forget", "Delete it completely", id="sources.forget"),
         Binding("f9", "dismiss('')", "Import other files", id="sources.import"),
         Binding("escape", "dismiss", "Close", id="sources.close"),

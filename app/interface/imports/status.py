@@ -27,12 +27,12 @@ from app.models.description import format_size, format_time_left
 from app.sanitise import one_line, tilde_path
 
 WELCOME = (
-    "Import notes, source code, web pages, PDFs, chats with other assistants or shell histories, to"
-    " answer from them and to answer faster: a file, a folder or an archive. Respects .gitignore."
-    " Secrets are removed. Nothing leaves this machine."
+    "A file, folder or archive: notes, source code, web pages, PDFs, chats with other assistants,"
+    " shell histories. Answers then use it, and come faster. Respects .gitignore. Secrets are"
+    " removed. Nothing leaves this machine."
 )
-STOPPED = "Stopped. Keeps what was imported; Enter resumes."
-USES = "Answers are drafted from it, and given from its passages where they fit."
+STOPPED = "Stopped. What was imported is kept. Enter resumes."
+USES = "It is used for drafts, and for answers where it fits."
 SEPARATOR = " · "
 MAX_REASONS = 6
 """Skip reasons listed while an import runs, most frequent first."""

@@ -118,10 +118,10 @@ ALONE = (
     "No other models on this machine. Enter downloads a suggested one; type words to search Hugging"
     " Face for others."
 )
-ASKING = "asking Hugging Face…"
+ASKING = "searching Hugging Face…"
 NOTHING_FOUND = "Hugging Face has no such model. Use fewer or other words."
 WITHOUT_HUB = "These fit this machine:"
-OFFERED = "Sizes differ by quantisation: fewer bits are smaller and faster, and less exact."
+OFFERED = "Fewer bits are smaller and faster, but less exact."
 
 
 @dataclass(frozen=True, slots=True)

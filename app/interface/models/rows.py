@@ -119,7 +119,7 @@ def enter_action(row: PickerRow, free_memory: int) -> str:
         return "Keep"
     if row.model.problem:
         return ""
-    return "Open" if row.fits(free_memory) else "Try to open"
+    return "Open" if row.fits(free_memory) else "Try anyway"
 
 
 def render(row: PickerRow, free_memory: int, width: int, styles: PanelStyles) -> Text:

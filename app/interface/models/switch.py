@@ -27,8 +27,8 @@ from engines.llama.devices import unused_gpu
 LOADING = "loading the model…"
 NO_MODEL = "no model"
 PAUSED = "idle work paused"
-IDLE_PAUSED = "Idle work is paused: nothing is indexed or learned until you resume it."
-IDLE_RESUMED = "Idle work resumes: indexing, and learning while the machine is idle."
+IDLE_PAUSED = "Idle work paused. Nothing is indexed or learned until you resume it."
+IDLE_RESUMED = "Idle work resumed: indexing and learning."
 
 
 class ModelSwitch:
@@ -75,7 +75,7 @@ class ModelSwitch:
         """Have the small model learn while the machine is idle, or not; kept in the settings."""
         model, notify = self._conversation.model_thread.model, self._conversation.notify
         if model is None or model.engine is None or model.learner is None:
-            notify("No small model drafts for this model, so nothing can learn.")
+            notify("This model has no small model to train.")
             return
         learns = not model.engine.learns
         try:
@@ -192,7 +192,7 @@ def hint_about_pytorch(unused: str, device: str) -> str:
     """The hint where PyTorch runs models on a card that this build of llama.cpp leaves unused."""
     if not unused or device == CPU:
         return ""
-    return f"PyTorch uses your {unused} already: safetensors models run on it at once."
+    return f"PyTorch can already use your {unused} for safetensors models."
 
 
 def hint_about(found: int) -> str:

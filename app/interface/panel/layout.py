@@ -47,9 +47,9 @@ SPEED_COLUMNS = len("1,234 tok/s  ")
 SPEEDS = ((False, "with drafts"), (True, "without"))
 """The speeds compared: whether it is the plain one, and its label."""
 
-READY, READY_SHORT = "words that drafts had ready", "ready"
+READY, READY_SHORT = "drafts would have supplied", "ready"
 """The title of what drafts hold while the model writes by itself, and its label in the footer."""
-NOTHING_READY = "nothing yet: chats and imports add words"
+NOTHING_READY = "nothing yet; chats and imports help"
 
 
 def column(
@@ -178,7 +178,10 @@ def _ready_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> l
     share = Text(phrases.percent(sum(part.share for part in parts)), style=styles.dim)
     lines = [_justified(_title(READY, styles), share, width)]
     if not parts:
-        return [*lines, *(Text(row, style=styles.dim) for row in phrases.wrapped(NOTHING_READY, width))]
+        return [
+            *lines,
+            *(Text(row, style=styles.dim) for row in phrases.wrapped(NOTHING_READY, width)),
+        ]
     return [
         *lines,
         stacked_bar(parts, width, styles),

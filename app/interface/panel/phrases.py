@@ -122,8 +122,8 @@ def advice(stats: SessionStatistics, larger: str) -> str:
     if is_fast(stats.current):
         return f"Drafting pays with larger models · {larger}"
     if not stats.budget_status.loss:
-        return "Drafting pauses after wrong guesses and resumes by itself."
-    return "Drafting waits for better guesses. Chats and imports add them."
+        return "Drafting is paused after wrong guesses. It retries automatically."
+    return "Drafting is paused until guesses improve. Chats and imports help."
 
 
 def accepted(stats: SessionStatistics) -> str:

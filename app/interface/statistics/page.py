@@ -45,7 +45,7 @@ def page(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
     if not report.total.answers:
         lines += [Text(NOTHING_YET, style=styles.dim), Text()]
     else:
-        lines += [*_summary(report, styles), Text()]
+        lines += [*_summary(report, width, styles), Text()]
     sections: list[Draw] = [_speed, _tokens, _shares, _sources, _models, _stores]
     for student in report.students:
         sections += [partial(_acceptance, student), partial(_versions, student)]
@@ -73,25 +73,38 @@ def _joined(blocks: Sequence[list[Text]], width: int) -> Iterator[Text]:
         yield line
 
 
-def _summary(report: UsageReport, styles: PanelStyles) -> list[Text]:
-    """`1.9× faster with drafts · 41 min saved`, and what that is of."""
+def _summary(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
+    """`1.9× the speed without drafts · 41 min saved`, and what that is of."""
     usage = report.total
-    gain = Text(style=styles.text)
+    gains = []
     if usage.plain_seconds:
         faster = usage.ratio > 1
         style = (styles.accent if faster else styles.text) + Style(bold=True)
-        gain.append(f"{times(usage.ratio)} the speed without drafts", style=style)
+        gains.append(Text(f"{times(usage.ratio)} the speed without drafts", style=style))
         if faster:
-            gain.append(f" · {duration(usage.saved_seconds)} saved")
-        gain.append(" · ")
+            gains.append(Text(f"{duration(usage.saved_seconds)} saved", style=styles.text))
     steps = "model step" if usage.saved_steps == 1 else "model steps"
-    gain.append(f"{usage.saved_steps:,} {steps} saved")
+    gains.append(Text(f"{usage.saved_steps:,} {steps} saved", style=styles.text))
     answers = f"{usage.answers:,} answer{'' if usage.answers == 1 else 's'}"
-    since = f"{answers} since {_day(report.periods[0].start, year=True)}"
-    lines = [gain, Text(f"{since} · by {'week' if report.days > 1 else 'day'}", style=styles.dim)]
+    said = f"{answers} since {_day(report.periods[0].start, year=True)}"
+    said += f" · by {'week' if report.days > 1 else 'day'}"
     if usage.compared_tokens < usage.step_tokens and usage.plain_seconds:
-        note = "Speed without drafts was not recorded for earlier answers."
-        lines.append(Text(note, style=styles.dim))
+        said += "\nSpeed without drafts was not recorded for earlier answers."
+    notes = [row for line in said.splitlines() for row in wrapped(line, width)]
+    return [
+        *_flowed(gains, Text(" · ", style=styles.text), width),
+        *(Text(row, style=styles.dim) for row in notes),
+    ]
+
+
+def _flowed(parts: Sequence[Text], gap: Text, width: int) -> list[Text]:
+    """`parts` with `gap` between them, on as many lines of `width` columns as they need."""
+    lines: list[Text] = []
+    for part in parts:
+        if lines and lines[-1].cell_len + gap.cell_len + part.cell_len <= width:
+            lines[-1].append_text(gap).append_text(part)
+        else:
+            lines.append(Text.assemble(part))
     return lines
 
 
@@ -169,12 +182,13 @@ def _chart(
     """A chart under its title and legend; nothing where every column is empty."""
     if not any(column.value for column in columns):
         return []
-    head = Text.assemble((title, styles.text + Style(bold=True)))
+    head = [Text.assemble((title, styles.text + Style(bold=True)))]
     for name, style in legend:
         marked = [("█ ", style), (name, styles.dim)] if not share else [(name, style)]
-        head.append("  " if not share else " ").append_text(Text.assemble(*marked))
+        head.append(Text.assemble(*marked))
     frame = Frame(width, CHART_HEIGHT, styles.dim)
-    return [head, *column_chart(columns, frame, percent=share)]
+    gap = Text(" " if share else "  ")
+    return [*_flowed(head, gap, width), *column_chart(columns, frame, percent=share)]
 
 
 def _sources(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:

@@ -98,7 +98,7 @@ FIRST_TEXT = 1
 NOTHING_WRITTEN = "■ empty answer"
 NO_PASSAGE = "No passage of your imports matches."
 WORDED = "In the words of your imports, not the model's own."
-NOT_ENCODED = "The model's own words: your imports are read while specchat is idle."
+NOT_ENCODED = "In the model's own words: your imports are not indexed yet."
 
 
 class Answer:

@@ -67,7 +67,7 @@ def test_stepping_back_and_deleting(
 ) -> None:
     publish(versions)
     publish(versions)
-    for expected in ("Version 1 is used from now on", "The original small model is used"):
+    for expected in ("Switched to version 1", "The original small model is used"):
         assert specchat("student", "rollback") == DONE
         assert capsys.readouterr().out.strip() == expected
     assert specchat("student", "reset") == DONE

@@ -106,7 +106,7 @@ def test_a_student_whose_memory_cannot_step_back_is_refused(
 ) -> None:
     limits = ContextLimits(512, max_rows=1, chains_only=True, snapshots=0)
     monkeypatch.setattr("engines.llama.model.measure_limits", lambda *_: limits)
-    with pytest.raises(ModelError, match="cannot draft: its memory cannot step back"):
+    with pytest.raises(ModelError, match="cannot draft: its cache cannot be rewound"):
         open_student(embedded_student(), ScriptedVocabulary(), 512)
 
 

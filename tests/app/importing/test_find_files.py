@@ -140,9 +140,9 @@ def test_what_is_no_text_by_its_nature_is_named(folder: Path) -> None:
     found, skipped = _walked(folder)
     assert found == ["note.md"]
     assert skipped == {
-        ".env": "made to hold secrets",
-        "id_rsa": "made to hold secrets",
-        "server.pem": "made to hold secrets",
+        ".env": "usually holds secrets",
+        "id_rsa": "usually holds secrets",
+        "server.pem": "usually holds secrets",
         "empty": "empty",
         "pipe": "not a regular file",
     }

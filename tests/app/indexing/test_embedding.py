@@ -149,7 +149,7 @@ def test_another_model_at_the_same_path_begins_anew(
     write_bert(replaced, TinyVocabulary(), width=32)
     later = embedding(replaced)
     assert later.retriever() is None
-    assert f"{replaced} changed; specchat reads them again" in str(errors)
+    assert f"{replaced} changed; specchat indexes your imports again" in str(errors)
     assert embed(later)[-1] == (3, 3)
     embedder = StoredVectors(passages).embedder
     assert embedder is not None

@@ -81,7 +81,7 @@ async def test_a_model_without_a_small_one_says_so(stage: Make) -> None:
         await ready(pilot, made)
         await pilot.press("alt+l")
         await until(pilot, lambda: notices(made))
-        assert notices(made) == ["No small model drafts for this model, so nothing can learn."]
+        assert notices(made) == ["This model has no small model to train."]
         assert load_config(made.locations.settings).learn
 
 

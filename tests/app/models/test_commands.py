@@ -128,10 +128,10 @@ def test_a_student_is_chosen_with_a_model_or_alone(
     locations.models.mkdir(parents=True)
     shutil.copy(embedded(), locations.models / "copy-F16.gguf")
     said = _lines(capsys, "use", "copy-F16", "--student", "embedded")
-    assert said[1:] == ["embedded drafts for it from now on"]
+    assert said[1:] == ["Student: embedded"]
     assert run(["ask", "--json", "--max-tokens", "24", "how do I list files?"]) == 0
     assert json.loads(capsys.readouterr().out)["by_drafter"]["student"] > 0
-    assert _lines(capsys, "use", "--student", "") == ["no student drafts for it from now on"]
+    assert _lines(capsys, "use", "--student", "") == ["Student: none"]
     assert run(["models", "use"]) == 2
     assert "give a NAME or a --student" in capsys.readouterr().err
 

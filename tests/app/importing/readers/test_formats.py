@@ -139,7 +139,7 @@ def test_a_process_that_takes_too_long_is_replaced() -> None:
 def test_a_process_that_dies_is_replaced() -> None:
     extractor = TextExtractor()
     try:
-        with pytest.raises(InputError, match="breaks its reader"):
+        with pytest.raises(InputError, match="crashes the PDF or HTML parser"):
             extractor.extract("nothing it knows", b"<html>")
         assert extractor.extract("html", b"<html><p>x") == "x"
         assert extractor._child is not None
@@ -240,7 +240,7 @@ def test_json_that_is_no_export_is_the_text_it_is() -> None:
     [
         ("deep.json", b"[" * 100_000 + b"]" * 100_000, "JSON nested more than 200 deep"),
         ("open.json", b'{"a":' * 100_000, "JSON nested more than 200 deep"),
-        ("conversations.json", b"[{", "no export of chats in a known form, or a damaged one"),
+        ("conversations.json", b"[{", "not a known chat export, or a damaged one"),
         ("big.json", b"[" + b"1," * source_file.MAX_JSON_BYTES, "larger than 1 MiB"),
         ("x.txt", b"\0\1\2", "binary"),
         ("x.txt", b"\xff\x00\x01" * 100, "binary"),

@@ -210,7 +210,7 @@ async def test_the_palette_branches_from_the_message_under_the_cursor(stage: Mak
         await ask(pilot, made, "three?")
         await pilot.press("alt+m", "up", "up", "up", "up", "ctrl+p")
         listed = made.app.screen.query_one(OptionList)
-        await pilot.press(*"go on differently")
+        await pilot.press(*"continue differently")
         await until(pilot, lambda: listed.option_count == 1)
         await pilot.press("enter")
         await until(pilot, lambda: dialogue(made) == ["one?", "…"])
@@ -271,7 +271,8 @@ async def test_an_empty_chat_has_no_cursor(stage: Make) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         await ready(pilot, made)
-        await pilot.press("alt+m", "up", "c", "y", "e", "r", "left", "right", "escape")
+        await pilot.press("alt+m")
+        assert "No messages yet." in notices(made)
         assert made.conversation.prompt.has_focus
 
 

@@ -177,7 +177,7 @@ def test_deleting_waits_for_a_running_indexer(stage: Make, monkeypatch: pytest.M
     with open_index(made.locations, Characters(), BUDGET) as projection:
         list(projection.run())
         assert projection.lock.acquire()
-        with pytest.raises(StoreError, match="at work in another specchat"):
+        with pytest.raises(StoreError, match="in use by another specchat"):
             forget_removed_texts(made.locations, BUDGET)
         projection.lock.release()
     forget_removed_texts(made.locations, BUDGET)

@@ -114,7 +114,7 @@ async def test_a_folder_that_vanished_is_said_once_and_loses_nothing(
         await ready(pilot, made)
         await until(pilot, lambda: notices(made))
         await pilot.pause(0.2)
-        assert notices(made) == [f"{folder} is gone: keeps what was imported from it"]
+        assert notices(made) == [f"{folder} is gone; its imported texts are kept"]
         assert found(made, "telescopes") == ["walrus.md"]
         away.rename(folder)
         (folder / "walrus.md").unlink()

@@ -71,7 +71,7 @@ def test_the_same_row_stays_highlighted_else_the_first_model() -> None:
     [
         (ONE, "Keep"),
         (TWO, "Open"),
-        (listed("large", ROOM + 1), "Try to open"),
+        (listed("large", ROOM + 1), "Try anyway"),
         (listed("odd", problem="no model"), ""),
         (DownloadRequest("org/x"), "Download"),
         (SearchRequest("words"), "Search"),

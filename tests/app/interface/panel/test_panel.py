@@ -113,7 +113,7 @@ def test_a_fast_model_is_said_to_be_fast() -> None:
     assert ready.endswith("past chats 41%")
     assert advice.startswith("drafts       Drafting pays with larger models · F5")
     _, nothing, _ = footer_of(unaided(replace(FAST, counterfactual_acceptance={}), 0.0015))
-    assert nothing == "ready        nothing yet: chats and imports add words"
+    assert nothing == "ready        nothing yet; chats and imports help"
 
 
 def test_what_drafts_have_ready_adds_up() -> None:
@@ -121,7 +121,7 @@ def test_what_drafts_have_ready_adds_up() -> None:
         line.plain
         for line in column(statistics_of(unaided(PAUSED, 0.06)), 34, 60, STYLES, detailed=False)
     ]
-    title = next(line for line in lines if line.startswith("words that drafts had ready"))
+    title = next(line for line in lines if line.startswith("drafts would have supplied"))
     assert title.endswith("35%")
     assert any("this chat" in line and line.endswith("30%") for line in lines)
     assert any("common phrases" in line and line.endswith("5%") for line in lines)
@@ -129,7 +129,7 @@ def test_what_drafts_have_ready_adds_up() -> None:
 
 def test_a_slow_model_whose_drafts_do_not_pay_is_given_another_reason() -> None:
     stats = statistics_of(unaided(PAUSED, 0.06))
-    assert "better guesses" in phrases.advice(stats, "F5")
+    assert "guesses improve" in phrases.advice(stats, "F5")
     stats.budget_status = replace(PAUSED, loss=0.0)
     assert "wrong guesses" in phrases.advice(stats, "F5")
 
