@@ -116,7 +116,7 @@ def _speed(report: UsageReport, width: int, styles: PanelStyles) -> list[Text]:
     legend = [("without drafts", styles.faint), ("gained", styles.accent)]
     if unknown:
         legend.append(("not compared", styles.dim))
-    return _chart("Tokens per second", legend, columns, width, styles)
+    return _chart("Tokens/s", legend, columns, width, styles)
 
 
 def _speed_column(period: Period, styles: PanelStyles) -> Column:
