@@ -64,12 +64,23 @@ def code_blocks(text: str) -> list[str]:
 
 
 def placeholders(code: str) -> list[str]:
-    """The names of `{{placeholders}}` in `code`, each once, in order."""
-    return list(dict.fromkeys(_PLACEHOLDER.findall(code)))
+    """The `{{placeholders}}` in `code` or, if it is a command, its `<placeholders>`.
+
+    Each once, in order, with its brackets.
+    """
+    is_command = not _NO_COMMAND.search(code)
+    pattern = _COMMAND_PLACEHOLDER if is_command else _PLACEHOLDER
+    return list(dict.fromkeys(pattern.findall(code)))
 
 
-_PLACEHOLDER = re.compile(r"\{\{([^{}\n]{1,80})\}\}")
+_PLACEHOLDER = re.compile(r"\{\{[^{}\n]{1,80}\}\}")
 """As in tldr pages: what the person has to fill in."""
+
+_COMMAND_PLACEHOLDER = re.compile(r"(?<![\w<])<[A-Za-z0-9/*](?:[\w *./:,|-]{0,78}[\w.*])?>")
+"""As the embedded model and manuals write them; `list<int>`, `<<EOF` and `<in >out` are none."""
+
+_NO_COMMAND = re.compile(r"^\s*[<#]|\n|\{\{|</\w+>")
+"""Several lines, markup or a preprocessor's: angle brackets mean something else there."""
 
 
 def _copies(command: Sequence[str], text: str) -> bool:
@@ -131,7 +142,7 @@ class CopyActions:
         self.copy_block(blocks[-1] if blocks else "", "The answer has no code block.")
 
     def copy_block(self, code: str, missing: str, copied: str = "") -> None:
-        """Copy a block of code; what `{{stands like this}}` is asked for before.
+        """Copy a block of code; what `{{stands like this}}` or `<like this>` is asked for before.
 
         An empty answer leaves a placeholder as it is; Esc copies with those that are left.
         """
@@ -147,10 +158,11 @@ class CopyActions:
             if value is None:
                 self.copy(code, missing, copied)
                 return
-            text = code.replace("{{" + name + "}}", value) if value.strip() else code
+            text = code.replace(name, value) if value.strip() else code
             self._fill(text, rest, missing, copied)
 
-        title = escape(one_line(f"Fill in: {name}", 60))  # written by a model, and no markup
+        shown = one_line(f"Fill in: {name.strip('{}<>')}", 60)
+        title = escape(shown)  # written by a model, and no markup
         dialog = InputDialog(title, action="Next" if rest else "Copy", cancel="Copy as it is")
         self._conversation.app.push_screen(dialog, filled)
 

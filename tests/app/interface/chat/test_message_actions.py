@@ -279,9 +279,19 @@ async def test_an_empty_chat_has_no_cursor(stage: Make) -> None:
 @pytest.mark.parametrize(
     ("code", "names"),
     [
-        ("cp {{a}} {{b}} {{a}}", ["a", "b"]),
+        ("cp {{a}} {{b}} {{a}}", ["{{a}}", "{{b}}"]),
         ("echo {{}} {a} {{a\nb}}", []),
-        ("{{path/to/file}}", ["path/to/file"]),
+        ("{{path/to/file}}", ["{{path/to/file}}"]),
+        ("cp <source> <target>", ["<source>", "<target>"]),
+        ("mount </dev/sdXY> <a>", ["</dev/sdXY>", "<a>"]),
+        ("rm <file...>", ["<file...>"]),
+        ("ssh <user>@<host>", ["<user>", "<host>"]),
+        ("awk {{x}} <y>", ["{{x}}"]),
+        ("sort <in >out <<EOF", []),
+        ("#include <stdio.h>", []),
+        ("<p>Hello</p>", []),
+        ("std::vector<int> x", []),
+        ("cat <a>\ncat <b>", []),
     ],
 )
 def test_placeholders_are_named_once(code: str, names: list[str]) -> None:
