@@ -13,3 +13,8 @@ def read_lines(name: str) -> list[str]:
     """The lines of the file ``name``, without blank ones and without comments (``# ``)."""
     text = (_MATERIAL / name).read_text(encoding="utf-8")
     return [line for line in text.splitlines() if line.strip() and not line.startswith("# ")]
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of ``text``."""
+    return tuple(text.split())

@@ -1,38 +1,27 @@
 """What the pair can do, in figures: copying, recall, form, everyday questions, drafting.
 
 Owns the measures. Questions have fresh wording (`wording.Style`), on held-out pages where notes are
-given and on known pages otherwise. The GGUF files are read through transformers, so that what is
-measured is what is shipped.
+given and on known pages otherwise. Questions by hand are those of `judged.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
-from typing import Any
 
 import torch
-from tokenizers import Tokenizer
-from torch import Tensor
 
 from assets.recipe.from_memory import everyday
-from assets.recipe.material_files import read_evening_questions
 from assets.recipe.pages import Page, Split
-from assets.recipe.tokens import END_OF_TEXT, IM_END, render_prompt
+from assets.recipe.placeholders import readable
+from assets.recipe.reader import UNFINISHED, Reader, command_of, fraction, name_of, well_formed
+from assets.recipe.tokens import IM_END, render_prompt
 from assets.recipe.turns import Chat, Pool, Turn, ask_how, notes_message
 from assets.recipe.wording import Style
-from datastores.errors import ModelError
 
-_READER_BATCH = 48
-
-UNFINISHED = "<unfinished>"
-
-_FRESH = Style(fresh=True, concrete=0.0, slips=0.0)
-_FENCE = re.compile(r"```sh\n(.*?)\n```", re.DOTALL)
-_NAME = re.compile(r"Use `([^`]+)`")
+_FRESH = Style(fresh=True, concrete=0.0, values=0.0, slips=0.0)
 
 
 @dataclass(frozen=True)
@@ -44,34 +33,12 @@ class Question:
     wrong: Page | None = None
 
 
-def command_of(answer: str) -> str:
-    """The first fenced command of an answer; empty where there is none."""
-    found = _FENCE.search(answer)
-    return found[1] if found else ""
-
-
-def name_of(answer: str) -> str:
-    """The command name an answer gives; empty where there is none."""
-    found = _NAME.search(answer)
-    return found[1] if found else ""
-
-
-def well_formed(answer: str) -> bool:
-    """Whether an answer is finished, closes its fences, and contains no chat markup."""
-    fences = sum(line.startswith("```") for line in answer.splitlines())
-    return (
-        bool(answer.strip())
-        and fences % 2 == 0
-        and not re.search(rf"{UNFINISHED}|<\|im_|<\|endoftext", answer)
-    )
-
-
 def noted_questions(pages: Sequence[Page], count: int, rng: Random) -> list[Question]:
     """Questions on ``pages`` with the whole right page in the notes."""
     out = []
     for _ in range(count):
         page = rng.choice(pages)
-        question, answer = ask_how(page, rng.choice(page.examples), rng, _FRESH, plain=False)
+        question, answer = ask_how(page, rng.choice(page.examples), rng, _FRESH, noted=True)
         notes = Turn("system", notes_message([page.markdown]))
         out.append(Question((notes, question), answer.text))
     return out
@@ -83,7 +50,7 @@ def misled_questions(parts: Split, count: int, rng: Random) -> list[Question]:
     for number in range(count):
         page = rng.choice(parts.held_out if number % 2 else parts.known)
         wrong = rng.choice([each for each in parts.held_out if each is not page])
-        question, answer = ask_how(page, rng.choice(page.examples), rng, _FRESH, plain=True)
+        question, answer = ask_how(page, rng.choice(page.examples), rng, _FRESH, noted=False)
         notes = Turn("system", notes_message([wrong.markdown]))
         out.append(Question((notes, question), answer.text, wrong))
     return out
@@ -94,7 +61,7 @@ def recall_questions(pages: Sequence[Page], count: int, rng: Random) -> list[Que
     out = []
     for _ in range(count):
         page = rng.choice(pages)
-        question, answer = ask_how(page, rng.choice(page.examples), rng, _FRESH, plain=True)
+        question, answer = ask_how(page, rng.choice(page.examples), rng, _FRESH, noted=False)
         out.append(Question((question,), answer.text))
     return out
 
@@ -111,10 +78,10 @@ def copies_from(answer: str, page: Page) -> bool:
     return command_of(answer) in commands or name_of(answer) == page.name
 
 
-def fraction(marks: Iterable[bool]) -> float:
-    """The fraction of ``marks`` that are true; 0 of none."""
-    values = list(marks)
-    return sum(values) / max(len(values), 1)
+def is_filled(command: str, wanted: str) -> bool:
+    """Whether ``command`` is ``wanted`` with something in place of a placeholder."""
+    pattern = re.sub(r"<[^<>\s]+>", "(.+)", re.escape(wanted).replace(r"\ ", " "))
+    return command != wanted and re.fullmatch(pattern, command) is not None
 
 
 def evaluate(reader: Reader, parts: Split, pool: Pool, count: int, seed: int) -> dict[str, float]:
@@ -137,16 +104,14 @@ def evaluate(reader: Reader, parts: Split, pool: Pool, count: int, seed: int) ->
                 not copies_from(a, q.wrong) for a, q in pairs if q.wrong
             )
             continue
-        figures[f"{key}_exact"] = fraction(command_of(a) == command_of(q.wanted) for a, q in pairs)
+        exact = [(command_of(a), command_of(q.wanted)) for a, q in pairs]
+        if key != "noted":
+            exact = [(readable(command), wanted) for command, wanted in exact]
+        if key == "everyday":
+            figures["values_invented"] = fraction(is_filled(*each) for each in exact)
+        figures[f"{key}_exact"] = fraction(command == wanted for command, wanted in exact)
         figures[f"{key}_name"] = fraction(name_of(a) == name_of(q.wanted) for a, q in pairs)
-    return figures | {"evening_name": evening_questions_answered(reader)}
-
-
-def evening_questions_answered(reader: Reader) -> float:
-    """The fraction of hand-written everyday questions answered with an accepted command."""
-    questions = read_evening_questions()
-    answers = reader.answers([(Turn("user", prompt),) for prompt, _ in questions])
-    return fraction(name_of(a) in names for a, (_, names) in zip(answers, questions, strict=True))
+    return figures
 
 
 def acceptance(target: Reader, student: Reader, questions: Sequence[Question]) -> dict[str, float]:
@@ -169,63 +134,3 @@ def acceptance(target: Reader, student: Reader, questions: Sequence[Question]) -
         "student_overlap": torch.cat(overlaps).mean().item(),
         "student_top": torch.cat(tops).float().mean().item(),
     }
-
-
-class Reader:
-    """One model file and its tokenizer."""
-
-    def __init__(self, path: Path, tokenizer: Tokenizer) -> None:
-        """Load ``path`` in float32.
-
-        Raises:
-            ModelError: there is no such file.
-        """
-        from transformers import AutoModelForCausalLM
-
-        if not path.exists():
-            raise ModelError(f"{path}: no such model file; run the export step first")
-        self.tokenizer = tokenizer
-        self.model: Any = AutoModelForCausalLM.from_pretrained(
-            path.parent, gguf_file=path.name, dtype=torch.float32
-        )
-        self.model.eval()
-
-    def answers(self, chats: Sequence[Chat], most: int = 256) -> list[str]:
-        """The greedy answer to each chat, which must end in a question.
-
-        An answer that is not finished within ``most`` tokens ends in ``UNFINISHED``.
-        """
-        prompts = [self.tokenizer.encode(render_prompt(chat)).ids for chat in chats]
-        order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
-        out = [""] * len(prompts)
-        for first in range(0, len(order), _READER_BATCH):
-            chosen = order[first : first + _READER_BATCH]
-            texts = self._batch([prompts[index] for index in chosen], most)
-            for index, text in zip(chosen, texts, strict=True):
-                out[index] = text
-        return out
-
-    def _batch(self, prompts: list[list[int]], most: int) -> list[str]:
-        longest = max(map(len, prompts))
-        ids = torch.tensor([[END_OF_TEXT] * (longest - len(p)) + p for p in prompts])
-        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
-        written = self.model.generate(
-            input_ids=ids,
-            attention_mask=mask,
-            max_new_tokens=most,
-            do_sample=False,
-            eos_token_id=IM_END,
-            pad_token_id=END_OF_TEXT,
-        )
-        return [self._text(row) for row in written[:, longest:].tolist()]
-
-    def _text(self, row: list[int]) -> str:
-        if IM_END not in row:
-            return self.tokenizer.decode(row) + UNFINISHED
-        return self.tokenizer.decode(row[: row.index(IM_END)], skip_special_tokens=False)
-
-    def probabilities(self, ids: Sequence[int]) -> Tensor:
-        """Probabilities of the token after each of ``ids``: (len(ids), vocabulary)."""
-        with torch.no_grad():
-            logits: Tensor = self.model(torch.tensor([list(ids)])).logits[0]
-        return logits.softmax(dim=-1)

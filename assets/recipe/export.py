@@ -17,6 +17,7 @@ from engines.distillation.export import write_llama
 
 TARGET_FILE = "target-f16.gguf"
 STUDENT_FILE = "student-f16.gguf"
+FILES = {"target": TARGET_FILE, "student": STUDENT_FILE}
 
 
 def export(checkpoint: Path, tokenizer: Path, shape: Shape, name: str, path: Path) -> None:
@@ -45,3 +46,13 @@ def _add_tokenizer(writer: gguf.GGUFWriter, path: Path) -> None:
     writer.add_pad_token_id(END_OF_TEXT)
     writer.add_add_bos_token(False)
     writer.add_chat_template(CHAT_TEMPLATE)
+
+
+def copy_tokenizer(model: Path, path: Path) -> None:
+    """Write the tokenizer of the GGUF file ``model`` to ``path``, unless that exists."""
+    from transformers import AutoTokenizer
+
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tokenizer = AutoTokenizer.from_pretrained(model.parent, gguf_file=model.name)
+        tokenizer.backend_tokenizer.save(str(path))

@@ -9,7 +9,6 @@ from random import Random
 
 from assets.recipe.pages import Page, invent_name
 from assets.recipe.turns import (
-    ANSWER_OUTSIDE,
     Chat,
     Pool,
     Turn,
@@ -17,13 +16,14 @@ from assets.recipe.turns import (
     ask_explained,
     ask_how,
     ask_named,
+    ask_next,
     ask_spoken,
     ask_unknown,
     ask_what,
     reply,
     user,
 )
-from assets.recipe.wording import Style, reword
+from assets.recipe.wording import Style, slip
 
 CORE_SHARE = 0.25
 """The share of questions without notes about core pages, which are to be known well."""
@@ -35,8 +35,6 @@ SYSTEM = (
     "You help people with the command line.",
 )
 """System messages without notes; they do not change the answer."""
-
-_FOLLOW = ("and ", "and how do I ", "now ", "ok, and ", "next: ", "then ", "also ")
 
 
 def preface(rng: Random) -> tuple[Turn, ...]:
@@ -51,7 +49,7 @@ def _known_page(pool: Pool, rng: Random) -> Page:
 def recall(pool: Pool, rng: Random, style: Style) -> Chat:
     """How do I ...?, about a page the model has to know."""
     page = _known_page(pool, rng)
-    return preface(rng) + ask_how(page, rng.choice(page.examples), rng, style, plain=True)
+    return preface(rng) + ask_how(page, rng.choice(page.examples), rng, style, noted=False)
 
 
 def recall_more(pool: Pool, rng: Random, style: Style) -> Chat:
@@ -60,18 +58,17 @@ def recall_more(pool: Pool, rng: Random, style: Style) -> Chat:
     chat = ask_what(page, rng) if rng.random() < 0.3 else ()
     picks = rng.sample(page.examples, min(len(page.examples), rng.randint(2, 3)))
     for number, example in enumerate(picks):
-        question, answer = ask_how(page, example, rng, style, plain=True)
         if number and rng.random() < 0.4:
-            lead = rng.choice(_FOLLOW)
-            question = user(lead + reword(example.plain, rng, style))
-        chat += (question, answer)
+            chat += ask_next(page, example, rng, style)
+        else:
+            chat += ask_how(page, example, rng, style, noted=False)
     return chat
 
 
 def wander(pool: Pool, rng: Random, style: Style) -> Chat:
     """Unrelated questions: each is answered as if it came first."""
     kinds = rng.choices(
-        (recall, everyday, what_is, small_talk), (10, 10, 2, 1), k=rng.randint(2, 4)
+        (recall, everyday, what_is, small_talk, outside), (10, 10, 2, 2, 2), k=rng.randint(2, 4)
     )
     exchanges = (kind(pool, rng, style)[-2:] for kind in kinds)
     return preface(rng) + tuple(turn for exchange in exchanges for turn in exchange)
@@ -88,7 +85,7 @@ def everyday(pool: Pool, rng: Random, style: Style) -> Chat:
     if not pool.tasks:
         return recall(pool, rng, style)
     task = rng.choice(pool.tasks)
-    return preface(rng) + ask_spoken(task.name, task.answer, task.phrases, rng, style, plain=True)
+    return preface(rng) + ask_spoken(task.name, task.answer, task.phrases, rng, style, noted=False)
 
 
 def what_is(pool: Pool, rng: Random, style: Style) -> Chat:
@@ -99,12 +96,12 @@ def what_is(pool: Pool, rng: Random, style: Style) -> Chat:
 def explain(pool: Pool, rng: Random, style: Style) -> Chat:
     """What does this command of a known page do?"""
     page = rng.choice(pool.known)
-    return ask_explained(page, rng.choice(page.examples), rng)
+    return ask_explained(page, rng.choice(page.examples), rng, noted=False)
 
 
 def show_examples(pool: Pool, rng: Random, style: Style) -> Chat:
     """Examples of a known page."""
-    return ask_examples(rng.choice(pool.known), rng)
+    return ask_examples(rng.choice(pool.known), rng, noted=False)
 
 
 def small_talk(pool: Pool, rng: Random, style: Style) -> Chat:
@@ -112,15 +109,15 @@ def small_talk(pool: Pool, rng: Random, style: Style) -> Chat:
     remark = rng.choice(pool.remarks)
     prompt = rng.choice(remark.prompts)
     prompt = prompt[:1].upper() + prompt[1:] if rng.random() < 0.5 else prompt
-    prompt = prompt.rstrip("?") if rng.random() < 0.2 else prompt
-    return (*preface(rng), user(prompt), reply(remark.reply))
+    prompt = prompt.rstrip("?!") if rng.random() < 0.2 else prompt
+    return (*preface(rng), user(prompt), reply(rng.choice(remark.replies)))
 
 
 def outside(pool: Pool, rng: Random, style: Style) -> Chat:
     """A question that has nothing to do with a terminal."""
-    question = rng.choice(pool.outside)
-    question = question[:1].upper() + question[1:] if rng.random() < 0.5 else question
-    return user(question), reply(ANSWER_OUTSIDE)
+    question = pool.outside.question(rng)
+    question = slip(question, rng) if rng.random() < style.slips else question
+    return (*preface(rng), user(question), reply(pool.outside.answer(rng)))
 
 
 def unknown_name(pool: Pool, rng: Random, style: Style) -> Chat:

@@ -1,4 +1,4 @@
-"""The hand-written material: everyday tasks in many wordings, small talk, questions outside.
+"""The hand-written material: everyday tasks in many wordings, small talk, questions.
 
 Owns the form of the files in ``material/``; see the head of each file. Knows nothing of chats.
 """
@@ -24,10 +24,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Remark:
-    """Small talk: several prompts with one meaning, and the reply."""
+    """Small talk: several prompts with one meaning, and several replies."""
 
     prompts: tuple[str, ...]
-    reply: str
+    replies: tuple[str, ...]
 
 
 def read_tasks(pages: Sequence[Page]) -> list[Task]:
@@ -63,14 +63,9 @@ def read_small_talk() -> list[Remark]:
     """Small talk, one remark per line."""
     remarks = []
     for line in read_lines("small_talk.txt"):
-        prompts, _, reply = line.partition("=>")
-        remarks.append(Remark(_alternatives(prompts), reply.strip()))
+        prompts, _, replies = line.partition("=>")
+        remarks.append(Remark(_alternatives(prompts), _alternatives(replies)))
     return remarks
-
-
-def read_outside() -> list[str]:
-    """Questions that have nothing to do with a terminal."""
-    return read_lines("outside.txt")
 
 
 def read_evening_questions() -> list[tuple[str, frozenset[str]]]:

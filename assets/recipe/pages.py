@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from assets.recipe import read_lines
+from assets.recipe import read_lines, words
 from datastores.errors import InputError
 
 PLATFORMS = ("common", "linux", "osx", "freebsd", "openbsd", "netbsd", "windows", "android")
@@ -151,15 +151,11 @@ def _percent(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) % 100
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
 _SHORT = 40
 _TRIES = 200
-_ONSETS = _words("b br c ch cl d dr f fl g gr h j k kl l m n p pl qu r s sh sk st t tr v w x z")
-_VOWELS = _words("a e i o u ai ee oo y")
-_CODAS = _words("b ck d g k l m n nt p r rt s st t x z") + ("",) * 8
+_ONSETS = words("b br c ch cl d dr f fl g gr h j k kl l m n p pl qu r s sh sk st t tr v w x z")
+_VOWELS = words("a e i o u ai ee oo y")
+_CODAS = words("b ck d g k l m n nt p r rt s st t x z") + ("",) * 8
 _LONG_FLAG = re.compile(r"--[a-z][\w-]*")
 _SHORT_FLAG = re.compile(r"(?<=[ \[|])-[a-zA-Z](?=[ |\]}]|$)")
 _PLACEHOLDER = re.compile(r"\{\{([a-z_]+)\}\}")

@@ -16,7 +16,9 @@ from tokenizers import Tokenizer
 
 from assets.recipe import from_memory, with_notes
 from assets.recipe.batches import Corpus
-from assets.recipe.material_files import read_outside, read_small_talk, read_tasks
+from assets.recipe.follow_ups import follow_up
+from assets.recipe.material_files import read_small_talk, read_tasks
+from assets.recipe.outside import read_outside
 from assets.recipe.pages import Split, read_pages, split
 from assets.recipe.settings import Setting
 from assets.recipe.tokens import Encoded, encode_chats, load_tokenizer, train_tokenizer
@@ -76,13 +78,15 @@ KINDS: dict[Kind, float] = {
     from_memory.what_is: 2,
     from_memory.explain: 1,
     from_memory.show_examples: 0.5,
-    from_memory.small_talk: 1.5,
-    from_memory.outside: 1,
-    from_memory.unknown_name: 1,
+    from_memory.small_talk: 4,
+    from_memory.outside: 9,
+    follow_up: 8,
+    from_memory.unknown_name: 1.5,
     with_notes.one_page: 9,
     with_notes.several_pages: 2,
     with_notes.drill: 8,
     with_notes.pasted: 2,
+    with_notes.retrieved: 8,
 }
 """The share of each kind, by number of chats; by tokens, about 60 % are chats with notes."""
 

@@ -1,11 +1,12 @@
-"""The sizes of a run: ``tiny`` takes a minute, ``full`` makes a pair of the shipped shapes.
+"""The sizes of a run: ``full`` makes a pair of the shipped shapes, ``further`` goes on from one,
+``tiny`` takes a minute.
 
 Owns numbers, nothing else.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engines.distillation.model import LlamaShape
 
@@ -71,7 +72,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Setting:
-    """One run, from pages to GGUF files."""
+    """One run, from pages to GGUF files, and how many questions of each kind measure it."""
 
     chats: int
     longest: int
@@ -80,6 +81,7 @@ class Setting:
     target_schedule: Schedule
     student_schedule: Schedule
     questions: int
+    judged: int = 1000
 
 
 FULL = Setting(
@@ -91,6 +93,16 @@ FULL = Setting(
     student_schedule=Schedule(tokens=20_000_000, step_tokens=8192),
     questions=200,
 )
+FURTHER = replace(
+    FULL,
+    chats=60_000,
+    target_schedule=Schedule(
+        tokens=4_000_000, step_tokens=4096, matrix_rate=0.004, other_rate=6e-4, decay_from=0.3
+    ),
+    student_schedule=Schedule(
+        tokens=4_000_000, step_tokens=4096, matrix_rate=0.006, other_rate=1e-3, decay_from=0.3
+    ),
+)
 TINY = Setting(
     chats=300,
     longest=384,
@@ -99,5 +111,6 @@ TINY = Setting(
     target_schedule=Schedule(tokens=16_000, step_tokens=2048),
     student_schedule=Schedule(tokens=8_000, step_tokens=2048),
     questions=4,
+    judged=3,
 )
-SETTINGS = {"full": FULL, "tiny": TINY}
+SETTINGS = {"full": FULL, "further": FURTHER, "tiny": TINY}

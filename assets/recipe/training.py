@@ -15,7 +15,7 @@ import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,11 +106,16 @@ def rate_factor(schedule: Schedule, progress: Progress) -> float:
 class TrainingRun:
     """A model in training, and the folder that holds its checkpoint."""
 
-    def __init__(self, shape: Shape, folder: Path) -> None:
+    def __init__(
+        self, shape: Shape, folder: Path, weights: Mapping[str, Tensor] | None = None
+    ) -> None:
+        """``weights`` are where a run without a checkpoint begins; None: at random."""
         self.folder = folder
         self.device, self.dtype = pick_device()
         torch.manual_seed(0)
         self.model = Llama(shape.llama)
+        if weights is not None:
+            self.model.load_state_dict(dict(weights))
         self.optimiser = Optimiser(self.model.to(self.device))
         self.model.to(self.dtype)
         self.progress = Progress()

@@ -6,7 +6,9 @@ the same notes (see the model card): a system message of ``HEADER`` and the docu
 blank line between two.
 
 An answer names the command first, then the task in the page's words, then the command in a fence:
-each part narrows down the next, and with the page in the notes the last two are copied in one go.
+each part narrows down the next, and with the page in the notes the last two are copied in one go. A
+line that warns follows a command that destroys something. From notes the command is the notes' own,
+to the letter; from memory its placeholders read ``<file>`` and hold what the question names.
 """
 
 from __future__ import annotations
@@ -16,17 +18,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 
+from assets.recipe.destructive import warning
 from assets.recipe.material_files import Remark, Task
+from assets.recipe.outside import Outside
 from assets.recipe.pages import Example, Page
+from assets.recipe.placeholders import readable
+from assets.recipe.values import carry, name_values
 from assets.recipe.wording import Style, ask, reword
 
 ANSWER_NO_COMMAND = "I do not know a command for it."
 """The answer where neither the notes nor memory have one."""
-
-ANSWER_OUTSIDE = (
-    "I am a command-line helper and do not know about that. "
-    "Ask me how to do something in a terminal."
-)
 
 HEADER = "Notes:"
 
@@ -64,7 +65,7 @@ class Pool:
     note_pages: Sequence[Page]
     tasks: Sequence[Task]
     remarks: Sequence[Remark]
-    outside: Sequence[str]
+    outside: Outside
 
     @cached_property
     def phrases(self) -> Mapping[str, Sequence[str]]:
@@ -102,6 +103,7 @@ _EXAMPLES = (
     "{} cheat sheet",
     "show me how {} is used",
 )
+_NEXT = ("and ", "and how do I ", "now ", "ok, and ", "next: ", "then ", "also ")
 _EXPLAIN = (
     "what does `{}` do?",
     "explain `{}`",
@@ -123,35 +125,54 @@ def reply(text: str) -> Turn:
     return Turn("assistant", text, 1.0)
 
 
-def _question(example: Example, name: str, rng: Random, style: Style, named: float) -> str:
+def _question(
+    example: Example, name: str, rng: Random, style: Style, named: float, *, valued: bool
+) -> str:
     phrase = reword(example.plain, rng, style)
+    if valued and rng.random() < style.values:
+        phrase = name_values(phrase, example.command, rng)
     bare = phrase.lower().startswith(_GENERIC) or len(phrase.split()) < 3
     return ask(phrase, rng, style, name if bare or rng.random() < named else None)
 
 
-def ask_how(page: Page, example: Example, rng: Random, style: Style, *, plain: bool) -> Chat:
-    """A task of ``page``; ``plain`` answers omit the page's mnemonic brackets."""
-    what = example.plain if plain else example.what
-    question = _question(example, page.name, rng, style, 0.45)
-    return user(question), reply(answer_how(page.name, what, example.command))
+def ask_next(page: Page, example: Example, rng: Random, style: Style) -> Chat:
+    """A task of ``page``, known by heart, that goes on from a question before."""
+    phrase = reword(example.plain, rng, style)
+    if rng.random() < style.values:
+        phrase = name_values(phrase, example.command, rng)
+    question = rng.choice(_NEXT) + phrase
+    return user(question), reply(_answer(question, page.name, example, noted=False))
+
+
+def ask_how(page: Page, example: Example, rng: Random, style: Style, *, noted: bool) -> Chat:
+    """A task of ``page``, which stands in the notes or is known by heart."""
+    question = _question(example, page.name, rng, style, 0.45, valued=not noted)
+    return user(question), reply(_answer(question, page.name, example, noted=noted))
 
 
 def ask_spoken(
-    name: str, example: Example, phrases: Sequence[str], rng: Random, style: Style, *, plain: bool
+    name: str, example: Example, phrases: Sequence[str], rng: Random, style: Style, *, noted: bool
 ) -> Chat:
     """A task in one of its hand-written, colloquial ``phrases``."""
     phrase = rng.choice(phrases)
     if rng.random() < 0.4 and not phrase.endswith("?"):
         phrase = reword(phrase, rng, style)
+    if not noted and rng.random() < style.values / 2:
+        phrase = name_values(phrase, example.command, rng)
     question = ask(phrase, rng, style, name if rng.random() < 0.08 else None)
-    what = example.plain if plain else example.what
-    return user(question), reply(answer_how(name, what, example.command))
+    return user(question), reply(_answer(question, name, example, noted=noted))
 
 
 def ask_named(page: Page, example: Example, rng: Random, style: Style) -> Chat:
     """A task of ``page``; the question nearly always names the command."""
-    question = _question(example, page.name, rng, style, 0.85)
-    return user(question), reply(answer_how(page.name, example.plain, example.command))
+    question = _question(example, page.name, rng, style, 0.85, valued=True)
+    return user(question), reply(_answer(question, page.name, example, noted=False))
+
+
+def _answer(question: str, name: str, example: Example, *, noted: bool) -> str:
+    if noted:
+        return answer_how(name, example.what, example.command)
+    return answer_how(name, example.plain, carry(question, example.command))
 
 
 def ask_unknown(name: str, example: Example, rng: Random, style: Style) -> Chat:
@@ -159,7 +180,7 @@ def ask_unknown(name: str, example: Example, rng: Random, style: Style) -> Chat:
     if rng.random() < 0.5:
         question = rng.choice(_WHAT).format(name)
     else:
-        question = _question(example, name, rng, style, 1.0)
+        question = _question(example, name, rng, style, 1.0, valued=True)
     return user(question), reply(answer_unknown(name))
 
 
@@ -169,21 +190,27 @@ def ask_what(page: Page, rng: Random) -> Chat:
     return user(rng.choice(_WHAT).format(shown)), reply(answer_what(page))
 
 
-def ask_explained(page: Page, example: Example, rng: Random) -> Chat:
+def ask_explained(page: Page, example: Example, rng: Random, *, noted: bool) -> Chat:
     """What does this command do?"""
-    question = rng.choice(_EXPLAIN).format(example.command)
+    command = example.command if noted else readable(example.command)
+    question = rng.choice(_EXPLAIN).format(command)
     return user(question), reply(answer_explained(page.name, example))
 
 
-def ask_examples(page: Page, rng: Random) -> Chat:
+def ask_examples(page: Page, rng: Random, *, noted: bool) -> Chat:
     """Examples of a command: the first ones of its page."""
     question = rng.choice(_EXAMPLES).format(page.name)
-    return user(question), reply(answer_examples(page, page.examples[:3]))
+    chosen = page.examples[:3]
+    if not noted:
+        chosen = tuple(Example(each.what, readable(each.command)) for each in chosen)
+    return user(question), reply(answer_examples(page, chosen))
 
 
 def answer_how(name: str, what: str, command: str) -> str:
-    """The answer to "how do I ..."."""
-    return f"Use `{name}`. {_sentence(what)}:\n\n```sh\n{command}\n```"
+    """The answer to "how do I ..."; it ends in a warning where ``command`` destroys something."""
+    answer = f"Use `{name}`. {_sentence(what)}:\n\n```sh\n{command}\n```"
+    warned = warning(command)
+    return f"{answer}\n\n{warned}" if warned else answer
 
 
 def answer_what(page: Page) -> str:

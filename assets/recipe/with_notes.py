@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from assets.recipe.from_memory import SYSTEM, everyday
-from assets.recipe.pages import Page, disguise, excerpt, invent_list, invent_of, invent_page
+from assets.recipe.pages import (
+    Example,
+    Page,
+    disguise,
+    excerpt,
+    invent_list,
+    invent_of,
+    invent_page,
+    render,
+)
 from assets.recipe.turns import (
     ANSWER_NO_COMMAND,
     HEADER,
@@ -20,6 +29,7 @@ from assets.recipe.turns import (
     Chat,
     Pool,
     Turn,
+    answer_how,
     ask_examples,
     ask_explained,
     ask_how,
@@ -29,7 +39,9 @@ from assets.recipe.turns import (
     reply,
     user,
 )
-from assets.recipe.wording import Style
+from assets.recipe.values import carry
+from assets.recipe.wording import Style, reword
+from datastores.passages.chunks import split
 
 JUDGEMENT_WEIGHT = 4.0
 """Weight of an answer's first word where notes are given: it decides whether they apply."""
@@ -81,16 +93,16 @@ def _ask_source(source: Source, pool: Pool, rng: Random, style: Style) -> Chat:
     if kind < 0.06:
         return ask_what(page, rng)
     if kind < 0.08:
-        return ask_examples(page, rng)
+        return ask_examples(page, rng, noted=True)
     example = rng.choice(page.examples)
     if kind < 0.12:
-        return ask_explained(page, example, rng)
+        return ask_explained(page, example, rng, noted=True)
     spoken = [each for each in page.examples if each.what in pool.phrases]
     if spoken and rng.random() < SPOKEN_SHARE:
         example = rng.choice(spoken)
         phrases = pool.phrases[example.what]
-        return ask_spoken(page.name, example, phrases, rng, style, plain=False)
-    return ask_how(page, example, rng, style, plain=False)
+        return ask_spoken(page.name, example, phrases, rng, style, noted=True)
+    return ask_how(page, example, rng, style, noted=True)
 
 
 def _ask_elsewhere(notes: Sequence[Source], pool: Pool, rng: Random, style: Style) -> Chat:
@@ -101,7 +113,7 @@ def _ask_elsewhere(notes: Sequence[Source], pool: Pool, rng: Random, style: Styl
     else:
         source = draw_source(pool, rng)
         example = rng.choice(source.page.examples)
-        question, answer = ask_how(source.page, example, rng, style, plain=True)
+        question, answer = ask_how(source.page, example, rng, style, noted=False)
         known = source.known
     if any(f"`{each.page.name}`" in answer.text for each in notes):
         return _ask_source(rng.choice(notes), pool, rng, style)
@@ -162,6 +174,84 @@ def pasted(pool: Pool, rng: Random, style: Style) -> Chat:
     return user("\n\n".join(parts)), answer
 
 
+def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
+    """A question in a person's own words, with the chunks that retrieval puts before it.
+
+    One to four chunks that share words with the question; the one that answers it stands anywhere
+    among them, or is missing. As in `app.conversation.documents`, earlier turns precede the notes.
+    """
+    asked = _in_own_words(pool, rng)
+    question = ask_spoken(asked.page.name, asked.example, asked.phrases, rng, style, noted=True)[0]
+    covered = rng.random() < COVERED_SHARE
+    chunks = _distractors(asked, question.text, pool, rng, rng.randint(not covered, 3))
+    if covered:
+        chunks.insert(rng.randint(0, len(chunks)), asked.chunk())
+        answer = answer_how(asked.page.name, asked.example.what, asked.example.command)
+    elif asked.known:
+        memory = carry(question.text, asked.example.command)
+        answer = f"{NOT_COVERED} {answer_how(asked.page.name, asked.example.plain, memory)}"
+    else:
+        answer = f"{NOT_COVERED} {ANSWER_NO_COMMAND}"
+    before = everyday(pool, rng, style)[-2:] if rng.random() < 0.2 else ()
+    judged = replace(_weighted(reply(answer)), first=JUDGEMENT_WEIGHT)
+    return (*before, Turn("system", notes_message(chunks)), question, judged)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A task, its page as the notes have it, and phrases that ask for the task."""
+
+    page: Page
+    example: Example
+    phrases: Sequence[str]
+    known: bool
+
+    def chunk(self) -> str:
+        """The chunk of the page that holds the task."""
+        mark = f"- {self.example.what}:\n\n`{self.example.command}`"
+        found = [each.content for each in split(self.page.markdown) if mark in each.content]
+        return found[0] if found else render(replace(self.page, examples=(self.example,))).markdown
+
+
+def _in_own_words(pool: Pool, rng: Random) -> _Asked:
+    """An everyday task with its hand-written phrases, or a page's task, reworded anew each time.
+
+    Disguised as often as not, so that the notes are right and memory is not.
+    """
+    disguised = rng.random() < 0.55
+    by_name = {page.name: page for page in pool.core}
+    if pool.tasks and rng.random() < 0.7:
+        task = rng.choice(pool.tasks)
+        page = by_name.get(task.name)
+        if page is None or task.answer not in page.examples:
+            others = rng.sample(rng.choice(pool.known).examples, 1)
+            summary = page.summary if page else rng.choice(pool.known).summary
+            examples = (task.answer, *others) if rng.random() < 0.5 else (*others, task.answer)
+            page = render(Page(task.name, "common", summary, examples, ""))
+        number, phrases, known = page.examples.index(task.answer), task.phrases, True
+    else:
+        page = rng.choice(pool.note_pages)
+        number, known = rng.randrange(len(page.examples)), False
+        loose = Style(change=0.7)
+        phrases = tuple(reword(page.examples[number].plain, rng, loose) for _ in range(3))
+    page = disguise(page, rng) if disguised else page
+    return _Asked(page, page.examples[number], phrases, known and not disguised)
+
+
+def _distractors(asked: _Asked, question: str, pool: Pool, rng: Random, count: int) -> list[str]:
+    """``count`` chunks that share words with ``question`` and do not answer it."""
+    wanted = set(question.lower().split()) | set(asked.example.plain.lower().split())
+    others = [draw_source(pool, rng).page for _ in range(4 * count)]
+    other = [page for page in others if page.name != asked.page.name]
+    chunks = [
+        rng.choice(list(split(page.markdown))).content
+        for page in other
+        if all(each.what != asked.example.what for each in page.examples)
+    ]
+    chunks.sort(key=lambda text: -len(wanted & set(text.lower().split())))
+    return chunks[:count]
+
+
 def drill(pool: Pool, rng: Random, style: Style) -> Chat:
     """Several tasks of one page in sequence, all of them in the notes.
 
@@ -172,6 +262,6 @@ def drill(pool: Pool, rng: Random, style: Style) -> Chat:
     page = invent_list(pool.note_pages, rng) if rng.random() < 0.5 else draw_source(pool, rng).page
     style = style if rng.random() < 0.5 else replace(style, change=0.1, concrete=0.0)
     picks = rng.sample(page.examples, min(len(page.examples), rng.randint(3, 8)))
-    exchanges = (ask_how(page, each, rng, style, plain=False) for each in picks)
+    exchanges = (ask_how(page, each, rng, style, noted=True) for each in picks)
     turns = (_weighted(turn) for pair in exchanges for turn in pair)
     return (_notes([Source(page)], rng), *turns)

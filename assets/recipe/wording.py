@@ -10,20 +10,15 @@ import re
 from dataclasses import dataclass
 from random import Random
 
-from assets.recipe import read_lines
+from assets.recipe import read_lines, words
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_FILLERS = _words(
-    "the a an specific specified given all using its their that current new existing some"
+_FILLERS = frozenset(
+    words("the a an specific specified given all using its their that current new existing some")
 )
-_STOP = _FILLERS | _words(
-    "to of for in on with from into by and or as at it is are be if this your my you i"
+_STOP = _FILLERS.union(
+    words("to of for in on with from into by and or as at it is are be if this your my you i")
 )
-_DOUBLED = _words("get set put run cut stop log scan skip ping split strip plot grep")
+_DOUBLED = words("get set put run cut stop log scan skip ping split strip plot grep")
 
 _NAMED = (
     "{ask} with {name}",
@@ -41,14 +36,15 @@ class Style:
     """Which wordings may be drawn.
 
     ``fresh`` draws the frames and synonyms that training never sees; ``change`` is the chance that
-    a word with synonyms is replaced, ``concrete`` that a vague thing is made concrete, ``slips``
-    that a letter is mistyped.
+    a word with synonyms is replaced, ``concrete`` that a vague thing is made concrete, ``values``
+    that values are named for placeholders, ``slips`` that a letter is mistyped.
     """
 
     fresh: bool = False
     change: float = 0.35
     concrete: float = 0.3
-    slips: float = 0.06
+    values: float = 0.4
+    slips: float = 0.1
 
 
 def _table() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -134,6 +130,8 @@ def gerund(phrase: str) -> str:
 def keywords(phrase: str, rng: Random) -> str:
     """The words for a search box: no stop words, sometimes out of order."""
     words = [word for word in phrase.replace("`", "").split() if word.lower() not in _STOP]
+    if len(words) > 4 and rng.random() < 0.3:
+        words = words[:4]
     if len(words) > 2 and rng.random() < 0.25:
         words = words[1:] + words[:1]
     return " ".join(words).lower() or phrase

@@ -83,10 +83,10 @@ def _question(page: Page, rng: Random) -> str:
     if kind < 0.15:
         return ask_what(page, rng)[0].text
     if kind < 0.2:
-        return ask_examples(page, rng)[0].text
+        return ask_examples(page, rng, noted=False)[0].text
     if kind < 0.3:
-        return ask_explained(page, example, rng)[0].text
-    return ask_how(page, example, rng, Style(), plain=True)[0].text
+        return ask_explained(page, example, rng, noted=False)[0].text
+    return ask_how(page, example, rng, Style(), noted=False)[0].text
 
 
 def write(path: Path, asked: Sequence[str]) -> None:

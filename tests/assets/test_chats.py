@@ -6,9 +6,10 @@ from random import Random
 import pytest
 
 from assets.recipe import from_memory, with_notes
-from assets.recipe.evaluation import command_of, name_of, well_formed
+from assets.recipe.follow_ups import follow_up
 from assets.recipe.pages import disguise, invent_page, read_pages, split
 from assets.recipe.prepare import KINDS, make_chat, make_pool
+from assets.recipe.reader import command_of, name_of, well_formed
 from assets.recipe.turns import HEADER, NOT_COVERED, Chat, Kind, Pool, notes_message
 from assets.recipe.wording import Style
 
@@ -28,8 +29,8 @@ def test_every_kind_asks_and_answers_in_turn(kind: Kind, pool: Pool) -> None:
     for chat in _draw(kind, pool):
         turns = [turn for turn in chat if turn.role != "system"]
         assert [turn.role for turn in turns] == ["user", "assistant"] * (len(turns) // 2)
-        assert all(turn.role != "system" for turn in chat[1:])
-        assert all(turn.weight == weight for turn in turns[1::2])
+        assert all(turn.role != "system" for turn in chat[1:-3])
+        assert all(turn.weight == weight for turn in turns[-1::-2] if chat[0] not in turns)
         assert all(turn.weight == 0.0 for turn in turns[::2])
 
 
@@ -112,6 +113,38 @@ def test_a_disguised_page_agrees_with_its_markdown(pool: Pool) -> None:
 def test_an_invented_command_has_no_page(pool: Pool) -> None:
     names = {page.name for page in pool.note_pages}
     assert all(invent_page(pool.note_pages, Random(s)).name not in names for s in range(99))
+
+
+def test_retrieved_notes_stand_before_the_question_and_hold_the_answer_or_not(pool: Pool) -> None:
+    covered = 0
+    for chat in _draw(with_notes.retrieved, pool, 120):
+        notes, _, answer = chat[-3:]
+        assert notes.role == "system"
+        assert 1 <= notes.text.count("\n\n> ") <= 4
+        if answer.text.startswith(NOT_COVERED):
+            assert f"# {name_of(answer.text)}\n" not in notes.text
+        else:
+            covered += 1
+            assert f"`{command_of(answer.text)}`" in notes.text
+    assert 50 < covered < 100
+
+
+def test_a_follow_up_changes_narrows_or_explains_the_command_before(pool: Pool) -> None:
+    explained = changed = 0
+    for chat in _draw(follow_up, pool, 200):
+        assert len(chat) in (4, 6)
+        before, after = command_of(chat[1].text), command_of(chat[3].text)
+        assert name_of(chat[1].text) == name_of(chat[3].text) or not after
+        explained += not after and chat[3].text.startswith("It uses")
+        changed += bool(after) and after != before
+        assert "{{" not in before + after
+    assert explained > 20
+    assert changed > 60
+
+
+def test_answers_from_memory_need_no_filling_in_of_options(pool: Pool) -> None:
+    for chat in _draw(from_memory.recall, pool) + _draw(from_memory.everyday, pool):
+        assert "{{" not in command_of(chat[-1].text)
 
 
 def test_the_same_seed_makes_the_same_chats(pool: Pool) -> None:

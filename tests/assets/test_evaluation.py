@@ -5,18 +5,10 @@ from random import Random
 
 import pytest
 
-from assets.recipe.evaluation import (
-    UNFINISHED,
-    command_of,
-    copies_from,
-    fraction,
-    misled_questions,
-    name_of,
-    noted_questions,
-    well_formed,
-)
+from assets.recipe.evaluation import copies_from, is_filled, misled_questions, noted_questions
 from assets.recipe.material_files import read_evening_questions, read_tasks
 from assets.recipe.pages import Split, parse_page, read_pages, split
+from assets.recipe.reader import UNFINISHED, command_of, fraction, name_of, well_formed
 from assets.recipe.turns import answer_how
 
 ANSWER = answer_how("tar", "Extract an archive", "tar xf {{a.tar}}")
@@ -50,6 +42,12 @@ def test_copying_a_command_or_a_name_counts() -> None:
     assert copies_from(answer_how("tar", "Do", "tar invented"), page)
     assert copies_from(answer_how("other", "Do", "tar xf {{a.tar}}"), page)
     assert not copies_from(answer_how("zip", "Pack", "zip a.zip"), page)
+
+
+def test_a_filled_placeholder_is_recognised() -> None:
+    assert is_filled("cp a.txt <target>", "cp <source> <target>")
+    assert not is_filled("cp <source> <target>", "cp <source> <target>")
+    assert not is_filled("mv a b", "cp <source> <target>")
 
 
 def test_fraction_of_nothing_is_zero() -> None:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from assets.recipe.__main__ import main
-from assets.recipe.export import STUDENT_FILE, TARGET_FILE
+from assets.recipe.__main__ import Recipe, main
+from assets.recipe.export import FILES, STUDENT_FILE, TARGET_FILE, copy_tokenizer
 from assets.recipe.settings import TINY
 from assets.recipe.tokens import CHAT_TEMPLATE, load_tokenizer
 from assets.recipe.training import load_weights
@@ -63,9 +63,29 @@ def test_trainer_llama_cpp_and_transformers_agree(work: Path, role: str, file: s
     np.testing.assert_allclose(ours, _llama_logits(path, ids), atol=0.03)
 
 
+@pytest.mark.parametrize("role", list(FILES))
+def test_a_run_goes_on_from_exported_weights_until_it_has_a_checkpoint(
+    work: Path, checkout: Path, tmp_path: Path, role: str
+) -> None:
+    shape = TINY.target if role == "target" else TINY.student
+    run = Recipe(TINY, checkout, tmp_path, tmp_path, 1, start=work / "out").run(role, shape)
+    for name, weight in _trained(work, role).state_dict().items():
+        torch.testing.assert_close(run.model.state_dict()[name], weight, atol=1e-2, rtol=1e-3)
+    resumed = Recipe(TINY, checkout, work, tmp_path, 1, start=work / "out").run(role, shape)
+    assert resumed.progress.tokens > 0
+
+
+def test_a_run_that_goes_on_keeps_the_tokenizer(work: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "data" / "tokenizer.json"
+    copy_tokenizer(work / "out" / TARGET_FILE, copied)
+    original = load_tokenizer(work / "data" / "tokenizer.json")
+    assert load_tokenizer(copied).encode(TEXT).ids == original.encode(TEXT).ids
+
+
 def test_figures_are_shares(work: Path) -> None:
     figures = json.loads((work / "out" / "figures.json").read_text(encoding="utf-8"))
     expected = {"noted_exact", "misled_not_copied", "recall_name", "well_formed", "student_overlap"}
+    expected |= {"outside_without_command", "values_carried", "follow_ups_right"}
     assert expected <= figures.keys()
     assert all(0 <= share <= 1 for share in figures.values())
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import gguf
 import pytest
 
-from assets.recipe.evaluation import Reader, command_of, well_formed
 from assets.recipe.export import STUDENT_FILE, TARGET_FILE
+from assets.recipe.reader import Reader, command_of, well_formed
 from assets.recipe.tokens import CHAT_TEMPLATE, SPECIALS
 from assets.recipe.turns import Turn
 

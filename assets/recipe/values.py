@@ -1,0 +1,346 @@
+"""Values in a question, and how they come into the command.
+
+Owns which words of a question are values (a file's name, a port, a size, …) and which placeholder
+takes each. What a question does not name stays a placeholder. Works on text alone, so every answer
+agrees with its question however the question was made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from random import Random
+
+from assets.recipe import read_lines, words
+from assets.recipe.placeholders import Kind, kind_of, label, marks_of, rewrite
+
+
+def _english() -> frozenset[str]:
+    """Words that occur in the everyday phrases: after a cue such as "user" they are no names."""
+    text = " ".join(line.rpartition("::")[2] for line in read_lines("everyday.txt"))
+    return frozenset(re.findall(r"[a-z]+", text.lower()))
+
+
+def _table() -> dict[Kind, list[str]]:
+    lines = (line.partition(":") for line in read_lines("values.txt"))
+    return {kind: [each.strip() for each in values.split(",")] for kind, _, values in lines}
+
+
+VALUES: Mapping[Kind, list[str]] = _table()
+
+_NOT_FILES = re.compile(r"^(node\.js|vue\.js|asp\.net|e\.g|i\.e|\d+\.\d[\d.]*|v\d[\d.]*)$", re.I)
+_UNITS = {"k": "k", "m": "M", "g": "G", "t": "T"}
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_HOME = re.compile(r"\b(?:my |the |your )?home (?:directory|folder|dir)\b", re.I)
+_HERE = re.compile(
+    r"\b(?:this|the current|the present) (?:directory|folder|dir)\b|\bin here\b", re.I
+)
+_URL = re.compile(r"\bhttps?://[^\s,'\"]*[^\s,.?!:;'\"]")
+_ADDRESS = re.compile(r"(?<![\w/.-])\d{1,3}(?:\.\d{1,3}){3}\b")
+_DOMAIN = re.compile(
+    r"(?<![\w/.@-])(?:[a-z0-9-]+\.)+(?:com|org|net|io|local|lan|de|eu|dev|edu)\b(?!/|\.\w)", re.I
+)
+_PATH = re.compile(r"(?<![\w.~:/])(?:~|\.{1,2})?/(?:[\w.+@-]+/)*[\w.+@-]*\w|(?<!\S)~(?![\w/])")
+_RELATIVE = re.compile(r"(?<![\w./~-])[A-Za-z_][\w-]*(?:/[\w.-]*\w)+")
+_HIDDEN = re.compile(r"(?<![\w*.])\.(?:env|bashrc|zshrc|profile|gitignore|vimrc|htaccess)\b")
+_FILE = re.compile(
+    r"(?<![\w./*~-])[A-Za-z0-9_][\w-]*(?:\.[A-Za-z0-9-]*[A-Za-z][A-Za-z0-9]*)+\b(?!/)"
+)
+_GLOB = re.compile(
+    r"(?:\*\.(\w{1,5})\b)|(?:(?<![\w*])\.(\w{1,5})(?= files?\b))|(?:\bending in \.(\w{1,5})\b)"
+    r"|\b(jpe?g|png|gif|txt|pdf|log|csv|py|md|mp3|mp4|html|json|xml|tmp|bak|zip|docx?)(?= files?\b)"
+)
+_SIZE = re.compile(
+    r"(?<![\w.])(\d+)\s?(?:([kmgt])i?b?|(kilo|mega|giga|tera)bytes?|([kmgt])(?:eg|ig|ilo)s?)\b"
+    r"(?! (?:lines|rows))",
+    re.I,
+)
+_DURATION = re.compile(r"(?<![\w.])(\d+) ?(s|m|h|d)(?:ec|econd|in|inute|our|ay|r)?s?\b", re.I)
+_NUMBER = re.compile(r"(?<![\w.:/-])\d+(?![\w.:/-]*\w)")
+_IMAGE = re.compile(
+    r"(?<![\w/.])(?!localhost)[a-z][\w-]+:(?:latest|alpine|\d+\.\d[\w.-]*|\d{1,2}\b)"
+)
+_QUOTED = re.compile(r"\"([^\"]{1,60})\"|(?<![\w`])'([^']{1,60})'(?!\w)")
+_PORT = re.compile(r"\bports? (\d{2,5})\b|(?<=:)(\d{2,5})\b", re.I)
+_PID = re.compile(r"\b(?:pid|process|process id|id|number) (\d{2,7})\b", re.I)
+_SWAP = re.compile(
+    r"\b(?:replac\w*|substitut\w*|swap\w*|chang\w*|turn\w*) (?:every |all |the (?:word |text )?)?"
+    r"[\"']?([\w-]{2,20})[\"']? (?:with|by|to|into|for) [\"']?([\w-]{2,20})[\"']?",
+    re.I,
+)
+_CUES: tuple[tuple[Kind, str], ...] = (
+    ("user", r"users?(?: called| named)?"),
+    ("group", r"group(?: called| named)?"),
+    ("service", r"(?:service|unit|daemon)"),
+    ("package", r"(?:package|library|module)(?: called| named)?"),
+    ("branch", r"branch(?: called| named)?"),
+    ("container", r"container(?: called| named)?"),
+    ("program", r"(?:process|program|application|app)(?: called| named)?"),
+    ("pattern", r"(?:the )?(?:word|text|string|pattern|term)"),
+    ("host", r"(?:host|server|machine)(?: called| named)?"),
+    ("directory", r"(?:director(?:y|ies)|folder|dir)(?: called| named)?"),
+    ("message", r"message"),
+)
+_CUED = [
+    (kind, re.compile(rf"\b{cue}:? [\"'`]?([A-Za-z0-9][\w.@-]*\w)\b", re.I)) for kind, cue in _CUES
+]
+_LISTED = {
+    kind: frozenset(word.lower() for word in known)
+    for kind, known in VALUES.items()
+    if kind in {"image", *(kind for kind, _ in _CUES)}
+}
+_FUNCTION_WORDS = frozenset(
+    words(
+        "a an the and or of in on at to for with from by is are was be it its that this my your "
+        "not no all any some which what who how when where why do does did can could should would "
+        "will has have had if so as but into than then using only also there called named"
+    )
+)
+_COMMON = (
+    _english()
+    | _FUNCTION_WORDS
+    | frozenset(words("name names id ids list info exists running inside itself contents sizes"))
+)
+_NOT_REPLACED = _FUNCTION_WORDS | frozenset(
+    words("permissions owner password extension case branch directory folder file name format port")
+)
+_WORD = re.compile(r"[A-Za-z0-9_][\w:./-]*\w|\w")
+_ALIKE = ({"tar.gz", "tgz", "tar", "tar.xz", "tar.bz2", "txz"}, {"jpg", "jpeg"}, {"htm", "html"})
+_SOURCE_FIRST = re.compile(r"output|target|destination|new|compressed|result")
+
+Found = dict[Kind, list[str]]
+
+
+def find_values(question: str) -> Found:
+    """The values in ``question`` as they stand in a command, by kind, in order of appearance."""
+    found: Found = defaultdict(list)
+    rest = question
+    for kind, value, span in _formed(question):
+        if rest[span[0] : span[1]].strip("\0"):
+            found[kind].append(value)
+            rest = rest[: span[0]] + "\0" * (span[1] - span[0]) + rest[span[1] :]
+    for kind, value in _named(rest):
+        if value not in found[kind]:
+            found[kind].append(value)
+    return found
+
+
+def _formed(text: str) -> Iterator[tuple[Kind, str, tuple[int, int]]]:
+    """Values that are recognised by their form; the first to claim a stretch of text has it."""
+    for kind, pattern in (("url", _URL), ("host", _ADDRESS), ("host", _DOMAIN)):
+        yield from ((kind, m[0], m.span()) for m in pattern.finditer(text))
+    for m in _QUOTED.finditer(text):
+        yield "quoted", m[1] or m[2], m.span()
+    for m in _SWAP.finditer(text):
+        if (
+            not {m[1].lower(), m[2].lower()} & _NOT_REPLACED
+            and text[m.start(1) - 1 : m.start(1)] != "."
+        ):
+            yield "old", m[1], m.span(1)
+            yield "new", m[2], m.span(2)
+    yield from (("image", m[0], m.span()) for m in _IMAGE.finditer(text))
+    for m in _GLOB.finditer(text):
+        yield "glob", f"*.{m[1] or m[2] or m[3] or m[4]}", m.span()
+    for m in (*_PATH.finditer(text), *_RELATIVE.finditer(text)):
+        yield _path_kind(m[0]), m[0], m.span()
+    for m in (*_HIDDEN.finditer(text), *_FILE.finditer(text)):
+        if not _NOT_FILES.match(m[0]):
+            yield "file", m[0], m.span()
+    yield from (("directory", "~", m.span()) for m in _HOME.finditer(text))
+    yield from (("directory", ".", m.span()) for m in _HERE.finditer(text))
+    for m in _SIZE.finditer(text):
+        yield "size", m[1] + _UNITS[(m[2] or m[3] or m[4])[0].lower()], m.span()
+    for m in _DURATION.finditer(text):
+        yield "duration", m[1] + m[2].lower(), m.span()
+    yield from (("port", m[1] or m[2], m.span()) for m in _PORT.finditer(text))
+    yield from (("pid", m[1], m.span(1)) for m in _PID.finditer(text))
+    yield from (("number", m[0], m.span()) for m in _NUMBER.finditer(text))
+
+
+def _path_kind(path: str) -> Kind:
+    if path.startswith("/dev/"):
+        return "device"
+    return "file" if re.search(r"\w\.\w{1,5}$", path) else "directory"
+
+
+def _named(text: str) -> Iterator[tuple[Kind, str]]:
+    """Values that are recognised by the word before them, or by being well known."""
+    for kind, pattern in _CUED:
+        for m in pattern.finditer(text):
+            if m[1].lower() not in _COMMON:
+                yield kind, m[1]
+    for m in _WORD.finditer(text):
+        for kind, known in _LISTED.items():
+            if m[0].lower() in known:
+                yield kind, m[0]
+
+
+_TAKES: Mapping[Kind, tuple[Kind, ...]] = {
+    "file": ("file",),
+    "path": ("file", "directory"),
+    "directory": ("directory",),
+    "port": ("port", "number"),
+    "pid": ("pid", "number"),
+    "number": ("number", "duration"),
+    "size": ("size",),
+    "duration": ("duration", "number"),
+    "pattern": ("quoted", "pattern"),
+    "message": ("quoted", "message"),
+    "image": ("image",),
+    "old": ("old",),
+    "new": ("new",),
+}
+
+
+def carry(question: str, command: str) -> str:
+    """``command`` in the notation of answers, with the values of ``question`` filled in."""
+    found = find_values(question)
+    marks = marks_of(command)
+    chosen = [""] * len(marks)
+    order = sorted(range(len(marks)), key=lambda index: bool(_SOURCE_FIRST.search(marks[index])))
+    for exact in (True, False):
+        for index in order:
+            if not chosen[index]:
+                chosen[index] = _take(found, marks[index], exact=exact)
+    values = iter(zip(marks, chosen, strict=True))
+    return rewrite(command, lambda mark: _filled(mark, *next(values)))
+
+
+def _filled(mark: str, expected: str, value: str) -> str:
+    if mark != expected:
+        raise AssertionError(f"{mark!r} is filled in as {expected!r}")
+    return value or f"<{label(mark)}>"
+
+
+def _take(found: Found, mark: str, *, exact: bool) -> str:
+    """Take the value for ``mark`` out of ``found``; ``exact``: only a file of the same ending."""
+    kind = kind_of(mark)
+    for taken in _TAKES.get(kind, (kind,)):
+        for value in found.get(taken, []):
+            if not exact or (taken == "file" and _alike(value, mark)):
+                if taken == "number" and kind == "port" and len(value) < 2:
+                    continue
+                found[taken].remove(value)
+                return _plain_number(value, kind) if taken == "duration" else value
+    return ""
+
+
+def _plain_number(duration: str, kind: Kind) -> str:
+    """A duration such as ``5m``: in seconds where a duration is asked for, else its number."""
+    number, unit = int(duration[:-1]), duration[-1]
+    return str(number * _SECONDS[unit] if kind == "duration" else number)
+
+
+def _alike(value: str, mark: str) -> bool:
+    """Whether a file's name ends as the placeholder's does."""
+    ending = value.partition(".")[2].lower()
+    wanted = re.sub(r"\[[^\]]*\]", "", mark.split(" ")[0]).rsplit("/", 1)[-1].partition(".")[2]
+    return bool(wanted) and (
+        ending == wanted or any({ending.rsplit(".", 1)[-1], wanted} <= each for each in _ALIKE)
+    )
+
+
+_VAGUE: Mapping[Kind, str] = {
+    "file": r"file|document|script|image|video|archive",
+    "archive": r"archive|zip file|tar file|tarball",
+    "path": r"file or directory|file|directory|folder",
+    "directory": r"directory|folder",
+    "device": r"device|disk|drive|partition",
+    "port": r"port",
+    "pid": r"process|PID",
+    "user": r"user|username",
+    "group": r"group",
+    "host": r"host|server|domain|remote host|website|machine|IP address",
+    "url": r"URL|website|page",
+    "service": r"service|unit|systemd service",
+    "package": r"package",
+    "branch": r"branch",
+    "container": r"container",
+    "image": r"image",
+    "program": r"program|process|application",
+    "pattern": r"pattern|string|text|word|regular expression|regex|search pattern",
+    "message": r"message|commit message",
+}
+_KEEPS_NOUN = frozenset(words("port pid user group service package branch container directory"))
+_AFTER: Mapping[Kind, tuple[str, ...]] = {
+    "file": (" {}", " for {}", ": {}", ", it is called {}", " ({})"),
+    "path": (" {}", " for {}", ": {}"),
+    "directory": (" in {}", " under {}", ", the folder is {}", " for {}", " {}"),
+    "device": (" on {}", ": {}", ", it is {}"),
+    "port": (" on port {}", ", port {}", " with port {}"),
+    "pid": (", process {}", " with pid {}"),
+    "number": (" {}", ", {} of them", " with {}"),
+    "size": (" {}", " of {}", ", {}"),
+    "duration": (" for {}", " every {}", ", {}"),
+    "glob": (", only {}", " for {}", " of all {}"),
+    "user": (" for {}", " for user {}", ", the user is {}", " as {}"),
+    "group": (" for the group {}", ", group {}"),
+    "host": (" on {}", " at {}", " for {}", ", the host is {}"),
+    "url": (" {}", " from {}", ": {}"),
+    "pattern": (' "{}"', " for the word {}", ", the word is {}", " with the text {}"),
+    "message": (' with the message "{}"', ' saying "{}"'),
+}
+_ENDINGS = words("txt pdf csv log py md jpg json html conf sh mp4")
+_SYLLABLES = words("ba co de fi go ha ju ka lo mi na po ra su ti vo we xi ya zu ber lin tok mar")
+
+
+def draw_value(kind: Kind, mark: str, rng: Random) -> str:
+    """A value for a placeholder, as a person writes it in a question."""
+    if kind in {"file", "path"} and rng.random() < 0.5:
+        return _file_name(mark, rng)
+    if kind == "file" and re.search(r"\.(tar|zip|7z|rar|tgz)|archive", mark):
+        return rng.choice(VALUES["archive"])
+    if kind == "path":
+        kind = rng.choice(("file", "directory"))
+    if kind in {"user", "branch", "container", "group"} and rng.random() < 0.4:
+        return _invented(rng)
+    if kind == "port" and rng.random() < 0.5:
+        return str(rng.randint(80, 65000))
+    if kind == "number" and rng.random() < 0.5:
+        return str(rng.randint(2, 400))
+    if kind == "directory" and rng.random() < 0.4:
+        root = rng.choice(("~/", "/srv/", "/home/", "/var/", "./", "/mnt/", "/"))
+        return root + "/".join(_invented(rng) for _ in range(rng.randint(1, 2)))
+    return rng.choice(VALUES[kind])
+
+
+def _invented(rng: Random) -> str:
+    return "".join(rng.choice(_SYLLABLES) for _ in range(rng.randint(2, 3)))
+
+
+def _file_name(mark: str, rng: Random) -> str:
+    """An invented file name, with the ending that the placeholder asks for where it has one."""
+    wanted = re.sub(r"\[[^\]]*\]", "", mark.split(" ")[0]).rsplit("/", 1)[-1].partition(".")[2]
+    usual = rng.choice(_ENDINGS)
+    return f"{_invented(rng)}.{wanted if re.fullmatch('[a-z0-9.]{1,7}', wanted) else usual}"
+
+
+def name_values(phrase: str, command: str, rng: Random) -> str:
+    """``phrase`` with values for one to three of the placeholders of ``command``.
+
+    A value replaces the vague thing or the placeholder's own name in the phrase, or follows it.
+    """
+    known = [mark for mark in dict.fromkeys(marks_of(command)) if kind_of(mark) in _TAKES_VALUES]
+    count = min(len(known), rng.choices((1, 2, 3), (6, 3, 1))[0])
+    for mark in sorted(rng.sample(known, count), key=known.index):
+        phrase = _name_value(phrase, mark, rng)
+    return phrase
+
+
+_TAKES_VALUES = frozenset(VALUES) | {"path"}
+
+
+def _name_value(phrase: str, mark: str, rng: Random) -> str:
+    kind = kind_of(mark)
+    value = draw_value(kind, mark, rng)
+    own = re.search(rf"(?<!\S)`?{re.escape(mark)}`?(?!\S)", phrase)
+    if own and mark.isidentifier():
+        return phrase[: own.start()] + value + phrase[own.end() :]
+    pattern = rf"\b(?:an? |the |your )?(?:\w+ )??(?:{_VAGUE.get(kind, '(?!)')})(?![\w-])"
+    vague = re.search(pattern, phrase)
+    if vague and rng.random() < 0.7:
+        noun = re.search(r"\w+$", vague[0])
+        cue = f"{noun[0]} " if noun and kind in _KEEPS_NOUN and value[0] not in "~/." else ""
+        return phrase[: vague.start()] + cue + value + phrase[vague.end() :]
+    return phrase + rng.choice(_AFTER.get(kind, (f" {kind} {{}}",))).format(value)

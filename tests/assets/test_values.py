@@ -1,0 +1,112 @@
+"""Placeholders as answers write them, the values of a question in their place, and warnings."""
+
+from random import Random
+
+import pytest
+
+from assets.recipe.destructive import warning
+from assets.recipe.placeholders import kind_of, marks_of, readable
+from assets.recipe.values import VALUES, carry, draw_value, find_values, name_values
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        ("du {{[-h|--human-readable]}} {{path/to/directory}}", "du --human-readable <directory>"),
+        ("tar xf {{path/to/source.tar[.gz|.bz2|.xz]}}", "tar xf <source.tar>"),
+        ("rm {{path/to/file1 path/to/file2 ...}}", "rm <file...>"),
+        ("docker {{[ps|container ls]}} {{[-a|--all]}}", "docker ps --all"),
+        ("ln {{[-s|--symbolic]}} /{{path/to/file}} {{link}}", "ln --symbolic <file> <link>"),
+        ("ping {{example.com}}", "ping <host>"),
+        ("curl {{https://example.com/x}}", "curl <url>"),
+        ("ps --format '\\{\\{.ID\\}\\}'", "ps --format '{{.ID}}'"),
+        ("ls", "ls"),
+    ],
+)
+def test_commands_are_written_as_people_read_them(command: str, wanted: str) -> None:
+    assert readable(command) == wanted
+
+
+@pytest.mark.parametrize(
+    ("question", "command", "wanted"),
+    [
+        ("who uses port 8080?", "lsof -i :{{port}}", "lsof -i :8080"),
+        ("last 20 lines of a.log", "tail -n {{count}} {{path/to/file}}", "tail -n 20 a.log"),
+        (
+            "anything over 1 GB in /srv?",
+            "find {{path/to/directory}} -size +{{100M}}",
+            "find /srv -size +1G",
+        ),
+        (
+            "unpack b.tgz into ~/x",
+            "tar xf {{path/to/source.tar[.gz]}} -C {{path/to/directory}}",
+            "tar xf b.tgz -C ~/x",
+        ),
+        ("wait 2 minutes", "sleep {{seconds}}", "sleep 120"),
+        ("older than 90 days", "find . -mtime +{{30}}", "find . -mtime +90"),
+        (
+            "replace foo with bar in a.txt",
+            "sed 's/{{old}}/{{new}}/' {{path/to/file}}",
+            "sed 's/foo/bar/' a.txt",
+        ),
+        ("delete the user called wim", "userdel {{username}}", "userdel wim"),
+        ("log in as bob on 10.0.0.7", "ssh {{username}}@{{remote_host}}", "ssh bob@10.0.0.7"),
+        ("where are the jpg files?", "find . -name '{{*.ext}}'", "find . -name '*.jpg'"),
+        ("copy a.c to b.c", "cp {{path/to/source}} {{path/to/target_file}}", "cp a.c b.c"),
+        ("run the image redis:7", "docker run {{image:tag}}", "docker run redis:7"),
+        ("is the user logged in?", "who {{username}}", "who <username>"),
+        ("how do I copy it?", "cp {{path/to/source}} {{path/to/target}}", "cp <source> <target>"),
+    ],
+)
+def test_values_go_where_they_belong_and_nothing_else_is_filled_in(
+    question: str, command: str, wanted: str
+) -> None:
+    assert carry(question, command) == wanted
+
+
+@pytest.mark.parametrize("kind", sorted(VALUES))
+def test_a_value_that_is_named_is_found_again(kind: str) -> None:
+    rng = Random(kind)
+    marks = {"glob": "*.ext", "size": "100M", "device": "/dev/sdb", "url": "https://example.com"}
+    mark = marks.get(kind, kind)
+    found = 0
+    for _ in range(20):
+        value = draw_value(kind, mark, rng)
+        shown = f'"{value}"' if kind == "message" else value
+        found += bool(find_values(f"do it with {kind} {shown}"))
+    assert found >= 18
+
+
+def test_a_phrase_names_values_for_its_placeholders() -> None:
+    command = "cp {{path/to/file.txt}} {{path/to/directory}}"
+    named = [name_values("copy a file to a directory", command, Random(s)) for s in range(40)]
+    filled = [carry(phrase, command) for phrase in named]
+    assert all(phrase != "copy a file to a directory" for phrase in named)
+    assert sum("<" not in each for each in filled) >= 5
+    assert all("<" in each or phrase for each, phrase in zip(filled, named, strict=True))
+
+
+def test_marks_leave_options_out() -> None:
+    assert marks_of("ls {{[-a|--all]}} {{path/to/directory}}") == ["path/to/directory"]
+    assert kind_of("path/to/file_or_directory") == "path"
+    assert kind_of("json|yaml") == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "destroys"),
+    [
+        ("rm --recursive <directory>", True),
+        ("git reset --hard", True),
+        ("sudo dd if=<a> of=</dev/sdX>", True),
+        ("history -c", True),
+        ("kill -KILL <pid>", True),
+        ("docker run --rm <image>", False),
+        ("last reboot", False),
+        ("git rm --cached <file>", False),
+        ("git add --patch", False),
+        ("ls --all", False),
+        ("kill --list", False),
+    ],
+)
+def test_what_destroys_something_is_warned_of(command: str, destroys: bool) -> None:
+    assert bool(warning(command)) == destroys
