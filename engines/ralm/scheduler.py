@@ -17,6 +17,10 @@ verifications. What differs from the paper:
   stride that was written meanwhile is waited for and dropped. With these terms, a stride of 0 has a
   rate, too: search first, as RaLMSeq does, in a + b. Where searching is cheap or guesses are wrong,
   that is the best there is, and whether a verification is hidden is chosen with the stride.
+- Searching and writing share cores and memory, so together they take more than the longer of the
+  two: max(a, b) + o·min(a, b), where o is measured. At o = 1 nothing is hidden.
+- The answer's first search tells b before anything was verified, so the first batch is larger than
+  one stride where that pays.
 """
 
 from __future__ import annotations
@@ -33,6 +37,10 @@ PAPER_STRIDE = 3
 """The paper's fixed stride."""
 PRIOR_ACCURACY, PRIOR_WEIGHT = 0.6, 2.0
 """What is known of γ before anything was verified, and how many guesses that is worth."""
+PRIOR_OVERLAP = 0.5
+"""What is known of o before a verification was hidden, worth one such."""
+MAX_OVERLAP = 2.0
+"""Of one measurement: one that was disturbed must not rule hiding out for the answer."""
 MAX_STRIDE = 32
 """Strides written ahead at most: 128 tokens at k = 4."""
 
@@ -45,11 +53,14 @@ class Verification:
         queries: verified at once.
         matched: guesses before the first wrong one, or all.
         seconds: the search took.
+        together_s: until it and the stride that was written beside it were both done; 0.0 if none
+            was.
     """
 
     queries: int
     matched: int
     seconds: float
+    together_s: float = 0.0
 
 
 class StrideScheduler(Protocol):
@@ -65,8 +76,13 @@ class StrideScheduler(Protocol):
         """Whether to write on while a batch is verified, if that is possible."""
         ...
 
+    def searched(self, seconds: float) -> None:
+        """One query was searched that nothing had been guessed for: the answer's first."""
+        ...
+
     def speculated(self, seconds: float) -> None:
-        """One stride was written in `seconds`, its query and its guess included."""
+        """One stride was written in `seconds`, its query and its guess included, with no search
+        beside it."""
         ...
 
     def rewritten(self, seconds: float) -> None:
@@ -85,6 +101,9 @@ class FixedStride:
 
     def __init__(self, stride: int = PAPER_STRIDE) -> None:
         self.stride = stride
+
+    def searched(self, seconds: float) -> None:
+        """Nothing to learn."""
 
     def speculated(self, seconds: float) -> None:
         """Nothing to learn."""
@@ -113,13 +132,15 @@ class OptimalStride:
         max_stride: int = MAX_STRIDE,
     ) -> None:
         self.stride = 1
+        self.hides = False
         self._max_stride = max_stride
-        self.hides = asynchronous
         self._asynchronous = asynchronous
         self._max_accuracy = max_accuracy
         self._strides: deque[float] = deque(maxlen=WINDOW)
         self._rewrites: deque[float] = deque(maxlen=WINDOW)
+        self._overlaps: deque[float] = deque([PRIOR_OVERLAP], maxlen=WINDOW)
         self._recent: deque[Verification] = deque(maxlen=WINDOW)
+        self._alone: deque[tuple[int, float]] = deque(maxlen=WINDOW)  # (queries, seconds)
         self._right, self._wrong = (
             PRIOR_ACCURACY * PRIOR_WEIGHT,
             (1 - PRIOR_ACCURACY) * PRIOR_WEIGHT,
@@ -134,43 +155,69 @@ class OptimalStride:
         estimate = (right + PRIOR_WEIGHT * long_run) / (right + wrong + PRIOR_WEIGHT)
         return estimate if self._max_accuracy is None else min(estimate, self._max_accuracy)
 
+    def searched(self, seconds: float) -> None:
+        """Estimate b from `seconds`."""
+        self._alone.append((1, seconds))
+
     def speculated(self, seconds: float) -> None:
         """Estimate a from `seconds` and the strides before."""
         self._strides.append(seconds)
+        if self._alone and not self._recent and self._max_accuracy is None:
+            self._choose()
 
     def rewritten(self, seconds: float) -> None:
         """Estimate c from `seconds` and those before."""
         self._rewrites.append(seconds)
 
     def verified(self, verification: Verification) -> None:
-        """Estimate b and γ, and choose the stride anew."""
+        """Estimate b, o and γ, and choose the stride anew."""
         self._recent.append(verification)
         self._right += verification.matched
         self._wrong += verification.matched < verification.queries
+        if verification.together_s and self._alone:
+            self._overlaps.append(self._overlap(verification))
+        else:
+            self._alone.append((verification.queries, verification.seconds))
+        self._choose()
+
+    def _choose(self) -> None:
+        """The best stride by the present estimates."""
         stride_s = float(np.mean(self._strides)) if self._strides else 0.0
         base_s, query_s = self._verification_line()
         if self._max_accuracy is not None:
+            self.hides = self._asynchronous
             self.stride = best_stride(
                 self.accuracy, stride_s, base_s, query_s, asynchronous=self._asynchronous
             )
             return
         rewrite_s = float(np.mean(self._rewrites)) if self._rewrites else stride_s
+        overlap = float(np.mean(self._overlaps))
         choices = [
             (full_rate(stride, self.accuracy, costs, hides=hides), -stride, hides)
             for stride in range(self._max_stride + 1)
-            for costs in [StrideCosts(stride_s, base_s + query_s * max(stride, 1), rewrite_s)]
+            for verify_s in [base_s + query_s * max(stride, 1)]
+            for costs in [StrideCosts(stride_s, verify_s, rewrite_s, overlap)]
             for hides in ((False, True) if self._asynchronous and stride else (False,))
         ]
         _, negative, self.hides = max(choices)
         self.stride = -negative
 
+    def _overlap(self, hidden: Verification) -> float:
+        """o, from one verification beside which a stride was written."""
+        base_s, query_s = self._verification_line()
+        stride_s = float(np.mean(self._strides)) if self._strides else 0.0
+        verify_s = base_s + query_s * hidden.queries
+        shorter, longer = sorted((stride_s, verify_s))
+        return min(max(hidden.together_s - longer, 0.0) / max(shorter, 1e-9), MAX_OVERLAP)
+
     def _verification_line(self) -> tuple[float, float]:
         """b as (seconds of any batch, seconds of each further query), neither below 0.
 
-        Least squares over the window; a constant while all batches had one size.
+        Least squares over the searches beside which nothing was written; a constant while all had
+        one size.
         """
-        sizes = np.array([one.queries for one in self._recent], float)
-        seconds = np.array([one.seconds for one in self._recent])
+        sizes = np.array([queries for queries, _ in self._alone], float)
+        seconds = np.array([taken for _, taken in self._alone])
         spread = sizes - sizes.mean()
         if not spread.any():
             return float(seconds.mean()), 0.0
@@ -208,11 +255,18 @@ def rate(
 
 @dataclass(frozen=True, slots=True)
 class StrideCosts:
-    """Seconds to write a stride (a), to verify the batch (b), and to write a stride again (c)."""
+    """What a batch costs.
+
+    Attributes:
+        stride_s, verify_s, rewrite_s: seconds to write a stride (a), to verify the batch (b), and
+            to write a stride again (c).
+        overlap: share of the shorter of a and b that is not hidden when both go on at once (o).
+    """
 
     stride_s: float
     verify_s: float
     rewrite_s: float
+    overlap: float = 0.0
 
 
 def full_rate(stride: int, accuracy: float, costs: StrideCosts, *, hides: bool) -> float:
@@ -228,7 +282,7 @@ def full_rate(stride: int, accuracy: float, costs: StrideCosts, *, hides: bool) 
     all_right = accuracy**stride
     if not hides:
         return confirmed / max(stride * a + b + (1 - all_right) * costs.rewrite_s, 1e-9)
-    right_s = (stride - 1) * a + max(a, b)
+    right_s = (stride - 1) * a + max(a, b) + costs.overlap * min(a, b)
     return confirmed / max(right_s + (1 - all_right) * (a + costs.rewrite_s), 1e-9)
 
 

@@ -97,10 +97,11 @@ class SpeculativeRalm:
             while len(pending) < self._scheduler.stride and not self._ended:
                 pending.append(self._speculate())
             batch, pending = pending, []
+            started = perf_counter()
             wait = self._verifier.begin([guess.query for guess in batch])
             if self._asynchronous and self._scheduler.hides and not self._ended:
-                pending.append(self._speculate())
-            matched, found = self._verify(batch, wait)
+                pending.append(self._write_ahead())
+            matched, found = self._verify(batch, wait, started if pending else None)
             for guess in batch[:matched]:
                 yield self._confirmed(guess.start, guess.document)
             if matched < len(batch):
@@ -119,19 +120,24 @@ class SpeculativeRalm:
         """The first stride: its query is searched, which fills the cache."""
         start = self._next
         query = encode(self._base, self._request, self._writer, start, self._statistics)
-        found, _ = self._collect([query], self._verifier.begin([query]))
+        found, seconds = self._collect([query], self._verifier.begin([query]))
+        self._scheduler.searched(seconds)
         document = found[0][0].passage if found[0] else None
         self._write_stride(start, document)
         return self._confirmed(start, document)
 
     def _speculate(self) -> Guess:
+        """As `_write_ahead`, with nothing beside it."""
+        guess = self._write_ahead()
+        self._scheduler.speculated(guess.seconds)
+        return guess
+
+    def _write_ahead(self) -> Guess:
         """Guess the next stride's passage and write under it."""
         started = perf_counter()
         guess = self._guess()
         self._write_stride(guess.start, guess.document)
-        seconds = perf_counter() - started
-        self._scheduler.speculated(seconds)
-        return replace(guess, seconds=seconds)
+        return replace(guess, seconds=perf_counter() - started)
 
     def _retrieve(self) -> ConfirmedStride:
         """Search for the next stride's passage, then write; the guess only tells the accuracy."""
@@ -155,9 +161,16 @@ class SpeculativeRalm:
         return Guess(start, query, document)
 
     def _verify(
-        self, batch: Sequence[Guess], wait: Callable[[], tuple[Found, float]]
+        self,
+        batch: Sequence[Guess],
+        wait: Callable[[], tuple[Found, float]],
+        began: float | None = None,
     ) -> tuple[int, Found]:
-        """How many guesses of `batch` were right before the first wrong one, and what was found."""
+        """How many guesses of `batch` were right before the first wrong one, and what was found.
+
+        Args:
+            began: when the search did, if a stride was written beside it.
+        """
         found, seconds = self._collect([guess.query for guess in batch], wait)
         best = [ranked[0].passage.id if ranked else None for ranked in found]
         pairs = enumerate(zip(batch, best, strict=True))
@@ -168,7 +181,8 @@ class SpeculativeRalm:
         statistics.stride_sum += len(batch)
         statistics.right += matched
         statistics.guesses += min(matched + 1, len(batch))
-        self._scheduler.verified(Verification(len(batch), matched, seconds))
+        together_s = 0.0 if began is None else perf_counter() - began
+        self._scheduler.verified(Verification(len(batch), matched, seconds, together_s))
         return matched, found
 
     def _collect(

@@ -148,3 +148,27 @@ def test_a_fixed_stride_stays() -> None:
     scheduler.speculated(1.0)
     scheduler.verified(Verification(4, 0, 9.0))
     assert scheduler.stride == 4
+
+
+def test_the_first_search_tells_how_far_to_write_ahead() -> None:
+    for search_s, strides in ((17.0, range(4, 9)), (0.1, range(2))):
+        scheduler = OptimalStride(asynchronous=False)
+        scheduler.searched(search_s)
+        assert scheduler.stride == 1, "what a stride costs is not known"
+        scheduler.speculated(1.0)
+        assert scheduler.stride in strides
+
+
+def test_verification_is_hidden_only_where_it_does_not_slow_the_writing() -> None:
+    for overlap, hides in ((0.0, True), (0.3, True), (1.0, False), (1.6, False)):
+        scheduler = OptimalStride(asynchronous=True)
+        scheduler.searched(0.5)
+        rounds = []
+        for _ in range(20):
+            scheduler.speculated(1.0)
+            together_s = 1.0 + 0.5 * overlap if scheduler.hides else 0.0
+            queries = max(scheduler.stride, 1)
+            scheduler.verified(Verification(queries, queries, 0.5, together_s))
+            rounds.append(scheduler.hides)
+        assert any(rounds), "it is tried"
+        assert scheduler.hides == hides
