@@ -225,7 +225,7 @@ SHORT_DRAFT, LONG_DRAFT = 3, 7
 
 def _like(path: Path) -> str:
     """The row of `MEASURED` that applies to a model; empty where none does."""
-    if path.is_dir() or find_gpus():
+    if path.is_dir() or (find_gpus() and not unused_gpu()):
         return ""
     try:
         header = read_header(path)

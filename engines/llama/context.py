@@ -35,6 +35,8 @@ MIN_PLAIN_ROWS, MAX_SCORE_BYTES = 32, 256 * 2**20
 MIN_PLAIN_WIDTH = 1280
 """Width of a model below which its attention is fused. Plain attention computes 256 cells at least:
 behind 30 tokens that costs a pass at width 256 a fifth more, at width 2,048 a twentieth."""
+EXPERTS = r"blk\.({layers})\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+"""Names of the tensors with the experts of some `layers`, as llama.cpp's --n-cpu-moe has them."""
 MAX_PARKED_TEXTS = 12
 """Texts that wait in the KV cache: a context of 8,192 tokens holds about nine of 900."""
 
@@ -70,8 +72,12 @@ class ContextLimits:
 class Weights:
     """An open GGUF file. Freed with the last reference, after every context over it.
 
+    Attributes:
+        placement: which weights are on a graphics card.
+
     Args:
         gpu_layers: layers to put on a graphics card; more than the model has puts all there.
+        cpu_experts: of so many layers, the first ones, the experts stay on the processor.
         vocabulary_only: read the metadata and the tokenizer, and no tensors.
         heads: read the tensors of its multi-token-prediction heads, if it has any.
 
@@ -84,11 +90,16 @@ class Weights:
         path: Path,
         gpu_layers: int = 0,
         *,
+        cpu_experts: int = 0,
         vocabulary_only: bool = False,
         heads: bool = False,
     ) -> None:
         parameters = lib.llama_model_default_params()
         parameters.n_gpu_layers = gpu_layers
+        if cpu_experts:
+            numbers = "|".join(map(str, range(cpu_experts)))
+            overrides = native.keep_on_cpu(EXPERTS.format(layers=numbers))
+            parameters.tensor_buft_overrides = ctypes.addressof(overrides)
         parameters.vocab_only = vocabulary_only
         parameters.load_mtp = heads
         native.clear_errors()
@@ -102,6 +113,7 @@ class Weights:
         self.vocabulary: Any = lib.llama_model_get_vocab(self.handle)
         self.path = path
         self.gpu_layers = min(gpu_layers, self.layers + 1)
+        self.placement = f"g{self.gpu_layers}" + (f" e{cpu_experts}" if cpu_experts else "")
         self._check_kind()
 
     def _check_kind(self) -> None:
@@ -116,6 +128,11 @@ class Weights:
     def layers(self) -> int:
         """Transformer blocks."""
         return int(lib.llama_model_n_layer(self.handle))
+
+    @property
+    def experts(self) -> int:
+        """Experts of each layer; 0 where the model is no mixture of them."""
+        return int(self.metadata(f"{self.metadata('general.architecture')}.expert_count") or 0)
 
     @property
     def trained_length(self) -> int:
@@ -237,7 +254,7 @@ class LlamaContext:
         self.weights = weights
         types = f"k{parameters.type_k} v{parameters.type_v} a{parameters.flash_attn_type}"
         version = lib.llama_version().decode()
-        self.layout = f"llama.cpp {version} c{cells} {types} g{weights.gpu_layers}"
+        self.layout = f"llama.cpp {version} c{cells} {types} {weights.placement}"
         self.memory: Any = lib.llama_get_memory(self.handle)
         if not self.memory:
             raise ModelError(f"{weights.path} does not generate text: choose another model")

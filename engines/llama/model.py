@@ -53,6 +53,8 @@ ALL_LAYERS = 1 << 20
 """More than any model has."""
 FITTING_STEPS = 16
 """Steps in which fewer layers are tried on a graphics card, from all to none."""
+EXPERT_STEPS = 4
+"""Steps in which the experts of more layers are left off it."""
 EXACT_WIDTHS = (8, 16, 24, 32)
 EXACT_SEED = 20
 
@@ -141,7 +143,7 @@ def load(
     elif not exact and plain_attention_rows(weights, target.context_length):
         mode = " plain attention"
     return LlamaModel(
-        build=f"llama.cpp {version} t{threads} g{weights.gpu_layers}{mode}",
+        build=f"llama.cpp {version} t{threads} {weights.placement}{mode}",
         target=target,
         vocabulary=vocabulary,
         template=template,
@@ -228,28 +230,34 @@ def open_fitting(
     if gpu_layers is not None:
         return make(open_weights(path, gpu_layers, heads=heads))
     refusal = ModelError(f"{path} cannot be loaded")
-    for layers in _descending_layers(path):
+    for layers, experts in _placements(path):
         try:
-            return make(open_weights(path, layers, heads=heads))
+            return make(open_weights(path, layers, heads=heads, cpu_experts=experts))
         except ModelError as error:
-            LOGGER.info("with %d layers on the graphics card: %s", layers, error)
+            LOGGER.info("%d layers on the card without %d's experts: %s", layers, experts, error)
             refusal = error
     raise refusal
 
 
-def _descending_layers(path: Path) -> Iterator[int]:
-    """All layers, then as many as would fill the free memory of the card, fewer and fewer, none.
+def _placements(path: Path) -> Iterator[tuple[int, int]]:
+    """Layers for a graphics card, and layers whose experts stay on the processor; fastest first.
 
-    A try that fails does so before the weights are read.
+    All layers; of a mixture of experts, all without the experts of more and more of them, which
+    are most of its weights, and few of which each token needs; then as many layers as would fill
+    the free memory of the card, fewer and fewer; none. A try that fails does so before the weights
+    are read.
     """
-    yield ALL_LAYERS
+    yield ALL_LAYERS, 0
     weights = Weights(path)
+    kept = weights.layers if weights.experts else 0
+    for part in range(1, EXPERT_STEPS + 1) if kept else ():
+        yield ALL_LAYERS, max(kept * part // EXPERT_STEPS, 1)
     layer_bytes = int(lib.llama_model_size(weights.handle)) / (weights.layers + 1)
     step = max(weights.layers // FITTING_STEPS, 1)
     # Nothing is known to be free where a card shares the processor's memory.
     fitting = int(free_gpu_memory() / layer_bytes) or weights.layers
-    yield from range(min(fitting, weights.layers - step), 0, -step)
-    yield 0
+    yield from ((count, kept) for count in range(min(fitting, weights.layers - step), 0, -step))
+    yield 0, 0
 
 
 def exact_limits(

@@ -87,6 +87,20 @@ token_attributes = _bind("llama_vocab_get_attr", _INT, _PTR, _INT)
 token_is_end = _bind("llama_vocab_is_eog", _BOOL, _PTR, _INT)
 token_to_piece = _bind("llama_token_to_piece", _INT, _PTR, _INT, ctypes.c_char_p, _INT, _INT, _BOOL)
 
+
+class BufferOverride(ctypes.Structure):
+    """`llama_model_tensor_buft_override` of llama.h, which llama-cpp-python does not declare."""
+
+    _fields_ = (("pattern", ctypes.c_char_p), ("buffer_type", ctypes.c_void_p))
+
+
+def keep_on_cpu(pattern: str) -> Any:
+    """For `tensor_buft_overrides`: tensors whose names match the regular expression `pattern` stay
+    in the processor's memory. To be kept until the model is loaded."""
+    cpu = _bind("ggml_backend_cpu_buffer_type", _PTR)()
+    return (BufferOverride * 2)(BufferOverride(pattern.encode(), cpu), BufferOverride())
+
+
 TO_END = -1
 """As the last position of a range in a sequence operation: all cells from the first on."""
 

@@ -288,18 +288,19 @@ class PredictionHeads:
             raise ModelError(f"llama.cpp could not run the prediction heads (status {status})")
 
 
-def open_weights(path: Path, gpu_layers: int, *, heads: bool) -> Weights:
-    """The weights of a model, with those of its heads if they are to be run.
+def open_weights(path: Path, gpu_layers: int, *, heads: bool, cpu_experts: int = 0) -> Weights:
+    """The weights of a model, with those of its heads if they are to be run; for the rest see
+    `Weights`.
 
     Raises:
         ModelError: see `Weights`.
     """
     if heads and not UNAVAILABLE:
         try:
-            return Weights(path, gpu_layers, heads=True)
+            return Weights(path, gpu_layers, heads=True, cpu_experts=cpu_experts)
         except ModelError as error:  # some files name heads in their header and hold none
             LOGGER.info("without its prediction heads: %s", error)
-    return Weights(path, gpu_layers)
+    return Weights(path, gpu_layers, cpu_experts=cpu_experts)
 
 
 def open_heads(target: LlamaContext, cells: int, length: int) -> tuple[PredictionHeads | None, str]:

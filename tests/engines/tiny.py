@@ -101,6 +101,20 @@ def write_llama(path: Path, vocabulary: TinyVocabulary) -> Path:
     return write_tensors(writer, path, transformer_shapes(vocabulary, 1, ("attn", "ffn")))
 
 
+def write_mixture(path: Path, vocabulary: TinyVocabulary, experts: int = 4) -> Path:
+    """A Llama of four blocks with experts, two of which each token uses."""
+    writer = open_writer(path, "llama", vocabulary, 4)
+    writer.add_expert_count(experts)
+    writer.add_expert_used_count(2)
+    shapes = transformer_shapes(vocabulary, 4, ("attn", "ffn"))
+    for block in range(4):
+        shapes[f"blk.{block}.ffn_gate_inp"] = (experts, WIDTH)
+        for part in ("gate", "up", "down"):
+            shape = shapes.pop(f"blk.{block}.ffn_{part}")
+            shapes[f"blk.{block}.ffn_{part}_exps"] = (experts, *shape)
+    return write_tensors(writer, path, shapes)
+
+
 def write_gemma(path: Path, vocabulary: TinyVocabulary, window: int) -> Path:
     """A Gemma 2 of two blocks: one attends to the last `window` tokens only, one to all."""
     writer = open_writer(path, "gemma2", vocabulary, 2)

@@ -21,7 +21,7 @@ from engines.llama import model as model_module
 from engines.llama.model import load
 from engines.llama.native import LOGGER
 from tests.engines.conftest import EMBEDDED, THREADS
-from tests.engines.tiny import TinyVocabulary, write_gemma, write_llama, write_mamba
+from tests.engines.tiny import TinyVocabulary, write_gemma, write_llama, write_mamba, write_mixture
 
 GOOD = EMBEDDED.read_bytes()
 CHILD_STARTS = "a probe was started"
@@ -179,6 +179,33 @@ def test_as_many_layers_as_fit_go_to_a_graphics_card(
     with pytest.raises(ModelError, match="out of memory"):
         model_module.open_fitting(EMBEDDED, None, refuse)
     assert layers == [9, *tried, 0]
+
+
+def test_experts_that_do_not_fit_stay_on_the_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_mixture(tmp_path / "mixture.gguf", TinyVocabulary())
+    expected = load(path, threads=1, context_length=256)
+    list(expected.target.prefill(range(5, 40)))
+    monkeypatch.setattr(lib, "llama_supports_gpu_offload", lambda: True)
+    monkeypatch.setattr(model_module, "free_gpu_memory", lambda: 0)
+    placements: list[str] = []
+
+    def refuse(weights: context.Weights) -> None:
+        placements.append(weights.placement)
+        raise ModelError("out of memory")
+
+    with caplog.at_level(logging.DEBUG, LOGGER.name), pytest.raises(ModelError):
+        model_module.open_fitting(path, None, refuse)
+    assert placements == ["g5", "g5 e1", "g5 e2", "g5 e3", "g5 e4", "g3 e4", "g2 e4", "g1 e4", "g0"]
+    assert "blk.3.ffn_up_exps.weight" in caplog.text
+    assert "overridden to CPU" in caplog.text
+    weights = context.Weights(path, cpu_experts=4)
+    kept = model_module._make_target(
+        weights, 1, 256, exact=False, rows=0, kv_type="f16", run_heads=False
+    )
+    list(kept.prefill(range(5, 40)))
+    assert np.array_equal(kept.last_row.logits, expected.target.last_row.logits)
 
 
 def test_importing_the_package_does_not_load_llama_cpp() -> None:
