@@ -157,7 +157,7 @@ def ask_spoken(
     phrase = rng.choice(phrases)
     if rng.random() < 0.4 and not phrase.endswith("?"):
         phrase = reword(phrase, rng, style)
-    if not noted and rng.random() < style.values / 2:
+    if not noted and rng.random() < style.values:
         phrase = name_values(phrase, example.command, rng)
     question = ask(phrase, rng, style, name if rng.random() < 0.08 else None)
     return user(question), reply(_answer(question, name, example, noted=noted))

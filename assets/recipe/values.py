@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
 from assets.recipe import read_lines, words
@@ -86,7 +86,7 @@ _CUED = [
     (kind, re.compile(rf"\b{cue}:? [\"'`]?([A-Za-z0-9][\w.@-]*\w)\b", re.I)) for kind, cue in _CUES
 ]
 _LISTED = {
-    kind: frozenset(word.lower() for word in known)
+    kind: frozenset(known)
     for kind, known in VALUES.items()
     if kind in {"image", *(kind for kind, _ in _CUES)}
 }
@@ -168,11 +168,11 @@ def _named(text: str) -> Iterator[tuple[Kind, str]]:
     """Values that are recognised by the word before them, or by being well known."""
     for kind, pattern in _CUED:
         for m in pattern.finditer(text):
-            if m[1].lower() not in _COMMON:
+            if m[1].lower() not in (_FUNCTION_WORDS if kind == "pattern" else _COMMON):
                 yield kind, m[1]
     for m in _WORD.finditer(text):
         for kind, known in _LISTED.items():
-            if m[0].lower() in known:
+            if m[0] in known or m[0].lower() in known:
                 yield kind, m[0]
 
 
@@ -194,29 +194,47 @@ _TAKES: Mapping[Kind, tuple[Kind, ...]] = {
 
 
 def carry(question: str, command: str) -> str:
-    """``command`` in the notation of answers, with the values of ``question`` filled in."""
-    found = find_values(question)
-    marks = marks_of(command)
+    """``command`` in the notation of answers, with the values of ``question`` filled in.
+
+    More numbers than places for them are ambiguous, and left out.
+    """
+    found, marks = find_values(question), marks_of(command)
+    if len(found["number"]) > sum("number" in _takes(mark) for mark in marks):
+        found["number"].clear()
+    values = iter(_assign(found, marks))
+    return rewrite(command, lambda mark: next(values) or f"<{label(mark)}>")
+
+
+def _assign(found: Found, marks: Sequence[str]) -> list[str]:
+    """The value of each placeholder, empty where there is none.
+
+    Files go where their ending is asked for, then to what is read before what is written; a list
+    takes all that remain.
+    """
     chosen = [""] * len(marks)
     order = sorted(range(len(marks)), key=lambda index: bool(_SOURCE_FIRST.search(marks[index])))
     for exact in (True, False):
         for index in order:
-            if not chosen[index]:
-                chosen[index] = _take(found, marks[index], exact=exact)
-    values = iter(zip(marks, chosen, strict=True))
-    return rewrite(command, lambda mark: _filled(mark, *next(values)))
+            chosen[index] = chosen[index] or _take(found, marks[index], exact=exact)
+    for index in order:
+        while chosen[index] and label(marks[index]).endswith("..."):
+            another = _take(found, marks[index], exact=False)
+            if not another:
+                break
+            chosen[index] += f" {another}"
+    return chosen
 
 
-def _filled(mark: str, expected: str, value: str) -> str:
-    if mark != expected:
-        raise AssertionError(f"{mark!r} is filled in as {expected!r}")
-    return value or f"<{label(mark)}>"
+def _takes(mark: str) -> tuple[Kind, ...]:
+    """The kinds of value that fit a placeholder, the best first."""
+    kind = kind_of(mark)
+    return _TAKES.get(kind, (kind,))
 
 
 def _take(found: Found, mark: str, *, exact: bool) -> str:
     """Take the value for ``mark`` out of ``found``; ``exact``: only a file of the same ending."""
     kind = kind_of(mark)
-    for taken in _TAKES.get(kind, (kind,)):
+    for taken in _takes(mark):
         for value in found.get(taken, []):
             if not exact or (taken == "file" and _alike(value, mark)):
                 if taken == "number" and kind == "port" and len(value) < 2:
