@@ -69,7 +69,7 @@ def split(text: str, max_characters: int = MAX_CHARACTERS) -> Iterator[Chunk]:
     heading = ""
     for block in _blocks(text, max_characters):
         length = _length(packed)
-        full = length + block.length > max_characters
+        full = _length([*packed, block]) > max_characters
         section = bool(block.level) and length >= min(MIN_SECTION_CHARACTERS, max_characters // 2)
         if packed and (full or section or block.new_page):
             yield _chunk(heading, packed)

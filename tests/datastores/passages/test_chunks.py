@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from datastores.passages.chunks import MAX_CHARACTERS, Chunk, split
@@ -18,6 +18,7 @@ LINES = st.lists(
 )
 
 
+@example(["word", "", "", "```", "    x = 1", "```"], 23)
 @given(LINES, st.integers(8, 80))
 def test_every_line_is_in_one_chunk_at_its_number(lines: list[str], size: int) -> None:
     chunks = list(split("\n".join(lines), size))
