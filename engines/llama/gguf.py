@@ -48,7 +48,10 @@ _INTEGERS = (0, 1, 2, 3, 4, 5, 7, 10, 11)
 
 F16 = "f16"
 KV_TYPES = {F16: (1, 2.0), "q8_0": (8, 34 / 32), "q4_0": (2, 18 / 32)}
-"""Types of the KV cache by name: ggml's number, and bytes for each number of the cache."""
+"""Types of the KV cache by name: ggml's number, and bytes for each number of the cache.
+
+Behind 900 tokens, passes of 1 and 8 rows took 1.06 and .87 of f16's time with q8_0, .95 and 2.15
+with q4_0 (94 M weights of width 1,024, two threads)."""
 
 Value = int | float | bool | str | list[int]
 
