@@ -1,4 +1,4 @@
-"""Records answers for the replay buffer, from which the draft model learns.
+"""Records answers for the replay buffer, from which the draft model and the draft head learn.
 
 An observer of steps. It asks the loop for the logits of positions that the draft tree missed, and
 of a sample of the others so that what the draft model knows is not unlearned; a copy of a row is
@@ -59,7 +59,7 @@ class ReplayRecorder:
         """Gather the step."""
         if self._recording is not None:
             kept = step.kept if self._asked is self._recording else ()
-            self._recording.append(step.tokens, kept)
+            self._recording.append(step.tokens, kept, step.hidden)
 
     def keep(self, origin: AnswerOrigin) -> None:
         """Have the answer written, if one was recorded."""

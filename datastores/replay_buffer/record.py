@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from datastores.replay_buffer.states import NO_STATES, AnswerStates
+
 Integers = NDArray[np.int32]
 Halves = NDArray[np.float16]
 
@@ -50,6 +52,8 @@ class ReplayRecord:
         top_tokens: int32 [m, 64], the target's likeliest tokens, best first.
         top_logprobs: float16 [m, 64], their natural log-probabilities at temperature 1.
         rest_logprob: float16 [m], log of the mass of all other tokens.
+        states: that produced the answer's first tokens; stored apart from the rest, and for fewer
+            answers.
     """
 
     id: int
@@ -63,6 +67,7 @@ class ReplayRecord:
     top_tokens: Integers
     top_logprobs: Halves
     rest_logprob: Halves
+    states: AnswerStates = NO_STATES
 
 
 def question_key(text: str) -> str:
@@ -84,7 +89,7 @@ def require_valid(record: ReplayRecord, vocabulary: int) -> None:
 
 
 def pack(record: ReplayRecord) -> bytes:
-    """The bytes of all but the id."""
+    """The bytes of all but the id and the states."""
     header = _HEADER.pack(
         _FORMAT,
         record.chat,
@@ -107,7 +112,9 @@ def pack(record: ReplayRecord) -> bytes:
 
 
 def unpack(number: int, packed: bytes) -> ReplayRecord:
-    """The record that `pack` was given, with `number` for its id; not checked beyond its length.
+    """The record that `pack` was given, with `number` for its id and without states.
+
+    It is not checked beyond its length.
 
     Raises:
         ValueError: these are not the bytes of a record.
@@ -177,6 +184,8 @@ def _require_answer(record: ReplayRecord, vocabulary: int) -> None:
         raise ValueError(f"position {positions[-1]} is not in its answer")
     if (np.diff(positions) <= 0).any():
         raise ValueError("its positions do not ascend")
+    if len(record.states) > length - record.prompt_length:
+        raise ValueError(f"it has {len(record.states)} states, more than its answer has tokens")
 
 
 def _require_distributions(record: ReplayRecord, vocabulary: int) -> None:

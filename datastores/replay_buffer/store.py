@@ -13,15 +13,17 @@ models and training.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 from sqlite_utils import Database
 
 from datastores.errors import StoreError
+from datastores.replay_buffer import states
 from datastores.replay_buffer.record import ReplayRecord, pack, require_valid, unpack
 from datastores.storage.erasure import erase_requested, request_erasure
 from datastores.storage.integrity import verify_checksum, with_checksum
@@ -29,6 +31,8 @@ from datastores.storage.sqlite import Store
 
 MAX_BYTES = 64 * 2**20
 """Size of all records: about 1,500 answers of 300 tokens, at 100 positions each."""
+MAX_STATES = 100_000
+"""States held, those of the latest answers: 26 MB for a model of width 256, 410 MB for 4,096."""
 
 
 def _records(db: Database) -> None:
@@ -59,7 +63,20 @@ def _records(db: Database) -> None:
     )
 
 
-MIGRATIONS = (_records,)
+def _states(db: Database) -> None:
+    """Of their own table: reading records for the draft model reads none of them."""
+    db.executescript(
+        """
+        CREATE TABLE states (
+            record INTEGER PRIMARY KEY REFERENCES records(id) ON DELETE CASCADE,
+            count INTEGER NOT NULL,
+            packed BLOB NOT NULL
+        );
+        """
+    )
+
+
+MIGRATIONS = (_records, _states)
 """Version n of a replay buffer is what the first n of these make."""
 
 
@@ -129,8 +146,13 @@ class ReplayBuffer:
 
     @property
     def total_bytes(self) -> int:
-        """Size of all records."""
+        """Size of all records, their states not counted."""
         return int(self.store.rows("SELECT total(size) AS n FROM records")[0]["n"])
+
+    @property
+    def state_count(self) -> int:
+        """States held."""
+        return int(self.store.rows("SELECT total(count) AS n FROM states")[0]["n"])
 
     def count_after(self, record: int) -> int:
         """Records with larger ids than `record`."""
@@ -170,25 +192,34 @@ class ReplayBuffer:
             db.conn.execute(sql, (source, _next_id(db)))
             sql = "INSERT INTO records (source, size, packed) VALUES (?, ?, ?)"
             number = db.conn.execute(sql, row).lastrowid
+            if len(record.states):
+                blob = with_checksum(self._state_owner(source), states.pack(record.states))
+                sql = "INSERT INTO states (record, count, packed) VALUES (?, ?, ?)"
+                db.conn.execute(sql, (number, len(record.states), blob))
             self._make_room(db)
         assert number is not None
         return number
 
-    def records(self, after_id: int = 0) -> Iterator[ReplayRecord]:
+    def records(self, after_id: int = 0, *, with_states: bool = False) -> Iterator[ReplayRecord]:
         """Every sound record with a larger id than `after_id`, oldest first.
 
         Damaged or poisoned ones are left out, and named in `damaged`.
+
+        Args:
+            with_states: read the states too, and leave records without any out.
         """
-        sql = (
-            "SELECT id, source, CAST(packed AS BLOB) AS packed FROM records WHERE id > ?"
-            " ORDER BY id LIMIT 1"
-        )
+        columns = "id, source, CAST(records.packed AS BLOB) AS packed"
+        table = "records"
+        if with_states:
+            columns += ", count, CAST(states.packed AS BLOB) AS states"
+            table += " JOIN states ON states.record = records.id"
+        sql = f"SELECT {columns} FROM {table} WHERE id > ? ORDER BY id LIMIT 1"
         # A statement for each: an open cursor would hold a lock for as long as the caller takes.
         while rows := self.store.rows(sql, (after_id,)):
             (row,) = rows
             after_id = row["id"]
             try:
-                yield self._unpack(after_id, row["source"], row["packed"])
+                yield self._unpack(row)
             except ValueError as error:
                 self.damaged[after_id] = StoreError(
                     f"{self.store.path}: record {after_id} is damaged and was left out: {error}"
@@ -211,22 +242,36 @@ class ReplayBuffer:
             _remove(db, [source])
         erase_requested(self.store)
 
-    def _unpack(self, number: int, source: str, packed: bytes) -> ReplayRecord:
-        record = unpack(number, verify_checksum(self._owner(source), packed))
+    def _unpack(self, row: Mapping[str, Any]) -> ReplayRecord:
+        source = row["source"]
+        record = unpack(row["id"], verify_checksum(self._owner(source), row["packed"]))
+        if "states" in row:
+            packed = verify_checksum(self._state_owner(source), row["states"])
+            record = replace(record, states=states.unpack(row["count"], packed))
         require_valid(record, self.vocabulary)
-        return replace(record, id=number)
+        return record
 
     def _owner(self, source: str) -> str:
         """What a checksum binds a record to."""
         return f"{self.fingerprint}/{source}"
 
+    def _state_owner(self, source: str) -> str:
+        """What a checksum binds the states of a record to."""
+        return f"{self._owner(source)}/states"
+
     def _make_room(self, db: Database) -> None:
-        """Delete the oldest records beyond `max_bytes`; never the latest."""
+        """Delete the oldest records beyond `max_bytes`, and states likewise; never the latest."""
         db.conn.execute(
             "DELETE FROM records WHERE id < (SELECT max(id) FROM records) AND id IN"
             " (SELECT id FROM (SELECT id, sum(size) OVER (ORDER BY id DESC) AS total FROM records)"
             "  WHERE total > ?)",
             (self._max_bytes,),
+        )
+        db.conn.execute(
+            "DELETE FROM states WHERE record < (SELECT max(record) FROM states) AND record IN"
+            " (SELECT record FROM (SELECT record, sum(count) OVER (ORDER BY record DESC) AS total"
+            "  FROM states) WHERE total > ?)",
+            (MAX_STATES,),
         )
 
     def _claim(self) -> str:

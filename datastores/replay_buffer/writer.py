@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from datastores.errors import SpecchatError, StoreError
 from datastores.replay_buffer.record import Halves, Integers, ReplayRecord, top_of
+from datastores.replay_buffer.states import NO_STATES, encode
 from datastores.replay_buffer.store import ReplayBuffer
 
 Floats = NDArray[np.float32]
@@ -33,6 +34,8 @@ are found after it; with 128,000 tokens it holds 32 rows."""
 MAX_BLOCK_ROWS = 1024
 BLOCKS = 3
 """Blocks there may be. While all are full, no further positions are kept."""
+MAX_ANSWER_STATES = 1024
+"""States kept of one answer, the first ones: 16 MB of memory at width 4,096 while it is written."""
 BUSY_TIMEOUT_MS = 15_000
 """Longest wait for another process's transaction, and so of `ReplayWriter.close`."""
 
@@ -92,6 +95,8 @@ class AnswerRecording:
         self._block: Floats | None = None
         self._used = 0
         self._reduced: list[tuple[Integers, Halves, Halves]] = []
+        self._states: list[Floats] = []
+        self._state_count = 0
 
     @property
     def rows(self) -> int:
@@ -123,9 +128,18 @@ class AnswerRecording:
             return None, full
         return self._block[self._used : self._used + rows], full
 
-    def append(self, tokens: Sequence[int], kept: Sequence[int]) -> None:
-        """Add tokens; the logits of tokens[kept[i]] are in the `memory` returned last."""
+    def append(self, tokens: Sequence[int], kept: Sequence[int], states: Floats) -> None:
+        """Add tokens; the logits of tokens[kept[i]] are in the `memory` returned last.
+
+        Args:
+            states: float32 [len(tokens), width], that produced them; nobody changes them later.
+                Without columns for none.
+        """
         length = len(self._tokens)
+        left = MAX_ANSWER_STATES - self._state_count
+        if states.size and left > 0:
+            self._states.append(states[:left])
+            self._state_count += len(self._states[-1])
         self._positions += [length + index for index in kept]
         self._used += len(kept)
         self._tokens += tokens
@@ -164,6 +178,7 @@ class AnswerRecording:
             top_tokens=top_tokens,
             top_logprobs=top_logprobs,
             rest_logprob=rest,
+            states=encode(np.concatenate(self._states)) if self._states else NO_STATES,
         )
 
 

@@ -1,6 +1,6 @@
-"""A target's probabilities over a given answer, as a record to learn from.
+"""A target's probabilities and states over a given answer, as a record to learn from.
 
-For answers whose probabilities were not kept while they were written. Imports no torch.
+For answers of which neither was kept while they were written. Imports no torch.
 """
 
 from __future__ import annotations
@@ -11,20 +11,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from datastores.replay_buffer.record import ReplayRecord, question_key, top_of
+from datastores.replay_buffer.states import encode
 from engines.draft_tree import chain, root_only
 from engines.target import Floats, Target
 
 
 @dataclass(frozen=True, slots=True)
 class ForcedAnswer:
-    """An answer and its logits, float32 [answer, vocabulary]: row i gave token i."""
+    """An answer, its logits and states.
+
+    Attributes:
+        logits: float32 [answer, vocabulary]. hidden: float32 [answer, width]. Row i gave token i.
+    """
 
     prompt: Sequence[int]
     answer: Sequence[int]
     logits: Floats
+    hidden: Floats
 
     def record(self, chat: int, question: str, topic: str) -> ReplayRecord:
-        """With the probabilities at every position.
+        """With the probabilities and the state at every position.
 
         Args:
             question, topic: texts; the topic is the first question of the chat.
@@ -43,6 +49,7 @@ class ForcedAnswer:
             top_tokens=top,
             top_logprobs=logprobs,
             rest_logprob=rest,
+            states=encode(self.hidden),
         )
 
 
@@ -50,13 +57,15 @@ def force(target: Target, prompt: Sequence[int], answer: Sequence[int]) -> Force
     """Read a given answer with `target`, many tokens at a time."""
     for _ in target.prefill(prompt):
         pass
-    rows = [target.last_row.logits.copy()]
+    logits, hidden = [target.last_row.logits.copy()], [target.last_row.hidden.copy()]
     given, size = list(answer[:-1]), target.max_rows
     for first in range(0, len(given), size):
         part = given[first : first + size]
-        rows.append(target.verify(chain(part[0], part[1:], 1)).logits.copy())
+        rows = target.verify(chain(part[0], part[1:], 1))
+        logits.append(rows.logits.copy())
+        hidden.append(rows.hidden.copy())
         target.commit(range(len(part)))
-    return ForcedAnswer(prompt, answer, np.concatenate(rows))
+    return ForcedAnswer(prompt, answer, np.concatenate(logits), np.concatenate(hidden))
 
 
 def answer_greedily(
@@ -65,10 +74,12 @@ def answer_greedily(
     """The target's greedy answer, of at most `limit` tokens."""
     for _ in target.prefill(prompt):
         pass
-    rows = [target.last_row.logits[0].copy()]
-    answer = [int(rows[0].argmax())]
+    logits, hidden = [target.last_row.logits[0].copy()], [target.last_row.hidden[0].copy()]
+    answer = [int(logits[0].argmax())]
     while answer[-1] not in stops and len(answer) < limit:
-        rows.append(target.verify(root_only(answer[-1])).logits[0].copy())
+        rows = target.verify(root_only(answer[-1]))
+        logits.append(rows.logits[0].copy())
+        hidden.append(rows.hidden[0].copy())
         target.commit([0])
-        answer.append(int(rows[-1].argmax()))
-    return ForcedAnswer(prompt, answer, np.array(rows))
+        answer.append(int(logits[-1].argmax()))
+    return ForcedAnswer(prompt, answer, np.array(logits), np.array(hidden))

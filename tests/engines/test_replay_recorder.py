@@ -53,7 +53,7 @@ def answer(
 
 def records(path: Path) -> list[ReplayRecord]:
     with closing(ReplayBuffer.open(path, "scripted", VOCABULARY)) as buffer:
-        return list(buffer.records())
+        return list(buffer.records(with_states=True))
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -69,6 +69,8 @@ def test_the_record_is_the_answer_with_what_the_tree_missed(
     sources = [0, 0, 0, *(source for step in steps for source in step.sources)]
     assert record.tokens.tolist() == tokens
     assert record.prompt_length == len(PROMPT)
+    hidden = np.concatenate([step.hidden for step in steps])
+    np.testing.assert_allclose(record.states.decoded(), hidden, atol=0.005 * np.abs(hidden).max())
     kept = [
         position
         for position in range(3, len(tokens))

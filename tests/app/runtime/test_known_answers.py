@@ -23,7 +23,7 @@ def test_the_embedded_model_has_questions_and_others_have_none(tmp_path: Path) -
 
 
 def test_some_known_questions_are_held_out() -> None:
-    empty = ForcedAnswer([1], [2], np.zeros((1, 100), np.float32))
+    empty = ForcedAnswer([1], [2], np.zeros((1, 100), np.float32), np.zeros((1, 8), np.float32))
     sides = split(
         [empty.record(0, one, one) for one in known_questions(embedded(), embedded_student())]
     )

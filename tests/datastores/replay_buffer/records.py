@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from datastores.replay_buffer.record import ReplayRecord, question_key, top_of
+from datastores.replay_buffer.states import encode
 from datastores.replay_buffer.store import MAX_BYTES, ReplayBuffer
 
-VOCABULARY = 300
+VOCABULARY, WIDTH = 300, 16
 
 
 def record(seed: int = 0, *, length: int = 40, rows: int = 12, chat: int = 1) -> ReplayRecord:
@@ -32,6 +33,7 @@ def record(seed: int = 0, *, length: int = 40, rows: int = 12, chat: int = 1) ->
         top_tokens=top_tokens,
         top_logprobs=top_logprobs,
         rest_logprob=rest,
+        states=encode(random.normal(0.0, 2.0, (length - prompt, WIDTH)).astype(np.float32)),
     )
 
 

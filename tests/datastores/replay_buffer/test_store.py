@@ -9,12 +9,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from datastores.errors import StoreError
+from datastores.replay_buffer import store
+from datastores.replay_buffer.states import NO_STATES
 from datastores.replay_buffer.store import ReplayBuffer, retain
 from tests.datastores.conftest import fill
 from tests.datastores.replay_buffer.records import VOCABULARY, open_buffer, record
@@ -38,8 +41,10 @@ def ids(buffer: ReplayBuffer, after_id: int = 0) -> list[int]:
 
 def holding(path: Path, seed: int) -> list[str]:
     """The files, SQLite's log included, that hold a trace of the record of `seed`."""
-    trace = record(seed).tokens[5:15].astype("<i4").tobytes()
-    return [file.name for file in path.parent.glob(f"{path.name}*") if trace in file.read_bytes()]
+    given = record(seed)
+    traces = given.tokens[5:15].astype("<i4").tobytes(), given.states.codes[3].tobytes()
+    files = {file.name: file.read_bytes() for file in path.parent.glob(f"{path.name}*")}
+    return [name for name, content in files.items() if any(trace in content for trace in traces)]
 
 
 def execute(path: Path, sql: str, *values: object) -> None:
@@ -69,6 +74,32 @@ def test_the_oldest_make_room(path: Path) -> None:
         buffer.add("a", record(20, length=4000, rows=900))
         assert ids(buffer) == [10], "a large one stands alone"
         assert holding(path, 3) == [] or "replay.db" not in holding(path, 3)
+
+
+def test_states_come_with_records_that_have_them(
+    buffer: ReplayBuffer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MAX_STATES", 70)  # of two records
+    for seed in range(4):
+        buffer.add("a", record(seed))
+    buffer.add("a", replace(record(4), states=NO_STATES))
+    assert all(not len(one.states) for one in buffer.records())
+    found = list(buffer.records(with_states=True))
+    assert [one.id for one in found] == [3, 4]
+    assert buffer.state_count == 60
+    for one in found:
+        np.testing.assert_array_equal(one.states.codes, record(one.id - 1).states.codes)
+        np.testing.assert_array_equal(one.states.decoded(), record(one.id - 1).states.decoded())
+
+
+@pytest.mark.parametrize("damage", ["zeroblob(9)", "'text'", "substr(packed, 1, 60)"])
+def test_damaged_states_cost_one_record(path: Path, buffer: ReplayBuffer, damage: str) -> None:
+    for seed in range(3):
+        buffer.add("a", record(seed))
+    execute(path, f"UPDATE states SET packed = {damage} WHERE record = 2")
+    assert [one.id for one in buffer.records(with_states=True)] == [1, 3]
+    assert list(buffer.damaged) == [2]
+    assert ids(buffer) == [1, 2, 3], "without states it is sound"
 
 
 def test_what_is_added_while_records_are_read_is_read_too(buffer: ReplayBuffer) -> None:
@@ -237,6 +268,7 @@ def test_two_killed_writers_leave_whole_records(path: Path) -> None:
         assert buffer.damaged == {}
         assert buffer.total_bytes <= 200_000
         assert all(same(one, record(int(one.created - 1.7e9))) for one in found)
+        assert len(list(buffer.records(with_states=True))) == len(found)
         assert found
         buffer.forget("chat:one:3")
         buffer.add("chat:one:3", record())

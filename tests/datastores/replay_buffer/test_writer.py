@@ -17,6 +17,7 @@ from datastores.replay_buffer.writer import AnswerOrigin, AnswerRecording, Logit
 from tests.datastores.conftest import fill
 from tests.datastores.replay_buffer.records import VOCABULARY, open_buffer
 
+NO_STATES = np.empty((1, 0), np.float32)
 KEY = question_key("why?")
 ORIGIN = AnswerOrigin("chat:h:1", 1, KEY, KEY)
 
@@ -48,28 +49,32 @@ def say(writer: ReplayWriter, steps: int) -> tuple[AnswerRecording, list[int], l
             kept = []
         else:
             memory[:] = logits_of(2, step)
-        recording.append(new, kept)
+        recording.append(new, kept, np.full((3, 2), step, np.float32))
         positions += [len(tokens) + index for index in kept]
         tokens += new
     return recording, tokens, positions
 
 
-@pytest.mark.parametrize("block_rows", [1, 2, 7, 1024])
+@pytest.mark.parametrize(("block_rows", "limit"), [(1, 151), (2, 151), (7, 80), (1024, 151)])
 def test_an_answer_is_written_whole(
-    path: Path, monkeypatch: pytest.MonkeyPatch, block_rows: int
+    path: Path, monkeypatch: pytest.MonkeyPatch, block_rows: int, limit: int
 ) -> None:
+    """Its states are the first `limit` ones."""
     monkeypatch.setattr(module, "MAX_BLOCK_ROWS", block_rows)
+    monkeypatch.setattr(module, "MAX_ANSWER_STATES", limit)
     writer = ReplayWriter(VOCABULARY, lambda: open_buffer(path))
     for _ in range(2):
         recording, tokens, positions = say(writer, 50)
-        recording.append([9], ())
+        recording.append([9], (), np.zeros((1, 2), np.float32))
         writer.keep(recording, ORIGIN)
         writer.flush()
         with closing(open_buffer(path)) as buffer:
-            *_, found = buffer.records()
+            *_, found = buffer.records(with_states=True)
         assert found.tokens.tolist() == [*tokens, 9]
         assert (found.prompt_length, found.chat, found.question) == (3, 1, KEY)
         assert found.positions.tolist() == positions
+        expected_states = [*(step for step in range(50) for _ in range(3)), 0]
+        np.testing.assert_allclose(found.states.decoded()[:, 0], expected_states[:limit], rtol=1e-6)
         steps = [position // 3 - 1 for position in positions[::2]]
         expected = [top_of(logits_of(2, step)) for step in steps]
         if block_rows > 1:
@@ -100,7 +105,7 @@ def test_memory_is_bounded_and_used_again(
 def test_an_answer_without_kept_positions_is_written_too(path: Path, writer: ReplayWriter) -> None:
     recording = writer.recording()
     recording.begin([1])
-    recording.append([2], ())
+    recording.append([2], (), NO_STATES)
     writer.keep(recording, ORIGIN)
     writer.flush()
     with closing(open_buffer(path)) as buffer:
@@ -135,7 +140,7 @@ def test_an_answer_that_no_target_can_have_given_is_refused(
         memory = writer.memory(recording, 1)
         assert memory is not None
         memory[:] = logit
-        recording.append([token], (0,))
+        recording.append([token], (0,), NO_STATES)
         writer.keep(recording, ORIGIN)
         writer.flush()
         assert isinstance(writer.error, StoreError)
