@@ -22,7 +22,7 @@ from datastores.storage.files import write_atomic
 from engines.llama.gguf import F16, KV_TYPES
 from engines.sampler import Sampling
 
-DRAFTERS = ("prompt", "recycle", "crest", "dense", "student", "mtp")
+DRAFTERS = ("prompt", "recycle", "crest", "dense", "student", "mtp", "head")
 """Every drafter, by the name it has on the command line."""
 
 NOTIFY_OFF, BELL, OSC_9, OSC_777 = "off", "bell", "osc9", "osc777"
@@ -97,11 +97,11 @@ class Config:
     none; new = one made here that learns from its answers. The embedded model brings its own."""
 
     learn: bool = True
-    """Whether the small model learns from your chats while the machine is idle, but not on battery.
-    Nothing leaves the machine, and private chats are left out."""
+    """Whether the small model and the draft head learn from your chats while the machine is idle,
+    but not on battery. Nothing leaves the machine, and private chats are left out."""
 
     learn_after: int = 60
-    """Seconds without a key press or an answer after which it learns."""
+    """Seconds without a key press or an answer after which they learn."""
 
     context: int = 8192
     """Context length in tokens (limited by the model)."""

@@ -32,7 +32,10 @@ RECYCLE = 1 << 6
 MTP = 1 << 7
 """The target's own multi-token-prediction heads."""
 
-MODELS = STUDENT | MTP
+HEAD = 1 << 8
+"""The draft head on the model's last state."""
+
+MODELS = STUDENT | MTP | HEAD
 """Sources that run a model: each token costs them a pass, and their drafts are short and sure."""
 
 SOURCE_NAMES: dict[int, str] = {
@@ -44,6 +47,7 @@ SOURCE_NAMES: dict[int, str] = {
     STUDENT: "student",
     RECYCLE: "recycle",
     MTP: "mtp",
+    HEAD: "head",
 }
 """Stable names, in the order of credit; stored with answers, and keys of every report."""
 

@@ -23,17 +23,31 @@ from engines.budget.selection import by_probability, merge, prune
 from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Drafter
 from engines.step import Context, Proposal, Step, Timings
+from engines.target import Floats
 
 MAX_SUCCESSORS = 8
 """Most recent successors of a token kept, in place of the target's likeliest ones."""
 
 
+UNKNOWN_STATE: Floats = np.zeros(0, np.float32)
+
+
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One recorded answer: the tokens before it, and its own, the stop token included."""
+    """One recorded answer.
+
+    Attributes:
+        prompt: the tokens before it. answer: its own, the stop token included.
+        states: float32 [width] each, that produced its first tokens, if they were kept.
+    """
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...]
+    states: Sequence[Floats] = ()
+
+    def state(self, index: int) -> Floats:
+        """The state that produced token `index` of the answer, [width]; [0] if it is unknown."""
+        return self.states[index] if index < len(self.states) else UNKNOWN_STATE
 
 
 @dataclass(slots=True)
@@ -112,7 +126,7 @@ def replay_calls(drafter: Drafter, recorded: Recorded, budget: int) -> ReplayCou
     whose proposals are expensive.
     """
     answer, counts = recorded.answer, ReplayCounts()
-    context = Context([*recorded.prompt, *answer[:1]], np.zeros(0, dtype=np.float32), 0.0)
+    context = Context([*recorded.prompt, *answer[:1]], recorded.state(0), 0.0)
     successors = SuccessorTable(recorded.prompt)
     drafter.begin(context)
     drafter.observe(_step(context, successors, prefill=True))
@@ -128,6 +142,7 @@ def replay_calls(drafter: Drafter, recorded: Recorded, budget: int) -> ReplayCou
             context.tokens.append(token)
             drafter.observe(_step(context, successors))
         position += len(emitted)
+        context.hidden = recorded.state(position - 1)
     return counts
 
 

@@ -10,7 +10,7 @@ Owns the figures. Refuses to know streams, learning and output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from datastores.replay_buffer.record import ReplayRecord, top_of
 from engines.distillation.forced import ForcedAnswer
-from engines.distillation.reader import StudentReader
+from engines.distillation.reader import Reader
 from engines.recorded_replay import ReplayCounts
 from engines.sampler import Sampling, make_sampler
 from engines.target import Floats
@@ -110,23 +110,37 @@ class Figures:
         }
 
 
-def measure(reader: StudentReader, answer: StreamedAnswer, sampling: Sampling) -> Figures:
-    """α and live acceptance of one answer."""
-    logits, record = reader.answer_logits(answer.record), answer.record
+def measure(readers: Sequence[Reader], answer: StreamedAnswer, sampling: Sampling) -> Figures:
+    """α and live acceptance of one answer by the reader; without one, nothing is accepted.
+
+    A head has no state before an answer's first token, which comes out of prefill: it is left out.
+    """
+    record, answered = answer.record, answer.answer
+    if not readers:
+        zeros = dict.fromkeys((0.0, *answer.logs), 0.0)
+        return Figures(len(answered), 1, len(record.positions), zeros)
+    logits = readers[0].answer_logits(record)
+    skipped = len(answered) - len(logits)
     draw = make_sampler(replace(sampling, seed=answer.seed))
     tokens, start = record.tokens.tolist(), record.prompt_length
     live = sum(
         draw(row, offset, tokens[: start + offset]) == token
-        for offset, (row, token) in enumerate(zip(logits, answer.answer, strict=True))
+        for offset, (row, token) in enumerate(zip(logits, answered[skipped:], strict=True), skipped)
     )
-    known = logits[record.positions - start]
-    sums = {each: float(alphas(known, answer, each).sum()) for each in (0.0, *answer.logs)}
+    drafted = record.positions >= start + skipped
+    known = logits[record.positions[drafted] - start - skipped]
+    sums = {each: float(alphas(known, answer, each, drafted).sum()) for each in (0.0, *answer.logs)}
     return Figures(len(logits), 1, len(known), sums, live)
 
 
-def alphas(logits: Floats, answer: StreamedAnswer, temperature: float) -> Logs:
-    """Σ min(p, q) at each position with probabilities, [m]; `logits` are the student's there."""
-    top = answer.record.top_tokens.astype(np.intp)
+def alphas(
+    logits: Floats,
+    answer: StreamedAnswer,
+    temperature: float,
+    chosen: NDArray[np.bool_] | slice = slice(None),
+) -> Logs:
+    """Σ min(p, q) at each `chosen` position with probabilities; `logits` are the reader's there."""
+    top = answer.record.top_tokens[chosen].astype(np.intp)
     if not temperature:
         same: Logs = (logits.argmax(axis=1) == top[:, 0]).astype(np.float64)
         return same
@@ -135,6 +149,6 @@ def alphas(logits: Floats, answer: StreamedAnswer, temperature: float) -> Logs:
     total = np.exp(scaled - peak).sum(axis=1, keepdims=True)
     q = np.exp(np.take_along_axis(scaled, top, 1) - peak) / total
     rest = np.maximum(1.0 - q.sum(axis=1, keepdims=True), 0.0)
-    p = np.exp(answer.logs[temperature])
+    p = np.exp(answer.logs[temperature][chosen])
     result: Logs = np.minimum(p, np.concatenate([q, rest], axis=1)).sum(axis=1)
     return result

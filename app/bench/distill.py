@@ -1,11 +1,11 @@
 """`specchat bench distill`: what a draft model learns online from the answers of its target.
 
 A stream of chats, topic after topic, is answered once; at a temperature, every answer with a seed
-of its own. Each row then has its own student, which meets the same answers in the same order: first
-it is measured on an answer, then the answer goes into its replay buffer, and after every few
-answers a round of distillation runs, as the product runs it (`engines.distillation.round`):
-held-out questions, gate and versions included. New and repeated questions are counted apart. After
-the stream, what it asked more than once is asked again.
+of its own. Each row then has its own student or head, which meets the same answers in the same
+order: first it is measured on an answer, then the answer goes into its replay buffer, and after
+every few answers a round of distillation runs, as the product runs it, with held-out questions,
+gate and versions (`engines.distillation.round`). New and repeated questions are counted apart.
+After the stream, what it asked more than once is asked again.
 
 Owns the stream and the rows. Refuses to know options and output.
 """
@@ -13,7 +13,7 @@ Owns the stream and the rows. Refuses to know options and output.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -21,29 +21,26 @@ from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 from time import process_time
+from types import MappingProxyType
 
 from app.bench.acceptance import Figures, StreamedAnswer, measure, tempered
 from app.bench.decode import answer_chat
+from app.bench.taught import Taught
 from app.bench.workloads import Workload
 from app.engine.engine import Engine
 from datastores.replay_buffer.record import question_key
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation.forced import force
-from engines.distillation.gate import tree_calls
 from engines.distillation.holdout import split
-from engines.distillation.reader import StudentReader
 from engines.distillation.round import RoundResult, run_round
 from engines.distillation.trainer import TrainingSettings
 from engines.distillation.versions import Versions
-from engines.drafters.student import Student
 from engines.sampler import Sampling
 
 WINDOW = 50
 """Answers over which α is averaged, as in the paper."""
 RECOVERED = 0.9
 """Share of a topic's last level at which the student has recovered from the shift."""
-
-LoadStudent = Callable[[Path], Student]
 
 
 def answers(
@@ -188,22 +185,20 @@ class Classroom:
         self,
         engine: Engine,
         sampling: Sampling,
-        student: Path,
-        load: LoadStudent,
+        student: Taught,
         material: Material,
         every: int,
     ) -> None:
         self._engine = engine
         self._sampling = sampling
         self._student = student
-        self._load = load
         self.material = material
         self.every = every
 
-    def static(self) -> DistillRow:
-        """The student as it is."""
-        row = self._row("static")
-        self._pass_all(row, self._student)
+    def static(self, name: str = "static", taught: Taught | None = None) -> DistillRow:
+        """The student as it is, or another that learned nothing."""
+        row = self._row(name)
+        self._pass_all(row, taught or self._student, None)
         return row
 
     def online(self, settings: TrainingSettings, *, by_topic: bool = False) -> Iterator[DistillRow]:
@@ -214,39 +209,73 @@ class Classroom:
         """
         row = self._row(f"online, {settings.loss}{', one per topic' if by_topic else ''}")
         for stream in self._topics() if by_topic else [self.material.stream]:
-            with self._school() as (buffer, versions):
-                for part in self._parts(stream):
-                    self._pass(row, part, self._current(versions))
-                    self._learn(row, part, buffer, versions, settings)
-                    yield row
-                self._measure_end(row, self._current(versions), {each.topic for each in stream})
+            yield from self._online(row, self._student, stream, settings)
+
+    def online_head(
+        self, settings: TrainingSettings, heads: Mapping[str, Taught]
+    ) -> Iterator[list[DistillRow]]:
+        """A head learns on the way; yields its rows, by name of its tree, after each part.
+
+        All of `heads` draft with what the first of them learned.
+        """
+        rows = {name: self._row(name) for name in heads}
+        first, *others = heads
+        for _ in self._online(
+            rows[first],
+            heads[first],
+            self.material.stream,
+            settings,
+            {name: (rows[name], heads[name]) for name in others},
+        ):
+            yield list(rows.values())
+
+    def _online(
+        self,
+        row: DistillRow,
+        taught: Taught,
+        stream: Sequence[StreamedAnswer],
+        settings: TrainingSettings,
+        beside: Mapping[str, tuple[DistillRow, Taught]] = MappingProxyType({}),
+    ) -> Iterator[DistillRow]:
+        """Learn on the way; what stands `beside` drafts with the same versions."""
+        topics = {each.topic for each in stream}
+        every = [(row, taught), *beside.values()]
+        with self._school(taught) as (buffer, versions):
+            for part in self._parts(stream):
+                for measured, drafting in every:
+                    self._pass(measured, part, drafting, self._current(versions))
+                self._learn(row, part, buffer, taught, versions, settings)
+                yield row
+            for measured, drafting in every:
+                self._measure_end(measured, drafting, self._current(versions), topics)
 
     def offline(
         self, share: float, lessons: Sequence[StreamedAnswer], settings: TrainingSettings
     ) -> DistillRow:
         """The student learns from a share of other answers first, then meets the stream."""
         row = self._row(f"offline, {share:.0%}")
-        with self._school() as (buffer, versions):
-            self._learn(row, lessons[: round(share * len(lessons))], buffer, versions, settings)
-            self._pass_all(row, self._current(versions))
+        taught, known = self._student, lessons[: round(share * len(lessons))]
+        with self._school(taught) as (buffer, versions):
+            self._learn(row, known, buffer, taught, versions, settings)
+            self._pass_all(row, taught, self._current(versions))
         return row
 
     def _row(self, name: str) -> DistillRow:
         return DistillRow(name, self._sampling.temperature)
 
     @contextmanager
-    def _school(self) -> Iterator[tuple[ReplayBuffer, Versions]]:
+    def _school(self, taught: Taught) -> Iterator[tuple[ReplayBuffer, Versions]]:
         """An empty buffer and no versions, removed at the end of the block."""
         target = self._engine.target
         with TemporaryDirectory(prefix="specchat-bench-") as folder:
             path = Path(folder)
             size = target.vocabulary_size
             with closing(ReplayBuffer.open(path / "replay.db", target.fingerprint, size)) as buffer:
-                yield buffer, Versions(path / "versions")
+                yield buffer, Versions(path / "versions", taught.pupil.weights_file)
 
-    def _current(self, versions: Versions) -> Path:
+    def _current(self, versions: Versions) -> Path | None:
         number = versions.current
-        return versions.file(number) if number else self._student
+        return versions.file(number) if number else None
 
     def _topics(self) -> Iterator[Sequence[StreamedAnswer]]:
         for _, stream in groupby(self.material.stream, lambda answer: answer.topic):
@@ -257,19 +286,21 @@ class Classroom:
         for first in range(0, len(stream), self.every):
             yield stream[first : first + self.every]
 
-    def _pass_all(self, row: DistillRow, path: Path) -> None:
-        """Meet the whole stream with one student; in parts, since drafters begin afresh in each."""
+    def _pass_all(self, row: DistillRow, taught: Taught, version: Path | None) -> None:
+        """Meet the whole stream with one version; in parts, since drafters begin afresh in each."""
         stream = self.material.stream
         for part in self._parts(stream):
-            self._pass(row, part, path)
-        self._measure_end(row, path, {answer.topic for answer in stream})
+            self._pass(row, part, taught, version)
+        self._measure_end(row, taught, version, {answer.topic for answer in stream})
 
-    def _pass(self, row: DistillRow, part: Sequence[StreamedAnswer], path: Path) -> None:
-        """Measure `part` of the stream with the student in `path`."""
-        reader, half = StudentReader(path), len(self.material.stream) // 2
-        trees = tree_calls(self._load(path), [answer.record for answer in part])
+    def _pass(
+        self, row: DistillRow, part: Sequence[StreamedAnswer], taught: Taught, version: Path | None
+    ) -> None:
+        """Measure `part` of the stream with a version."""
+        readers, half = taught.readers(version), len(self.material.stream) // 2
+        trees = taught.calls(version, [answer.record for answer in part])
         for answer, tree in zip(part, trees, strict=True):
-            figures = measure(reader, answer, self._sampling)
+            figures = measure(readers, answer, self._sampling)
             figures.tree = tree
             row.meet(answer, figures, late=len(row.curve) >= half)
 
@@ -278,6 +309,7 @@ class Classroom:
         row: DistillRow,
         part: Sequence[StreamedAnswer],
         buffer: ReplayBuffer,
+        taught: Taught,
         versions: Versions,
         settings: TrainingSettings,
     ) -> None:
@@ -287,25 +319,25 @@ class Classroom:
             buffer.add(f"chat:{answer.record.chat}", answer.record)
             row.learned += len(answer.answer)
         base = [answer.record for answer in self.material.base]
-        for item in run_round(
-            buffer, self._student, versions.folder, self._load, base=base, settings=settings
-        ):
+        for item in run_round(buffer, taught.pupil, versions.folder, base=base, settings=settings):
             if isinstance(item, RoundResult):
                 row.versions += item.version is not None
                 row.refused += [item.reason] if item.reason else []
         row.seconds += process_time() - started
 
-    def _measure_end(self, row: DistillRow, path: Path, topics: set[str]) -> None:
+    def _measure_end(
+        self, row: DistillRow, taught: Taught, version: Path | None, topics: set[str]
+    ) -> None:
         """What was asked again of `topics`, and what is left of what the original student knew."""
         base = self.material.base
         held_out = {id(record) for record in split(one.record for one in base).held_out}
         kept = [answer for answer in base if id(answer.record) in held_out]
         again = [answer for answer in self.material.again if answer.topic in topics]
-        original, reader = StudentReader(self._student), StudentReader(path)
-        for figures, student, of in (
-            (row.again, reader, again),
+        original, readers = taught.readers(None), taught.readers(version)
+        for figures, reading, of in (
+            (row.again, readers, again),
             (row.base_before, original, kept),
-            (row.base_after, reader, kept),
+            (row.base_after, readers, kept),
         ):
             for answer in of:
-                figures.add(measure(student, answer, self._sampling))
+                figures.add(measure(reading, answer, self._sampling))

@@ -208,7 +208,8 @@ def bench_stores(engine: Engine, drafters: Sequence[str]) -> Iterator[BenchStore
         if "crest" in drafters:
             path = crest_path(places, engine.vocabulary.fingerprint)
             crest = opened.enter_context(closing(CrestStore.open(path, CREST_BYTES)))
-        stores.student, stores.heads = engine.stores.student, engine.stores.heads
+        own = engine.stores
+        stores.student, stores.heads, stores.head = own.student, own.heads, own.head
         yield BenchStores(root, stores, crest)
 
 

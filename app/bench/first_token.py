@@ -63,7 +63,7 @@ class Training:
         self._wanted = False
         self._stepped = threading.Event()
         self._error = ""
-        folders = (locations.data, locations.cache, locations.config)
+        folders = ("", locations.data, locations.cache, locations.config)  # no head
         self._learner = Learner(
             (PROCESS, engine.target.fingerprint, engine.path, student, *folders),
             locations.data / "paused",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from time import localtime, strftime
 
 import click
@@ -17,16 +16,25 @@ from app.cli.main import LazyGroup
 from app.cli.output import MAX_LINE_CHARACTERS
 from app.config import Options, load_config
 from app.engine.student import student_file
-from app.engine.student_versions import LearningHistory, learning_history, versions_of
+from app.engine.student_versions import (
+    LearningHistory,
+    head_versions,
+    learning_history,
+    versions_of,
+)
 from app.locations import Locations, locate
 from app.models.discovery import resolve_model
 from app.sanitise import one_line
 from datastores.errors import InputError
-from engines.distillation.versions import Version
+from engines.distillation.versions import Version, Versions
 from engines.fingerprint import fingerprint
 
 COLUMNS = {"version": "", "learned": "", "answers": "", "acceptance": "", "tokens per step": ""}
-ORIGINAL = "the original small model"
+ORIGINAL, NO_HEAD = "the original small model", "no draft head"
+"""What drafts without a version."""
+head_option = click.option(
+    "--head", is_flag=True, help="The draft head instead: a small network on the model's own state."
+)
 
 
 @click.group(
@@ -41,72 +49,79 @@ def student() -> None:
     """Show or undo what the small model learned.
 
     The small model drafts for the chosen one and learns from its answers while this machine is
-    idle. A version is used only if it drafts better on questions it has not seen.
+    idle, and so does the draft head, which is made here for any model. A version is used only if it
+    drafts better on questions it has not seen.
     """
 
 
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@head_option
 @click.pass_obj
-def list_(options: Options, as_json: bool) -> None:
+def list_(options: Options, as_json: bool, head: bool) -> None:
     """List the versions of the small model and what each one brought.
 
     A star marks the current one. Acceptance and tokens per step are measured on held-out questions,
     before and after learning.
     """
     locations = locate(options.data_dir)
-    target, path = _pair(options, locations)
-    history = learning_history(locations, target, path)
+    target, versions, without = _learned(options, locations, head)
+    history = learning_history(locations, target, versions)
     if as_json:
-        versions = [asdict(version) for version in history.versions]
+        found = [asdict(version) for version in history.versions]
         attempt = asdict(history.attempt) if history.attempt else None
         report = {"current": history.current, "answers": history.answers, "attempt": attempt}
-        click.echo(json.dumps({**report, "versions": versions}))
+        click.echo(json.dumps({**report, "versions": found}))
         return
-    for line in _lines(history):
+    for line in _lines(history, without):
         click.echo(line)
 
 
 @click.command()
+@head_option
 @click.pass_obj
-def rollback(options: Options) -> None:
+def rollback(options: Options, head: bool) -> None:
     """Return to the previous version of the small model."""
-    locations = locate(options.data_dir)
-    number = versions_of(locations, *_pair(options, locations)).rollback()
-    click.echo(f"Switched to version {number}" if number else f"{_start(ORIGINAL)} is used")
+    _, versions, without = _learned(options, locate(options.data_dir), head)
+    number = versions.rollback()
+    click.echo(f"Switched to version {number}" if number else f"{_start(without)} is used")
 
 
 @click.command()
+@head_option
 @click.pass_obj
-def reset(options: Options) -> None:
+def reset(options: Options, head: bool) -> None:
     """Delete all that the small model learned."""
-    locations = locate(options.data_dir)
-    versions_of(locations, *_pair(options, locations)).reset()
-    click.echo(f"Deleted all versions; {ORIGINAL} is used")
+    _, versions, without = _learned(options, locate(options.data_dir), head)
+    versions.reset()
+    click.echo(f"Deleted all versions; {without} is used")
 
 
-def _pair(options: Options, locations: Locations) -> tuple[str, Path]:
-    """Fingerprint of the chosen model, and the file of its original small model.
+def _learned(options: Options, locations: Locations, head: bool) -> tuple[str, Versions, str]:
+    """Fingerprint of the chosen model, the versions of what drafts for it, and what does without.
 
     Raises:
-        InputError: it has none.
+        InputError: it has no small model.
     """
     config = load_config(locations.settings)
     model = resolve_model(options.model or config.model, locations)
+    target = fingerprint(model)
+    if head:
+        return target, head_versions(locations, target), NO_HEAD
     path = student_file(config.student, model, locations)
     if path is None:
         raise InputError(
             f"no small model drafts for {model.name}: choose one with"
             " `specchat models use --student NAME`"
         )
-    return fingerprint(model), path
+    return target, versions_of(locations, target, path), ORIGINAL
 
 
-def _lines(history: LearningHistory) -> list[str]:
+def _lines(history: LearningHistory, without: str) -> list[str]:
     rows = [_row(version, version.number == history.current) for version in history.versions]
     lines = [table(rows, COLUMNS)] if rows else []
     if not history.current:
-        lines.append(f"{_start(ORIGINAL)} is used")
+        lines.append(f"{_start(without)} is used")
     lines.append(f"{history.answers:,} answers to learn from")
     if history.attempt is not None and history.attempt.reason:
         reason = one_line(history.attempt.reason, MAX_LINE_CHARACTERS)

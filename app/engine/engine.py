@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from app.config import DRAFTERS, Config, CrestConfig, Options, load_config
 from app.engine.chat_states import ChatStates
+from app.engine.head import HeadSource, open_head
 from app.engine.learned_state import LearnedState
 from app.engine.stores import (
     HEAVY,
@@ -83,8 +84,9 @@ class Engine:
             it for a whole answer, idle encoding and `exclusively` for each pass, a benchmark around
             its own passes. Nobody calls the target without it; tokenizing needs only `vocabulary`,
             and no lock.
-        student_source: where the draft model comes from; None for none.
-        learns: whether answers are recorded for the draft model to learn from.
+        student_source: where the draft model comes from; None for none. head_source: likewise
+            for the draft head.
+        learns: whether answers are recorded for them to learn from.
         states: saved states of chats, which are loaded instead of read; None for none.
         observers: see every step after the drafters and the budget, on the decoding thread.
     """
@@ -112,6 +114,7 @@ class Engine:
     observers: list[StepObserver] = field(default_factory=list)
     states: ChatStates | None = None
     student_source: StudentSource | None = None
+    head_source: HeadSource | None = None
     learns: bool = False
 
     @property
@@ -193,6 +196,9 @@ def load(
     names = _without_heavy(options.drafters) if light else options.drafters
     stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
     source = _open_student(names, stores, chosen, model, options, config, locations, light=light)
+    head_source = open_head(names, stores, path, model.target, locations)
+    if stores.student is not None or head_source is not None:
+        stores.replay = open_replay(locations, model.target)
     sampling, unchosen = _sampling(options, config, path)
     return Engine(
         name=model_name(chosen, locations),
@@ -216,6 +222,7 @@ def load(
         stores=stores,
         observers=make_observers(stores),
         student_source=source,
+        head_source=head_source,
         learns=config.learn,
     )
 
@@ -264,7 +271,7 @@ def _open_student(
     *,
     light: bool,
 ) -> StudentSource | None:
-    """If it is one of the drafters `names`, open the draft model and what it learns from.
+    """If it is one of the drafters `names`, open the draft model.
 
     See `_student_source`. Errors are collected in `stores`.
     """
@@ -275,8 +282,6 @@ def _open_student(
             source = _student_source(chosen, model, options, config, locations, light=light)
     if source is not None:
         source.open(stores)
-    if stores.student is not None:
-        stores.replay = open_replay(locations, model.target)
     return source
 
 

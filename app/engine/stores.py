@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from datastores.dense.index import DenseIndex
     from datastores.dense.worker import DenseWorker
     from datastores.replay_buffer.writer import AnswerOrigin, ReplayWriter
+    from engines.drafters.head import Head
     from engines.drafters.student import Student
 
 
@@ -44,7 +45,9 @@ class Stores:
         student: the draft model; no store, but opened and shared like one.
         student_version: which of its versions that is; 0 for the original one.
         heads: prediction heads of the model itself, likewise.
-        replay: what the student learns from.
+        head, head_version: the draft head, likewise.
+        stops: tokens that end an answer: nothing is drafted behind them.
+        replay: what student and head learn from.
         errors: which stores were damaged and are rebuilt, or cannot be used.
     """
 
@@ -53,6 +56,9 @@ class Stores:
     student: Student | None = None
     student_version: int = 0
     heads: Heads | None = None
+    head: Head | None = None
+    head_version: int = 0
+    stops: frozenset[int] = frozenset()
     replay: ReplayWriter | None = None
     errors: list[SpecchatError] = field(default_factory=list)
 
@@ -92,7 +98,7 @@ class Stores:
 
     def close(self) -> None:
         """Close them; those that record answers write what they have not written yet."""
-        self.student = self.heads = None
+        self.student = self.heads = self.head = None
         if self.replay is not None:
             self.replay.close()
         if self.crest is not None:
@@ -112,7 +118,7 @@ def open_stores(
 
     A store that cannot be opened is left out and its error kept: answers come without its drafts.
     """
-    stores = Stores()
+    stores = Stores(stops=vocabulary.stops)
     if "crest" in drafters:
         with stores.collecting_errors():
             _open_crest(stores, crest_path(locations, vocabulary.fingerprint), crest_bytes)
@@ -132,7 +138,7 @@ def target_heads(target: Target, vocabulary: Vocabulary) -> Heads | None:
 
 
 def open_replay(locations: Locations, target: Target) -> ReplayWriter:
-    """The writer of what the draft model of `target` learns from; it opens its file by itself."""
+    """The writer of what draft models of `target` learn from; it opens its file by itself."""
     from datastores.replay_buffer.store import ReplayBuffer
     from datastores.replay_buffer.writer import ReplayWriter
 
@@ -290,6 +296,14 @@ def _student(stores: Stores) -> list[Drafter]:
     return [StudentDrafter(stores.student)]
 
 
+def _head(stores: Stores) -> list[Drafter]:
+    if stores.head is None:
+        return []
+    from engines.drafters.head import HeadDrafter
+
+    return [HeadDrafter(stores.head, stores.stops)]
+
+
 MAKERS: dict[str, Maker] = {
     "prompt": lambda _stores: [PromptLookup()],
     "recycle": lambda _stores: [TokenRecycling()],
@@ -297,5 +311,6 @@ MAKERS: dict[str, Maker] = {
     "dense": _dense,
     "student": _student,
     "mtp": lambda stores: [MtpDrafter(stores.heads)] if stores.heads is not None else [],
+    "head": _head,
 }
 """How each drafter of the command line is made."""

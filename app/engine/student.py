@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.config import load_config, write_setting
+from app.engine.stores import Stores, make_drafters
 from app.engine.student_versions import versions_of
 from app.locations import Locations
 from app.models.discovery import EMBEDDED, embedded, embedded_student, resolve_model
@@ -23,7 +24,6 @@ from engines.target import Vocabulary
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
-    from app.engine.stores import Stores
 
 UNTRAINED = "new"
 """The setting for a draft model made on this machine, which begins knowing nothing."""
@@ -85,6 +85,15 @@ class StudentSource:
         """
         return versions_of(self.locations, self.target, self.original)
 
+    @property
+    def drafter(self) -> str:
+        """Name of its drafter."""
+        return StudentDrafter.name
+
+    def opened(self, stores: Stores) -> int:
+        """Number of the version that `open` opened last."""
+        return stores.student_version
+
     def open(self, stores: Stores) -> None:
         """Open the version that drafts; where it is damaged, the original, and keep the error."""
         path, number = self.original, 0
@@ -107,23 +116,24 @@ class StudentSource:
             )
 
 
-def adopt_version(engine: Engine) -> None:
-    """Let the version draft that was published or chosen since; between two answers only.
+def adopt_versions(engine: Engine) -> None:
+    """Let the versions draft that were published or chosen since; between two answers only.
 
     Raises:
         ModelError: the original student cannot be read.
         StoreError: its versions cannot be read.
     """
-    source, stores = engine.student_source, engine.stores
-    if source is None or not (source.locations.students / source.target).exists():
-        return
-    if source.versions.current == stores.student_version:
-        return
-    with engine.busy:
-        source.open(stores)
-        for index, drafter in enumerate(engine.drafters):
-            if drafter.name == StudentDrafter.name and stores.student is not None:
-                engine.drafters[index] = StudentDrafter(stores.student)
+    stores = engine.stores
+    for source in (engine.student_source, engine.head_source):
+        # Without any versions nothing need be read.
+        if source is None or not (source.locations.students / source.target).exists():
+            continue
+        if source.versions.current == source.opened(stores):
+            continue
+        with engine.busy:
+            source.open(stores)
+            others = [drafter for drafter in engine.drafters if drafter.name != source.drafter]
+            engine.drafters[:] = [*others, *make_drafters([source.drafter], stores)]
 
 
 def open_student(

@@ -1,8 +1,8 @@
-"""Versions of the draft model that learned on this machine: where they are, what they learned, and
-which must go because something they learned from was deleted.
+"""Versions of the draft models and heads that learned on this machine: where they are, what they
+learned, and which must go because something they learned from was deleted.
 
-Owns the folder of each pair of target and student, and the bond between versions and replay buffer.
-Refuses to know how versions are trained (`engines.distillation`).
+Owns the folder of each pair of target and student, and of each head, and the bond between versions
+and replay buffer. Refuses to know how versions are trained (`engines.distillation`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from pathlib import Path
 from app.locations import Locations
 from datastores.errors import StoreError
 from datastores.replay_buffer.store import ReplayBuffer
-from engines.distillation.versions import ATTEMPT_FILE, Attempt, Version, Versions
+from engines.distillation.versions import ATTEMPT_FILE, HEAD_FILE, Attempt, Version, Versions
 from engines.fingerprint import fingerprint
 
+HEAD_FOLDER = "head"
+"""Beside the folders of students, which are called by their fingerprints."""
 CHECKPOINTS = "*.safetensors"
 """Half-trained weights, in the folder of versions."""
 
@@ -32,9 +34,14 @@ def versions_of(locations: Locations, target: str, student: Path) -> Versions:
     return Versions(locations.students / target / fingerprint(student))
 
 
+def head_versions(locations: Locations, target: str) -> Versions:
+    """The versions of the draft head of the target of a fingerprint."""
+    return Versions(locations.students / target / HEAD_FOLDER, HEAD_FILE)
+
+
 @dataclass(frozen=True, slots=True)
 class LearningHistory:
-    """What the draft model of one target learned so far.
+    """What the draft model or head of one target learned so far.
 
     Attributes:
         versions: oldest first; their `figures` say what each brought on held-out questions.
@@ -50,14 +57,18 @@ class LearningHistory:
     attempt: Attempt | None = None
 
 
-def learning_history(locations: Locations, target: str, student: Path) -> LearningHistory:
-    """What the student in the file `student` learned for the target of a fingerprint.
+def learning_history(locations: Locations, target: str, versions: Versions) -> LearningHistory:
+    """What a student or head with `versions` learned for the target of a fingerprint.
 
     Raises:
-        ModelError: the student cannot be read.
         StoreError: its versions or the answers cannot be read.
     """
-    return _history(locations, target, versions_of(locations, target, student))
+    answers = size = 0
+    path = replay_path(locations, target)
+    # There is none before the first record.
+    with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
+        answers, size = buffer.size, buffer.total_bytes
+    return LearningHistory(versions.all(), versions.current, answers, size, versions.last_attempt())
 
 
 def learning_histories(locations: Locations) -> dict[str, LearningHistory]:
@@ -72,33 +83,31 @@ def learning_histories(locations: Locations) -> dict[str, LearningHistory]:
     recorded = (path.stem for path in sorted(locations.replay.glob("*.db")))
     folders = {target: locations.students / target for target in recorded}
     for folder in sorted(locations.students.glob("*/*/"), key=lambda one: one.stat().st_mtime):
-        folders[folder.parent.name] = folder
+        if folder.name != HEAD_FOLDER:
+            folders[folder.parent.name] = folder
     return {
-        target: _history(locations, target, Versions(folder)) for target, folder in folders.items()
+        target: learning_history(locations, target, Versions(folder))
+        for target, folder in folders.items()
     }
 
 
-def _history(locations: Locations, target: str, versions: Versions) -> LearningHistory:
-    answers = size = 0
-    path = replay_path(locations, target)
-    # There is none before the first record.
-    with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
-        answers, size = buffer.size, buffer.total_bytes
-    return LearningHistory(versions.all(), versions.current, answers, size, versions.last_attempt())
+def count_new_answers(
+    locations: Locations, target: str, versions: Versions, *, with_states: bool = False
+) -> int:
+    """Answers recorded since the last training of what has `versions`.
 
-
-def count_new_answers(locations: Locations, target: str, student: Path) -> int:
-    """Answers recorded since the last training of `student` for the target of a fingerprint.
+    Args:
+        target: fingerprint of the target. with_states: count only those whose states were kept.
 
     Raises:
-        ModelError: the student cannot be read.
         StoreError: the answers cannot be read.
     """
     path = replay_path(locations, target)
     with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
-        attempt = versions_of(locations, target, student).last_attempt()
+        attempt = versions.last_attempt()
         known = attempt is not None and attempt.buffer == buffer.identity
-        return buffer.count_after(attempt.last_record if attempt and known else 0)
+        last = attempt.last_record if attempt and known else 0
+        return buffer.count_after(last, with_states=with_states)
     return 0
 
 

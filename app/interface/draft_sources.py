@@ -12,6 +12,7 @@ from engines.draft_tree import (
     CHATS,
     CODE,
     DENSE,
+    HEAD,
     MTP,
     NOTES,
     PROMPT,
@@ -131,6 +132,16 @@ SOURCES: dict[int, SourceLabel] = {
         "▀",
         "#ee8fc4",
         "#9c2f73",
+    ),
+    HEAD: SourceLabel(
+        SOURCE_NAMES[HEAD],
+        "draft head",
+        "words guessed from the model's own state by a small network trained on it",
+        "D",
+        "ᴰ",
+        "▟",
+        "#5fcfd0",
+        "#0b6e70",
     ),
 }
 """Every source by its bit, in the order in which credit is given."""

@@ -36,6 +36,8 @@ RETRY_S = 1800.0
 MAX_PAUSE_S = 600.0
 """Longest pause, after which the process is ended."""
 CLOSE_TIMEOUT_S = 5.0
+HEAD_TOO = "head"
+"""The process's argument that has it teach the draft head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,9 @@ class Learner:
                 elif "reading" in message:
                     self._may_pause = False
                 else:
-                    self._may_pause, result = False, message
+                    self._may_pause = False
+                    if result is None or message["version"] is not None:
+                        result = message
         except SpecchatError as raised:
             error = raised
         code = child.code()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MIN_NEW_ANSWERS = 25
 """New answers from which on training is worth its time; some of them are held out to measure it."""
 PAUSED_FILE = "paused"
-"""In the folder of versions: names a training that is paused."""
+"""Beside the folders of versions: names a training that is paused."""
 
 EMBEDDED = (
     "The built-in model is tiny and only knows shell commands. Try: How do I extract a tar archive?"
@@ -167,7 +167,7 @@ def _idle_work(
 
     Errors of the engine are reported here, and those that occur later whenever it is idle.
     """
-    from app.engine.student import adopt_version
+    from app.engine.student import adopt_versions
     from app.runtime.idle import IdleWork
     from app.runtime.idle_encoding import embed_when_idle, encode_when_idle
 
@@ -177,7 +177,7 @@ def _idle_work(
         nonlocal reported
         reported = _report_errors(engine, notify, reported)
         engine.save_learned()
-        adopt_version(engine)
+        adopt_versions(engine)
         if documents is not None and texts_changed:
             yield from embed_when_idle(documents)
         yield from encode_when_idle(engine, locations, history, texts=texts_changed)
@@ -204,25 +204,35 @@ def _indexer(
 def _learner(
     engine: Engine, locations: Locations, notify: NotifyLearning, work: IdleWork
 ) -> Learner | None:
-    """What teaches the engine's draft model, started; None if it has none."""
+    """What teaches the engine's draft model and head, started; None if it has neither."""
     from app.config import load_config
-    from app.engine.student_versions import count_new_answers, versions_of
+    from app.engine.student_versions import count_new_answers
     from app.machine import OtherLoad
-    from app.runtime.learning import Learner, LearningConditions
+    from app.runtime.learning import HEAD_TOO, Learner, LearningConditions
 
-    source, config = engine.student_source, load_config(locations.settings)
-    if source is None or engine.stores.student is None:
+    student = engine.student_source if engine.stores.student is not None else None
+    head, config, target = engine.head_source, load_config(locations.settings), engine.target
+    if student is None and head is None:
         return None
-    pair = source.target, source.original
+
+    def new_answers() -> int:
+        sources = [(student.versions, False)] if student is not None else []
+        sources += [(head.versions, True)] if head is not None else []
+        return max(
+            count_new_answers(locations, target.fingerprint, versions, with_states=states)
+            for versions, states in sources
+        )
+
     conditions = LearningConditions(
         quiet_s=config.learn_after,
         is_busy=engine.busy.locked,
-        has_news=lambda: count_new_answers(locations, *pair) >= MIN_NEW_ANSWERS,
+        has_news=lambda: new_answers() >= MIN_NEW_ANSWERS,
         is_loaded=OtherLoad(),
     )
     folders = (locations.data, locations.cache, locations.config)
-    command = ("app.runtime.learning_process", source.target, engine.path, source.original)
-    note = versions_of(locations, *pair).folder / PAUSED_FILE
+    pupils = student.original if student else "", HEAD_TOO if head else ""
+    command = ("app.runtime.learning_process", target.fingerprint, engine.path, *pupils)
+    note = locations.students / target.fingerprint / PAUSED_FILE
     learner = Learner((*command, *folders), note, conditions, notify, work.wake)
     learner.enabled = engine.learns
     learner.start()

@@ -154,9 +154,10 @@ class ReplayBuffer:
         """States held."""
         return int(self.store.rows("SELECT total(count) AS n FROM states")[0]["n"])
 
-    def count_after(self, record: int) -> int:
-        """Records with larger ids than `record`."""
-        sql = "SELECT count(*) AS n FROM records WHERE id > ?"
+    def count_after(self, record: int, *, with_states: bool = False) -> int:
+        """Records with larger ids than `record`, or only those whose states are held."""
+        table, column = ("states", "record") if with_states else ("records", "id")
+        sql = f"SELECT count(*) AS n FROM {table} WHERE {column} > ?"
         return int(self.store.rows(sql, (record,))[0]["n"])
 
     @property

@@ -48,6 +48,7 @@ PRIORS = {
     "dense": (0.4, 0.45, -0.3, -1.7),
     "student": (0.4, 1.0, 0.0, -2.0),
     "mtp": (0.4, 1.0, 0.0, -2.0),
+    "head": (0.2, 0.9, 0.0, -1.7),
 }
 """Weights of `PER_DRAFTER` before anything is learned: about what was learned from each of four
 workloads (greedy, sampled, and at temperature 1.5), so that a first chat need not pay for them."""

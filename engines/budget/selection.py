@@ -23,7 +23,7 @@ from engines.draft_tree import DraftTree, root_only
 from engines.drafters.protocol import Drafter
 from engines.step import Context, Proposal, Step
 
-DRAFTER_NAMES = ("prompt", "recycle", "crest", "dense", "student", "rest", "mtp")
+DRAFTER_NAMES = ("prompt", "recycle", "crest", "dense", "student", "rest", "mtp", "head")
 """Drafters with features of their own, by name. The order defines the columns of saved weights."""
 PER_DRAFTER = ("present", "logit", "support", "passed_over")
 COMMON = ("bias", "depth", "temperature", "first", "second", "third")

@@ -109,4 +109,4 @@ def in_batches(
             longest = len(record.tokens)
         groups[-1].append(record)
     rng.shuffle(groups)
-    return groups
+    return [group for group in groups if group]

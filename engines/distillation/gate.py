@@ -1,6 +1,6 @@
-"""The gate: whether a trained student may draft.
+"""The gate: whether a trained student or head may draft.
 
-It is measured on held-out questions, as the file that would be published, against the student that
+It is measured on held-out questions, as the file that would be published, against the one that
 drafts now: α = Σ min(p, q), and the tokens per call of the whole tree, replayed over the recorded
 answers. Neither may have fallen and one must have risen. On texts that the original student knows
 it may have lost `MAX_LOSS` of α at most: a buffer can be one-sided, or poisoned.
@@ -8,7 +8,7 @@ it may have lost `MAX_LOSS` of α at most: a buffer can be one-sided, or poisone
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from datastores.replay_buffer.record import ReplayRecord
 from engines.distillation.trainer import mean_acceptance
 from engines.distillation.weights import read_student
 from engines.drafters.prompt_lookup import PromptLookup
+from engines.drafters.protocol import Drafter
 from engines.drafters.student import Student, StudentDrafter
 from engines.drafters.token_recycling import TokenRecycling
 from engines.recorded_replay import CombinedDrafter, Recorded, ReplayCounts, replay_calls
@@ -33,7 +34,7 @@ DRAFT_ROWS = 7
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What one student is worth on held-out questions.
+    """What a student or head is worth on held-out questions.
 
     Attributes:
         acceptance: α on them. tokens_per_call: of the whole tree on them.
@@ -45,38 +46,57 @@ class Quality:
     base: float | None
 
 
-def measure(
+def measure_student(
     path: Path, student: Student, held_out: Sequence[ReplayRecord], base: Sequence[ReplayRecord]
 ) -> Quality:
     """Measure the student in the file `path`, loaded as `student`."""
-    model = read_student(path).model()
+    model, replayed = read_student(path).model(), held_out[-MAX_REPLAYED:]
     return Quality(
         mean_acceptance(model, held_out),
-        tree_tokens_per_call(student, held_out[-MAX_REPLAYED:]),
+        tokens_per_call(student_calls(student, replayed)),
         mean_acceptance(model, base) if base else None,
     )
 
 
-def tree_tokens_per_call(student: Student, records: Sequence[ReplayRecord]) -> float:
-    """Tokens that a call yields with the student and the n-gram drafters in one tree."""
-    counts = list(tree_calls(student, records))
-    calls = sum(count.calls for count in counts)
-    return sum(count.tokens for count in counts) / calls if calls else 0.0
+def tokens_per_call(counts: Iterable[ReplayCounts]) -> float:
+    """Of several answers; 0 without calls."""
+    every = list(counts)
+    calls = sum(count.calls for count in every)
+    return sum(count.tokens for count in every) / calls if calls else 0.0
 
 
-def tree_calls(student: Student, records: Sequence[ReplayRecord]) -> Iterator[ReplayCounts]:
-    """The calls that each recorded answer takes.
+def student_calls(
+    student: Student, records: Sequence[ReplayRecord], others: Sequence[Drafter] = ()
+) -> Iterator[ReplayCounts]:
+    """`tree_calls` with a student, and `others`."""
 
-    Stores are left out: they hold the very answers that are replayed.
-    """
-    tree = CombinedDrafter([PromptLookup(), TokenRecycling(), StudentDrafter(student)])
-    for record in records:
-        tokens = record.tokens.tolist()
-        prompt, answer = tokens[: record.prompt_length], tokens[record.prompt_length :]
+    def read(prompt: Sequence[int]) -> None:
         # Read before, so that the drafts do not depend on how fast this machine reads.
         for _ in student.model.prefill(prompt):
             pass
-        yield replay_calls(tree, Recorded(tuple(prompt), tuple(answer)), DRAFT_ROWS)
+
+    return tree_calls([StudentDrafter(student), *others], records, read)
+
+
+def tree_calls(
+    models: Sequence[Drafter],
+    records: Sequence[ReplayRecord],
+    prepare: Callable[[Sequence[int]], object] = lambda prompt: None,
+) -> Iterator[ReplayCounts]:
+    """The calls that each recorded answer takes with `models` and the n-gram drafters in one tree.
+
+    Stores are left out: they hold the very answers that are replayed.
+
+    Args:
+        prepare: called with each prompt.
+    """
+    tree = CombinedDrafter([PromptLookup(), TokenRecycling(), *models])
+    for record in records:
+        tokens = record.tokens.tolist()
+        prompt, answer = tokens[: record.prompt_length], tokens[record.prompt_length :]
+        prepare(prompt)
+        recorded = Recorded(tuple(prompt), tuple(answer), list(record.states.decoded()))
+        yield replay_calls(tree, recorded, DRAFT_ROWS)
 
 
 def refusal(held_out: Sequence[ReplayRecord]) -> str:

@@ -1,14 +1,33 @@
-"""A student's logits over whole answers, for those who measure it without knowing torch."""
+"""Logits of a student or a head over whole answers, for those who measure without knowing torch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
+import numpy as np
 import torch
 
 from datastores.replay_buffer.record import ReplayRecord
+from engines.distillation.head import (
+    HeadModel,
+    OutputMatrix,
+    first_logits,
+    make_head_batch,
+    read_weights,
+    trainable,
+)
 from engines.distillation.weights import read_student
 from engines.target import Floats
+
+
+class Reader(Protocol):
+    """Reads answers as a draft model."""
+
+    def answer_logits(self, record: ReplayRecord) -> Floats:
+        """float32 [n, vocabulary], the distributions of the last n tokens of the answer."""
+        ...
 
 
 class StudentReader:
@@ -25,3 +44,38 @@ class StudentReader:
         hidden = self._model(ids)[0, record.prompt_length - 1 : -1]
         logits: Floats = self._model.logits(hidden).numpy()
         return logits
+
+
+class HeadReader:
+    """A head's file, read into torch."""
+
+    def __init__(self, path: Path, matrix: OutputMatrix) -> None:
+        """Args:
+        matrix: of its target.
+
+        Raises:
+            ModelError: it cannot be read.
+        """
+        weights, tokens = read_weights(path)
+        self._vocabulary = matrix.vocabulary(tokens)
+        self._model = HeadModel(matrix.width)
+        self._model.load_state_dict(weights)
+        self._model.eval()
+
+    def answer_logits(self, record: ReplayRecord) -> Floats:
+        """float32 [answer - 1, vocabulary]: no state comes before the first token."""
+        batch = make_head_batch([record], self._vocabulary)
+        drafted = first_logits(self._model, batch, self._vocabulary)[:, :-1]
+        logits = np.full((len(drafted), len(self._vocabulary.index)), -np.inf, np.float32)
+        logits[:, self._vocabulary.tokens.numpy()] = drafted.numpy()
+        return logits
+
+    def mean_acceptance(self, records: Sequence[ReplayRecord]) -> float:
+        """Σ min(p, q) over the target's likely tokens, averaged over positions; 0 without any."""
+        found = []
+        for record in filter(trainable, records):
+            batch = make_head_batch([record], self._vocabulary)
+            shares = first_logits(self._model, batch, self._vocabulary).softmax(dim=1)
+            drafted = shares.gather(1, batch.likely[:, 0])
+            found.append(torch.minimum(drafted, batch.chances[:, 0]).sum(dim=1))
+        return torch.cat(found).mean().item() if found else 0.0

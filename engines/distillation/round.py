@@ -1,33 +1,31 @@
 """One round of distillation, from a replay buffer to a published version, or to a reason why not.
 
-The entry of the process that learns. It trains the student that drafts now on the answers since,
-older ones and base material, writes the file, has it loaded as it will be used, and lets the gate
-decide. Nothing is published by any other way: an error, a kill at any moment or a refusal leaves
-the versions as they were, and the next round goes on from the checkpoint.
+The entry of the process that learns. It trains the student or the head that drafts now on the
+answers since, older ones and base material, writes the file, has it loaded as it will be used, and
+lets the gate decide. Nothing is published by any other way: an error, a kill at any moment or a
+refusal leaves the versions as they were, and the next round goes on from the checkpoint.
 
-Refuses to know when a round runs, and which engine loads students.
+Refuses to know when a round runs, and what is taught (`engines.distillation.pupil`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, process_time, time
 
 import torch
-from torch import Tensor
 
 from datastores.errors import StoreError
 from datastores.replay_buffer.record import ReplayRecord
 from datastores.replay_buffer.store import ReplayBuffer
 from datastores.storage.files import WorkLock
-from engines.distillation.gate import Quality, measure, refusal, verdict
+from engines.distillation.gate import Quality, refusal, verdict
 from engines.distillation.holdout import split
-from engines.distillation.trainer import Trainer, TrainingSettings, mean_acceptance, plan
-from engines.distillation.versions import STUDENT_FILE, Attempt, Version, Versions
-from engines.distillation.weights import read_student, write_student
-from engines.drafters.student import Student
+from engines.distillation.pupil import Lesson, Pupil
+from engines.distillation.trainer import Trainer, TrainingSettings
+from engines.distillation.versions import Attempt, Version, Versions
 from engines.fingerprint import fingerprint
 
 MIN_NEW = 20
@@ -38,18 +36,7 @@ MAX_BASE_HELD_OUT = 160
 """Answers that measure what was forgotten."""
 SAVE_SECONDS = 20.0
 """Training that a kill may cost."""
-SHARES = (1.0, 0.85, 0.7)
-"""How far what is published is from the original weights towards the trained ones: the first of
-these that passes the gate. On this line, what was learned grows faster than what is forgotten
-(Wortsman et al. 2022, "Robust fine-tuning of zero-shot models"); and it starts at the original
-student, or every version would spend a little more of what may be forgotten."""
-LAST_SHARE = 0.5
-"""How far from the version that drafts, tried last: a smaller step than the whole round's."""
 CHECKPOINT, LOCK = "round.safetensors", "lock"
-
-LoadStudent = Callable[[Path], Student]
-"""Load a file as it will draft. Raises InputError for another vocabulary, ModelError for a file
-that does not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,42 +63,20 @@ class RoundResult:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """What a round learns from and is measured by.
-
-    Attributes:
-        new, older, base: learned from. held_out, base_held_out: measured with.
-        arrived: records of the buffer that no round has seen, held-out ones included.
-        last_record: id of the latest record seen. last_removal: of the buffer then.
-    """
-
-    new: Sequence[ReplayRecord]
-    older: Sequence[ReplayRecord]
-    base: Sequence[ReplayRecord]
-    held_out: Sequence[ReplayRecord]
-    base_held_out: Sequence[ReplayRecord]
-    arrived: int
-    last_record: int
-    last_removal: int
-
-
 def run_round(
     buffer: ReplayBuffer,
-    student: Path,
+    pupil: Pupil,
     folder: Path,
-    load: LoadStudent,
     *,
     base: Sequence[ReplayRecord] = (),
     settings: TrainingSettings | None = None,
     threads: int = 1,
 ) -> Generator[TrainingStep | RoundResult]:
-    """Train one version of `student`; the last item is the result.
+    """Train one version of `pupil`; the last item is the result.
 
     A caller may pause between two items for as long as it likes.
 
     Args:
-        student: the original one's file.
         folder: of its versions, for this target.
         base: answers that the original student drafts well, as records: against forgetting.
 
@@ -123,9 +88,10 @@ def run_round(
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = WorkLock(folder / LOCK)
     if not lock.acquire():
-        raise StoreError(f"another process is training the student in {folder}")
+        raise StoreError(f"another process is training what drafts from {folder}")
     try:
-        current = _Round(buffer, student, Versions(folder), load, base, settings)
+        versions = Versions(folder, pupil.weights_file)
+        current = _Round(buffer, pupil, versions, base, settings or TrainingSettings())
         version, reason = yield from current.run()
     finally:
         lock.release()
@@ -138,22 +104,18 @@ class _Round:
     def __init__(
         self,
         buffer: ReplayBuffer,
-        student: Path,
+        pupil: Pupil,
         versions: Versions,
-        load: LoadStudent,
         base: Sequence[ReplayRecord],
-        settings: TrainingSettings | None,
+        settings: TrainingSettings,
     ) -> None:
         self._buffer = buffer
-        self._original = student
+        self._pupil = pupil
         self._versions = versions
-        self._load = load
         self._base = base
-        self._settings = settings or TrainingSettings()
+        self._settings = settings
         self._parent = versions.current_version()
-        self._start = versions.file(self._parent.number) if self._parent else student
-        hidden, grown = read_student(student).shape.hidden, self._settings.grown
-        self._frozen, self._hidden = (hidden if grown else 0), hidden + grown
+        self._start = versions.file(self._parent.number) if self._parent else None
 
     def run(self) -> Generator[TrainingStep, None, tuple[Version | None, str]]:
         """Train, measure, publish; returns the version, or why there is none."""
@@ -166,8 +128,8 @@ class _Round:
         if reason := refusal(lesson.held_out):
             self._note(lesson, None, reason)
             return None, reason
-        # First of all: the student must still be one for this target, and load.
-        before = self._measure(self._start, lesson)
+        # First of all: what drafts must still be for this target, and load.
+        before = self._pupil.measure(self._start, lesson)
         trainer = yield from self._train(lesson)
         version, reason = self._publish(trainer, lesson, before)
         (self._versions.folder / CHECKPOINT).unlink(missing_ok=True)
@@ -185,13 +147,13 @@ class _Round:
         self, trainer: Trainer, lesson: Lesson, before: Quality
     ) -> tuple[Version | None, str]:
         """Publish the first candidate that passes the gate; else the reason of the first."""
-        original = before.base if not self._parent else self._original_base(lesson)
+        original = before.base if not self._parent else self._pupil.original_base(lesson)
         partial, reasons = self._versions.partial(), []
-        path = partial / STUDENT_FILE
+        path = partial / self._pupil.weights_file
         try:
-            for weights in self._candidates(trainer.model.state_dict()):
-                write_student(self._original, weights, path)
-                after = self._measure(path, lesson)
+            for weights in self._pupil.candidates(self._start, trainer.model.state_dict()):
+                self._pupil.write(weights, path)
+                after = self._pupil.measure(path, lesson)
                 reasons.append(verdict(before, after, original))
                 if not reasons[-1]:
                     version = self._version(path, trainer.steps, lesson, before, after)
@@ -201,17 +163,10 @@ class _Round:
             self._versions.discard(partial)
         return None, reasons[0]
 
-    def _candidates(self, trained: Mapping[str, Tensor]) -> Iterator[Mapping[str, Tensor]]:
-        """What may be published, the most learned first."""
-        origins = [(self._original, share) for share in SHARES] + [(self._start, LAST_SHARE)]
-        for origin, share in origins:
-            first = read_student(origin).grown(self._hidden).weights
-            yield {name: torch.lerp(first[name], trained[name], share) for name in first}
-
     def _lesson(self) -> Lesson:
         """Divide the buffer's records, the latest of each kind first come first served."""
         last_removal = self._buffer.last_removal
-        records = list(self._buffer.records())
+        records = list(self._pupil.records(self._buffer))
         sides = split(records)
         seen = self._seen()
         new = [record for record in sides.learned if record.id > seen][-MAX_NEW:]
@@ -240,11 +195,9 @@ class _Round:
         return attempt.last_record if attempt and known else 0
 
     def _train(self, lesson: Lesson) -> Generator[TrainingStep, None, Trainer]:
-        batches = plan(lesson.new, lesson.older, lesson.base, self._settings)
-        student = read_student(self._start).grown(self._hidden)
-        trainer = Trainer(student, batches, self._settings, self._frozen)
+        trainer = self._pupil.trainer(self._start, lesson, self._settings)
         path = self._versions.folder / CHECKPOINT
-        digest = trainer.digest(fingerprint(self._start))
+        digest = trainer.digest(fingerprint(self._start) if self._start else self._pupil.origin)
         trainer.resume(path, digest)
         saved = monotonic()
         for loss in trainer.run():
@@ -253,16 +206,6 @@ class _Round:
                 saved = monotonic()
             yield TrainingStep(trainer.step, trainer.steps, loss)
         return trainer
-
-    def _measure(self, path: Path, lesson: Lesson) -> Quality:
-        return measure(path, self._load(path), lesson.held_out, lesson.base_held_out)
-
-    def _original_base(self, lesson: Lesson) -> float | None:
-        """α of the original student on its own texts: what may be lost is counted from there, or
-        every version might lose a little."""
-        if not lesson.base_held_out:
-            return None
-        return mean_acceptance(read_student(self._original).model(), lesson.base_held_out)
 
     def _version(
         self, path: Path, steps: int, lesson: Lesson, before: Quality, after: Quality
@@ -285,7 +228,7 @@ class _Round:
             number=self._versions.next_number(),
             created=time(),
             fingerprint=fingerprint(path),
-            origin=parent.origin if parent else fingerprint(self._original),
+            origin=parent.origin if parent else self._pupil.origin,
             parent=parent.number if parent else 0,
             buffer=self._buffer.identity,
             last_record=lesson.last_record,

@@ -15,7 +15,7 @@ of CPU for the embedded student.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -24,15 +24,14 @@ from random import Random
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from datastores.errors import ModelError, StoreError
 from datastores.replay_buffer.record import ReplayRecord
-from engines.distillation.batches import compare, in_batches, make_batch
-from engines.distillation.losses import LOSSES
+from engines.distillation.batches import BATCH_TOKENS, compare, in_batches, make_batch
+from engines.distillation.losses import Loss
 from engines.distillation.model import Llama
-from engines.distillation.weights import StudentFile
 
 BETAS = (0.9, 0.98)
 WARM_STEPS = 10
@@ -93,14 +92,19 @@ def plan(
     older: Sequence[ReplayRecord],
     base: Sequence[ReplayRecord],
     settings: TrainingSettings,
+    most: int = BATCH_TOKENS,
 ) -> list[list[ReplayRecord]]:
-    """The batches of a round: in each epoch all `new` records, and other ones of the rest."""
+    """The batches of a round: in each epoch all `new` records, and other ones of the rest.
+
+    Args:
+        most: tokens of a batch.
+    """
     rng = Random(settings.seed)
     replayed = ((older, settings.older), (base, settings.base))
     batches = []
     for _ in range(settings.epochs):
         others = [one for of, share in replayed for one in _sample(of, share * len(new), rng)]
-        batches += in_batches([*new, *others], rng)
+        batches += in_batches([*new, *others], rng, most)
     return batches
 
 
@@ -109,8 +113,12 @@ def _sample(records: Sequence[ReplayRecord], count: float, rng: Random) -> Seque
     return rng.sample(records, round(count)) if round(count) < len(records) else records
 
 
+Backward = Callable[[Sequence[ReplayRecord]], float]
+"""Add the gradients of a batch's mean loss, and return it."""
+
+
 class Trainer:
-    """A student in training.
+    """A model in training.
 
     Attributes:
         step: batches done.
@@ -119,20 +127,18 @@ class Trainer:
 
     def __init__(
         self,
-        student: StudentFile,
+        model: nn.Module,
+        backward: Backward,
         batches: list[list[ReplayRecord]],
         settings: TrainingSettings,
-        frozen: int = 0,
     ) -> None:
         """Args:
-        frozen: neurons of each feed-forward layer that stay as they are, the first ones, and with
-            them all other weights; 0: everything learns.
+        model: the parameters that require a gradient learn.
         """
-        self.model = student.model()
-        if frozen:
-            _freeze(self.model, frozen)
+        self.model = model
         self.step = 0
         self.losses: list[float] = []
+        self._backward = backward
         self._batches = batches
         self._settings = settings
         self._moments = {
@@ -159,44 +165,26 @@ class Trainer:
             yield self._update(self._batches[self.step])
 
     def _update(self, records: Sequence[ReplayRecord]) -> float:
-        loss = self._accumulate(records)
+        torch.manual_seed(self._settings.seed + self.step)  # a resumed round draws the same
+        self.model.zero_grad(set_to_none=False)
+        loss = self._backward(records)
         learning = self._learning().values()
         norm = torch.nn.utils.clip_grad_norm_(learning, self._settings.clip).item()
         if not (torch.isfinite(torch.tensor([loss, norm]))).all():
             raise ModelError(
-                f"the student's training diverged at step {self.step} (loss {loss:.3g}, gradient"
-                f" {norm:.3g})"
+                f"training diverged at step {self.step} (loss {loss:.3g}, gradient {norm:.3g})"
             )
         self._descend()
         self.step += 1
         self.losses.append(loss)
         return loss
 
-    def _accumulate(self, records: Sequence[ReplayRecord]) -> float:
-        """Set the gradients of a batch's mean loss, and return it.
-
-        The states' gradient is summed over pieces of the vocabulary-wide rows before it flows
-        through the layers, so only one piece of logits is in memory.
-        """
-        batch, loss = make_batch(records), LOSSES[self._settings.loss]
-        count = len(batch.rows) + len(batch.plain_rows)
-        self.model.zero_grad(set_to_none=False)
-        states = self.model(batch.ids).flatten(0, 1)
-        held = states.detach().requires_grad_()
-        total = 0.0
-        for log_p, log_q in compare(self.model, held, batch):
-            value = loss(log_p, log_q).sum() / count
-            value.backward()  # type: ignore[no-untyped-call]
-            total += value.item()
-        states.backward(held.grad)
-        return total
-
     @torch.no_grad()
     def _descend(self) -> None:
         """One step of Adam.
 
         By torch's function, since `torch.optim.Adam` imports its compiler: two seconds in every
-        process that trains. Weight decay would pull towards zero, away from what the student knows.
+        process that trains. Weight decay would pull towards zero, away from what a student knows.
         """
         learning = self._learning()
         moments = [self._moments[name] for name in learning]
@@ -277,7 +265,26 @@ class Trainer:
         self.step = step
 
 
-def _freeze(model: Llama, neurons: int) -> None:
+def student_backward(model: Llama, loss: Loss, records: Sequence[ReplayRecord]) -> float:
+    """The `Backward` of a student.
+
+    The states' gradient is summed over pieces of the vocabulary-wide rows before it flows through
+    the layers, so only one piece of logits is in memory.
+    """
+    batch = make_batch(records)
+    count = len(batch.rows) + len(batch.plain_rows)
+    states = model(batch.ids).flatten(0, 1)
+    held = states.detach().requires_grad_()
+    total = 0.0
+    for log_p, log_q in compare(model, held, batch):
+        value = loss(log_p, log_q).sum() / count
+        value.backward()  # type: ignore[no-untyped-call]
+        total += value.item()
+    states.backward(held.grad)
+    return total
+
+
+def freeze(model: Llama, neurons: int) -> None:
     """Let only the neurons of the feed-forward layers behind the first `neurons` learn."""
     for name, parameter in model.named_parameters():
         if name.endswith(("gate_proj", "up_proj", "down_proj")):

@@ -1,6 +1,6 @@
-"""Trained versions of a draft model: which there are, which one drafts, and where each came from.
+"""Trained versions of a draft model or head: which there are, which one drafts, and whence.
 
-    folder/0007/student.gguf    the weights
+    folder/0007/student.gguf    the weights; of a head, head.safetensors
     folder/0007/version.json    a `Version`
     folder/current.json         the number of the version that drafts; 0 for the original student
     folder/attempt.json         the `Attempt` made last
@@ -25,7 +25,7 @@ from engines.fingerprint import fingerprint
 
 KEPT = 3
 """Versions kept: to step back to, when a later one turns out worse."""
-STUDENT_FILE, VERSION_FILE = "student.gguf", "version.json"
+STUDENT_FILE, HEAD_FILE, VERSION_FILE = "student.gguf", "head.safetensors", "version.json"
 CURRENT_FILE, ATTEMPT_FILE = "current.json", "attempt.json"
 _PARTIAL = ".partial-"
 
@@ -74,13 +74,15 @@ class Attempt:
 
 
 class Versions:
-    """The versions of one student for one target."""
+    """The versions of one student or head for one target."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, weights_file: str = STUDENT_FILE) -> None:
         """Args:
         folder: created by the first version.
+        weights_file: name of each version's weights.
         """
         self.folder = folder
+        self._weights_file = weights_file
 
     def all(self) -> list[Version]:
         """Every whole version, oldest first; one that is damaged is left out."""
@@ -123,7 +125,7 @@ class Versions:
 
     def file(self, number: int) -> Path:
         """The weights of a version."""
-        return self.folder / f"{number:04d}" / STUDENT_FILE
+        return self.folder / f"{number:04d}" / self._weights_file
 
     def partial(self) -> Path:
         """A new folder for the next version's files; `publish` or `discard` ends it.

@@ -26,6 +26,7 @@ from datastores.errors import InputError
 if TYPE_CHECKING:
     from app.bench.acceptance import StreamedAnswer
     from app.bench.distill import Classroom, DistillRow
+    from app.bench.taught import Taught
     from engines.distillation.trainer import TrainingSettings
 
 LOSSES = ("forward-kl", "reverse-kl", "jsd", "tv", "lk")
@@ -88,6 +89,7 @@ FILE = click.Path(path_type=Path)
     is_flag=True,
     help="Hold back every other chat, and learn from 30 to 100 % of them before the stream.",
 )
+@click.option("--head", is_flag=True, help="Also teach a draft head, from nothing.")
 @click.option("--per-topic", is_flag=True, help="Also learn with one student for each file.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Chats of each file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
@@ -101,6 +103,7 @@ def distill(
     every: int,
     losses: tuple[str, ...],
     offline: bool,
+    head: bool,
     per_topic: bool,
     limit: int | None,
     as_json: bool,
@@ -111,9 +114,11 @@ def distill(
     Each answer is drafted for before it is learned from. α is the papers' Σ min(p, q) at three
     temperatures, live acceptance what specchat's rule accepts, tokens per call those of the whole
     tree. What was asked repeatedly is asked again after the stream. Beside the student that learns
-    stands the one that does not. Ctrl-C prints what is done.
+    stands the one that does not; with --head also the n-gram drafters alone, and a head that learns
+    from nothing, alone and in one tree with the student that does not. Ctrl-C prints what is done.
     """
     from app.bench.distill import Classroom, Material, asked_again
+    from app.bench.taught import TaughtHead, TaughtStudent
     from engines.distillation.trainer import FROM_NOTHING, TrainingSettings
     from engines.distillation.untrained import write_untrained
 
@@ -143,10 +148,17 @@ def distill(
             context_length=engine.target.context_length,
         )
         material = Material(stream, again, knowns)
-        room = Classroom(engine, engine.sampling, file, opened, material, every)
+        taught = TaughtStudent(file, opened)
+        heads = {
+            "head": TaughtHead(engine.path, engine.target, engine.vocabulary),
+            "head and student": TaughtHead(
+                engine.path, engine.target, engine.vocabulary, opened(file)
+            ),
+        }
+        room = Classroom(engine, engine.sampling, taught, material, every)
         first = FROM_NOTHING if student == UNTRAINED else TrainingSettings()
         lesson_plans = [replace(first, loss=loss) for loss in losses or (first.loss,)]
-        rows = list(_rows(room, lesson_plans, lessons, per_topic=per_topic))
+        rows = list(_rows(room, lesson_plans, lessons, heads if head else {}, per_topic=per_topic))
     if plot:
         plot.write(svg([_chart(rows)]))
     click.echo(_report(engine, rows, every, as_json))
@@ -181,16 +193,22 @@ def _rows(
     room: Classroom,
     lesson_plans: Sequence[TrainingSettings],
     lessons: Sequence[StreamedAnswer],
+    heads: Mapping[str, Taught],
     *,
     per_topic: bool,
 ) -> Iterator[DistillRow]:
-    """Static, online by each plan, one student per topic, and offline with each share of `lessons`.
+    """Static, heads, online by each plan, one student per topic, and offline with each share of
+    `lessons`.
 
     The last two follow the first plan.
     """
     yield room.static()
+    if heads:
+        yield room.static("n-grams", heads["head"])
     online = [(plan, False) for plan in lesson_plans] + [(lesson_plans[0], True)] * per_topic
     try:
+        if heads:
+            yield from _head_rows(room, heads)
         for settings, by_topic in online:
             row, label = None, f"online, {settings.loss}"
             with click.progressbar(
@@ -204,6 +222,18 @@ def _rows(
             yield room.offline(share, lessons, lesson_plans[0])
     except KeyboardInterrupt:
         click.echo("interrupted: figures of the finished rows", err=True)
+
+
+def _head_rows(room: Classroom, heads: Mapping[str, Taught]) -> list[DistillRow]:
+    from engines.distillation.head_pupil import HEAD
+
+    rows: list[DistillRow] = []
+    with click.progressbar(
+        length=len(room.material.stream), label="online, head", file=sys.stderr
+    ) as bar:
+        for rows in room.online_head(HEAD, heads):
+            bar.update(len(rows[0].curve) - bar.pos)
+    return rows
 
 
 def _chart(rows: Sequence[DistillRow]) -> Chart:
@@ -236,6 +266,7 @@ def _report(engine: Engine, rows: Sequence[DistillRow], every: int, as_json: boo
     costs = "\n".join(
         f"{summary['student']}: {summary['versions']} versions, {len(summary['refused'])} rounds"
         f" without one, from {summary['learned_tokens']} tokens, {summary['cpu_seconds']} s of CPU"
-        for summary in summaries[1:]
+        for summary in summaries
+        if summary["learned_tokens"]
     )
     return f"{engine.name}, temperature {temperature:g}\n\n{table(lines, COLUMNS)}\n\n{costs}"

@@ -14,13 +14,16 @@ import pytest
 
 from app.bench.acceptance import StreamedAnswer, alphas, measure
 from app.bench.distill import WINDOW, Classroom, Material, asked_again, moving_mean
+from app.bench.taught import TaughtHead, TaughtStudent
 from app.bench.workloads import Workload
 from app.cli.main import run
 from app.engine.engine import Engine
 from datastores.replay_buffer.record import top_of
+from engines.distillation import head as head_module
 from engines.distillation.reader import StudentReader
 from engines.distillation.weights import read_student
 from engines.sampler import Sampling
+from engines.target import Target, Vocabulary
 from tests.engines.distillation.school import (
     ANSWER,
     SETTINGS,
@@ -51,7 +54,7 @@ def room(tmp_path: Path) -> Iterator[Classroom]:
         material = Material(stream, stream[3::4], base)
         target = SimpleNamespace(vocabulary_size=school.buffer.vocabulary, fingerprint="teacher")
         engine = cast(Engine, SimpleNamespace(target=target))
-        yield Classroom(engine, GREEDY, school.student, load_student, material, 40)
+        yield Classroom(engine, GREEDY, TaughtStudent(school.student, load_student), material, 40)
 
 
 def test_new_and_repeated_questions_are_counted_apart(room: Classroom) -> None:
@@ -75,6 +78,31 @@ def test_a_student_that_learns_is_met_with_what_it_learned_before(room: Classroo
     if row.versions:
         assert row.again.alpha(0) >= static.again.alpha(0)
         assert row.base_after.alpha(0) >= row.base_before.alpha(0) - 0.02
+
+
+def test_a_head_that_learns_drafts_alone_and_beside_the_student(
+    room: Classroom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("STATE", "EMBEDDED", "RANK", "NEGATIVES"):
+        monkeypatch.setattr(head_module, name, 16)
+    path = tmp_path / "student.gguf"
+    target = cast(Target, SimpleNamespace(fingerprint="teacher"))
+    vocabulary = cast(Vocabulary, SimpleNamespace(stops=frozenset[int]()))
+    alone = TaughtHead(path, target, vocabulary)
+    both = TaughtHead(path, target, vocabulary, load_student(path))
+    plain, static = room.static("n-grams", alone), room.static()
+    assert (plain.new.alpha(0), plain.new.live) == (0.0, 0)
+    assert plain.new.tree.tokens_per_call < static.new.tree.tokens_per_call
+    (*_, rows) = room.online_head(replace(LESSONS, rate=1e-2), {"head": alone, "both": both})
+    head, beside = rows
+    assert [row.name for row in rows] == ["head", "both"]
+    assert head.curve == beside.curve  # the same versions
+    assert head.curve[:40] == [0.0] * 40
+    assert head.versions + len(head.refused) == 2
+    assert (head.learned, beside.learned) == (80 * ANSWER, 0)
+    if head.versions:
+        assert head.again.alpha(0) > 0
+        assert head.again.tokens == head.again.answers * (ANSWER - 1)
 
 
 def test_one_student_per_topic_begins_afresh_with_each(room: Classroom) -> None:
@@ -118,7 +146,7 @@ def test_live_acceptance_shares_the_noise_of_the_draw(room: Classroom, tmp_path:
     """A student that is its own target draws what the target drew, at any temperature."""
     path = tmp_path / "student.gguf"
     record = make_records(read_student(path).model(), 1, 8)[0]
-    figures = measure(StudentReader(path), StreamedAnswer("", False, 0, record, {}), GREEDY)
+    figures = measure([StudentReader(path)], StreamedAnswer("", False, 0, record, {}), GREEDY)
     assert (figures.live, figures.alpha(0)) == (ANSWER, 1.0)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from app.config import Options
 from app.engine.engine import Engine, load
-from app.engine.student import adopt_version
+from app.engine.student import adopt_versions
 from app.engine.student_versions import (
     drop_tainted,
     learning_histories,
@@ -73,17 +73,17 @@ def test_the_current_version_is_opened(locations: Locations, versions: Versions)
 
 def test_a_version_is_adopted_between_two_answers(engine: Engine, versions: Versions) -> None:
     before = engine.drafters[1]
-    adopt_version(engine)
+    adopt_versions(engine)
     assert engine.drafters[1] is before
     publish(versions)
-    adopt_version(engine)
+    adopt_versions(engine)
     after = engine.drafters[1]
     assert after is not before
     assert (after.name, engine.stores.student_version) == ("student", 1)
-    adopt_version(engine)
+    adopt_versions(engine)
     assert engine.drafters[1] is after
     versions.reset()
-    adopt_version(engine)
+    adopt_versions(engine)
     assert engine.stores.student_version == 0
     assert engine.errors == []
 
@@ -100,7 +100,7 @@ def test_a_damaged_or_swapped_version_costs_one_line_and_the_original_drafts(
     else:
         path.write_bytes(content)
     for _ in range(2):
-        adopt_version(engine)
+        adopt_versions(engine)
         [error] = engine.errors
         assert "version 1" in str(error)
         assert "specchat student rollback" in str(error)
@@ -148,13 +148,13 @@ def test_without_their_buffer_versions_go(
 
 
 def test_what_was_learned_is_reported(
-    locations: Locations, versions: Versions, buffer: ReplayBuffer
+    locations: Locations, versions: Versions, buffer: ReplayBuffer, tmp_path: Path
 ) -> None:
-    empty = learning_history(locations, "another", embedded_student())
+    empty = learning_history(locations, "another", Versions(tmp_path))
     assert (empty.versions, empty.current, empty.answers, empty.attempt) == ([], 0, 0, None)
     buffer.add("chat:h:1", record())
     publish(versions, buffer)
-    history = learning_history(locations, TARGET, embedded_student())
+    history = learning_history(locations, TARGET, versions)
     assert (history.current, history.answers) == (1, 1)
     assert history.versions[0].figures == FIGURES
     assert history.bytes > 0

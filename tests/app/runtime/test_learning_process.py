@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from app.child_process import ChildProcess
-from app.engine.student_versions import replay_path, versions_of
+from app.engine.student_versions import head_versions, replay_path, versions_of
 from app.locations import Locations
+from app.runtime.learning import HEAD_TOO
 from datastores.errors import InputError
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation.versions import Versions
@@ -31,10 +32,13 @@ def school(tmp_path: Path, locations: Locations) -> Iterator[School]:
         yield opened
 
 
-def process(locations: Locations, student: Path, target: Path | None = None) -> ChildProcess:
+def process(
+    locations: Locations, student: Path | None, target: Path | None = None, head: bool = False
+) -> ChildProcess:
     folders = (locations.data, locations.cache, locations.config)
+    pupils = (student or "", HEAD_TOO if head else "")
     module = "app.runtime.learning_process"
-    return ChildProcess(module, TARGET, target or student, student, *folders)
+    return ChildProcess(module, TARGET, target or student, *pupils, *folders)
 
 
 def whole(versions: Versions) -> bool:
@@ -85,3 +89,13 @@ def test_too_few_answers_are_said_to_be(tmp_path: Path, locations: Locations) ->
         _, result = child
     assert result["version"] is None
     assert "too few to learn from" in result["reason"]
+
+
+def test_a_head_is_taught_without_a_student(locations: Locations, school: School) -> None:
+    with process(locations, None, school.student, head=True) as child:
+        *_, result = child
+    versions = head_versions(locations, TARGET)
+    assert (result["version"] is None) == bool(result["reason"])
+    assert whole(versions)
+    assert versions.last_attempt() is not None
+    assert len(versions.all()) == (result["version"] is not None)

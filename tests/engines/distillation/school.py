@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +11,11 @@ import numpy as np
 import torch
 
 from datastores.replay_buffer.record import ReplayRecord, question_key, top_of
+from datastores.replay_buffer.states import encode
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation.model import Llama
-from engines.distillation.round import RoundResult, run_round
+from engines.distillation.round import RoundResult, TrainingStep, run_round
+from engines.distillation.student_pupil import LoadStudent, StudentPupil
 from engines.distillation.trainer import TrainingSettings
 from engines.distillation.weights import read_student
 from engines.drafters.student import Student
@@ -38,14 +40,21 @@ class School:
     folder: Path
     buffer: ReplayBuffer
 
+    def round(
+        self,
+        settings: TrainingSettings = SETTINGS,
+        load: LoadStudent = load_student,
+        base: list[ReplayRecord] | None = None,
+    ) -> Generator[TrainingStep | RoundResult]:
+        """One round."""
+        pupil = StudentPupil(self.student, load)
+        return run_round(self.buffer, pupil, self.folder, base=base or [], settings=settings)
+
     def run(
         self, settings: TrainingSettings = SETTINGS, base: list[ReplayRecord] | None = None
     ) -> RoundResult:
         """One whole round."""
-        rounds = run_round(
-            self.buffer, self.student, self.folder, load_student, base=base or [], settings=settings
-        )
-        *_, result = rounds
+        *_, result = self.round(settings, base=base)
         assert isinstance(result, RoundResult)
         return result
 
@@ -81,18 +90,21 @@ def make_teacher(student: Path, seed: int) -> Llama:
 
 @torch.no_grad()
 def make_records(teacher: Llama, count: int, seed: int) -> list[ReplayRecord]:
-    """Greedy answers to different questions, with probabilities at every other position."""
+    """Greedy answers to different questions: states, and probabilities at every other position."""
     generator = torch.Generator().manual_seed(seed)
     ids = 10 + torch.randint(0, WORDS, (count, PROMPT), generator=generator)
     for _ in range(ANSWER):
         following = teacher.logits(teacher(ids)[:, -1]).argmax(dim=1, keepdim=True)
         ids = torch.cat((ids, following), dim=1)
-    logits = teacher.logits(teacher(ids)).numpy()
+    hidden = teacher(ids)
+    logits = teacher.logits(hidden).numpy()
     positions = np.arange(PROMPT, PROMPT + ANSWER, 2, dtype=np.int32)
     records = []
     for number in range(count):
         key = question_key(f"question {seed} {number}")
         tokens = ids[number].numpy().astype(np.int32)
         tops = top_of(logits[number, positions - 1])
-        records.append(ReplayRecord(0, number + 1, 1.0, key, key, tokens, PROMPT, positions, *tops))
+        states = encode(hidden[number, PROMPT - 1 : -1].numpy())
+        columns = tokens, PROMPT, positions, *tops, states
+        records.append(ReplayRecord(0, number + 1, 1.0, key, key, *columns))
     return records

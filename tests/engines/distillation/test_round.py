@@ -11,9 +11,10 @@ import torch
 from datastores.errors import InputError, ModelError, SpecchatError, StoreError
 from datastores.storage.files import WorkLock
 from engines.distillation import round as rounds
+from engines.distillation import student_pupil
 from engines.distillation.holdout import split
 from engines.distillation.losses import LOSSES, forward_kl
-from engines.distillation.round import LOCK, RoundResult, TrainingStep, run_round
+from engines.distillation.round import LOCK, RoundResult, TrainingStep
 from engines.distillation.trainer import mean_acceptance
 from engines.distillation.versions import Versions
 from engines.distillation.weights import read_student
@@ -135,16 +136,12 @@ def test_a_killed_round_goes_on_where_it_was(
     school: School, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "SAVE_SECONDS", 0.0)
-    killed = run_round(
-        school.buffer, school.student, school.folder, load_student, settings=SETTINGS
-    )
+    killed = school.round()
     for _ in range(9):
         step = next(killed)
     killed.close()
     assert_nothing_published(school)
-    resumed = list(
-        run_round(school.buffer, school.student, school.folder, load_student, settings=SETTINGS)
-    )
+    resumed = list(school.round())
     assert isinstance(step, TrainingStep)
     assert len(resumed) - 1 == step.steps - 9
     unbroken = School(school.student, tmp_path / "other", school.buffer)
@@ -165,7 +162,7 @@ def test_another_vocabulary_publishes_nothing(school: School) -> None:
         raise InputError(f"{path.name} cannot draft for this model: token 5 is 'a' to one model")
 
     with pytest.raises(InputError, match="token 5"):
-        list(run_round(school.buffer, school.student, school.folder, refuse))
+        list(school.round(load=refuse))
     assert_nothing_published(school)
 
 
@@ -176,7 +173,7 @@ def test_a_trained_file_that_does_not_load_is_not_published(school: School) -> N
         return load_student(path)
 
     with pytest.raises(ModelError, match="does not run"):
-        list(run_round(school.buffer, school.student, school.folder, load, settings=HASTY))
+        list(school.round(HASTY, load))
     assert_nothing_published(school)
 
 
@@ -184,7 +181,7 @@ def test_a_full_disk_publishes_nothing(school: School, monkeypatch: pytest.Monke
     def full(*_: object) -> None:
         raise StoreError("cannot write student.gguf: No space left on device")
 
-    monkeypatch.setattr(rounds, "write_student", full)
+    monkeypatch.setattr(student_pupil, "write_student", full)
     with pytest.raises(StoreError, match="No space left"):
         school.run(HASTY)
     assert_nothing_published(school)

@@ -1,0 +1,73 @@
+"""The draft head that belongs to a model: its versions, and loading the one that drafts.
+
+There is none before the first version: it is made on this machine, from the model's own answers.
+Refuses to know when it drafts, and how it is trained (`engines.distillation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.engine.student_versions import head_versions
+from app.locations import Locations
+from engines.distillation.versions import Versions
+from engines.drafters.head import HeadDrafter, read_head
+from engines.target import Target
+
+if TYPE_CHECKING:
+    from app.engine.stores import Stores
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSource:
+    """Where the draft head of a loaded target comes from.
+
+    Attributes:
+        target: fingerprint of the model it drafts for.
+        width: of its states. size: number of its tokens.
+    """
+
+    target: str
+    width: int
+    size: int
+    locations: Locations
+
+    @property
+    def drafter(self) -> str:
+        """Name of its drafter."""
+        return HeadDrafter.name
+
+    @property
+    def versions(self) -> Versions:
+        """Its versions."""
+        return head_versions(self.locations, self.target)
+
+    def opened(self, stores: Stores) -> int:
+        """Number of the version that `open` opened last."""
+        return stores.head_version
+
+    def open(self, stores: Stores) -> None:
+        """Open the version that drafts; where it is damaged, none does, and the error is kept."""
+        stores.head, versions = None, self.versions
+        stores.head_version = number = versions.current
+        with stores.collecting_errors():
+            if versions.current_version() is not None:
+                stores.head = read_head(versions.file(number), self.target, self.width, self.size)
+
+
+def open_head(
+    names: Sequence[str], stores: Stores, path: Path, target: Target, locations: Locations
+) -> HeadSource | None:
+    """If it is one of the drafters `names`, open the draft head of `target`, loaded from `path`.
+
+    Those of safetensors folders have none: it is made with a GGUF file's output matrix. Errors are
+    collected in `stores`.
+    """
+    if HeadDrafter.name not in names or path.is_dir():
+        return None
+    source = HeadSource(target.fingerprint, target.width, target.vocabulary_size, locations)
+    source.open(stores)
+    return source

@@ -1,0 +1,89 @@
+"""What a round teaches: the protocol of the student and of the draft head.
+
+Owns what a round asks of either, and the answers it gives them. Refuses to know when a round runs,
+and what becomes of a version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor
+
+from datastores.replay_buffer.record import ReplayRecord
+from datastores.replay_buffer.store import ReplayBuffer
+from engines.distillation.gate import Quality
+from engines.distillation.trainer import Trainer, TrainingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a round learns from and is measured by.
+
+    Attributes:
+        new, older, base: learned from. held_out, base_held_out: measured with.
+        arrived: records of the buffer that no round has seen, held-out ones included.
+        last_record: id of the latest record seen. last_removal: of the buffer then.
+    """
+
+    new: Sequence[ReplayRecord]
+    older: Sequence[ReplayRecord]
+    base: Sequence[ReplayRecord]
+    held_out: Sequence[ReplayRecord]
+    base_held_out: Sequence[ReplayRecord]
+    arrived: int
+    last_record: int
+    last_removal: int
+
+
+class Pupil(Protocol):
+    """A `version` is the file of the one that drafts now; None: none does, or the original."""
+
+    @property
+    def weights_file(self) -> str:
+        """Name of the file of a version."""
+        ...
+
+    @property
+    def origin(self) -> str:
+        """Fingerprint of what the first version is made from."""
+        ...
+
+    def records(self, buffer: ReplayBuffer) -> Iterator[ReplayRecord]:
+        """The records of `buffer` that it can learn from, oldest first."""
+        ...
+
+    def measure(self, version: Path | None, lesson: Lesson) -> Quality:
+        """Measure a version, loaded as it will draft.
+
+        Raises:
+            InputError: it is not one for this target.
+            ModelError: it does not load.
+        """
+        ...
+
+    def original_base(self, lesson: Lesson) -> float | None:
+        """α of the original on its own texts: what may be lost is counted from there, or every
+        version might lose a little. None if it has none."""
+        ...
+
+    def trainer(self, version: Path | None, lesson: Lesson, settings: TrainingSettings) -> Trainer:
+        """Begin to train from `version`."""
+        ...
+
+    def candidates(
+        self, version: Path | None, trained: Mapping[str, Tensor]
+    ) -> Iterator[Mapping[str, Tensor]]:
+        """What may be published of weights trained from `version`, the most learned first."""
+        ...
+
+    def write(self, weights: Mapping[str, Tensor], path: Path) -> None:
+        """Write the file of a version; an error leaves none.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        ...

@@ -1,0 +1,208 @@
+"""A draft head is made from nothing, published as a student is, and drafts what it was taught."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from datastores.errors import InputError, ModelError, SpecchatError, StoreError
+from datastores.replay_buffer.store import ReplayBuffer
+from engines.distillation import head as module
+from engines.distillation import head_pupil
+from engines.distillation import round as rounds
+from engines.distillation.head import HeadModel, OutputMatrix, make_head_batch, trainable
+from engines.distillation.head_pupil import HeadPupil
+from engines.distillation.reader import HeadReader
+from engines.distillation.round import RoundResult, TrainingStep, run_round
+from engines.distillation.trainer import TrainingSettings
+from engines.distillation.versions import HEAD_FILE, Versions
+from engines.drafters.head import HeadDrafter, HeadText, read_head
+from engines.sampler import greedy
+from engines.step import Context
+from tests.engines.distillation.school import ANSWER, PROMPT, School, open_school
+
+SETTINGS = TrainingSettings(grown=0, rate=1e-2, epochs=1, older=1.0)
+NEVER = frozenset[int]()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        for name, size in (("STATE", 32), ("EMBEDDED", 16), ("RANK", 16), ("NEGATIVES", 32)):
+            patched.setattr(module, name, size)
+        yield
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory, small: None) -> Iterator[School]:
+    """Whose head has a version; to be read only."""
+    with open_school(tmp_path_factory.mktemp("school")) as made:
+        run(made, replace(SETTINGS, epochs=3))
+        yield made
+
+
+@pytest.fixture
+def school(taught: School, tmp_path: Path) -> School:
+    """The same answers, and no version yet."""
+    return School(taught.student, tmp_path / "versions", taught.buffer)
+
+
+def pupil(school: School) -> HeadPupil:
+    return HeadPupil(OutputMatrix(school.student), "teacher", NEVER)
+
+
+def run(school: School, settings: TrainingSettings = SETTINGS) -> RoundResult:
+    *_, result = run_round(school.buffer, pupil(school), school.folder, settings=settings)
+    assert isinstance(result, RoundResult)
+    return result
+
+
+def versions(school: School) -> Versions:
+    return Versions(school.folder, HEAD_FILE)
+
+
+def assert_nothing_published(school: School) -> None:
+    assert versions(school).all() == []
+    assert not list(school.folder.glob(".partial*"))
+
+
+def test_a_head_is_made_from_nothing(taught: School) -> None:
+    version = versions(taught).current_version()
+    assert version is not None
+    assert version.figures["acceptance"] > version.figures["acceptance_before"] == 0.0
+    assert version.figures["tokens_per_call"] >= version.figures["tokens_per_call_before"] > 1.0
+    assert version.origin == "teacher"
+    assert "too few" in run(taught).reason
+
+
+def test_numpy_drafts_what_torch_was_taught(taught: School) -> None:
+    path, matrix = versions(taught).file(1), OutputMatrix(taught.student)
+    head = read_head(path, "teacher", matrix.width, matrix.size)
+    drafter, reader = HeadDrafter(head, NEVER), HeadReader(path, matrix)
+    text = HeadText(head)
+    for record in list(taught.buffer.records(with_states=True))[:2]:
+        expected = reader.answer_logits(record)
+        tokens, states = record.tokens.tolist(), record.states.decoded()
+        for place in range(ANSWER - 1):
+            context = tokens[: PROMPT + place + 1]
+            text.hidden = states[place]
+            assert text.begin(context) == 1
+            logits = text.next_row(context)[head.tokens]
+            # The folded matrices are halves.
+            np.testing.assert_allclose(logits, expected[place][head.tokens], atol=0.05)
+            tree = drafter.propose(Context(context, states[place], 0.0), 6)
+            assert tree.tokens[0] == context[-1]
+            assert tree.drafted <= 6
+            gap = np.diff(np.partition(logits, -2)[-2:])
+            if tree.drafted and gap > 0.1:
+                assert tree.tokens[1] == greedy(expected[place], 0, ())
+
+
+def test_batches_hold_each_state_with_what_followed(school: School) -> None:
+    record = next(iter(school.buffer.records(with_states=True)))
+    matrix = OutputMatrix(school.student)
+    every = np.arange(matrix.size)
+    batch = make_head_batch([record], matrix.vocabulary(every))
+    tokens = record.tokens
+    assert len(batch.hidden) == ANSWER - 1
+    for row in range(ANSWER - 1):
+        place = PROMPT + row
+        assert batch.recent[row].tolist() == tokens[place - 3 : place + 1][::-1].tolist()
+        following = tokens[place + 1 : place + 1 + module.UNROLL].tolist()
+        assert batch.following[row, : len(following)].tolist() == following
+        for depth, token in enumerate(following):
+            chances = batch.chances[row, depth]
+            assert 0.0 < chances.sum() <= 1.01
+            assert batch.likely[row, depth, 0] == token
+        assert batch.chances[row, len(following) :].sum() == 0
+    narrow = make_head_batch([record], matrix.vocabulary(every[:20]))
+    assert (narrow.likely[narrow.chances > 0] < 20).all()
+
+
+def test_records_without_states_teach_nothing(school: School, tmp_path: Path) -> None:
+    path, vocabulary = tmp_path / "replay.db", school.buffer.vocabulary
+    with closing(ReplayBuffer.open(path, "teacher", vocabulary)) as buffer:
+        for record in islice(school.buffer.records(), 30):
+            assert not trainable(record)
+            buffer.add("chat:1", record)
+        other = School(school.student, school.folder, buffer)
+        assert run(other).reason.startswith("0 new answers are too few")
+    assert_nothing_published(school)
+
+
+def test_a_loss_that_is_no_number_publishes_nothing(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nan(model: HeadModel, *_: object) -> torch.Tensor:
+        return model.output.sum() * float("nan")
+
+    monkeypatch.setattr(head_pupil, "head_loss", nan)
+    with pytest.raises(ModelError, match=r"^[^\n]*diverged at step 0[^\n]*$"):
+        run(school)
+    assert_nothing_published(school)
+
+
+def test_a_head_that_does_no_better_is_not_published(school: School) -> None:
+    assert run(school).version is not None
+    school.folder.joinpath("attempt.json").unlink()
+    result = run(school, replace(SETTINGS, rate=0.0))
+    assert (result.version, result.reason) == (None, "nothing was gained on new questions")
+
+
+def test_a_killed_round_goes_on_where_it_was(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "SAVE_SECONDS", 0.0)
+    killed = run_round(school.buffer, pupil(school), school.folder, settings=SETTINGS)
+    for _ in range(5):
+        step = next(killed)
+    killed.close()
+    assert_nothing_published(school)
+    left = school.folder / ".partial-1"  # of one that was killed while it exported
+    left.mkdir()
+    (left / HEAD_FILE).write_bytes(b"\x08")
+    resumed = list(run_round(school.buffer, pupil(school), school.folder, settings=SETTINGS))
+    assert isinstance(step, TrainingStep)
+    assert len(resumed) - 1 == step.steps - 5
+    assert versions(school).current_version() is not None
+    assert not left.exists()
+
+
+def test_a_full_disk_publishes_nothing(school: School, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise StoreError("cannot write head.safetensors: No space left on device")
+
+    monkeypatch.setattr(head_pupil, "write_head", full)
+    with pytest.raises(StoreError, match="No space left"):
+        run(school)
+    assert_nothing_published(school)
+
+
+@pytest.mark.parametrize(
+    ("target", "width", "size"), [("other", 0, 0), ("teacher", 1, 0), ("teacher", 0, 1)]
+)
+def test_the_head_of_another_model_is_refused_in_one_line(
+    taught: School, target: str, width: int, size: int
+) -> None:
+    matrix = OutputMatrix(taught.student)
+    with pytest.raises(InputError, match=r"^[^\n]*was made for another model[^\n]*$"):
+        read_head(versions(taught).file(1), target, matrix.width + width, matrix.size + size)
+
+
+@pytest.mark.parametrize("kept", [0, 100, -1])
+def test_a_damaged_head_is_refused_in_one_line(taught: School, school: School, kept: int) -> None:
+    shutil.copytree(taught.folder, school.folder)
+    path, matrix = versions(school).file(1), OutputMatrix(school.student)
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(SpecchatError, match=r"^[^\n]*no draft head, or a damaged one[^\n]*$"):
+        read_head(path, "teacher", matrix.width, matrix.size)
+    with pytest.raises(StoreError, match="is damaged"):
+        versions(school).current_version()
