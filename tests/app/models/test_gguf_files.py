@@ -39,6 +39,7 @@ def test_parts_are_one_model_and_companions_are_none() -> None:
         "small.GGUF",
         "mmproj-model-f16.gguf",
         "imatrix_unsloth.gguf",
+        "mtp-model.gguf",
         "README.md",
         "odd-00004-of-00003.gguf",
     ]
