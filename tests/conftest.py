@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 import sys
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import settings
 
 from datastores.storage import sqlite
+
+gc.disable()  # until everything is imported
 
 # Where no bytecode is kept, every worker and every `specchat` that a test starts compiles the whole
 # program again.
@@ -25,6 +28,12 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # draws other examples.
 settings.register_profile("specchat", deadline=None, max_examples=50)
 settings.load_profile("specchat")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: the garbage collector does not look at it again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -14,6 +14,15 @@ from datastores.chats.history import History
 from datastores.library.library import Library
 
 
+@pytest.fixture(autouse=True)
+def no_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file here crashes llama.cpp: loading it in a process of its own first takes a second.
+
+    `tests/engines/llama` tests that.
+    """
+    monkeypatch.setattr("engines.llama.probe._probe", lambda *_, **__: None)
+
+
 @pytest.fixture
 def locations(tmp_path: Path) -> Locations:
     found = locate(tmp_path / "data")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-import pytest
-
+from app.sanitise import one_line
 from datastores.chats.history import History
 from engines.draft_tree import CHATS
-from tests.app.interface.conftest import Stage, ask, shown, until
+from tests.app.interface.conftest import Stage, ask, notices, shown, until
 from tests.app.interface.scripted import Script
 
 Make = Callable[..., Stage]
@@ -38,39 +38,60 @@ def painted(made: Stage) -> str:
     return "\n".join(strip.text for strip in strips)
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-async def test_hostile_answers(stage: Make, text: str) -> None:
-    tokens = [[(text[:1], 0)], [(character, CHATS) for character in text[1:40]] + [(text[40:], 0)]]
-    made = stage(Script(tokens))
+def raw(made: Stage) -> set[str]:
+    """The characters on the screen that must not reach a terminal."""
+    return RAW & set(painted(made))
+
+
+def shows(made: Stage, chat: int) -> bool:
+    return made.conversation.chat == chat
+
+
+def last_notice(made: Stage, text: str) -> bool:
+    return notices(made)[-1:] == [text]
+
+
+async def test_hostile_answers(stage: Make) -> None:
+    made = stage(
+        *(
+            Script([[(text[:1], 0)], [*((one, CHATS) for one in text[1:40]), (text[40:], 0)]])
+            for text in HOSTILE
+        )
+    )
     async with made.app.run_test(size=(120, 36)) as pilot:
-        await ask(pilot, made, "go on")
-        await pilot.press("f2", "f3")
-        assert not RAW & set(painted(made))
-        await pilot.press("f3")
-        assert not RAW & set(painted(made))
+        await pilot.press("f2")
+        for number, text in enumerate(HOSTILE):
+            await pilot.press("ctrl+n")
+            await ask(pilot, made, f"go on {number}")
+            assert not raw(made), text
+            await pilot.press("f3")
+            assert not raw(made), text
+            await pilot.press("f3")
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-async def test_hostile_questions_and_titles(stage: Make, history: History, text: str) -> None:
-    chat = history.create_chat(text)
-    question = history.add_message(chat.id, None, "user", text)
-    history.add_message(chat.id, question.id, "assistant", text)
+async def test_hostile_questions_and_titles(stage: Make, history: History) -> None:
+    chats = [history.create_chat(text).id for text in HOSTILE]
+    for chat, text in zip(chats, HOSTILE, strict=True):
+        question = history.add_message(chat, None, "user", text)
+        history.add_message(chat, question.id, "assistant", text)
     made = stage()
     async with made.app.run_test(size=(160, 40)) as pilot:
-        made.conversation.open(chat.id)
-        await pilot.pause()
-        assert not RAW & set(painted(made))
-        await pilot.press("up")
-        assert not RAW & set(painted(made))
+        for chat, text in zip(chats, HOSTILE, strict=True):
+            made.conversation.open(chat)
+            await until(pilot, partial(shows, made, chat))
+            assert not raw(made), text
+            await pilot.press("up")
+            assert not raw(made), text
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-async def test_hostile_errors(stage: Make, text: str) -> None:
+async def test_hostile_errors(stage: Make) -> None:
     made = stage()
     async with made.app.run_test(size=(120, 36)) as pilot:
-        made.conversation.show_error(text)
-        await pilot.pause(0.1)
-        assert not RAW & set(painted(made))
+        for text in HOSTILE:
+            made.conversation.show_error(text)
+            said = one_line(text, 400)
+            await until(pilot, partial(last_notice, made, said))
+            assert not raw(made), text
 
 
 async def test_an_escape_sequence_split_across_tokens_is_letters(stage: Make) -> None:

@@ -109,38 +109,40 @@ async def test_a_new_chat_gets_its_settings_with_its_first_question(
     assert {chat.title: chat.system for chat in history.chats()} == {"first": "x", "second": ""}
 
 
-@pytest.mark.parametrize(
-    ("name", "typed", "said"),
-    [
+async def test_bad_input_is_named_at_its_field_and_stays(stage: Make, history: History) -> None:
+    bad = [
         ("temperature", "warm", "must be a number, not warm"),
         ("temperature", "101", "must be from 0 to 100"),
         ("temperature", "nan", "must be from 0 to 100"),
         ("top_k", "1.5", "must be a whole number, not 1.5"),
         ("seed", "-2", "must be from -1 to"),
-    ],
-)
-async def test_bad_input_is_named_at_its_field_and_stays(
-    stage: Make, history: History, name: str, typed: str, said: str
-) -> None:
+    ]
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
         await ask(pilot, made, "first")
         await opened(pilot, made)
         await pilot.press("x")
-        await type_into(pilot, made, name, typed)
-        await until(pilot, lambda: field(made, name).error.startswith(said))
-        form_of(made).query_one(TextInput).focus()
-        await pilot.press("ctrl+s")
-        assert on(made, ChatSettingsForm)
-        assert field(made, name).box.has_focus
-        assert field(made, name).box.value == typed
-        assert form_of(made).query_one(TextInput).text == "x"
-        assert history.chats()[0].system == ""
-        await type_into(pilot, made, name, "1")
-        assert field(made, name).error == ""
+        for name, typed, said in bad:
+            line = field(made, name)
+            await type_into(pilot, made, name, typed)
+            await until(pilot, partial(shows_error, line, said))
+            form_of(made).query_one(TextInput).focus()
+            await pilot.press("ctrl+s")
+            assert on(made, ChatSettingsForm)
+            assert line.box.has_focus
+            assert line.box.value == typed
+            assert form_of(made).query_one(TextInput).text == "x"
+            assert history.chats()[0].system == ""
+            await type_into(pilot, made, name, "1")
+            assert line.error == ""
         await pilot.press("ctrl+s")
         assert not on(made, ChatSettingsForm)
-        await until(pilot, lambda: history.chats()[0].sampling == {name: 1})
+        settings = {"temperature": 1, "top_k": 1, "seed": 1}
+        await until(pilot, lambda: history.chats()[0].sampling == settings)
+
+
+def shows_error(line: SettingField, said: str) -> bool:
+    return line.error.startswith(said)
 
 
 async def test_an_emptied_field_is_the_default_again(stage: Make, history: History) -> None:
