@@ -34,7 +34,7 @@ MAX_FOUND = 20
 OVERFETCH = 3
 """Repositories asked of the hub for each one returned: some hold no model that writes text."""
 MAX_SUGGESTED = 3
-
+SEARCH_TIMEOUT_S = 10.0
 _WRITES_TEXT = (None, "text-generation", "image-text-to-text", "any-to-any", "text2text-generation")
 """Tasks of repositories that may hold a chat model; many name none."""
 
@@ -82,29 +82,38 @@ def search_hub(words: str) -> list[HubRepository]:
         InputError: there are no words.
         ModelError: the hub cannot be reached.
     """
-    from huggingface_hub import HfApi
+    from huggingface_hub import HfApi, get_session, hf_raise_for_status
+    from huggingface_hub.utils._headers import build_hf_headers
 
     if not words.strip():
         raise InputError("nothing to search for: type part of a model's name")
     # Its hints, such as one to log in, would overwrite the screen.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    query: dict[str, str | int | list[str]] = {
+        "search": " ".join(words.split()),
+        "filter": "gguf",
+        "sort": "downloads",
+        "limit": MAX_FOUND * OVERFETCH,
+        "expand": ["downloads", "gated", "gguf", "pipeline_tag"],
+    }
     with hub_errors("the search"):
-        found = HfApi().list_models(
-            search=" ".join(words.split()),
-            filter="gguf",
-            sort="downloads",
-            limit=MAX_FOUND * OVERFETCH,
-            expand=["downloads", "gated", "gguf", "pipeline_tag"],
+        # `HfApi.list_models` tries for half a minute while there is no network.
+        response = get_session().get(
+            f"{HfApi().endpoint}/api/models",
+            params=query,
+            headers=build_hf_headers(),
+            timeout=SEARCH_TIMEOUT_S,
         )
+        hf_raise_for_status(response)
         listed = [
             HubRepository(
-                info.id,
-                _count(info.downloads),
-                _count((info.gguf or {}).get("total")),
-                bool(info.gated),
+                entry["id"],
+                _count(entry.get("downloads")),
+                _count((entry.get("gguf") or {}).get("total")),
+                bool(entry.get("gated")),
             )
-            for info in found
-            if is_model_name(info.id) and info.pipeline_tag in _WRITES_TEXT
+            for entry in response.json()
+            if is_model_name(entry["id"]) and entry.get("pipeline_tag") in _WRITES_TEXT
         ]
     return sorted(listed, key=lambda one: -one.downloads)[:MAX_FOUND]
 

@@ -62,7 +62,7 @@ def test_words_find_what_writes_text_the_most_downloaded_first(hub: Hub) -> None
         ["gguf"],
         ["downloads"],
     )
-    with pytest.raises(InputError, match="no words"):
+    with pytest.raises(InputError, match="nothing to search"):
         search_hub(" ")
 
 
