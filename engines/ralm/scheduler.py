@@ -19,8 +19,8 @@ verifications. What differs from the paper:
   that is the best there is, and whether a verification is hidden is chosen with the stride.
 - Searching and writing share cores and memory, so together they take more than the longer of the
   two: max(a, b) + o·min(a, b), where o is measured. At o = 1 nothing is hidden.
-- The answer's first search tells b before anything was verified, so the first batch is larger than
-  one stride where that pays.
+- The answer's first stride, prompt included, tells b and c before anything was guessed: so the
+  first batch is as large as pays, and none where searching is cheap.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class StrideScheduler(Protocol):
         """Whether to write on while a batch is verified, if that is possible."""
         ...
 
-    def searched(self, seconds: float) -> None:
-        """One query was searched that nothing had been guessed for: the answer's first."""
+    def began(self, search_s: float, writing_s: float) -> None:
+        """The first stride, which needs no guess, was searched for and written, prompt included."""
         ...
 
     def speculated(self, seconds: float) -> None:
@@ -102,7 +102,7 @@ class FixedStride:
     def __init__(self, stride: int = PAPER_STRIDE) -> None:
         self.stride = stride
 
-    def searched(self, seconds: float) -> None:
+    def began(self, search_s: float, writing_s: float) -> None:
         """Nothing to learn."""
 
     def speculated(self, seconds: float) -> None:
@@ -155,9 +155,12 @@ class OptimalStride:
         estimate = (right + PRIOR_WEIGHT * long_run) / (right + wrong + PRIOR_WEIGHT)
         return estimate if self._max_accuracy is None else min(estimate, self._max_accuracy)
 
-    def searched(self, seconds: float) -> None:
-        """Estimate b from `seconds`."""
-        self._alone.append((1, seconds))
+    def began(self, search_s: float, writing_s: float) -> None:
+        """Estimate b and c."""
+        self._alone.append((1, search_s))
+        self._rewrites.append(writing_s)
+        if self._max_accuracy is None:
+            self._choose()
 
     def speculated(self, seconds: float) -> None:
         """Estimate a from `seconds` and the strides before."""
@@ -182,7 +185,8 @@ class OptimalStride:
 
     def _choose(self) -> None:
         """The best stride by the present estimates."""
-        stride_s = float(np.mean(self._strides)) if self._strides else 0.0
+        known = self._strides or self._rewrites
+        stride_s = float(np.mean(known)) if known else 0.0
         base_s, query_s = self._verification_line()
         if self._max_accuracy is not None:
             self.hides = self._asynchronous

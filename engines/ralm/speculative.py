@@ -121,9 +121,10 @@ class SpeculativeRalm:
         start = self._next
         query = encode(self._base, self._request, self._writer, start, self._statistics)
         found, seconds = self._collect([query], self._verifier.begin([query]))
-        self._scheduler.searched(seconds)
         document = found[0][0].passage if found[0] else None
+        started = perf_counter()
         self._write_stride(start, document)
+        self._scheduler.began(seconds, perf_counter() - started)
         return self._confirmed(start, document)
 
     def _speculate(self) -> Guess:
