@@ -43,11 +43,11 @@ MAX_WINNINGS = 8.0
 """The most tokens won that a drafter may lose again in fruitless consultations."""
 MAX_POLLING_PAUSE_STEPS = 1
 """Longest pause while the winnings last. A drafter wins seldom and much: a draft model was paused
-for hundreds of steps after ten fruitless consultations in a row, by chance. In virtual time, total
-speed over that of the best fixed length, with long pauses, 4 and 1 (embedded model's answers, costs
-of the copy four times as wide): 1.00, 1.03 and 1.05 without history, .97, .98 and 1.00 with; at the
-embedded model's own costs, on chats with nothing to reuse, 1.03, 1.11 and 1.18, and 1.15, 1.17 and
-1.21 without a draft model."""
+for hundreds of steps after ten fruitless consultations in a row, by chance. In virtual time (12 to
+14 answers of the embedded model, costs of the copy four times as wide, no history), total speed was
+1.07 of that of the best fixed length; with long pauses, 1.00 at somewhat steeper costs. At the
+embedded model's own costs, with pauses and with this: 1.03 and 1.18 on chats with nothing to reuse,
+1.15 and 1.21 without a draft model; there a drafter could lose one token before it had won any."""
 MAX_SPIKE_RATIO = 4.0
 """One consultation counts for at most this many average ones: another program had the core."""
 
