@@ -282,8 +282,8 @@ def full_rate(stride: int, accuracy: float, costs: StrideCosts, *, hides: bool) 
     a, b = costs.stride_s, costs.verify_s
     if not stride:
         return 1 / max(a + b, 1e-9)
-    confirmed = sum(accuracy**power for power in range(stride))
     all_right = accuracy**stride
+    confirmed = (1 - all_right) / (1 - accuracy) if accuracy < 1 else float(stride)
     if not hides:
         return confirmed / max(stride * a + b + (1 - all_right) * costs.rewrite_s, 1e-9)
     right_s = (stride - 1) * a + max(a, b) + costs.overlap * min(a, b)
