@@ -5,7 +5,7 @@ A library's matrix product copies the vectors into an order of its own first, wh
 takes longer than the product. So vectors are multiplied a few at a time, straight from memory: such
 a product is computed without a copy, and every query of the batch has its turn while they are in
 the processor's cache. Milliseconds of quiet time on two cores for 100,000 vectors of 768
-dimensions and batches of 1, 2, 4, 8 and 16: 21, 22, 26, 36, 59; faiss's flat index 48, 42, 50, 57,
+dimensions and batches of 1, 2, 4, 8 and 16: 21, 22, 26, 36, 59; faiss's flat index 35, 42, 50, 57,
 64, and many times that beside other work, since its threads wait for one another at every block.
 
 Only the best product of every `GROUP` vectors is kept. As many groups as there are results wanted
