@@ -51,9 +51,9 @@ class HeadSource:
 
     def open(self, stores: Stores) -> None:
         """Open the version that drafts; where it is damaged, none does, and the error is kept."""
-        stores.head, versions = None, self.versions
-        stores.head_version = number = versions.current
+        stores.head, stores.head_version, versions = None, 0, self.versions
         with stores.collecting_errors():
+            stores.head_version = number = versions.current
             if versions.current_version() is not None:
                 stores.head = read_head(versions.file(number), self.target, self.width, self.size)
 
@@ -63,10 +63,10 @@ def open_head(
 ) -> HeadSource | None:
     """If it is one of the drafters `names`, open the draft head of `target`, loaded from `path`.
 
-    Those of safetensors folders have none: it is made with a GGUF file's output matrix. Errors are
-    collected in `stores`.
+    Safetensors folders have none, since it is made with a GGUF file's output matrix, nor have
+    models whose states cannot be read. Errors are collected in `stores`.
     """
-    if HeadDrafter.name not in names or path.is_dir():
+    if HeadDrafter.name not in names or path.is_dir() or not target.width:
         return None
     source = HeadSource(target.fingerprint, target.width, target.vocabulary_size, locations)
     source.open(stores)

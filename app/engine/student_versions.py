@@ -21,8 +21,8 @@ from engines.fingerprint import fingerprint
 
 HEAD_FOLDER = "head"
 """Beside the folders of students, which are called by their fingerprints."""
-CHECKPOINTS = "*.safetensors"
-"""Half-trained weights, in the folder of versions."""
+CHECKPOINTS = ("*.safetensors", "*.new")
+"""Half-trained weights, in the folder of versions; the second of a write that was killed."""
 
 
 def versions_of(locations: Locations, target: str, student: Path) -> Versions:
@@ -117,7 +117,7 @@ def replay_path(locations: Locations, target: str) -> Path:
 
 
 def drop_tainted(locations: Locations) -> None:
-    """Delete every version that learned from something that was removed since.
+    """Delete every version, and every half-trained one, that may know what was removed since.
 
     What is left drafts: an earlier version, or the original student. The next training starts from
     there, on all that is still in the buffer.
@@ -127,9 +127,11 @@ def drop_tainted(locations: Locations) -> None:
     """
     for folder in sorted(locations.students.glob("*/*/")):
         versions = Versions(folder)
-        tainted = list(_tainted(versions, replay_path(locations, folder.parent.name)))
+        path = replay_path(locations, folder.parent.name)
+        tainted = list(_tainted(versions, path))
         if tainted:
             drop(versions, tainted)
+        _drop_checkpoints(versions, path)
 
 
 def drop(versions: Versions, tainted: list[Version]) -> None:
@@ -148,8 +150,27 @@ def drop(versions: Versions, tainted: list[Version]) -> None:
             shutil.rmtree(versions.file(number).parent)
         # The next round must not take what it saw before for learned.
         (versions.folder / ATTEMPT_FILE).unlink(missing_ok=True)
-        for checkpoint in versions.folder.glob(CHECKPOINTS):
-            checkpoint.unlink()
+        for checkpoint in _checkpoints(versions):
+            checkpoint.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot delete from {versions.folder}: {error.strerror}") from error
+
+
+def _checkpoints(versions: Versions) -> list[Path]:
+    return [path for pattern in CHECKPOINTS for path in versions.folder.glob(pattern)]
+
+
+def _drop_checkpoints(versions: Versions, path: Path) -> None:
+    """Delete what rounds began before the last removal from the buffer at `path`."""
+    found, current = _checkpoints(versions), None
+    if not found:
+        return
+    with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
+        current = versions.checkpoint(buffer.identity, buffer.last_removal)
+    try:
+        for checkpoint in found:
+            if current is None or checkpoint.stem != current.stem:
+                checkpoint.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"cannot delete from {versions.folder}: {error.strerror}") from error
 

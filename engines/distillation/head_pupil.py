@@ -33,6 +33,7 @@ from engines.distillation.reader import HeadReader
 from engines.distillation.trainer import Trainer, TrainingSettings, plan
 from engines.distillation.versions import HEAD_FILE
 from engines.drafters.head import HeadDrafter, read_head
+from engines.target import Floats
 
 HEAD = TrainingSettings(grown=0, rate=3e-3, epochs=12, older=4.0, base=0.0)
 """How a round of the head learns.
@@ -84,8 +85,8 @@ class HeadPupil:
         if version is not None:
             model.load_state_dict(read_weights(version)[0])
         else:
-            states = np.concatenate([record.states.decoded() for record in lesson.new])
-            model.fit_output(torch.from_numpy(states[:SAMPLED_STATES]) * vocabulary.spread)
+            states = torch.from_numpy(_first_states(lesson.new))
+            model.fit_output(states * vocabulary.spread)
 
         def backward(records: Sequence[ReplayRecord]) -> float:
             loss = head_loss(model, make_head_batch(records, vocabulary), vocabulary)
@@ -106,3 +107,15 @@ class HeadPupil:
     def write(self, weights: Mapping[str, Tensor], path: Path) -> None:
         assert self._vocabulary is not None, "weights come from `trainer`"
         write_head(weights, self._vocabulary, self.origin, path)
+
+
+def _first_states(records: Sequence[ReplayRecord]) -> Floats:
+    """The first `SAMPLED_STATES` states of `records`, or all; no others are decoded."""
+    parts: list[Floats] = []
+    left = SAMPLED_STATES
+    for record in records:
+        parts.append(record.states.decoded()[:left])
+        left -= len(parts[-1])
+        if not left:
+            break
+    return np.concatenate(parts)

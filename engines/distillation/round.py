@@ -36,7 +36,7 @@ MAX_BASE_HELD_OUT = 160
 """Answers that measure what was forgotten."""
 SAVE_SECONDS = 20.0
 """Training that a kill may cost."""
-CHECKPOINT, LOCK = "round.safetensors", "lock"
+LOCK = "lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class _Round:
         before = self._pupil.measure(self._start, lesson)
         trainer = yield from self._train(lesson)
         version, reason = self._publish(trainer, lesson, before)
-        (self._versions.folder / CHECKPOINT).unlink(missing_ok=True)
+        self._checkpoint(lesson).unlink(missing_ok=True)
         self._note(lesson, version, reason)
         return version, reason
 
@@ -196,7 +196,7 @@ class _Round:
 
     def _train(self, lesson: Lesson) -> Generator[TrainingStep, None, Trainer]:
         trainer = self._pupil.trainer(self._start, lesson, self._settings)
-        path = self._versions.folder / CHECKPOINT
+        path = self._checkpoint(lesson)
         digest = trainer.digest(fingerprint(self._start) if self._start else self._pupil.origin)
         trainer.resume(path, digest)
         saved = monotonic()
@@ -206,6 +206,9 @@ class _Round:
                 saved = monotonic()
             yield TrainingStep(trainer.step, trainer.steps, loss)
         return trainer
+
+    def _checkpoint(self, lesson: Lesson) -> Path:
+        return self._versions.checkpoint(self._buffer.identity, lesson.last_removal)
 
     def _version(
         self, path: Path, steps: int, lesson: Lesson, before: Quality, after: Quality

@@ -27,6 +27,7 @@ KEPT = 3
 """Versions kept: to step back to, when a later one turns out worse."""
 STUDENT_FILE, HEAD_FILE, VERSION_FILE = "student.gguf", "head.safetensors", "version.json"
 CURRENT_FILE, ATTEMPT_FILE = "current.json", "attempt.json"
+CHECKPOINT_SUFFIX = ".safetensors"
 _PARTIAL = ".partial-"
 
 
@@ -83,6 +84,7 @@ class Versions:
         """
         self.folder = folder
         self._weights_file = weights_file
+        self._option = " --head" if weights_file == HEAD_FILE else ""
 
     def all(self) -> list[Version]:
         """Every whole version, oldest first; one that is damaged is left out."""
@@ -118,14 +120,21 @@ class Versions:
         versions = list(self._read(number))
         if not versions or not self._is_intact(versions[0]):
             raise StoreError(
-                f"version {number} of the student in {self.folder} is damaged:"
-                " `specchat student rollback` steps back to an earlier one"
+                f"version {number} in {self.folder} is damaged: `specchat student"
+                f" rollback{self._option}` steps back to an earlier one"
             )
         return versions[0]
 
     def file(self, number: int) -> Path:
         """The weights of a version."""
         return self.folder / f"{number:04d}" / self._weights_file
+
+    def checkpoint(self, buffer: str, last_removal: int) -> Path:
+        """The half-trained weights of a round on the replay buffer of this identity and state.
+
+        After a removal no round goes on from them, and `drop_tainted` deletes them.
+        """
+        return self.folder / f"round-{buffer}-{last_removal}{CHECKPOINT_SUFFIX}"
 
     def partial(self) -> Path:
         """A new folder for the next version's files; `publish` or `discard` ends it.
@@ -172,7 +181,7 @@ class Versions:
             StoreError: there is no such version, or the folder cannot be written.
         """
         if number and number not in self._numbers():
-            raise StoreError(f"there is no version {number} of the student")
+            raise StoreError(f"there is no version {number} in {self.folder}")
         if not number and not self.folder.exists():
             return
         try:
@@ -202,11 +211,11 @@ class Versions:
         """Step back to the version before the current one; returns its number.
 
         Raises:
-            StoreError: the original student drafts already, or the folder cannot be written.
+            StoreError: no version drafts, or the folder cannot be written.
         """
         current = self.current
         if not current:
-            raise StoreError("the student is the original one: there is nothing to step back to")
+            raise StoreError("no learned version is used: there is nothing to step back to")
         number = max((each for each in self._numbers() if each < current), default=0)
         self.select(number)
         return number

@@ -116,15 +116,17 @@ def test_versions_go_with_what_they_learned_from(
     first = publish(versions, buffer)
     buffer.add("chat:h:2", record(1))
     publish(versions, buffer)
-    (versions.folder / "round.safetensors").write_bytes(b"half-trained")
+    checkpoint = versions.checkpoint(buffer.identity, buffer.last_removal)
+    checkpoint.write_bytes(b"half-trained")
     drop_tainted(locations)
     assert len(versions.all()) == 2
+    assert checkpoint.exists()
     buffer.forget("chat:h:2")
     drop_tainted(locations)
     assert [version.number for version in versions.all()] == [first]
     assert versions.current == first
     assert versions.last_attempt() is None, "the rest is learned again"
-    assert not (versions.folder / "round.safetensors").exists()
+    assert not checkpoint.exists()
     again = publish(versions, buffer)
     drop_tainted(locations)
     assert versions.current == again, "it never knew chat 2"
@@ -164,3 +166,18 @@ def test_what_was_learned_is_reported(
 def test_a_target_without_versions_reads_no_student(locations: Locations, tmp_path: Path) -> None:
     drop_tainted(locations)
     assert not locations.students.exists()
+
+
+def test_half_trained_weights_go_without_any_version(
+    locations: Locations, versions: Versions, buffer: ReplayBuffer
+) -> None:
+    buffer.add("chat:h:1", record())
+    versions.folder.mkdir(parents=True)
+    checkpoint = versions.checkpoint(buffer.identity, buffer.last_removal)
+    for path in (checkpoint, checkpoint.with_suffix(".new")):
+        path.write_bytes(b"half-trained")
+    drop_tainted(locations)
+    assert checkpoint.exists()
+    buffer.forget("chat:h:1")
+    drop_tainted(locations)
+    assert list(versions.folder.iterdir()) == []

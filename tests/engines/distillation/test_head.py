@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from datastores.errors import InputError, ModelError, SpecchatError, StoreError
+from datastores.replay_buffer.states import encode
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation import head as module
 from engines.distillation import head_pupil
@@ -206,3 +207,13 @@ def test_a_damaged_head_is_refused_in_one_line(taught: School, school: School, k
         read_head(path, "teacher", matrix.width, matrix.size)
     with pytest.raises(StoreError, match="is damaged"):
         versions(school).current_version()
+
+
+def test_a_batch_of_unknown_states_still_teaches_tokens(school: School) -> None:
+    matrix = OutputMatrix(school.student)
+    record = next(pupil(school).records(school.buffer))
+    zeros = encode(np.zeros((1, matrix.width), np.float32))
+    vocabulary = matrix.vocabulary(np.arange(64))
+    batch = make_head_batch([replace(record, states=zeros)], vocabulary)
+    loss = module.head_loss(HeadModel(matrix.width), batch, vocabulary)
+    assert torch.isfinite(loss)

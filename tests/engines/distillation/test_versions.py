@@ -75,7 +75,7 @@ def test_a_reset_leaves_no_weights(versions: Versions) -> None:
 def test_a_file_that_was_swapped_is_noticed(versions: Versions) -> None:
     publish(versions)
     versions.file(1).write_bytes(b"other weights")
-    with pytest.raises(StoreError, match=r"version 1 of the student in .* is damaged") as error:
+    with pytest.raises(StoreError, match=r"version 1 in .* is damaged") as error:
         versions.current_version()
     assert "\n" not in str(error.value)
     assert versions.rollback() == 0
