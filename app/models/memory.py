@@ -123,7 +123,7 @@ def memory_estimate(
     return need, min(context_length, metadata.number("context_length", context_length))
 
 
-def freed_by_closing(path: Path, context_length: int) -> int:
+def freed_by_closing(path: Path, context_length: int, kv_type: str = F16) -> int:
     """Bytes that closing this model would add to `available_memory`.
 
     Its weights are mapped from the file, and count as available while it runs.
@@ -131,7 +131,7 @@ def freed_by_closing(path: Path, context_length: int) -> int:
     Raises:
         ModelError: its header cannot be read.
     """
-    need, context = memory_estimate(path, context_length)
+    need, context = memory_estimate(path, context_length, kv_type)
     # PyTorch's copies of the weights are freed with the model.
     return need.total(context) - (0 if path.is_dir() else need.weights)
 

@@ -138,10 +138,13 @@ def catalogue(
     Raises:
         InputError: the settings file is not understood.
     """
-    context = load_config(locations.settings).context
+    config = load_config(locations.settings)
+    context, kv_type = config.context, config.kv_type
     if in_use is not None and not is_model(in_use):
         in_use = None  # removed while it runs
-    room = available_memory() + (freed_by_closing(in_use, context) if in_use is not None else 0)
+    room = available_memory()
+    if in_use is not None:
+        room += freed_by_closing(in_use, context, kv_type)
     found = find_models(locations, folders).candidates
     if in_use is not None:
         current = candidate_of(in_use, found)
@@ -149,7 +152,7 @@ def catalogue(
         found.sort(key=lambda candidate: candidate != current)
     listed: list[ListedModel] = []
     for number, candidate in enumerate(found, start=1):
-        listed.append(_listed(describe(candidate), in_use, context))
+        listed.append(_listed(describe(candidate), in_use, context, kv_type))
         listed.sort(key=_rank)
         yield Catalogue(tuple(listed), room, number == len(found))
 
@@ -159,11 +162,11 @@ def with_model(model: ModelCandidate, found: Sequence[ModelCandidate]) -> list[M
     return list(found) if model in found else [*found, model]
 
 
-def _listed(model: FoundModel, in_use: Path | None, context: int) -> ListedModel:
+def _listed(model: FoundModel, in_use: Path | None, context: int, kv_type: str) -> ListedModel:
     if model.problem:
         return ListedModel(model)
     try:
-        need, length = memory_estimate(model.path, context)
+        need, length = memory_estimate(model.path, context, kv_type)
     except ModelError as error:  # removed meanwhile
         return ListedModel(replace(model, problem=str(error)))
     return ListedModel(model, need.total(length), model.path == in_use)

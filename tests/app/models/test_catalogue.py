@@ -95,7 +95,7 @@ def test_the_one_in_use_fits_whatever_is_free(locations: Locations) -> None:
 def test_one_that_is_removed_meanwhile_is_reported(
     locations: Locations, others: ModelFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(path: Path, context: int) -> None:
+    def gone(path: Path, context: int, _kv_type: str) -> None:
         raise ModelError(f"{path} cannot be read: No such file or directory")
 
     monkeypatch.setattr(module, "memory_estimate", gone)
