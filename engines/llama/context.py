@@ -74,6 +74,7 @@ class Weights:
 
     Attributes:
         placement: which weights are on a graphics card.
+        heads: as given.
 
     Args:
         gpu_layers: layers to put on a graphics card; more than the model has puts all there.
@@ -112,6 +113,7 @@ class Weights:
         free_with(self, lib.llama_model_free, self.handle)
         self.vocabulary: Any = lib.llama_model_get_vocab(self.handle)
         self.path = path
+        self.heads = heads
         self.gpu_layers = min(gpu_layers, self.layers + 1)
         self.placement = f"g{self.gpu_layers}" + (f" e{cpu_experts}" if cpu_experts else "")
         self._check_kind()
@@ -250,7 +252,7 @@ class LlamaContext:
                 f"{weights.path} cannot be given a context of {cells} tokens"
                 f" ({native.first_error() or 'out of memory?'}): {way_out}"
             )
-        free_with(self, lib.llama_free, self.handle)
+        free_with(self, lib.llama_free, self.handle, weights)
         self.weights = weights
         types = f"k{parameters.type_k} v{parameters.type_v} a{parameters.flash_attn_type}"
         version = lib.llama_version().decode()
@@ -280,13 +282,21 @@ def context_parameters(cells: int, rows: int, sequences: int, threads: int, plai
     return parameters
 
 
-def free_with(owner: object, free: Callable[[Any], None], handle: Any) -> None:
-    """Free `handle` with `owner`.
+def free_with(owner: object, free: Callable[[Any], object], handle: Any, *needed: object) -> None:
+    """Free `handle` with `owner`, and before any of the `needed`.
+
+    Freeing a context reads its weights. The garbage collector would free what is in a cycle in the
+    order in which it was made.
 
     At exit the operating system does it, since a thread may still be decoding then; but on macOS,
     Metal aborts a process that exits without freeing.
     """
-    weakref.finalize(owner, free, handle).atexit = sys.platform == "darwin"
+    finalizer = weakref.finalize(owner, _free, free, handle, needed)
+    finalizer.atexit = sys.platform == "darwin"
+
+
+def _free(free: Callable[[Any], object], handle: Any, _needed: tuple[object, ...]) -> None:
+    free(handle)
 
 
 class Batch:
@@ -367,7 +377,10 @@ def _try_checkpoint(context: LlamaContext) -> tuple[bool, bool]:
     first_logit.value = np.nan
     _evaluate(context, batch, 1)
     hidden_states = not np.isnan(first_logit.value)
-    checkpoint.save(1)
+    try:
+        checkpoint.save(1)
+    except ModelError as error:
+        native.LOGGER.info("%s", error)
     batch.position[0] = 1
     _evaluate(context, batch, 1)
     restores = checkpoint.restore()

@@ -77,6 +77,8 @@ SHARING_ARCHITECTURES = frozenset({"gemma4-assistant"})
 MAX_UNREAD = 1024
 """States kept for tokens that the heads have not read. If more of a text is unread, it is left out:
 drafts get a little worse, and no answer waits for a long text to be read twice."""
+DROPPED = 256
+"""States left out at once."""
 READ_ROWS = 128
 """Tokens read at once."""
 FILE_PREFIX = "mtp-"
@@ -107,8 +109,13 @@ class UnreadStates:
         return self._rows[: self.count]
 
     def append(self, states: Floats) -> None:
-        """States for the next tokens; the oldest are left out where there are too many."""
-        self.drop(max(self.count + len(states) - MAX_UNREAD, 0))
+        """States for the next tokens; the oldest are left out where there are too many.
+
+        Then at least `DROPPED` of them are, since that moves the others.
+        """
+        excess = self.count + len(states) - MAX_UNREAD
+        if excess > 0:
+            self.drop(min(max(excess, DROPPED), self.count))
         self._rows[self.count : self.count + len(states)] = states
         self.count += len(states)
 
@@ -161,8 +168,8 @@ class PredictionHeads:
         self._context: Any = lib.llama_init_from_model(weights.handle, parameters)
         if not self._context:
             raise ModelError(native.first_error() or "llama.cpp gives no reason")
-        free_with(self, lib.llama_free, self._context)
-        self._weights, self._target = weights, target  # both must outlive the context
+        free_with(self, lib.llama_free, self._context, weights, target)
+        self._target = target
         self._memory: Any = lib.llama_get_memory(self._context)
         self.shares_cache = weights.metadata(ARCHITECTURE) in SHARING_ARCHITECTURES
         self._heads = 1 if self.shares_cache else heads
@@ -212,9 +219,9 @@ class PredictionHeads:
     def begin(self, tokens: Sequence[int]) -> int:
         """See `DraftModel.begin`."""
         unread = self._unread
-        self._root = len(tokens) - 1
-        if self._root != unread.root or not unread.count:
+        if len(tokens) - 1 != unread.root or not unread.count:
             return 0
+        self._root = unread.root
         if self.shares_cache:
             unread.drop(unread.count - 1)
         self._remove(unread.first)
@@ -360,6 +367,8 @@ def _require_runnable(weights: Weights, target: Weights) -> None:
     one = architecture in CHAINED_ARCHITECTURES
     if not heads or not (one or architecture in DEPTH_ARCHITECTURES | SHARING_ARCHITECTURES):
         raise ModelError(f"llama.cpp runs no prediction heads of the architecture {architecture}")
+    if not weights.heads:
+        raise ModelError("its prediction heads are missing in the file, or do not fit into memory")
     if one and heads > 1:
         raise ModelError(f"llama.cpp runs one prediction head of {architecture}, not {heads}")
     width, given = _state_width(weights), _state_width(target)

@@ -132,7 +132,8 @@ class LlamaTarget:
 
         Raises:
             ContextOverflowError: the tree does not fit behind the cached tokens.
-            ModelError: llama.cpp could not evaluate it; the cache is as it was before.
+            ModelError: llama.cpp could not evaluate it; the cache is as it was before, or shorter
+                where its memory cannot step back.
         """
         if not self._in_sync:
             self._resync()
@@ -159,7 +160,8 @@ class LlamaTarget:
         """Keep the verified rows on `path` (root first), drop the rest; see `Target.commit`.
 
         Raises:
-            ModelError: llama.cpp could not replay them; the cache is as it was before `verify`.
+            ModelError: llama.cpp could not replay them; the cache is as it was before `verify`, or
+                shorter.
         """
         tree, start = self._tree, len(self._text)
         if tree is None:
@@ -239,7 +241,7 @@ class LlamaTarget:
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """One forward pass. If it fails, the cache holds what it held before."""
+        """One forward pass. If it fails, what it left is dropped: see `_truncate`."""
         self._in_sync = False
         try:
             yield

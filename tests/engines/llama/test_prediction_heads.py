@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
 from engines.decode import StopCriteria, decode
@@ -19,6 +21,7 @@ from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.student import Student, StudentDrafter
 from engines.llama import prediction_heads, probe
+from engines.llama.context import Weights
 from engines.llama.model import load
 from engines.llama.prediction_heads import PredictionHeads, heads_file
 from engines.llama.target import LlamaTarget
@@ -166,7 +169,8 @@ def test_of_a_long_text_only_the_end_is_read(open_target: Open) -> None:
     target = open_target("chained", False)
     text = (PROMPT * 40)[: prediction_heads.MAX_UNREAD + 300]
     list(target.prefill(text))
-    assert heads_of(target).begin([*text, 7]) == prediction_heads.MAX_UNREAD
+    unread = heads_of(target).begin([*text, 7])
+    assert 0 <= prediction_heads.MAX_UNREAD - unread < prediction_heads.DROPPED
     assert any(step.accepted for step in answer(target, text, [drafter(target)]))
 
 
@@ -227,6 +231,39 @@ def test_heads_are_probed_once_by_themselves(
         assert (target.heads, target.heads_problem) == (None, "crashes llama.cpp")
     assert kinds == ["", probe.HEADS]
     assert len(json.loads(cache.read_text())) == 2
+
+
+def test_heads_that_do_not_fit_into_memory_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, layers: int, *, heads: bool = False, cpu_experts: int = 0) -> Weights:
+        if heads:
+            raise ModelError("out of memory")
+        return Weights(path, layers, cpu_experts=cpu_experts)
+
+    monkeypatch.setattr(prediction_heads, "Weights", refuse)
+    path = write_mixture(tmp_path / "model.gguf", WORDS)
+    target = load(path, threads=1, context_length=256, heads=True).target
+    assert target.heads is None
+    assert "do not fit" in target.heads_problem
+
+
+def test_contexts_are_freed_before_what_they_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freed: list[tuple[Callable[[object], None], object]] = []
+    for name in ("llama_free", "llama_model_free"):
+        free = getattr(lib, name)
+        monkeypatch.setattr(lib, name, lambda handle, free=free: freed.append((free, handle)))
+    path = write_mixture(tmp_path / "model.gguf", WORDS)
+    target = load(path, threads=1, context_length=256, heads=True).target
+    heads, context = heads_of(target)._context, heads_of(target)._target.handle
+    model = heads_of(target)._target.weights.handle
+    del target
+    gc.collect()
+    assert [handle for _, handle in freed] == [heads, context, model]
+    for free, handle in freed:
+        free(handle)
 
 
 @pytest.mark.parametrize("kind", ["mixture", "sharing"])
