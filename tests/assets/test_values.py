@@ -1,10 +1,14 @@
 """Placeholders as answers write them, the values of a question in their place, and warnings."""
 
+import re
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from assets.recipe.destructive import warning
+from assets.recipe.material_files import read_tasks
+from assets.recipe.pages import read_pages
 from assets.recipe.placeholders import kind_of, marks_of, readable
 from assets.recipe.values import VALUES, carry, draw_value, find_values, name_values
 
@@ -114,3 +118,15 @@ def test_marks_leave_options_out() -> None:
 )
 def test_what_destroys_something_is_warned_of(command: str, destroys: bool) -> None:
     assert bool(warning(command)) == destroys
+
+
+def test_a_phrase_that_only_looks_for_something_destroys_nothing(checkout: Path) -> None:
+    looks = re.compile(r"(find|list|show|search for|locate|see|which|where) (?!.*\b(and|then)\b)")
+    asked = [
+        (phrase, task.answer.command)
+        for task in read_tasks(read_pages(checkout))
+        for phrase in task.phrases
+        if looks.match(phrase)
+    ]
+    assert len(asked) > 100
+    assert not [pair for pair in asked if warning(readable(pair[1]))]
