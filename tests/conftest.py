@@ -6,7 +6,7 @@ import gc
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
@@ -37,8 +37,11 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def no_waiting_for_the_disk() -> Iterator[None]:
-    """SQLite does not wait until a transaction is on the disk: no test cuts the power."""
+def no_waiting_for_the_disk() -> Iterator[Callable[[sqlite3.Connection], None]]:
+    """SQLite does not wait until a transaction is on the disk: no test cuts the power.
+
+    Gives what configures a connection outside of tests.
+    """
     configure = sqlite._configure
 
     def configure_only(connection: sqlite3.Connection) -> None:
@@ -47,7 +50,7 @@ def no_waiting_for_the_disk() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sqlite, "_configure", configure_only)
-        yield
+        yield configure
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_what_is_switched_off_is_said(tmp_path: Path) -> None:
     assert (none.state, none.text) == (OFF, "switched off with --drafters none")
     one = _report(Options(data_dir=tmp_path, drafters=("prompt",)))["drafting"]
     assert one.state == OFF
-    assert one.text.endswith("off: recycle, crest, dense, student, mtp")
+    assert one.text.endswith("off: recycle, crest, dense, student, mtp, head")
 
 
 @pytest.mark.usefixtures("engine")

@@ -127,7 +127,7 @@ def test_ctrl_c_says_how_to_go_on(
 
     monkeypatch.setattr("app.cli.texts.project", interrupted)
     assert specchat("import", folder) == INTERRUPTED
-    assert "the same command resumes" in capsys.readouterr().err
+    assert "run the same command to resume" in capsys.readouterr().err
 
 
 def test_a_watched_folder_is_listed_as_such_until_it_is_not(

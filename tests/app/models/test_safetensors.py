@@ -132,10 +132,10 @@ def test_a_bad_folder_is_named_in_one_line(tmp_path: Path, locations: Locations,
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ({"architectures": ["BertModel"]}, "writes text"),
-        ({"architectures": None}, "writes text"),
+        ({"architectures": ["BertModel"]}, "not a text-only model"),
+        ({"architectures": None}, "not a text-only model"),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantised"),
-        ({"layer_types": ["linear_attention", "full_attention"]}, "cannot step back"),
+        ({"layer_types": ["linear_attention", "full_attention"]}, "cannot be rewound"),
         ({"max_position_embeddings": None}, "does not say its size"),
     ],
 )
@@ -169,7 +169,7 @@ def test_memory_counts_what_pytorch_takes(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_first_launch_says_what_pytorch_can_use() -> None:
-    assert "PyTorch uses your NVIDIA X already" in hint_about_pytorch("NVIDIA X", CUDA)
+    assert "PyTorch can already use your NVIDIA X" in hint_about_pytorch("NVIDIA X", CUDA)
     assert hint_about_pytorch("NVIDIA X", CPU) == hint_about_pytorch("", CUDA) == ""
 
 

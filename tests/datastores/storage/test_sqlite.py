@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -59,7 +59,12 @@ def _made(path: Path, migrations: Sequence[Migration], *texts: str) -> None:
     store.close()
 
 
-def test_a_store_is_opened_durable_strict_and_forgetful(tmp_path: Path) -> None:
+def test_a_store_is_opened_durable_strict_and_forgetful(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    no_waiting_for_the_disk: Callable[[sqlite3.Connection], None],
+) -> None:
+    monkeypatch.setattr("datastores.storage.sqlite._configure", no_waiting_for_the_disk)
     store = Store(tmp_path / "a.db", [_notes])
     assert _pragma(store, "journal_mode") == "wal"
     assert _pragma(store, "foreign_keys") == 1
