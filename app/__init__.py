@@ -1,4 +1,7 @@
-"""The application: command line, interface, conversations, importing, indexing, benchmarks."""
+"""The application: command line, interface, conversations, models, importing, indexing, benchmarks.
+
+`runtime` runs it, `engine` is a loaded model with its stores.
+"""
 
 import os
 

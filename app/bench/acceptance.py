@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from datastores.replay_buffer.record import ReplayRecord, top_of
 from engines.distillation.forced import ForcedAnswer
 from engines.distillation.reader import Reader
-from engines.recorded_replay import ReplayCounts
+from engines.drafter_replay import ReplayCounts
 from engines.sampler import Sampling, make_sampler
 from engines.target import Floats
 

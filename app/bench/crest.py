@@ -6,7 +6,7 @@ many of each (figure 9), drafted from by the longest match. specchat's own selec
 the same sizes. The paper's trees are packed in specchat's format, so only the selections differ.
 
 Owns the stores that are compared and the rows of the report; the walk over the answers is
-`engines.recorded_replay`'s.
+`engines.drafter_replay`'s.
 
 Measured with the Llama-2 tokenizer on answers to AlpacaEval's prompts 600 to 804 by Llama-3.1-8B
 (every second one of under 2,000 tokens: three longer ones are a tenth of all tokens and sway the
@@ -39,11 +39,11 @@ from datastores.crest.build import BuiltStore, CountedText, count, select
 from datastores.crest.counting import TokenDocument
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import IDENTITY_BYTES, CrestStore
+from engines.drafter_replay import CombinedDrafter, Recorded, ReplayCounts, replay
 from engines.drafters.crest import CrestDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
-from engines.recorded_replay import CombinedDrafter, Recorded, ReplayCounts, replay
 from engines.step import Context
 
 LONGEST = 5

@@ -32,8 +32,9 @@ from app.bench.baselines import (
 from app.bench.decode import answer_chat
 from app.bench.workloads import RecordedChat, Workload
 from app.config import DRAFTERS
+from app.engine.drafters import make_drafters
 from app.engine.engine import Engine, with_drafters
-from app.engine.stores import Stores, make_drafters, open_stores
+from app.engine.stores import Stores, open_stores
 from app.engine.student import open_student
 from app.indexing.corpus_index import crest_path
 from app.locations import Locations

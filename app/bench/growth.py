@@ -18,8 +18,9 @@ from app.bench.decode import TimedAnswer, answer_chat
 from app.bench.environment import BenchStores, bench_stores
 from app.bench.workloads import Workload
 from app.conversation.statistics import Statistics
+from app.engine.drafters import make_drafters
 from app.engine.engine import Engine
-from app.engine.stores import make_drafters, make_observers, set_recording_source
+from app.engine.stores import make_observers, set_recording_source
 from engines.sampler import Sampling
 
 WINDOW = 20

@@ -2,7 +2,7 @@
 
 What lossless decoding accepts of drafts that depend on tokens alone is decided by the answer, so
 replaying a chat gives the tokens per call it would have had
-(`engines.recorded_replay`). Chats are replayed in order; each becomes history for those
+(`engines.drafter_replay`). Chats are replayed in order; each becomes history for those
 after it. Each drafter alone is tried at fixed draft lengths, and all of them together as the budget
 would use them on this machine. With the measured costs of a pass, that gives the speed-up.
 
@@ -33,11 +33,11 @@ from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
 from engines.budget.selection import choose_count, prune
 from engines.draft_tree import CHATS, DraftTree
+from engines.drafter_replay import CombinedDrafter, Recorded, ReplayCounts, replay
 from engines.drafters.crest import CrestDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.token_recycling import TokenRecycling
-from engines.recorded_replay import CombinedDrafter, Recorded, ReplayCounts, replay
 from engines.step import Context, Step
 from engines.target import Vocabulary
 

@@ -16,9 +16,9 @@ from engines.distillation.head_pupil import HeadPupil
 from engines.distillation.pupil import Pupil
 from engines.distillation.reader import HeadReader, Reader, StudentReader
 from engines.distillation.student_pupil import StudentPupil
+from engines.drafter_replay import ReplayCounts
 from engines.drafters.head import HeadDrafter, read_head
 from engines.drafters.student import Student
-from engines.recorded_replay import ReplayCounts
 from engines.target import Target, Vocabulary
 
 LoadStudent = Callable[[Path], Student]

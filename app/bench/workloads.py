@@ -32,7 +32,7 @@ from datastores.chats.records import StoredMessage
 from datastores.crest.counting import TokenDocument
 from datastores.errors import InputError
 from datastores.library.documents import CHATS, Document, Part
-from engines.recorded_replay import Recorded
+from engines.drafter_replay import Recorded
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ import click
 from app.cli.output import amount, duration
 from app.cli.stores import open_history
 from app.config import Options
-from app.conversation.usage_report import StudentReport, UsageReport, read_report
 from app.locations import locate
 from app.models.description import format_size
 from app.sanitise import one_line
+from app.usage_report import StudentReport, UsageReport, read_report
 from datastores.chats.usage import Usage
 
 

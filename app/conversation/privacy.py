@@ -11,13 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
+from app.engine.drafters import make_drafters
 from app.engine.engine import Engine
-from app.engine.stores import (
-    forget_answers,
-    keep_answer,
-    make_drafters,
-    set_recording_source,
-)
+from app.engine.stores import forget_answers, keep_answer, set_recording_source
 from datastores.chats.records import USER, Chat
 from datastores.redaction import redact
 from datastores.replay_buffer.record import question_key

@@ -15,17 +15,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from app.config import DRAFTERS, Config, CrestConfig, Options, load_config
 from app.engine.chat_states import ChatStates
+from app.engine.drafters import HEAVY, make_drafters
 from app.engine.head import HeadSource, open_head
 from app.engine.learned_state import LearnedState
-from app.engine.stores import (
-    HEAVY,
-    HasError,
-    Stores,
-    make_drafters,
-    make_observers,
-    open_replay,
-    open_stores,
-)
+from app.engine.stores import HasError, Stores, make_observers, open_replay, open_stores
 from app.engine.student import MAX_LIGHT_BYTES, StudentSource, student_file
 from app.locations import Locations, locate
 from app.models.discovery import (

@@ -1,8 +1,8 @@
-"""The stores one loaded model drafts from, and the drafters and observers made over them.
+"""The stores one loaded model drafts from, and the observers that record its answers into them.
 
-Owns where the stores are, what is opened for as long as the model is loaded, and the names of
-drafters. Refuses to know how stores are filled: the indexer fills CREST, a recorder and idle
-encoding fill the dense index.
+Owns where the stores are and what is opened for as long as the model is loaded. Refuses to know how
+drafters are made (`app.engine.drafters`) and how stores are filled otherwise: the indexer fills
+CREST, idle encoding the dense index.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ from app.locations import Locations, make_folder
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
 from datastores.errors import ModelError, SpecchatError, StoreError
-from engines.drafters.crest import CrestDrafter
-from engines.drafters.mtp import Heads, MtpDrafter, TargetWithHeads
-from engines.drafters.prompt_lookup import PromptLookup
+from engines.drafters.mtp import Heads, TargetWithHeads
 from engines.drafters.protocol import Drafter
-from engines.drafters.token_recycling import TokenRecycling
 from engines.step import Keep, StepObserver
 from engines.target import Floats, Target, Vocabulary
 
@@ -223,18 +220,6 @@ class HasError(Protocol):
     error: SpecchatError | None
 
 
-HEAVY = frozenset({"dense"})
-"""Drafters that import large libraries: a one-shot command uses them only if they are named."""
-
-Maker = Callable[[Stores], list[Drafter]]
-
-
-def make_drafters(names: Sequence[str], stores: Stores | None = None) -> list[Drafter]:
-    """Fresh drafters by name; one whose store is not open is left out."""
-    stores = stores or Stores()
-    return [drafter for name in names for drafter in MAKERS[name](stores)]
-
-
 def make_observers(stores: Stores) -> list[StepObserver]:
     """What records answers into `stores`."""
     observers: list[StepObserver] = []
@@ -274,43 +259,3 @@ def forget_answers(drafters: Iterable[Drafter]) -> None:
     for drafter in drafters:
         if isinstance(drafter, RemembersAnswers):
             drafter.forget()
-
-
-def _crest(stores: Stores) -> list[Drafter]:
-    return [] if stores.crest is None else [CrestDrafter(stores.crest)]
-
-
-def _dense(stores: Stores) -> list[Drafter]:
-    if stores.dense is None:
-        return []
-    from engines.drafters.dense import DenseDrafter
-
-    return [DenseDrafter(stores.dense.memory)]
-
-
-def _student(stores: Stores) -> list[Drafter]:
-    if stores.student is None:
-        return []
-    from engines.drafters.student import StudentDrafter
-
-    return [StudentDrafter(stores.student)]
-
-
-def _head(stores: Stores) -> list[Drafter]:
-    if stores.head is None:
-        return []
-    from engines.drafters.head import HeadDrafter
-
-    return [HeadDrafter(stores.head, stores.stops)]
-
-
-MAKERS: dict[str, Maker] = {
-    "prompt": lambda _stores: [PromptLookup()],
-    "recycle": lambda _stores: [TokenRecycling()],
-    "crest": _crest,
-    "dense": _dense,
-    "student": _student,
-    "mtp": lambda stores: [MtpDrafter(stores.heads)] if stores.heads is not None else [],
-    "head": _head,
-}
-"""How each drafter of the command line is made."""

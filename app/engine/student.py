@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.config import load_config, write_setting
-from app.engine.stores import Stores, make_drafters
+from app.engine.drafters import make_drafters
+from app.engine.stores import Stores
 from app.engine.student_versions import versions_of
 from app.locations import Locations
 from app.models.discovery import EMBEDDED, embedded, embedded_student, resolve_model

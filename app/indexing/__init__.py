@@ -1,1 +1,1 @@
-"""Keeps token ids and the CREST store up to date with the chats and the imported texts."""
+"""Keeps token ids, the CREST store and the passages up to date with chats and imported texts."""

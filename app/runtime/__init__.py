@@ -1,1 +1,5 @@
-"""The running program without a screen: the model's thread, sessions, idle work and deletion."""
+"""The running program without a screen: the model's thread, idle work, learning and deletion.
+
+New idle work is a generator like those in `idle_encoding`, run in small steps by a line in
+`open_model`; work in a process of its own is begun as `learning` begins its rounds.
+"""

@@ -138,7 +138,7 @@ class Learner:
             self._stop()
 
     def close(self) -> None:
-        """End the process; what was saved is gone on with in the next session."""
+        """End the process; the next session continues from what was saved."""
         self._closing.set()
         self._stop()
         if self._watcher.ident is not None:

@@ -15,11 +15,11 @@ from pathlib import Path
 from datastores.replay_buffer.record import ReplayRecord
 from engines.distillation.trainer import mean_acceptance
 from engines.distillation.weights import read_student
+from engines.drafter_replay import CombinedDrafter, Recorded, ReplayCounts, replay_calls
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.student import Student, StudentDrafter
 from engines.drafters.token_recycling import TokenRecycling
-from engines.recorded_replay import CombinedDrafter, Recorded, ReplayCounts, replay_calls
 
 MIN_QUESTIONS = 5
 MIN_POSITIONS = 200

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from app.engine.drafters import make_drafters
 from app.engine.engine import Engine, make_budget
 from app.engine.learned_state import LearnedState
-from app.engine.stores import make_drafters
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
 from engines.chat_template.prompt_builder import Message

@@ -8,9 +8,9 @@ from datetime import date, datetime
 
 import pytest
 
-from app.conversation.usage_report import acceptance_curve, period_days, read_report
 from app.engine.student_versions import replay_path
 from app.locations import Locations
+from app.usage_report import acceptance_curve, period_days, read_report
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, USER
 from datastores.chats.usage import (

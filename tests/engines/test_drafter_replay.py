@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from engines.draft_tree import CHATS, DraftTree, root_only
+from engines.drafter_replay import CombinedDrafter, Recorded, replay, replay_calls
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.token_recycling import TokenRecycling
-from engines.recorded_replay import CombinedDrafter, Recorded, replay, replay_calls
 from engines.step import Context, Step
 
 LOOP = Recorded((1, 2, 3), tuple([4, 5, 6, 7] * 10))

@@ -31,7 +31,7 @@ from datastores.crest.counting import TokenDocument
 from datastores.crest.store import MIN_BUDGET_BYTES
 from datastores.errors import InputError
 from engines.draft_tree import CHATS
-from engines.recorded_replay import Recorded
+from engines.drafter_replay import Recorded
 
 FILES = click.Path(path_type=Path)
 DEFAULT_SIZES = "512K,2M,8M,32M,128M"

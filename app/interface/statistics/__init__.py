@@ -1,5 +1,5 @@
 """The statistics screen: how drafting has grown over weeks, by charts and tables.
 
 A new chart or table is a function in `page.py` that makes lines of text from the report; what the
-report holds is in `app/conversation/usage_report.py`.
+report holds is in `app/usage_report.py`.
 """

@@ -13,7 +13,6 @@ from itertools import pairwise, zip_longest
 from rich.style import Style
 from rich.text import Text
 
-from app.conversation.usage_report import Period, StudentReport, UsageReport
 from app.interface.draft_sources import LABELS_BY_NAME
 from app.interface.panel.drawing import PanelStyles, bar
 from app.interface.panel.phrases import duration, percent, times, wrapped
@@ -21,6 +20,7 @@ from app.interface.statistics.column_chart import Column, ColumnPart, Frame, col
 from app.interface.statistics.line_chart import MARK, Curve, Mark, line_chart
 from app.models.description import format_size
 from app.sanitise import one_line
+from app.usage_report import Period, StudentReport, UsageReport
 from datastores.chats.usage import Usage
 from engines.distillation.versions import Version
 

@@ -17,12 +17,12 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from app.conversation.usage_report import UsageReport, read_report
 from app.interface.commands.keymap import keymap_of
 from app.interface.statistics.page import page
 from app.interface.themes import panel_styles, style_classes
 from app.locations import Locations
 from app.sanitise import one_line
+from app.usage_report import UsageReport, read_report
 from datastores.chats.history import History
 from datastores.errors import SpecchatError
 

@@ -29,8 +29,8 @@ from datastores.chats.records import ASSISTANT, USER, StoredMessage
 from datastores.errors import InputError
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
+from engines.drafter_replay import ReplayCounts
 from engines.fingerprint import fingerprint
-from engines.recorded_replay import ReplayCounts
 from tests.app.characters import Characters
 
 ANSWER = "To list the files of a folder by size, type ls -lS and press enter."

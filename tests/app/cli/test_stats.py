@@ -10,7 +10,7 @@ import pytest
 from app.cli.main import run
 from app.locations import locate
 from datastores.chats.history import History
-from tests.app.conversation.test_usage_report import FIGURES, TODAY, answered
+from tests.app.test_usage_report import FIGURES, TODAY, answered
 
 
 @pytest.fixture(autouse=True)

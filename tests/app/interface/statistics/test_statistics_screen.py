@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from app.conversation import usage_report
+from app import usage_report
 from app.interface.statistics import statistics_screen
 from app.interface.statistics.page import NOTHING_YET
 from app.interface.statistics.statistics_screen import StatisticsScreen
@@ -19,8 +19,8 @@ from app.locations import locate
 from datastores.chats.history import History
 from datastores.chats.usage import STUDENT_KEY
 from datastores.errors import StoreError
-from tests.app.conversation.test_usage_report import EARLIER, FIGURES, TODAY, answered, learn
 from tests.app.interface.conftest import Act, Compare, Stage, ready, until
+from tests.app.test_usage_report import EARLIER, FIGURES, TODAY, answered, learn
 
 Make = Callable[..., Stage]
 
