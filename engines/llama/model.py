@@ -244,19 +244,20 @@ def _placements(path: Path) -> Iterator[tuple[int, int]]:
 
     All layers; of a mixture of experts, all without the experts of more and more of them, which
     are most of its weights, and few of which each token needs; then as many layers as would fill
-    the free memory of the card, fewer and fewer; none. A try that fails does so before the weights
-    are read.
+    the free memory of the card, fewer and fewer; none. A try whose weights do not fit fails before
+    they are read.
     """
     yield ALL_LAYERS, 0
     weights = Weights(path)
-    kept = weights.layers if weights.experts else 0
+    layers, kept = weights.layers, weights.layers if weights.experts else 0
+    layer_bytes = int(lib.llama_model_size(weights.handle)) / (layers + 1)
+    del weights  # the tries need their memory
     for part in range(1, EXPERT_STEPS + 1) if kept else ():
         yield ALL_LAYERS, max(kept * part // EXPERT_STEPS, 1)
-    layer_bytes = int(lib.llama_model_size(weights.handle)) / (weights.layers + 1)
-    step = max(weights.layers // FITTING_STEPS, 1)
+    step = max(layers // FITTING_STEPS, 1)
     # Nothing is known to be free where a card shares the processor's memory.
-    fitting = int(free_gpu_memory() / layer_bytes) or weights.layers
-    yield from ((count, kept) for count in range(min(fitting, weights.layers - step), 0, -step))
+    fitting = int(free_gpu_memory() / layer_bytes) or layers
+    yield from ((count, kept) for count in range(min(fitting, layers - step), 0, -step))
     yield 0, 0
 
 
