@@ -306,6 +306,8 @@ def open_weights(path: Path, gpu_layers: int, *, heads: bool, cpu_experts: int =
         try:
             return Weights(path, gpu_layers, heads=True, cpu_experts=cpu_experts)
         except ModelError as error:  # some files name heads in their header and hold none
+            if not read_metadata(path).number("nextn_predict_layers"):
+                raise
             LOGGER.info("without its prediction heads: %s", error)
     return Weights(path, gpu_layers, cpu_experts=cpu_experts)
 
