@@ -185,12 +185,13 @@ def _students(
     histories: Mapping[str, LearningHistory],
     names: Mapping[str, str],
 ) -> Iterator[StudentReport]:
-    """Students that drafted, or that have something to learn from."""
+    """Students that drafted or learned; answers are recorded for models without one, too."""
+    drafted = {one.model for one in usage}
     latest_first = [*dict.fromkeys(one.model for one in reversed(usage)), *histories]
     for model in dict.fromkeys(latest_first):
         curve = acceptance_curve([one for one in usage if one.model == model])
         learning = histories.get(model, LearningHistory())
-        if curve or learning.versions or learning.answers:
+        if learning.versions or model in drafted:
             yield StudentReport(_name(model, names), learning, tuple(curve))
 
 

@@ -23,6 +23,7 @@ from app.indexing.vocabularies import open_vocabulary
 from app.locations import Locations
 from app.runtime.known_answers import answer_known, known_questions, known_records
 from app.runtime.learning import HEAD_TOO
+from datastores.errors import SpecchatError
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation.head import OutputMatrix
 from engines.distillation.head_pupil import HEAD, HeadPupil
@@ -33,6 +34,7 @@ from engines.drafters.student import Student
 from engines.target import Vocabulary
 
 Round = Generator[TrainingStep | RoundResult]
+Begin = Callable[[ReplayBuffer], Round]
 
 KNOWN_FILE = "known.db"
 """In the folder of versions: the target's answers to what the original student knows."""
@@ -51,29 +53,47 @@ def learn(arguments: Sequence[str]) -> None:
     locations = Locations(*map(Path, folders))
     vocabulary = open_vocabulary(Path(model))
     path = replay_path(locations, target)
-    rounds: list[Callable[[ReplayBuffer], Round]] = []
+    prepared: list[Callable[[], Begin]] = []
+    given = locations, target, Path(model)
     if student:
-        rounds.append(_student_round(locations, target, Path(model), Path(student), vocabulary))
+        prepared.append(partial(_student_round, *given, Path(student), vocabulary))
     if head == HEAD_TOO:
-        pupil = HeadPupil(OutputMatrix(Path(model)), target, vocabulary.stops)
-        folder = head_versions(locations, target).folder
-        rounds.append(partial(run_round, pupil=pupil, folder=folder, settings=HEAD))
-    for begin in rounds:
-        emit({"reading": True})  # not to be stopped before the next step: it would keep locks
-        with closing(ReplayBuffer.open(path, target, vocabulary.size)) as buffer:
-            for item in begin(buffer):
-                if isinstance(item, TrainingStep):
-                    emit({"done": item.done, "steps": item.steps})
-                elif isinstance(item, RoundResult):
-                    # What was removed meanwhile is in the version too.
-                    drop_tainted(locations)
-                    version = asdict(item.version) if item.version else None
-                    emit({"version": version, "reason": item.reason})
+        prepared.append(partial(_head_round, *given, vocabulary))
+    failures: list[SpecchatError] = []
+    for prepare in prepared:
+        try:
+            begin = prepare()
+            emit({"reading": True})  # not to be stopped before the next step: it would keep locks
+            with closing(ReplayBuffer.open(path, target, vocabulary.size)) as buffer:
+                _follow(begin(buffer), locations)
+        except SpecchatError as error:
+            failures.append(error)  # one that cannot learn must not keep the other from it
+    if failures:
+        raise failures[0]
+
+
+def _follow(items: Round, locations: Locations) -> None:
+    """Emit what a round yields."""
+    for item in items:
+        if isinstance(item, TrainingStep):
+            emit({"done": item.done, "steps": item.steps})
+        elif isinstance(item, RoundResult):
+            # What was removed meanwhile is in the version too.
+            drop_tainted(locations)
+            version = asdict(item.version) if item.version else None
+            emit({"version": version, "reason": item.reason})
+
+
+def _head_round(locations: Locations, target: str, model: Path, vocabulary: Vocabulary) -> Begin:
+    """The draft head's round."""
+    pupil = HeadPupil(OutputMatrix(model), target, vocabulary.stops)
+    folder = head_versions(locations, target).folder
+    return partial(run_round, pupil=pupil, folder=folder, settings=HEAD)
 
 
 def _student_round(
     locations: Locations, target: str, model: Path, original: Path, vocabulary: Vocabulary
-) -> Callable[[ReplayBuffer], Round]:
+) -> Begin:
     """The student's round; before, the target answers what the student knows."""
 
     def load(path: Path) -> Student:

@@ -99,3 +99,15 @@ def test_a_head_is_taught_without_a_student(locations: Locations, school: School
     assert whole(versions)
     assert versions.last_attempt() is not None
     assert len(versions.all()) == (result["version"] is not None)
+
+
+def test_a_student_that_cannot_learn_does_not_keep_the_head_from_it(
+    locations: Locations, school: School, tmp_path: Path
+) -> None:
+    other = write_llama(tmp_path / "other.gguf", TinyVocabulary(controls=("<other>",)))
+    with (
+        process(locations, other, school.student, head=True) as child,
+        pytest.raises(InputError, match="cannot draft for this model: token"),
+    ):
+        list(child)
+    assert head_versions(locations, TARGET).last_attempt() is not None
