@@ -34,6 +34,10 @@ EMBEDDING, HEADS = "embedding", "heads"
 """The child's second argument, for an embedding model or a model's prediction heads."""
 
 
+class UnfinishedProbeError(ModelError):
+    """The machine had no time or memory for it: nothing is known of the file."""
+
+
 def probe_once(path: Path, cache: Path, build: str, *, embedding: bool = False) -> None:
     """Probe `path` unless the file `cache` says that this build has loaded it.
 
@@ -77,6 +81,8 @@ def probe_heads(path: Path, cache: Path, build: str) -> str:
         try:
             _probe(path, _timeout_s(path), HEADS)
             problem = ""
+        except UnfinishedProbeError as error:
+            return str(error)  # as the machine was; it is tried again
         except ModelError as error:
             problem = str(error)
         passed = {**_read(cache), key: version + problem}
@@ -121,11 +127,13 @@ def _probe(path: Path, timeout_s: float, kind: str = "") -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ModelError(
+        raise UnfinishedProbeError(
             f"{path} could not be loaded within {timeout_s:.0f} s: choose another file"
         ) from None
     if child.returncode == REFUSED:
         raise ModelError(_last_line(child.stdout))
+    if child.returncode == -signal.SIGKILL:
+        raise UnfinishedProbeError(f"{path} ran out of memory: choose a smaller file")
     if child.returncode:
         raise ModelError(f"{path} {_crash(child)}: choose another file or download it again")
 
@@ -136,8 +144,6 @@ def _environment() -> dict[str, str]:
 
 
 def _crash(child: subprocess.CompletedProcess[bytes]) -> str:
-    if child.returncode == -signal.SIGKILL:
-        return "ran out of memory"
     _, assertion, text = _last_line(child.stderr).partition(": GGML_ASSERT")
     reason = f"{assertion}{text}".removeprefix(": ") or f"exit code {child.returncode}"
     return f"crashes llama.cpp ({reason})"

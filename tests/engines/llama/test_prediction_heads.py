@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import signal
+import subprocess
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -231,6 +233,20 @@ def test_heads_are_probed_once_by_themselves(
         assert (target.heads, target.heads_problem) == (None, "crashes llama.cpp")
     assert kinds == ["", probe.HEADS]
     assert len(json.loads(cache.read_text())) == 2
+
+
+def test_heads_whose_probe_did_not_end_are_probed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, cache = write_mixture(tmp_path / "model.gguf", WORDS), tmp_path / "probed.json"
+    killed = subprocess.CompletedProcess[bytes]([], -signal.SIGKILL, b"", b"")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: killed)
+    assert "ran out of memory" in probe.probe_heads(path, cache, "build")
+    refused = subprocess.CompletedProcess[bytes]([], probe.REFUSED, b"no heads", b"")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: refused)
+    assert probe.probe_heads(path, cache, "build") == "no heads"
+    monkeypatch.undo()
+    assert probe.probe_heads(path, cache, "build") == "no heads"
 
 
 def test_heads_that_do_not_fit_into_memory_are_left_out(
