@@ -163,11 +163,11 @@ def _checkpoints(versions: Versions) -> list[Path]:
 def _drop_checkpoints(versions: Versions, path: Path) -> None:
     """Delete what rounds began before the last removal from the buffer at `path`."""
     found, current = _checkpoints(versions), None
-    if not found:
-        return
-    with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
-        current = versions.checkpoint(buffer.identity, buffer.last_removal)
+    if found:
+        with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
+            current = versions.checkpoint(buffer.identity, buffer.last_removal)
     try:
+        versions.drop_abandoned()
         for checkpoint in found:
             if current is None or checkpoint.stem != current.stem:
                 checkpoint.unlink(missing_ok=True)

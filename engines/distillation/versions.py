@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from datastores.errors import ModelError, StoreError
 from datastores.storage.files import write_atomic
 from engines.fingerprint import fingerprint
@@ -151,6 +153,16 @@ class Versions:
         except OSError as error:
             raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
         return path
+
+    def drop_abandoned(self) -> None:
+        """Delete what processes that were killed did not publish; one that runs keeps its files.
+
+        Raises:
+            OSError: it cannot be deleted.
+        """
+        for old in self.folder.glob(f"{_PARTIAL}*"):
+            if not psutil.pid_exists(int(old.name.removeprefix(_PARTIAL))):
+                shutil.rmtree(old)
 
     def discard(self, partial: Path) -> None:
         """Remove what will not be published."""

@@ -181,3 +181,15 @@ def test_half_trained_weights_go_without_any_version(
     buffer.forget("chat:h:1")
     drop_tainted(locations)
     assert list(versions.folder.iterdir()) == []
+
+
+def test_what_a_killed_process_exported_goes_and_what_is_being_exported_stays(
+    locations: Locations, versions: Versions, buffer: ReplayBuffer
+) -> None:
+    buffer.add("chat:h:1", record())
+    exporting = versions.partial()
+    killed = exporting.with_name(".partial-999999999")
+    killed.mkdir()
+    (killed / "student.gguf").write_bytes(b"trained")
+    drop_tainted(locations)
+    assert list(versions.folder.iterdir()) == [exporting]
