@@ -52,10 +52,11 @@ async def test_it_reports_and_stores_the_same(
 async def test_nothing_imported_is_the_same_error(locations: Locations, folder: Path) -> None:
     (folder / "x").write_bytes(b"\0")
     batches = import_in_child([folder], locations)
-    events = await anext(batches) + await anext(batches)
-    assert [event.reason for event in events if isinstance(event, SkippedFile)] == ["binary"]
+    events: list[Event] = []
     with pytest.raises(InputError, match=r"Nothing imported: binary \(1\)"):
-        await anext(batches)
+        async for batch in batches:
+            events += batch
+    assert [event.reason for event in events if isinstance(event, SkippedFile)] == ["binary"]
 
 
 async def test_closed_it_ends_and_resumes_to_the_same_end(
