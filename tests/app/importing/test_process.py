@@ -53,9 +53,13 @@ async def test_nothing_imported_is_the_same_error(locations: Locations, folder: 
     (folder / "x").write_bytes(b"\0")
     batches = import_in_child([folder], locations)
     events: list[Event] = []
-    with pytest.raises(InputError, match=r"Nothing imported: binary \(1\)"):
+
+    async def read() -> None:
         async for batch in batches:
-            events += batch
+            events.extend(batch)
+
+    with pytest.raises(InputError, match=r"Nothing imported: binary \(1\)"):
+        await read()
     assert [event.reason for event in events if isinstance(event, SkippedFile)] == ["binary"]
 
 
