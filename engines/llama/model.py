@@ -140,8 +140,8 @@ def load(
     mode = f" w{target.padded_rows}" if exact else ""
     if kv_type != F16:
         mode += f" kv {kv_type}"
-    elif not exact and plain_attention_rows(weights, target.context_length):
-        mode = " plain attention"
+    if _plain_rows(weights, target.context_length, exact, kv_type):
+        mode += " plain attention"
     return LlamaModel(
         build=f"llama.cpp {version} t{threads} {weights.placement}{mode}",
         target=target,
@@ -173,14 +173,12 @@ def _make_target(
         )
     # In exact mode the last decodes of a full context still have their whole width.
     cells = length + exact * max(EXACT_WIDTHS)
-    # Exact mode was tried with fused attention alone.
-    fused = exact or kv_type != F16
     context = LlamaContext(
         weights,
         cells,
         rows=rows,
         threads=threads,
-        plain_rows=0 if fused else plain_attention_rows(weights, cells),
+        plain_rows=_plain_rows(weights, cells, exact, kv_type),
         kv_type=kv_type,
     )
     # Before anything is read: heads that share its cache clear it.
@@ -195,6 +193,12 @@ def _make_target(
     return LlamaTarget(
         context, limits, chunk_size, tuner, fingerprint(weights.path), heads, problem
     )
+
+
+def _plain_rows(weights: Weights, cells: int, exact: bool, kv_type: str) -> int:
+    """As `plain_attention_rows`; 0 where attention has to be fused."""
+    # A quantised cache is read by the fused kernel alone, and exact mode was tried with no other.
+    return 0 if exact or kv_type != F16 else plain_attention_rows(weights, cells)
 
 
 def _restrictions(target: LlamaTarget, template: ChatTemplate) -> tuple[str, ...]:
