@@ -131,7 +131,7 @@ def drop_tainted(locations: Locations) -> None:
         tainted = list(_tainted(versions, path))
         if tainted:
             drop(versions, tainted)
-        _drop_checkpoints(versions, path)
+        _drop_unpublished(versions, path)
 
 
 def drop(versions: Versions, tainted: list[Version]) -> None:
@@ -160,8 +160,9 @@ def _checkpoints(versions: Versions) -> list[Path]:
     return [path for pattern in CHECKPOINTS for path in versions.folder.glob(pattern)]
 
 
-def _drop_checkpoints(versions: Versions, path: Path) -> None:
-    """Delete what rounds began before the last removal from the buffer at `path`."""
+def _drop_unpublished(versions: Versions, path: Path) -> None:
+    """Delete what rounds began before the last removal from the buffer at `path`, and what rounds
+    that were killed had exported."""
     found, current = _checkpoints(versions), None
     if found:
         with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
