@@ -19,7 +19,7 @@ from assets.recipe.tokens import END_OF_TEXT, NO_SOURCE, WEIGHT_SCALE, Encoded, 
 from datastores.errors import InputError
 
 _WINDOW = 4096
-_BATCH_TOKENS = 704
+_BATCH_TOKENS = 512
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,9 @@ from assets.recipe.wording import Style, slip
 CORE_SHARE = 0.25
 """The share of questions without notes about core pages, which are to be known well."""
 
+OWN_WORDS_SHARE = 0.6
+"""The share of questions about a page's task in people's own words, where it has some."""
+
 SYSTEM = (
     "You are a helpful assistant.",
     "You are specchat, a command-line helper.",
@@ -49,7 +52,12 @@ def _known_page(pool: Pool, rng: Random) -> Page:
 def recall(pool: Pool, rng: Random, style: Style) -> Chat:
     """How do I ...?, about a page the model has to know."""
     page = _known_page(pool, rng)
-    return preface(rng) + ask_how(page, rng.choice(page.examples), rng, style, noted=False)
+    example = rng.choice(page.examples)
+    task = pool.spoken.get(example.what)
+    if task is not None and task.name == page.name and rng.random() < OWN_WORDS_SHARE:
+        spoken = ask_spoken(page.name, example, task.phrases, rng, style, noted=False)
+        return preface(rng) + spoken
+    return preface(rng) + ask_how(page, example, rng, style, noted=False)
 
 
 def recall_more(pool: Pool, rng: Random, style: Style) -> Chat:

@@ -1,10 +1,11 @@
-"""The hand-written material: everyday tasks in many wordings, small talk, questions.
+"""The hand-written material: tasks in many wordings, small talk, questions.
 
 Owns the form of the files in ``material/``; see the head of each file. Knows nothing of chats.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,11 +16,18 @@ from datastores.errors import InputError
 
 @dataclass(frozen=True)
 class Task:
-    """An everyday task: the command's name, the answer, and phrases that people use."""
+    """A task: the command's name, the answer, and phrases that people use."""
 
     name: str
     answer: Example
     phrases: tuple[str, ...]
+
+    def phrases_for(self, name: str) -> tuple[str, ...]:
+        """The phrases that fit a command called ``name``: those that name another are left out."""
+        if name == self.name:
+            return self.phrases
+        own = re.compile(rf"(?<!\w){re.escape(self.name)}(?!\w)", re.IGNORECASE)
+        return tuple(phrase for phrase in self.phrases if not own.search(phrase)) or self.phrases
 
 
 @dataclass(frozen=True)
@@ -30,18 +38,18 @@ class Remark:
     replies: tuple[str, ...]
 
 
-def read_tasks(pages: Sequence[Page]) -> list[Task]:
-    """Everyday tasks whose command is found in ``pages`` or given in the file.
+def read_tasks(pages: Sequence[Page], file: str = "everyday.txt") -> list[Task]:
+    """The tasks of ``file`` whose command is found in ``pages`` or given in the file.
 
     Raises:
         InputError: a line has neither form.
     """
     by_name = {page.name: page for page in pages}
     tasks = []
-    for line in read_lines("everyday.txt"):
+    for line in read_lines(file):
         parts = [part.strip() for part in line.split("::")]
         if len(parts) not in (3, 4):
-            raise InputError(f"everyday.txt: not 'name :: command :: phrases': {line[:60]}")
+            raise InputError(f"{file}: not 'name :: command :: phrases': {line[:60]}")
         answer = _answer(parts, by_name)
         if answer is not None:
             tasks.append(Task(parts[0], answer, _alternatives(parts[-1])))

@@ -35,9 +35,10 @@ def make_pool(parts: Split) -> Pool:
     known = parts.known or parts.familiar
     seen = parts.known + parts.familiar
     tasks = read_tasks(seen)
+    own_words = read_tasks(seen, "own_words.txt")
     everyday = {task.name for task in tasks}
     core = tuple(page for page in known if page.name in everyday) or known
-    return Pool(core, known, seen, tasks, read_small_talk(), read_outside())
+    return Pool(core, known, seen, tasks, read_small_talk(), read_outside(), own_words)
 
 
 def prepare(source: Path, folder: Path, setting: Setting, seed: int) -> None:
@@ -70,7 +71,7 @@ def _encode(tokenizer: Tokenizer, pool: Pool, setting: Setting, seed: int) -> Co
 
 
 KINDS: dict[Kind, float] = {
-    from_memory.recall: 38,
+    from_memory.recall: 36,
     from_memory.recall_more: 6,
     from_memory.wander: 10,
     from_memory.everyday: 28,
@@ -82,11 +83,11 @@ KINDS: dict[Kind, float] = {
     from_memory.outside: 9,
     follow_up: 8,
     from_memory.unknown_name: 1.5,
-    with_notes.one_page: 9,
-    with_notes.several_pages: 2,
+    with_notes.one_page: 8,
+    with_notes.several_pages: 7,
     with_notes.drill: 8,
     with_notes.pasted: 2,
-    with_notes.retrieved: 8,
+    with_notes.retrieved: 12,
 }
 """The share of each kind, by number of chats; by tokens, about 60 % are chats with notes."""
 

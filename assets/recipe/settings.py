@@ -97,7 +97,7 @@ FURTHER = replace(
     FULL,
     chats=60_000,
     target_schedule=Schedule(
-        tokens=8_000_000, step_tokens=4096, matrix_rate=0.004, other_rate=6e-4, decay_from=0.3
+        tokens=9_400_000, step_tokens=8192, matrix_rate=0.012, other_rate=1.8e-3, decay_from=0.3
     ),
     student_schedule=Schedule(
         tokens=4_000_000, step_tokens=4096, matrix_rate=0.006, other_rate=1e-3, decay_from=0.3

@@ -1,8 +1,8 @@
 """From text to token ids: the tokenizer, and a chat as ids with loss weights and alignment.
 
-Owns the special tokens, the ChatML form, and the alignment of answers with their notes, which
-guides attention in training. The alignment knows answers and pages by their text alone, so that any
-chat whose notes contain the requested task is aligned, however it was made.
+Owns the special tokens, the ChatML form, and the alignment of answers with their notes and
+questions, which guides attention in training. The alignment knows answers and pages by their text
+alone, so that any chat whose notes contain the requested task is aligned, however it was made.
 
 The tokenizer is trained with stricter boundaries than it is used with: no merge crosses a backtick,
 a brace pair or a digit, so a command has the same tokens in a page, between backticks, as in an
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from assets.recipe.turns import Chat, Turn
+from assets.recipe.values import find_values
 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 END_OF_TEXT, IM_START, IM_END = range(3)
@@ -37,13 +38,20 @@ REPEATED_WEIGHT = 0.1
 The text of notes is unpredictable, but its repetitions can be copied: each is a lesson in copying.
 """
 
+COPIED_WEIGHT = 2.5
+"""Least weight of an answer's token that is copied: a value is one token in thirty of its answer,
+and the command is wrong without it."""
+
 NO_SOURCE = -1
-"""In place of an index: this token is not in the notes."""
+"""In place of an index: this token is not copied."""
 
 _ANSWER = re.compile(
     r"<\|im_start\|>assistant\n"
     r"Use(?P<led> `(?P<name>[^`]*)`\. (?P<what>.*):\n\n```sh\n(?P<command>.*)\n```)"
 )
+
+_QUESTION = re.compile(r"<\|im_start\|>user\n(.*?)<\|im_end\|>", re.DOTALL)
+_LETTERS_AFTER = re.compile(r"(?<=\d)[A-Za-z]+$")
 
 _TASK = re.compile(r"^- (?P<what>.*)(?P<colon>:)\n\n`(?P<command>.*`)", re.MULTILINE)
 
@@ -120,7 +128,9 @@ def _encode(tokenizer: Tokenizer, spans: Sequence[_Span]) -> Encoded:
     weights = np.where(lessons, np.uint8(REPEATED_WEIGHT * WEIGHT_SCALE), np.repeat(shares, counts))
     before = np.repeat(np.cumsum([0, *(len(span.text) for span in spans[:-1])]), counts)
     starts = before + np.concatenate([[start for start, _ in each.offsets] for each in encoded])
-    return Encoded(ids, weights, *align("".join(span.text for span in spans), starts, ids))
+    copied, chosen = align("".join(span.text for span in spans), starts, ids)
+    least = np.where((copied != NO_SOURCE) & (weights > 0), round(COPIED_WEIGHT * WEIGHT_SCALE), 0)
+    return Encoded(ids, np.maximum(weights, least).astype(np.uint8), copied, chosen)
 
 
 def _repeated(ids: NDArray[np.uint16]) -> NDArray[np.bool_]:
@@ -158,7 +168,8 @@ def align(text: str, starts: NDArray[np.int64], ids: NDArray[np.uint16]) -> tupl
 
     ``text`` is the chat in ChatML, ``starts`` (n,) the character at which each token begins,
     ``ids`` (n,) the token ids. Returns two arrays (n,) of indices into the chat, `NO_SOURCE` where
-    there is none. An answer's name, description and command are copied. A task is marked by the
+    there is none. An answer's name, description and command are copied from the notes, and in an
+    answer from memory the values that the questions before it name. A task is marked by the
     colon after its description in the notes, the first position that has seen all of it. The tokens
     of an answer get the mark of the requested task, the tokens of each command in the notes that of
     its own task: a head that attends to the mark gives the two similar representations.
@@ -171,6 +182,8 @@ def align(text: str, starts: NDArray[np.int64], ids: NDArray[np.uint16]) -> tupl
     for answer in _ANSWER.finditer(text):
         asked = tasks.get((answer["what"], f"{answer['command']}`"))
         if asked is None:
+            for own, origin in _values(text, answer):
+                _match(copied, starts, ids, own, origin)
             continue
         _point(chosen, starts, answer.span("led"), asked.start("colon"))
         for part in ("what", "command"):
@@ -179,6 +192,29 @@ def align(text: str, starts: NDArray[np.int64], ids: NDArray[np.uint16]) -> tupl
         if title >= 0:
             _match(copied, starts, ids, answer.span("name"), title + len("# "))
     return copied, chosen
+
+
+def _values(text: str, answer: re.Match[str]) -> Iterator[tuple[tuple[int, int], int]]:
+    """Where the command of ``answer`` holds a value of the questions before it, the last first.
+
+    Each as its span and the place of the same text in a question; of ``3G`` for ``3 GB``, the
+    number.
+    """
+    command, taken = answer.start("command"), set[int]()
+    for question in reversed(list(_QUESTION.finditer(text, 0, answer.start()))):
+        values = (value for kind in find_values(question[1]).values() for value in kind)
+        for value in sorted(values, key=len, reverse=True):
+            alone = value if value in question[1] else _LETTERS_AFTER.sub("", value)
+            said = _whole(alone).search(question[1])
+            for found in _whole(value).finditer(answer["command"]) if said else ():
+                if not taken & set(range(*found.span())):
+                    taken.update(range(*found.span()))
+                    start = command + found.start()
+                    yield (start, start + len(alone)), question.start(1) + said.start()
+
+
+def _whole(value: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(value)}(?!\w)") if value else re.compile(r"(?!)")
 
 
 def _point(chosen: Indices, starts: NDArray[np.int64], span: tuple[int, int], place: int) -> None:

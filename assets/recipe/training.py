@@ -65,7 +65,7 @@ def make_next_token_loss(shape: Shape) -> Loss:
     def loss(model: Llama, batch: Batch) -> Tensor:
         rows, targets, weights = select(batch)
         wanted = {shape.chooser: batch.chosen} | dict.fromkeys(shape.copiers, batch.copied)
-        guided = wanted if (batch.chosen >= 0).any() else {}
+        guided = wanted if (batch.copied >= 0).any() else {}
         hidden, missed = model.forward_guided(batch.ids, guided)
         logits = model.logits(hidden.flatten(0, 1)[rows])
         losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")

@@ -57,7 +57,8 @@ Chat = tuple[Turn, ...]
 class Pool:
     """The material that chats are made from.
 
-    ``core``: the known pages of everyday tasks; ``note_pages``: all pages that may be in notes.
+    ``core``: the known pages of everyday tasks; ``note_pages``: all pages that may be in notes;
+    ``tasks``: everyday ones; ``own_words``: those of any page, in people's own words.
     """
 
     core: Sequence[Page]
@@ -66,11 +67,17 @@ class Pool:
     tasks: Sequence[Task]
     remarks: Sequence[Remark]
     outside: Outside
+    own_words: Sequence[Task] = ()
 
     @cached_property
-    def phrases(self) -> Mapping[str, Sequence[str]]:
-        """The phrases of each task, by the description on its page."""
-        return {task.answer.what: task.phrases for task in self.tasks}
+    def pages(self) -> Mapping[str, Page]:
+        """The pages that may be in notes, by name."""
+        return {page.name: page for page in self.note_pages}
+
+    @cached_property
+    def spoken(self) -> Mapping[str, Task]:
+        """The tasks that have phrases, by the description on their page."""
+        return {task.answer.what: task for task in (*self.own_words, *self.tasks)}
 
 
 Kind = Callable[[Pool, Random, Style], Chat]

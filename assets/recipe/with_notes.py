@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from assets.recipe.from_memory import SYSTEM, everyday
+from assets.recipe.material_files import Task
 from assets.recipe.pages import (
     Example,
     Page,
@@ -62,6 +63,9 @@ Uncovered questions are colloquial at times; without colloquial covered ones, th
 reveal whether the notes cover the question.
 """
 
+_CANDIDATES = 8
+"""Pages from which each chunk that does not answer is chosen, by the words it shares."""
+
 _OTHER_HEADERS = ("Context:", "Documents:", "Use this documentation:", "Documentation:", "")
 
 
@@ -97,10 +101,10 @@ def _ask_source(source: Source, pool: Pool, rng: Random, style: Style) -> Chat:
     example = rng.choice(page.examples)
     if kind < 0.12:
         return ask_explained(page, example, rng, noted=True)
-    spoken = [each for each in page.examples if each.what in pool.phrases]
+    spoken = [each for each in page.examples if each.what in pool.spoken]
     if spoken and rng.random() < SPOKEN_SHARE:
         example = rng.choice(spoken)
-        phrases = pool.phrases[example.what]
+        phrases = pool.spoken[example.what].phrases_for(page.name)
         return ask_spoken(page.name, example, phrases, rng, style, noted=True)
     return ask_how(page, example, rng, style, noted=True)
 
@@ -113,8 +117,12 @@ def _ask_elsewhere(notes: Sequence[Source], pool: Pool, rng: Random, style: Styl
     else:
         source = draw_source(pool, rng)
         example = rng.choice(source.page.examples)
-        question, answer = ask_how(source.page, example, rng, style, noted=False)
-        known = source.known
+        task, known = pool.spoken.get(example.what), source.known
+        if task is not None and rng.random() < SPOKEN_SHARE:
+            name, phrases = source.page.name, task.phrases_for(source.page.name)
+            question, answer = ask_spoken(name, example, phrases, rng, style, noted=False)
+        else:
+            question, answer = ask_how(source.page, example, rng, style, noted=False)
     if any(f"`{each.page.name}`" in answer.text for each in notes):
         return _ask_source(rng.choice(notes), pool, rng, style)
     return question, reply(f"{NOT_COVERED} {answer.text if known else ANSWER_NO_COMMAND}")
@@ -214,14 +222,19 @@ class _Asked:
 
 
 def _in_own_words(pool: Pool, rng: Random) -> _Asked:
-    """An everyday task with its hand-written phrases, or a page's task, reworded anew each time.
+    """A task with its hand-written phrases, or one of any page, reworded anew each time.
 
     Disguised as often as not, so that the notes are right and memory is not.
     """
-    disguised = rng.random() < 0.55
-    by_name = {page.name: page for page in pool.core}
-    if pool.tasks and rng.random() < 0.7:
+    disguised, kind = rng.random() < 0.55, rng.random()
+    if pool.own_words and kind < 0.5:
+        task = rng.choice(pool.own_words)
+        page = pool.pages[task.name]
+        number, phrases = page.examples.index(task.answer), task.phrases
+        known = any(page is each for each in pool.known)
+    elif pool.tasks and kind < 0.85:
         task = rng.choice(pool.tasks)
+        by_name = {page.name: page for page in pool.core}
         page = by_name.get(task.name)
         if page is None or task.answer not in page.examples:
             others = rng.sample(rng.choice(pool.known).examples, 1)
@@ -234,14 +247,16 @@ def _in_own_words(pool: Pool, rng: Random) -> _Asked:
         number, known = rng.randrange(len(page.examples)), False
         loose = Style(change=0.7)
         phrases = tuple(reword(page.examples[number].plain, rng, loose) for _ in range(3))
+    named = page.name
     page = disguise(page, rng) if disguised else page
-    return _Asked(page, page.examples[number], phrases, known and not disguised)
+    fitting = Task(named, page.examples[number], tuple(phrases)).phrases_for(page.name)
+    return _Asked(page, page.examples[number], fitting, known and not disguised)
 
 
 def _distractors(asked: _Asked, question: str, pool: Pool, rng: Random, count: int) -> list[str]:
     """``count`` chunks that share words with ``question`` and do not answer it."""
     wanted = set(question.lower().split()) | set(asked.example.plain.lower().split())
-    others = [draw_source(pool, rng).page for _ in range(4 * count)]
+    others = [draw_source(pool, rng).page for _ in range(_CANDIDATES * count)]
     other = [page for page in others if page.name != asked.page.name]
     chunks = [
         rng.choice(list(split(page.markdown))).content

@@ -10,7 +10,13 @@ from tokenizers import Tokenizer
 from assets.recipe import from_memory, with_notes
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_pool
-from assets.recipe.tokens import NO_SOURCE, Encoded, encode_chats
+from assets.recipe.tokens import (
+    COPIED_WEIGHT,
+    NO_SOURCE,
+    WEIGHT_SCALE,
+    Encoded,
+    encode_chats,
+)
 from assets.recipe.turns import Kind, Pool, Turn, answer_how, notes_message
 from assets.recipe.wording import Style
 
@@ -85,7 +91,28 @@ def test_every_source_is_the_same_token_before(
         assert (chat.chosen < np.arange(len(chat.ids))).all()
 
 
-def test_without_notes_nothing_is_copied(pool: Pool, tokenizer: Tokenizer) -> None:
-    rng = Random(5)
-    chats = encode_chats(tokenizer, [from_memory.recall(pool, rng, Style()) for _ in range(40)])
+def test_what_a_question_names_is_copied_from_it(tokenizer: Tokenizer) -> None:
+    first = Turn("user", "show the last 35 lines of kernel.log"), Turn("assistant", "Use?", 1.0)
+    question = Turn("user", "no, of boot.log")
+    answer = Turn("assistant", answer_how("tail", "Show lines", "tail -n 35 boot.log"), 1.0)
+    chat = _encode(tokenizer, *first, question, answer)
+    taken = np.flatnonzero(chat.copied >= 0)
+    assert _texts(tokenizer, chat, taken.tolist()) == " 35 boot.log"
+    sources = chat.copied[taken]
+    assert (chat.ids[sources] == chat.ids[taken]).all()
+    asked = _texts(tokenizer, chat, list(range(int(sources.max()) + 1)))
+    assert asked.endswith("no, of boot.log")
+    assert (chat.weights[taken] == COPIED_WEIGHT * WEIGHT_SCALE).all()
+
+
+def test_a_value_in_another_unit_is_copied_up_to_its_number(tokenizer: Tokenizer) -> None:
+    answer = answer_how("find", "Find large files", "find . -size +3G")
+    question = Turn("user", "files larger than 3 GB")
+    chat = _encode(tokenizer, question, Turn("assistant", answer, 1.0))
+    assert _texts(tokenizer, chat, np.flatnonzero(chat.copied >= 0).tolist()) == "3"
+
+
+def test_without_notes_only_values_are_copied(pool: Pool, tokenizer: Tokenizer) -> None:
+    rng, style = Random(5), Style(values=0.0, concrete=0.0)
+    chats = encode_chats(tokenizer, [from_memory.glance(pool, rng, style) for _ in range(40)])
     assert all((chat.copied == NO_SOURCE).all() for chat in chats)

@@ -75,7 +75,7 @@ def test_the_length_of_notes_does_not_reveal_whether_they_cover_the_question(poo
 
 
 def test_the_wording_of_a_question_does_not_reveal_whether_it_is_covered(pool: Pool) -> None:
-    spoken = {what.rstrip(":.") for what in pool.phrases}
+    spoken = {what.rstrip(":.") for what in pool.spoken}
     covered = [
         not turn.text.startswith(NOT_COVERED)
         for chat in _draw(with_notes.one_page, pool, 600)
