@@ -20,7 +20,7 @@ from llama_cpp import llama_cpp as lib
 from datastores.errors import ModelError
 from engines.llama import native
 from engines.llama.checkpoint import Checkpoint
-from engines.llama.gguf import F16, KV_TYPES, read_metadata
+from engines.llama.gguf import F16, KV_TYPES, Q8_0, read_metadata
 from engines.llama.recurrent_state import snapshot_count, state_bytes
 
 MAX_ROWS_CPU, MAX_ROWS_GPU = 32, 64
@@ -247,10 +247,10 @@ class LlamaContext:
         parameters.type_k = parameters.type_v = self.ggml_type = KV_TYPES[kv_type][0]
         self.handle: Any = lib.llama_init_from_model(weights.handle, parameters)
         if not self.handle:
-            way_out = "lower the context length" if kv_type == F16 else f'set kv_type = "{F16}"'
+            reason = native.first_error()
             raise ModelError(
                 f"{weights.path} cannot be given a context of {cells} tokens"
-                f" ({native.first_error() or 'out of memory?'}): {way_out}"
+                f" ({reason or 'out of memory?'}): {_way_out(reason, kv_type)}"
             )
         free_with(self, lib.llama_free, self.handle, weights)
         self.weights = weights
@@ -260,6 +260,15 @@ class LlamaContext:
         self.memory: Any = lib.llama_get_memory(self.handle)
         if not self.memory:
             raise ModelError(f"{weights.path} does not generate text: choose another model")
+
+
+def _way_out(reason: str, kv_type: str) -> str:
+    """What to do where llama.cpp made no context for `reason`, which is empty if it gave none."""
+    if kv_type == F16:
+        return f'lower the context length, or set kv_type = "{Q8_0}"'
+    # Short of memory, it names what it could not allocate; else some models have no such cache.
+    is_short = not reason or "alloc" in reason
+    return "lower the context length" if is_short else f'set kv_type = "{F16}"'
 
 
 def context_parameters(cells: int, rows: int, sequences: int, threads: int, plain_rows: int) -> Any:

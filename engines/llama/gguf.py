@@ -46,8 +46,8 @@ _U32, _U64 = _SCALARS[4], _SCALARS[10]
 _STRING, _ARRAY = 8, 9
 _INTEGERS = (0, 1, 2, 3, 4, 5, 7, 10, 11)
 
-F16 = "f16"
-KV_TYPES = {F16: (1, 2.0), "q8_0": (8, 34 / 32), "q4_0": (2, 18 / 32)}
+F16, Q8_0, Q4_0 = "f16", "q8_0", "q4_0"
+KV_TYPES = {F16: (1, 2.0), Q8_0: (8, 34 / 32), Q4_0: (2, 18 / 32)}
 """Types of the KV cache by name: ggml's number, and bytes for each number of the cache.
 
 Behind 900 tokens, passes of 1 and 8 rows took 1.06 and .87 of f16's time with q8_0, .95 and 2.15

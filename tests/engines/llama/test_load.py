@@ -16,10 +16,11 @@ from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
 from engines.draft_tree import chain, root_only
-from engines.llama import context, probe
+from engines.llama import context, native, probe
 from engines.llama import model as model_module
 from engines.llama.model import load
 from engines.llama.native import LOGGER
+from tests.engines import tiny
 from tests.engines.conftest import EMBEDDED, THREADS
 from tests.engines.tiny import TinyVocabulary, write_gemma, write_llama, write_mamba, write_mixture
 
@@ -144,6 +145,35 @@ def test_drafts_change_nothing_with_a_quantised_cache(kv_type: str) -> None:
         assert drafted.argmax(1).tolist() == answer[start + 1 : start + 9]
         assert abs(drafted - rows[start + 1 : start + 9]).max() < 0.02 * np.ptp(drafted)
         target.commit(range(8))
+
+
+@pytest.mark.parametrize(
+    ("kv_type", "reason", "way_out"),
+    [
+        ("f16", "cannot allocate", 'lower the context length, or set kv_type = "q8_0"'),
+        ("q8_0", "failed to allocate", "lower the context length"),
+        ("q8_0", "", "lower the context length"),
+        ("q4_0", "quantized V cache requires flash_attn to be enabled", 'set kv_type = "f16"'),
+    ],
+)
+def test_a_context_that_cannot_be_made_names_a_way_that_helps(
+    monkeypatch: pytest.MonkeyPatch, kv_type: str, reason: str, way_out: str
+) -> None:
+    monkeypatch.setattr(lib, "llama_init_from_model", lambda *_: None)
+    monkeypatch.setattr(native, "first_error", lambda: reason)
+    weights = context.Weights(EMBEDDED)
+    with pytest.raises(ModelError) as caught:
+        context.LlamaContext(weights, 256, rows=2, threads=1, kv_type=kv_type)
+    assert str(caught.value).endswith(f"({reason or 'out of memory?'}): {way_out}")
+
+
+def test_a_cache_type_that_a_model_cannot_have_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiny, "HEADS", 4)  # of 16 numbers: less than a block of q8_0
+    path = write_llama(tmp_path / "narrow.gguf", TinyVocabulary())
+    with pytest.raises(ModelError, match=r'does not divide.*: set kv_type = "f16"'):
+        load(path, threads=1, context_length=256, kv_type="q8_0")
 
 
 def test_too_small_a_context_is_refused() -> None:
