@@ -4,7 +4,8 @@ Owns the calling convention: which calls release the interpreter lock, and where
 Refuses to know what a batch means or what a cache holds.
 
 Long calls (decode, synchronize) release the lock. Short ones keep it: releasing it for two
-microseconds invites another thread to take it for the whole switch interval (5 ms).
+microseconds invites another thread to take it for the whole switch interval (5 ms). Those that read
+outputs wait for a device, so `synchronize` comes first where there is one.
 """
 
 from __future__ import annotations
@@ -65,6 +66,12 @@ def _bind(name: str, result: Any, *arguments: Any) -> Any:
     return function
 
 
+def keep_lock(function: Any) -> Any:
+    """A function of llama-cpp-python's own, called without releasing the interpreter lock."""
+    address: Any = ctypes.cast(function, ctypes.c_void_p).value
+    return ctypes.PYFUNCTYPE(function.restype, *function.argtypes)(address)
+
+
 _PTR, _INT, _BOOL = ctypes.c_void_p, ctypes.c_int32, ctypes.c_bool
 
 decode = lib.llama_decode
@@ -73,6 +80,7 @@ seq_rm = _bind("llama_memory_seq_rm", _BOOL, _PTR, _INT, _INT, _INT)
 seq_cp = _bind("llama_memory_seq_cp", None, _PTR, _INT, _INT, _INT, _INT)
 seq_pos_max = _bind("llama_memory_seq_pos_max", _INT, _PTR, _INT)
 set_embeddings = _bind("llama_set_embeddings", None, _PTR, _BOOL)
+threads = _bind("llama_n_threads", _INT, _PTR)
 set_threads = _bind("llama_set_n_threads", None, _PTR, _INT, _INT)
 get_logits = _bind("llama_get_logits", _PTR, _PTR)
 get_embeddings = _bind("llama_get_embeddings", _PTR, _PTR)

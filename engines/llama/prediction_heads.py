@@ -52,6 +52,11 @@ except (ImportError, AttributeError) as error:  # the module, or a function of t
     UNAVAILABLE = f"this llama-cpp-python cannot run prediction heads ({error})"
 else:
     UNAVAILABLE = ""
+    # Their names are mangled, so `native` cannot bind them as it does the public ones.
+    _set_states = native.keep_lock(llama_cpp_ext.llama_set_embeddings_nextn)
+    _get_states = native.keep_lock(llama_cpp_ext.llama_get_embeddings_nextn)
+    _get_state = native.keep_lock(llama_cpp_ext.llama_get_embeddings_nextn_ith)
+    _set_head = native.keep_lock(llama_cpp_ext.llama_set_nextn_layer_offset)
 
 ARCHITECTURE = "general.architecture"
 CHAINED_ARCHITECTURES = frozenset(
@@ -157,7 +162,7 @@ class PredictionHeads:
     ) -> None:
         _require_runnable(weights, target.weights)
         heads = int(lib.llama_model_n_layer_nextn(weights.handle))
-        threads = int(lib.llama_n_threads(target.handle))
+        threads = native.threads(target.handle)
         parameters = context_parameters(cells, heads, 1, threads, target.plain_rows)
         parameters.n_batch = parameters.n_ubatch = min(READ_ROWS, parameters.n_ubatch)
         parameters.ctx_type = lib.LLAMA_CONTEXT_TYPE_MTP
@@ -170,6 +175,7 @@ class PredictionHeads:
             raise ModelError(native.first_error() or "llama.cpp gives no reason")
         free_with(self, lib.llama_free, self._context, weights, target)
         self._target = target
+        self._on_device = weights.on_device
         self._memory: Any = lib.llama_get_memory(self._context)
         self.shares_cache = weights.metadata(ARCHITECTURE) in SHARING_ARCHITECTURES
         self._heads = 1 if self.shares_cache else heads
@@ -177,8 +183,8 @@ class PredictionHeads:
         self.context_length = length
         self.vocabulary_size = weights.vocabulary_size
         self._width = _state_width(weights)
-        llama_cpp_ext.llama_set_embeddings_nextn(target.handle, True, False)
-        llama_cpp_ext.llama_set_embeddings_nextn(self._context, True, True)
+        _set_states(target.handle, True, False)
+        _set_states(self._context, True, True)
         self._batch = Batch(parameters.n_batch, width=self._width)
         self._positions = np.arange(cells, dtype=np.int32)
         self._unread = UnreadStates(self._width)
@@ -197,8 +203,7 @@ class PredictionHeads:
             self._remove(0)
             unread.restart(start + 1, self._no_state[:0])
             self._states.clear()
-        address = llama_cpp_ext.llama_get_embeddings_nextn(self._target.handle)
-        states = _rows_at(address, max(rows) + 1, self._width)[rows, :]
+        states = _rows_at(_get_states(self._target.handle), max(rows) + 1, self._width)[rows, :]
         first = unread.first
         unread.append(states)
         if unread.first != first:
@@ -261,7 +266,7 @@ class PredictionHeads:
         All rows are output: of some architectures llama.cpp would give the first row's state.
         """
         self._evaluate(self._tokens[-rows:], np.array(self._states[-rows:]), position, outputs=1)
-        state = llama_cpp_ext.llama_get_embeddings_nextn_ith(self._context, rows - 1)
+        state = _get_state(self._context, rows - 1)
         self._states.append(_rows_at(state, 1, self._width)[0].copy())
         logits = native.get_logits(self._context)
         row: Floats = _rows_at(logits, rows, self.vocabulary_size)[-1]
@@ -276,7 +281,7 @@ class PredictionHeads:
         """Let a head read from `position` on what the one before it has read."""
         if self._heads > 1:
             self._remove(position)
-            llama_cpp_ext.llama_set_nextn_layer_offset(self._context, head)
+            _set_head(self._context, head)
 
     def _remove(self, position: int) -> None:
         """Drop the cells from `position` on; a shared cache is the target's."""
@@ -290,9 +295,14 @@ class PredictionHeads:
         batch.position[:rows] = self._positions[position : position + rows]
         batch.logits[:rows] = outputs
         batch.struct.n_tokens = rows
+        # As many as the target's tuner chose: other programs take the same cores from both.
+        threads = native.threads(self._target.handle)
+        native.set_threads(self._context, threads, threads)
         status: int = native.decode(self._context, batch.struct)
         if status:
             raise ModelError(f"llama.cpp could not run the prediction heads (status {status})")
+        if self._on_device:
+            native.synchronize(self._context)
 
 
 def open_weights(path: Path, gpu_layers: int, *, heads: bool, cpu_experts: int = 0) -> Weights:

@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from engines.drafters.mtp import Heads, MtpDrafter
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.drafters.protocol import Drafter
 from engines.drafters.student import Student, StudentDrafter
-from engines.llama import prediction_heads, probe
+from engines.llama import native, prediction_heads, probe
 from engines.llama.context import Weights
 from engines.llama.model import load
 from engines.llama.prediction_heads import PredictionHeads, heads_file
@@ -183,6 +183,40 @@ def test_behind_another_text_nothing_is_drafted(open_target: Open) -> None:
     assert heads.begin([*PROMPT, 7]) == len(PROMPT) + 1
     assert heads.begin([*PROMPT, 7, 8]) == 0
     assert heads.begin(PROMPT) == 0
+
+
+def test_heads_run_on_as_many_threads_as_their_target(open_target: Open) -> None:
+    target = open_target("chained", False)
+    heads = heads_of(target)
+    lib.llama_set_n_threads(heads._target.handle, 2, 2)  # as its tuner does between two passes
+    list(target.prefill(PROMPT))
+    heads.begin([*PROMPT, 7])
+    heads.next_row([*PROMPT, 7])
+    assert lib.llama_n_threads(heads._context) == 2
+    lib.llama_set_n_threads(heads._target.handle, 1, 1)
+
+
+def _note_call(calls: list[str], name: str, call: Callable[..., object], *given: object) -> object:
+    calls.append(name)
+    return call(*given)
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_on_a_device_heads_are_waited_for_before_their_outputs_are_read(
+    open_target: Open, monkeypatch: pytest.MonkeyPatch, on_device: bool
+) -> None:
+    """Reading an output waits too, but keeps the interpreter from all other threads."""
+    target, calls = open_target("chained", False), list[str]()
+    list(target.prefill(PROMPT))
+    heads = heads_of(target)
+    for name in ("decode", "synchronize", "get_logits"):
+        call = partial(_note_call, calls, name, getattr(native, name))
+        monkeypatch.setattr(native, name, call)
+    monkeypatch.setattr(heads, "_on_device", on_device)
+    heads.begin([*PROMPT, 7])
+    heads.next_row([*PROMPT, 7])
+    one = ["decode", *["synchronize"] * on_device]
+    assert calls == [*one, *one, "get_logits"]
 
 
 def test_a_failing_head_ends_its_drafts_not_the_answer(
