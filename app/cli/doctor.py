@@ -191,7 +191,8 @@ def _heads(options: Options, engine: Engine) -> Iterator[Finding]:
     if "mtp" not in options.drafters or not isinstance(target, TargetWithHeads):
         return
     if target.heads_problem:
-        yield Finding("heads", OFF, f"the model's own do not draft: {target.heads_problem}")
+        text = "the model's own are off, and answers come without their drafts"
+        yield Finding("heads", OFF, f"{text}: {target.heads_problem}")
     elif target.heads is not None:
         yield Finding("heads", OK, "the model's own prediction heads draft")
 

@@ -150,7 +150,7 @@ def open_student(
 
     Raises:
         InputError: its vocabulary is another one; the first token that differs is named.
-        ModelError: missing, damaged, too large for the memory, or unable to step back.
+        ModelError: missing, damaged, too large for the memory, or its cache cannot be rewound.
     """
     from engines.llama.model import load
 

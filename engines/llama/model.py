@@ -204,7 +204,7 @@ def _plain_rows(weights: Weights, cells: int, exact: bool, kv_type: str) -> int:
 def _restrictions(target: LlamaTarget, template: ChatTemplate) -> tuple[str, ...]:
     restrictions = [template.problem] if template.problem else []
     if target.max_rows == 1:
-        restrictions.append("no drafting: this model's memory cannot step back")
+        restrictions.append("no drafting: this model's cache cannot be rewound")
     if not target.width:
         restrictions.append(
             "no drafts from similar contexts: llama.cpp does not output this model's hidden states"
@@ -271,7 +271,7 @@ def exact_limits(
     """`limits` with the narrowest width at which logits are bitwise stable.
 
     Raises:
-        ModelError: they are so at no width that the memory can step back by.
+        ModelError: they are so at no width by which the cache can be rewound.
     """
     tuner = ThreadTuner(1, learning=False)
     for width in EXACT_WIDTHS:

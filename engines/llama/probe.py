@@ -117,6 +117,10 @@ def _timeout_s(path: Path) -> float:
 
 
 def _probe(path: Path, timeout_s: float, kind: str = "") -> None:
+    """Raises ModelError: why it failed, and of a model, which does not run then, the way out."""
+    what, way_out = f"loading {path}", ": choose another file"
+    if kind == HEADS:
+        what, way_out = "running them", ""
     try:
         child = subprocess.run(
             [sys.executable, "-P", "-m", "engines.llama.probe", str(path), kind],
@@ -127,15 +131,14 @@ def _probe(path: Path, timeout_s: float, kind: str = "") -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise UnfinishedProbeError(
-            f"{path} could not be loaded within {timeout_s:.0f} s: choose another file"
-        ) from None
+        message = f"{what} did not end within {timeout_s:.0f} s{way_out}"
+        raise UnfinishedProbeError(message) from None
     if child.returncode == REFUSED:
         raise ModelError(_last_line(child.stdout))
     if child.returncode == -signal.SIGKILL:
-        raise UnfinishedProbeError(f"{path} ran out of memory: choose a smaller file")
+        raise UnfinishedProbeError(f"{what} ran out of memory{way_out}")
     if child.returncode:
-        raise ModelError(f"{path} {_crash(child)}: choose another file or download it again")
+        raise ModelError(f"{what} {_crash(child)}{way_out and f'{way_out} or download it again'}")
 
 
 def _environment() -> dict[str, str]:

@@ -133,7 +133,7 @@ class LlamaTarget:
         Raises:
             ContextOverflowError: the tree does not fit behind the cached tokens.
             ModelError: llama.cpp could not evaluate it; the cache is as it was before, or shorter
-                where its memory cannot step back.
+                where it cannot be rewound.
         """
         if not self._in_sync:
             self._resync()
@@ -294,12 +294,12 @@ class LlamaTarget:
         self._truncate(length)
         missing = tokens[len(self._text) :]
         if len(missing) > self._forward.chunk:
-            raise ModelError("this model cannot step back: the chat has to be read again")
+            raise ModelError("this model's cache cannot be rewound: the chat has to be read again")
         if missing:
             self._replay(missing)
 
     def _truncate(self, length: int) -> None:
-        """Drop the cells from position `length` on; more where the memory cannot step back."""
+        """Drop the cells from position `length` on; more where the cache cannot be rewound."""
         if not (self._can_cut(length) and self._sequences.truncate(length)):
             self._checkpoint.truncate(length)
             length = max(self._checkpoint.length, 0)

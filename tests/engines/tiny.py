@@ -126,7 +126,7 @@ def write_gemma(path: Path, vocabulary: TinyVocabulary, window: int) -> Path:
 
 
 def write_mamba(path: Path, vocabulary: TinyVocabulary) -> Path:
-    """A recurrent model, whose memory is one state and cannot step back."""
+    """A recurrent model, whose cache is one state and cannot be rewound."""
     inner, state, rank, kernel = 2 * WIDTH, 8, 4, 4
     writer = GGUFWriter(path, "mamba")
     writer.add_block_count(1)

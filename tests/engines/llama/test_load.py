@@ -121,7 +121,7 @@ def test_sliding_window_model_steps_back_past_its_window(tmp_path: Path) -> None
     assert abs(target.last_row.logits - expected).max() < 1e-2
 
 
-def test_exact_mode_is_refused_where_memory_cannot_step_back(tmp_path: Path) -> None:
+def test_exact_mode_is_refused_where_the_cache_cannot_be_rewound(tmp_path: Path) -> None:
     path = write_mamba(tmp_path / "mamba.gguf", TinyVocabulary())
     with pytest.raises(ModelError, match="without --exact"):
         load(path, threads=1, context_length=256, exact=True)

@@ -275,12 +275,25 @@ def test_heads_whose_probe_did_not_end_are_probed_again(
     path, cache = write_mixture(tmp_path / "model.gguf", WORDS), tmp_path / "probed.json"
     killed = subprocess.CompletedProcess[bytes]([], -signal.SIGKILL, b"", b"")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: killed)
-    assert "ran out of memory" in probe.probe_heads(path, cache, "build")
+    assert probe.probe_heads(path, cache, "build") == "running them ran out of memory"
     refused = subprocess.CompletedProcess[bytes]([], probe.REFUSED, b"no heads", b"")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: refused)
     assert probe.probe_heads(path, cache, "build") == "no heads"
     monkeypatch.undo()
     assert probe.probe_heads(path, cache, "build") == "no heads"
+
+
+def test_heads_that_crash_leave_their_model_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other file need be chosen."""
+    path, cache = write_mixture(tmp_path / "model.gguf", WORDS), tmp_path / "probed.json"
+    crashed = subprocess.CompletedProcess[bytes](
+        [], -signal.SIGABRT, b"", b"a.c:1: GGML_ASSERT(x) failed"
+    )
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: crashed)
+    problem = "running them crashes llama.cpp (GGML_ASSERT(x) failed)"
+    assert probe.probe_heads(path, cache, "build") == problem
 
 
 def test_heads_that_do_not_fit_into_memory_are_left_out(
