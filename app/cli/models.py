@@ -162,9 +162,8 @@ def _use_model(name: str, locations: Locations) -> None:
     click.echo(one_line(f"Switched to {model.name}", MAX_LINE_CHARACTERS))
     if model.name == EMBEDDED:
         click.echo(ABOUT_EMBEDDED)
-    shortage = memory_shortage(
-        model.path, load_config(locations.settings).context, available_memory()
-    )
+    config = load_config(locations.settings)
+    shortage = memory_shortage(model.path, config.context, available_memory(), config.kv_type)
     if shortage:
         click.echo(one_line(f"not enough memory now: {shortage}", MAX_LINE_CHARACTERS), err=True)
 

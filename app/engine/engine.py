@@ -225,7 +225,8 @@ def _load_model(
 ) -> LoadedModel:
     """The model, if there is memory for it; `probes` caches which files could be opened."""
     layers = 0 if options.exact else options.gpu_layers
-    require_memory(path, config.context, layers, config.kv_type)
+    heads = "mtp" in options.drafters
+    require_memory(path, config.context, layers, config.kv_type, heads=heads)
     if path.is_dir():
         return _load_folder(path, options, config)
     from engines.llama.model import load as load_model
@@ -239,7 +240,7 @@ def _load_model(
         probe_cache=probes,
         rows=rows,
         kv_type=config.kv_type,
-        heads="mtp" in options.drafters,
+        heads=heads,
     )
 
 

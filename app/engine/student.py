@@ -154,7 +154,7 @@ def open_student(
     """
     from engines.llama.model import load
 
-    require_memory(path, context_length, gpu_layers)
+    require_memory(path, context_length, gpu_layers, heads=False)
     model = load(
         path,
         gpu_layers=gpu_layers,

@@ -7,7 +7,7 @@ with memory of their own. If an estimate is a little too low, llama.cpp refuses 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -23,7 +23,7 @@ from app.models.safetensors import (
     torch_device,
 )
 from datastores.errors import ModelError
-from engines.llama.gguf import F16, KV_TYPES, Metadata, check_header
+from engines.llama.gguf import F16, KV_TYPES, Metadata, check_header, heads_file
 from engines.llama.recurrent_state import snapshot_count, state_bytes
 
 MASK_BYTES = 2
@@ -46,7 +46,7 @@ class MemoryEstimate:
     """Bytes that a model takes.
 
     Attributes:
-        weights: the size of its files.
+        weights: the size of its files, one of prediction heads beside them included.
         fixed: everything else that is independent of the context.
         token: for each token of context.
     """
@@ -65,13 +65,19 @@ class MemoryEstimate:
 
 
 def require_memory(
-    path: Path, context_length: int, gpu_layers: int | None = None, kv_type: str = F16
+    path: Path,
+    context_length: int,
+    gpu_layers: int | None = None,
+    kv_type: str = F16,
+    *,
+    heads: bool = True,
 ) -> None:
     """Check that the model fits with a context of `context_length` tokens, or its own maximum.
 
     Args:
         gpu_layers: layers for graphics cards; at 0 their memory does not count.
         kv_type: of the KV cache, from `KV_TYPES`.
+        heads: count the file of prediction heads beside it, which is loaded too.
 
     Raises:
         ModelError: it does not fit, with the figures and a context that would; or the file is
@@ -84,22 +90,30 @@ def require_memory(
     else:
         check_header(path)
     free = available_memory(cards=gpu_layers != 0)
-    shortage = memory_shortage(path, context_length, free, kv_type)
+    shortage = memory_shortage(path, context_length, free, kv_type, heads=heads)
     if shortage:
         raise ModelError(shortage)
 
 
-def memory_shortage(path: Path, context_length: int, free: int, kv_type: str = F16) -> str:
+def memory_shortage(
+    path: Path, context_length: int, free: int, kv_type: str = F16, *, heads: bool = True
+) -> str:
     """Why the model does not fit into `free` bytes, and what to do; empty if it fits.
+
+    Args:
+        kv_type, heads: see `require_memory`.
 
     Raises:
         ModelError: its header cannot be read.
     """
-    need, context = memory_estimate(path, context_length, kv_type)
+    need, context = memory_estimate(path, context_length, kv_type, heads=heads)
     if need.total(context) <= free:
         return ""
+    alone, _ = memory_estimate(path, context_length, kv_type, heads=False)
     longest = need.max_context(free) // MIN_CONTEXT_TOKENS * MIN_CONTEXT_TOKENS
     way_out = f"set context = {longest} in config.toml, " if longest > 0 else ""
+    if alone.total(context) <= free:
+        way_out += "leave mtp out of --drafters, "
     return (
         f"{path} needs {_gb(need.total(context))} of memory ({_gb(need.weights)} for its weights,"
         f" {_gb(need.token * context)} for a context of {context} tokens,"
@@ -109,9 +123,14 @@ def memory_shortage(path: Path, context_length: int, free: int, kv_type: str = F
 
 
 def memory_estimate(
-    path: Path, context_length: int, kv_type: str = F16
+    path: Path, context_length: int, kv_type: str = F16, *, heads: bool = True
 ) -> tuple[MemoryEstimate, int]:
     """What a model takes, and the context it would run with, which its own maximum limits.
+
+    Of a file of heads only the weights count: their cache is that of a layer or a few.
+
+    Args:
+        kv_type, heads: see `require_memory`.
 
     Raises:
         ModelError: its files cannot be read.
@@ -120,6 +139,9 @@ def memory_estimate(
         return _estimate_folder(path, context_length)
     metadata = read_header(path)
     need = estimate(metadata, _size(path), kv_type)
+    if heads and not metadata.number("nextn_predict_layers"):  # else it has its own
+        beside = heads_file(path, metadata.architecture)
+        need = replace(need, weights=need.weights + (_size(beside) if beside else 0))
     return need, min(context_length, metadata.number("context_length", context_length))
 
 

@@ -8,6 +8,7 @@ section "File Structure".
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import Protocol
 
 from datastores.errors import ModelError
+from datastores.tokens import common_prefix
+
+_LOGGER = logging.getLogger("specchat.llama")
 
 MAGIC = b"GGUF"
 HEADER = struct.Struct("<4sIQQ")
@@ -28,6 +32,8 @@ MAX_LIST = 1 << 10
 """Elements of a list that is kept: one for each layer at most. Word lists are only skipped."""
 MAX_DIMENSIONS = 4
 READ_SIZE = 1 << 20
+HEADS_PREFIX = "mtp-"
+"""Of the name of a file of prediction heads beside its model."""
 
 _SCALARS = {
     0: struct.Struct("<B"),
@@ -149,6 +155,30 @@ def read_metadata(path: Path) -> Metadata:
             return read_metadata_from(file, path)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def heads_file(model: Path, architecture: str) -> Path | None:
+    """The file of prediction heads beside a model's file whose name is most like it; None if
+    there is none."""
+    fitting = [
+        path
+        for path in sorted(model.parent.glob(f"{HEADS_PREFIX}*.gguf"))
+        if path != model and _architecture(path) in (architecture, f"{architecture}-assistant")
+    ]
+    stem = model.stem.lower().encode()
+
+    def likeness(path: Path) -> int:
+        return common_prefix(stem, path.stem.lower().removeprefix(HEADS_PREFIX).encode())
+
+    return max(fitting, key=likeness, default=None)
+
+
+def _architecture(path: Path) -> str:
+    try:
+        return read_metadata(path).architecture
+    except ModelError as error:
+        _LOGGER.info("%s", error)
+        return ""
 
 
 class ReadableBytes(Protocol):

@@ -33,7 +33,6 @@ import numpy as np
 from llama_cpp import llama_cpp as lib
 
 from datastores.errors import ModelError
-from datastores.tokens import common_prefix
 from engines.llama import native
 from engines.llama.context import (
     Batch,
@@ -42,7 +41,7 @@ from engines.llama.context import (
     context_parameters,
     free_with,
 )
-from engines.llama.gguf import read_metadata
+from engines.llama.gguf import heads_file, read_metadata
 from engines.llama.native import LOGGER, TO_END
 from engines.target import Floats
 
@@ -86,8 +85,6 @@ DROPPED = 256
 """States left out at once."""
 READ_ROWS = 128
 """Tokens read at once."""
-FILE_PREFIX = "mtp-"
-"""Of the name of a file of heads beside its model."""
 
 
 class UnreadStates:
@@ -341,29 +338,6 @@ def open_heads(target: LlamaContext, cells: int, length: int) -> tuple[Predictio
     except ModelError as error:
         return None, str(error)
     return None, ""
-
-
-def heads_file(model: Path, architecture: str) -> Path | None:
-    """The file of heads beside a model's file whose name is most like it; None if there is none."""
-    fitting = [
-        path
-        for path in sorted(model.parent.glob(f"{FILE_PREFIX}*.gguf"))
-        if path != model and _architecture(path) in (architecture, f"{architecture}-assistant")
-    ]
-    stem = model.stem.lower().encode()
-
-    def likeness(path: Path) -> int:
-        return common_prefix(stem, path.stem.lower().removeprefix(FILE_PREFIX).encode())
-
-    return max(fitting, key=likeness, default=None)
-
-
-def _architecture(path: Path) -> str:
-    try:
-        return read_metadata(path).architecture
-    except ModelError as error:
-        LOGGER.info("%s", error)
-        return ""
 
 
 def _require_runnable(weights: Weights, target: Weights) -> None:

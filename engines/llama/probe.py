@@ -20,7 +20,7 @@ from pathlib import Path
 
 from datastores.errors import ModelError, SpecchatError, StoreError
 from datastores.storage.files import write_atomic
-from engines.llama.gguf import read_metadata
+from engines.llama.gguf import heads_file, read_metadata
 
 REFUSED = 3
 """Exit code of a child that has printed a reason."""
@@ -66,7 +66,7 @@ def probe_heads(path: Path, cache: Path, build: str) -> str:
         ModelError: the file's header cannot be read.
         StoreError: the cache cannot be written.
     """
-    from engines.llama.prediction_heads import UNAVAILABLE, heads_file
+    from engines.llama.prediction_heads import UNAVAILABLE
 
     metadata = read_metadata(path)
     beside = heads_file(path, metadata.architecture)

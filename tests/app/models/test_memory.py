@@ -82,6 +82,18 @@ def test_all_parts_of_a_model_count(tmp_path: Path) -> None:
     assert memory_shortage(first, 1, alone)
 
 
+def test_a_file_of_heads_counts_where_it_is_loaded_too(tmp_path: Path) -> None:
+    model = write_gguf(tmp_path / "a.gguf")
+    alone = estimate(read_metadata(model), model.stat().st_size).total(1)
+    assert not memory_shortage(model, 1, alone)
+    write_gguf(tmp_path / "mtp-a.gguf")
+    assert "leave mtp out of --drafters" in memory_shortage(model, 1, alone)
+    assert "--drafters" not in memory_shortage(model, 1, alone - 1)
+    assert not memory_shortage(model, 1, alone, heads=False)
+    own = write_gguf(tmp_path / "b.gguf", nextn_predict_layers=1)
+    assert not memory_shortage(own, 1, alone + own.stat().st_size - model.stat().st_size)
+
+
 def test_a_shorter_context_is_offered_where_it_helps_and_fits() -> None:
     need = estimate(read_metadata(embedded()), embedded().stat().st_size)
     room = need.total(1100)

@@ -24,8 +24,9 @@ from engines.drafters.protocol import Drafter
 from engines.drafters.student import Student, StudentDrafter
 from engines.llama import native, prediction_heads, probe
 from engines.llama.context import Weights
+from engines.llama.gguf import heads_file
 from engines.llama.model import load
-from engines.llama.prediction_heads import PredictionHeads, heads_file
+from engines.llama.prediction_heads import PredictionHeads
 from engines.llama.target import LlamaTarget
 from engines.sampler import Sampling, make_sampler
 from engines.step import Step
