@@ -143,6 +143,7 @@ class HeadText:
 
     Attributes:
         hidden: float32 [width], the state that produced the root; [0] if it is unknown.
+        draft_vocabulary: see `DraftModel`.
     """
 
     context_length = sys.maxsize
@@ -155,6 +156,7 @@ class HeadText:
         self._index = np.full(head.vocabulary, len(head.tokens), np.int64)
         self._index[head.tokens] = np.arange(len(head.tokens))
         self._row = np.full(head.vocabulary, -np.inf, np.float32)
+        self.draft_vocabulary = head.tokens
 
     def begin(self, tokens: Sequence[int]) -> int:
         """See `DraftModel.begin`: the root is unread; 0 where the state is unknown."""

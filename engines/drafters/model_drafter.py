@@ -25,6 +25,7 @@ from time import perf_counter
 from typing import ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from datastores.errors import ModelError, SpecchatError
 from engines.draft_tree import DraftTree, root_only
@@ -77,6 +78,11 @@ class DraftModel(Protocol):
         """Most tokens drafted behind one another."""
         ...
 
+    @property
+    def draft_vocabulary(self) -> NDArray[np.int64] | None:
+        """Ids of the only tokens that it can draft, [n]; None where it can draft any."""
+        ...
+
     def begin(self, tokens: Sequence[int]) -> int:
         """Turn to a text; how many of its last tokens are unread, the root included.
 
@@ -96,7 +102,8 @@ class DraftModel(Protocol):
         """Read what is left of the text, to which drafted tokens may have been added one by one.
 
         Returns:
-            float32 [vocabulary], the logits behind it: a view, valid until the next call.
+            float32 [vocabulary], the logits behind it, minus infinity outside `draft_vocabulary`: a
+            view, valid until the next call.
 
         Raises:
             ModelError: it failed.
@@ -256,7 +263,7 @@ class ModelDrafter:
         often as a greedy one would be: it takes the likeliest one's probability.
         """
         row = self._model.next_row(tokens)
-        found = _likeliest(row)
+        found = likeliest(row, self._model.draft_vocabulary)
         drawn = context.draw(row, len(tokens) - context.answer_start, tokens)
         first = found[0][1]
         if drawn == found[0][0]:
@@ -301,9 +308,19 @@ class DraftBranches:
         return tree
 
 
-def _likeliest(row: Floats) -> list[tuple[int, float]]:
-    """The likeliest tokens under the softmax of a row of logits, and their probabilities."""
-    tokens, logits = leaders(row, MAX_CHILDREN, MAX_LOGIT_GAP)
-    total = np.exp(row - logits[0]).sum()
-    shares = np.exp(logits - logits[0]) / total
+def likeliest(
+    row: Floats, draft_vocabulary: NDArray[np.int64] | None = None
+) -> list[tuple[int, float]]:
+    """The likeliest tokens under the softmax of a row of logits, and their probabilities.
+
+    Only the sum of the softmax runs over all tokens, or over those of the draft vocabulary, which
+    may be a twentieth of them.
+    """
+    logits = row if draft_vocabulary is None else row[draft_vocabulary]
+    tokens, leading = leaders(logits, MAX_CHILDREN, MAX_LOGIT_GAP)
+    weights = logits - leading[0]
+    total = np.exp(weights, out=weights).sum()
+    if draft_vocabulary is not None:
+        tokens = draft_vocabulary[tokens]
+    shares = np.exp(leading - leading[0]) / total
     return list(zip(tokens.tolist(), shares.tolist(), strict=True))

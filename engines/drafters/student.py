@@ -33,6 +33,8 @@ class Student:
 class StudentText:
     """The text that a student reads. Implements `engines.drafters.model_drafter.DraftModel`."""
 
+    draft_vocabulary = None
+
     def __init__(self, model: Target) -> None:
         self._model = model
         self._tokens: Sequence[int] = ()

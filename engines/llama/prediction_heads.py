@@ -143,12 +143,14 @@ class PredictionHeads:
         length: longest text.
 
     Attributes:
-        context_length, max_depth: see `DraftModel`.
+        context_length, max_depth, draft_vocabulary: see `DraftModel`.
         shares_cache: whether the heads attend to the target's cache.
 
     Raises:
         ModelError: llama.cpp cannot run them.
     """
+
+    draft_vocabulary = None
 
     def __init__(
         self,

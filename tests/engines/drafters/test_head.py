@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from engines.budget.continuation import UNKNOWN_STATE
 from engines.draft_tree import HEAD
 from engines.drafters.head import MAX_DEPTH, RECENT, Head, HeadDrafter
+from engines.drafters.model_drafter import MAX_CHILDREN, MAX_LOGIT_GAP, likeliest
 from engines.drafters.prompt_lookup import PromptLookup
 from engines.sampler import Sampling, make_sampler
 from engines.step import Context
@@ -59,6 +60,21 @@ def test_a_draft_is_a_tree_of_its_own_vocabulary(
     assert all(0.0 < share <= 1.0 for share in tree.probabilities)
     for children in tree.children():
         assert sum(tree.probabilities[row] for row in children.values()) <= 1.001
+
+
+@given(st.integers(0, 999), st.integers(1, 400))
+def test_its_candidates_are_those_of_a_softmax_over_all_tokens(seed: int, known: int) -> None:
+    random = np.random.default_rng(seed)
+    row, chosen = np.full(400, -np.inf, np.float32), random.permutation(400)[:known]
+    row[chosen] = random.normal(0.0, 5.0, known)
+    softmax = np.exp(row - row.max(), dtype=np.float64)
+    softmax /= softmax.sum()
+    first = np.argsort(-softmax)[:MAX_CHILDREN]
+    expected = {token: softmax[token] for token in first if row.max() - row[token] < MAX_LOGIT_GAP}
+    for vocabulary in (chosen, None):
+        found = likeliest(row, vocabulary)
+        assert [token for token, _ in found] == list(expected)
+        assert np.allclose([share for _, share in found], list(expected.values()), rtol=1e-5)
 
 
 def test_a_state_that_is_not_known_is_not_drafted_from() -> None:
