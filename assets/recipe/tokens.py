@@ -206,7 +206,9 @@ def _values(text: str, answer: re.Match[str]) -> Iterator[tuple[tuple[int, int],
         for value in sorted(values, key=len, reverse=True):
             alone = value if value in question[1] else _LETTERS_AFTER.sub("", value)
             said = _whole(alone).search(question[1])
-            for found in _whole(value).finditer(answer["command"]) if said else ():
+            if said is None:
+                continue
+            for found in _whole(value).finditer(answer["command"]):
                 if not taken & set(range(*found.span())):
                     taken.update(range(*found.span()))
                     start = command + found.start()

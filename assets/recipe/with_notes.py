@@ -235,10 +235,12 @@ def _in_own_words(pool: Pool, rng: Random) -> _Asked:
     elif pool.tasks and kind < 0.85:
         task = rng.choice(pool.tasks)
         by_name = {page.name: page for page in pool.core}
-        page = by_name.get(task.name)
-        if page is None or task.answer not in page.examples:
+        found = by_name.get(task.name)
+        if found is not None and task.answer in found.examples:
+            page = found
+        else:
             others = rng.sample(rng.choice(pool.known).examples, 1)
-            summary = page.summary if page else rng.choice(pool.known).summary
+            summary = found.summary if found else rng.choice(pool.known).summary
             examples = (task.answer, *others) if rng.random() < 0.5 else (*others, task.answer)
             page = render(Page(task.name, "common", summary, examples, ""))
         number, phrases, known = page.examples.index(task.answer), task.phrases, True
