@@ -317,7 +317,7 @@ def converse(
     def take(event: Event) -> None:
         nonlocal end, passages, retrieval, states
         if isinstance(event, Retrieved):
-            passages = event.passages
+            passages = event.passages if event.passages or event.requested else None
             if event.unindexed:
                 left = amount(event.unindexed, "imported file")
                 click.echo(f"not searched yet: {left}, still being indexed", err=True)

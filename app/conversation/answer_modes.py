@@ -52,8 +52,10 @@ class AnswerModes:
     ) -> Generator[Event, None, tuple[FoundPassage, ...] | None]:
         """Search the imported texts for `question`, as the chat of `request` does.
 
-        Returns what goes before it, the last of the messages; None if there is nothing to search.
+        Returns what goes before it, the last of the messages; None if there is nothing to search,
+        or nothing relevant for a question that did not ask for it.
         """
+        requested = bool(self.chosen or request.chat.docs)
         off = self.of(request.chat.docs) in (DOCS_OFF, DOCS_KNN)
         if self.documents is None or off:
             return None
@@ -68,8 +70,8 @@ class AnswerModes:
             self.source,
         )
         passages = fitting(engine, request.messages, found, request.end.max_tokens)
-        yield Retrieved(passages, unindexed)
-        return passages
+        yield Retrieved(passages, unindexed, requested)
+        return passages if passages or requested else None
 
     def resume(self, engine: Engine, request: AnswerRequest, stopped: StoredMessage) -> None:
         """Have `request` go on with an answer, if it can.

@@ -33,10 +33,13 @@ class Retrieved:
 
     Attributes:
         unindexed: imported texts that could not be searched yet.
+        requested: whether the chat or the question asks for them; else it need not be said that
+            none is relevant.
     """
 
     passages: tuple[FoundPassage, ...]
     unindexed: int = 0
+    requested: bool = True
 
 
 @dataclass(frozen=True, slots=True)

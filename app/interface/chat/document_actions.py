@@ -23,8 +23,7 @@ ON = "This chat searches your imports for each question."
 REPEATED = "This chat searches your imports again and again while it answers."
 WORDED = "This chat's answers are in the words of your imports."
 OFF = "This chat no longer uses your imports."
-NOT_SEARCHED = "Your imports were not searched for the last answer."
-NO_PASSAGE = "No passage of your imports matched the last question."
+NO_SOURCES = "The last answer uses no passage of your imports."
 
 
 class DocumentActions:
@@ -68,8 +67,7 @@ class DocumentActions:
         if citations:
             self.show_sources(citations)
         else:
-            reason = NOT_SEARCHED if citations is None else NO_PASSAGE
-            self._conversation.notify(reason, markup=False, timeout=4)
+            self._conversation.notify(NO_SOURCES, markup=False, timeout=4)
 
     def show_sources(self, citations: Sequence[Citation], index: int = 0) -> None:
         """Show cited passages, the one at `index` first."""

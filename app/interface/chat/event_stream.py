@@ -133,7 +133,8 @@ class EventApplier:
         if isinstance(event, Resumed):
             answer.resume(event.pieces)
         elif isinstance(event, Retrieved):
-            answer.cite([citation(passage) for passage in event.passages])
+            if event.passages or event.requested:
+                answer.cite([citation(passage) for passage in event.passages])
             if event.unindexed:
                 texts = f"{event.unindexed:,} imported file{'s' * (event.unindexed != 1)}"
                 answer.note = f"Not searched yet: {texts}, still being indexed"

@@ -112,7 +112,7 @@ class Answer:
         note: a line above the answer; empty for none.
         folded: whether the reasoning is folded.
         fold_row: the row that folds and unfolds the reasoning; None where there is none.
-        citations: the passages it was given; None if no imports were searched.
+        citations: the passages it was given; None if it is not worth a line that there are none.
         states: of imported texts that it was worded from; None for the model's own words.
         citation_rows: the index of the citation that a row shows.
         texts: what can be selected, once it is laid out: the reasoning comes first.

@@ -276,6 +276,8 @@ def test_imported_texts_answer_and_are_cited(tmp_path: Path) -> None:
     assert figures["strides"] > 0
     assert iterative["citations"] == report["citations"]
     uncovered = specchat(data, "ask", "Which planet is the largest?", *SHORT)
+    assert not uncovered.stderr
+    uncovered = specchat(data, "ask", "Which planet is the largest?", "--docs", "once", *SHORT)
     assert uncovered.stderr.decode().splitlines() == [NO_PASSAGE]
 
 

@@ -97,11 +97,15 @@ def test_a_question_that_no_text_covers_is_answered_without(
 ) -> None:
     engine = scripted_engine(tmp_path)
     prompts = seen_by(engine)
-    chat = history.create_chat()
-    first, *_ = Assistant(engine, history, documents).answer(chat.id, None, "sing sea shanties")
-    assert first == Retrieved(())
+    assistant = Assistant(engine, history, documents)
+    chat, asking = history.create_chat(), history.create_chat(docs="once")
+    first, *_ = assistant.answer(chat.id, None, "sing sea shanties")
+    assert first == Retrieved((), requested=False)
     assert [message.role for message in prompts[-1]] == ["user"]
-    assert history.thread(chat.id)[-1].statistics[CITATIONS_KEY] == []
+    assert CITATIONS_KEY not in history.thread(chat.id)[-1].statistics
+    first, *_ = assistant.answer(asking.id, None, "sing sea shanties")
+    assert first == Retrieved(())
+    assert history.thread(asking.id)[-1].statistics[CITATIONS_KEY] == []
 
 
 @pytest.mark.parametrize(
@@ -229,7 +233,7 @@ def test_notes_outlive_earlier_turns_and_are_cited_only_where_the_model_reads_th
 ) -> None:
     engine = scripted_engine(tmp_path, context_length=300, max_tokens=40)
     prompts = seen_by(engine)
-    assistant, chat = Assistant(engine, history, documents), history.create_chat()
+    assistant, chat = Assistant(engine, history, documents), history.create_chat(docs="once")
     list(assistant.answer(chat.id, None, f"{ABOUT_IT} " * 3))
     full = f"{ABOUT_IT} " * 4
     dropped = list(assistant.answer(chat.id, history.chat(chat.id).active, full))

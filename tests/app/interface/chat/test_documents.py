@@ -14,11 +14,10 @@ from textual.widgets import OptionList, Static
 from app.conversation.citations import citation
 from app.indexing.passage_index import FoundPassage, find, open_passages, update
 from app.interface.chat import chat_list, event_stream
-from app.interface.chat.document_actions import NO_PASSAGE, NOT_SEARCHED, OFF, ON, WORDED
+from app.interface.chat.document_actions import NO_SOURCES, OFF, ON, WORDED
 from app.interface.dialogs import cited_passages
 from app.interface.dialogs.cited_passages import CHANGED, GONE, CitedPassages
-from app.interface.transcript.answer import NO_PASSAGE as NO_PASSAGE_LINE
-from app.interface.transcript.answer import NOT_ENCODED, Answer
+from app.interface.transcript.answer import NO_PASSAGE, NOT_ENCODED, Answer
 from app.interface.transcript.answer import WORDED as WORDED_LINE
 from app.locations import Locations
 from app.runtime.deletion import forget_source
@@ -189,9 +188,9 @@ async def test_without_sources_the_key_says_why(stage: Make) -> None:
         await ask(pilot, made, "first")
         await pilot.press("alt+s")
         await ask(pilot, made, "second")
-        assert NO_PASSAGE_LINE in shown(made)
+        assert NO_PASSAGE in shown(made)
         await pilot.press("alt+s")
-        assert notices(made) == [NOT_SEARCHED, NO_PASSAGE]
+        assert notices(made) == [NO_SOURCES]
 
 
 async def test_a_chat_is_switched_before_and_after_it_is_stored(
