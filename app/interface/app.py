@@ -32,6 +32,7 @@ from app.interface.messages import (
 )
 from app.interface.screen import ChatScreen
 from app.interface.terminal import KEEP_TITLE, RESTORE_TITLE, AnswerNotice, title_sequence
+from app.interface.text_inputs import as_pressed
 from app.interface.themes import DARK, THEMES, muted_variables, theme_variables
 from app.locations import Locations, locate
 from app.runtime.demo import DEMO_MODEL, INTRODUCTION, DemoStage
@@ -96,15 +97,10 @@ class Specchat(App[None], inherit_bindings=False):
             await super().on_event(event)
 
     async def on_descendant_focus(self) -> None:
-        """Replay what was typed early, once, when the first box gets the focus.
-
-        Before the program puts the terminal into raw mode, the terminal turns Enter into a newline,
-        which is Ctrl+J.
-        """
+        """Replay what was typed early, once, when the first box gets the focus."""
         early, self._typed_early = self._typed_early, None
-        for event in early or ():
-            newline = isinstance(event, events.Key) and event.key == "ctrl+j"
-            await super().on_event(events.Key("enter", "\r") if newline else event)
+        for event in as_pressed(early or ()):
+            await super().on_event(event)
 
     def on_mount(self) -> None:
         self.theme_changed_signal.subscribe(self, self._theme_chosen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from textual import events
 from textual.widget import Widget
 from textual.widgets import Input, TextArea
@@ -12,6 +14,27 @@ from app.sanitise import clean
 def writes_text(event: events.Key) -> bool:
     """Whether a key types its character: `alt+y` carries a y, but does not type it."""
     return not event.key.startswith(("alt+", "ctrl+", "super+", "meta+", "hyper+"))
+
+
+def as_pressed(early: Iterable[events.Event]) -> Iterator[events.Event]:
+    """The keys that were pressed before the program read any.
+
+    Before the program puts the terminal into raw mode, the terminal turns Enter into a newline,
+    which is Ctrl+J. And what Textual reads in one go has no pauses, by which it tells Alt from Esc:
+    of Alt and a letter it makes a circumflex and the letter.
+    """
+    circumflex: events.Event | None = None
+    for event in early:
+        key = event.key if isinstance(event, events.Key) else ""
+        if circumflex is not None and len(key) == 1:
+            event = events.Key(f"alt+{key}", key)
+        elif circumflex is not None:
+            yield circumflex
+        circumflex = event if key == "circumflex_accent" else None
+        if circumflex is None:
+            yield events.Key("enter", "\r") if key == "ctrl+j" else event
+    if circumflex is not None:
+        yield circumflex
 
 
 async def run_bindings_in_order(box: Widget, event: events.Key) -> None:

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 from textual import events
+from textual._xterm_parser import XTermParser
 from textual.app import ComposeResult
 
 from app.interface.screen import ChatScreen
+from app.interface.text_inputs import as_pressed
 from engines.draft_tree import CHATS
 from tests.app.interface.conftest import Stage, burst, until
 from tests.app.interface.scripted import Script, passes_of
@@ -30,6 +32,14 @@ async def test_what_is_typed_behind_enter_in_one_go_is_the_next_question(stage: 
         await burst(pilot, "a", "enter", *"three")
         await until(pilot, lambda: made.assistant.asked == ["one", "onea"])
         await until(pilot, lambda: prompt.text == "two\nthree")
+
+
+def test_keys_that_are_read_in_one_go_are_those_that_were_pressed() -> None:
+    parsed = XTermParser().feed("he\x1bml\x1b[A^\n^")
+    early = [event for event in parsed if isinstance(event, events.Event)]
+    pressed = [event.key for event in as_pressed(early) if isinstance(event, events.Key)]
+    circumflex = "circumflex_accent"
+    assert pressed == ["h", "e", "alt+m", "l", "up", circumflex, "enter", circumflex]
 
 
 async def test_what_is_typed_while_the_program_starts_is_not_lost(
