@@ -65,6 +65,7 @@ class ChatView(Vertical):
         hint: about the model, shown in empty chats.
         turn: the turn in progress, in this chat or another; None between turns.
         history_thread: makes every change of the history.
+        topbar, transcript, queue, prompt: its widgets.
     """
 
     BLANK = True  # draws nothing itself
@@ -84,19 +85,22 @@ class ChatView(Vertical):
         self._unsent = UnsentText()
         self._system = ""
         self._left_out: int | None = None
+        # Made before they are mounted, and kept until the last worker has ended: a model can finish
+        # loading, or answering, while the interface is closing.
+        self.topbar, self.transcript, self.queue = TopBar(), MessageList(), QueueBar()
+        self.prompt = Prompt(AttachmentBar(self.show_error), Suggestions())
 
     def compose(self) -> ComposeResult:
-        attachments, suggestions = AttachmentBar(self.show_error), Suggestions()
-        yield TopBar()
-        yield MessageList()
+        yield self.topbar
+        yield self.transcript
         with Center():
-            yield QueueBar()
+            yield self.queue
         with Center():
-            yield suggestions
+            yield self.prompt.suggestions
         with Center():
-            yield attachments
+            yield self.prompt.attachments
         with Center():
-            yield Prompt(attachments, suggestions)
+            yield self.prompt
         yield Panel(self._session_statistics, wide=False)
 
     @property
@@ -113,22 +117,6 @@ class ChatView(Vertical):
     def is_branching(self) -> bool:
         """Whether the last messages of the chat are left out, for another continuation."""
         return self._left_out is not None
-
-    @property
-    def transcript(self) -> MessageList:
-        return self.query_one(MessageList)
-
-    @property
-    def prompt(self) -> Prompt:
-        return self.query_one(Prompt)
-
-    @property
-    def queue(self) -> QueueBar:
-        return self.query_one(QueueBar)
-
-    @property
-    def topbar(self) -> TopBar:
-        return self.query_one(TopBar)
 
     def on_mount(self) -> None:
         self.transcript.show([greeting("", keymap_of(self))])

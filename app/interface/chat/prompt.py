@@ -41,7 +41,7 @@ class Prompt(TextInput):
 
     Attributes:
         attachments: the files that go with the question.
-        completion: of the word at the cursor.
+        suggestions: the list of what `completion` suggests for the word at the cursor.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -58,7 +58,7 @@ class Prompt(TextInput):
         self, attachments: AttachmentBar, suggestions: Suggestions, *, id: str | None = None
     ) -> None:
         super().__init__("Ask anything", id=id)
-        self.attachments = attachments
+        self.attachments, self.suggestions = attachments, suggestions
         self.completion = Completion(self, suggestions)
         self._questions: Sequence[str] = ()
         self._recalled: int | None = None

@@ -61,6 +61,15 @@ async def test_nothing_of_a_new_private_chat_is_kept(stage: Make) -> None:
     assert not made.locations.unsent.exists()
 
 
+async def test_a_model_that_is_loaded_while_the_interface_closes_is_no_error(stage: Make) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        await made.conversation.remove_children()
+        made.conversation.set_hint("It knows commands.")
+        await pilot.pause()
+
+
 async def test_chats_of_other_processes_appear(
     stage: Make, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
