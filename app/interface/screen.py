@@ -148,11 +148,19 @@ class ChatScreen(Screen[None]):
         Raises:
             StoreError: it cannot be read which are private, or the file cannot be written.
         """
-        public: set[int | None] = {chat.id for chat in self._history.chats() if not chat.private}
-        texts = self.conversation.unsent_texts()
+        places: dict[int | None, int | None] = {
+            # A chat without messages is not listed: its text would not be found again.
+            chat.id: chat.id if chat.active is not None else None
+            for chat in self._history.chats()
+            if not chat.private
+        }
         if not self.conversation.private:
-            public.add(None)
-        kept = {chat: text for chat, text in texts.items() if chat in public}
+            places[None] = None
+        kept: dict[int | None, str] = {}
+        for chat, text in self.conversation.unsent_texts().items():
+            if chat in places and text:
+                place = places[chat]
+                kept[place] = "\n".join(filter(None, (kept.get(place), text)))
         write_unsent(self._locations.unsent, kept)
 
     async def on_unmount(self) -> None:

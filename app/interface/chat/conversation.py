@@ -18,6 +18,7 @@ from textual.widgets import TextArea
 
 from app.conversation.attachments import Attachment
 from app.conversation.session_statistics import SessionStatistics
+from app.conversation.unsent import UnsentTexts
 from app.interface.chat.attachment_bar import AttachmentsChanged
 from app.interface.chat.chat_view import ChatView, store_tuning
 from app.interface.chat.context_meter import ContextMeter
@@ -99,6 +100,14 @@ class Conversation(ChatView):
             self._unsent.leave_edit(self.prompt)
             self.prompt.focus()
         self.post_message(MomentChanged())
+
+    def unsent_texts(self) -> UnsentTexts:
+        """As `ChatView.unsent_texts`, with a question that still waits for the model to load."""
+        turn, texts = self.turn, super().unsent_texts()
+        if turn is None or not turn.text or self.model_thread.model is not None:
+            return texts
+        since = texts.get(turn.chat)
+        return {**texts, turn.chat: "\n".join(filter(None, (as_typed(turn.text), since)))}
 
     def is_free(self) -> bool:
         """Whether no answer is being written; otherwise the person is notified."""

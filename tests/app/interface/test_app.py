@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event as Flag
 
 import pytest
 
@@ -47,6 +48,21 @@ async def test_what_is_not_sent_is_there_after_a_restart(stage: Make, history: H
         assert second.conversation.prompt.text == "new"
         second.conversation.open(chat.id)
         await until(pilot, lambda: second.conversation.prompt.text == "in a chat")
+
+
+async def test_a_question_that_waits_for_the_model_is_there_after_a_restart(
+    stage: Make, history: History
+) -> None:
+    loaded = Flag()
+    first = stage(gate=loaded.wait)
+    async with first.app.run_test() as pilot:
+        await type_in(pilot, first, "asked")
+        await pilot.press("enter")
+        await until(pilot, lambda: history.chats() and first.conversation.chat is not None)
+        await type_in(pilot, first, "behind it")
+        first.app.exit()
+        loaded.set()
+    assert read_unsent(first.locations.unsent) == {None: "asked\nbehind it"}
 
 
 async def test_nothing_of_a_new_private_chat_is_kept(stage: Make) -> None:
