@@ -56,11 +56,17 @@ class LearningProgress:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A new version drafts: its acceptance on held-out questions, before and after."""
+    """A new version drafts.
+
+    Attributes:
+        before, after: acceptance on held-out questions; `before` is None where nothing drafted.
+        head: whether it is the draft head's, else the small model's.
+    """
 
     version: int
-    before: float
+    before: float | None
     after: float
+    head: bool = False
 
 
 NotifyLearning = Callable[[LearningProgress | Learned | None, SpecchatError | None], object]
@@ -276,11 +282,13 @@ class Learner:
 
 def _learned(result: dict[str, Any] | None) -> Learned | None:
     """What a result message brought; None for nothing."""
-    version = result["version"] if result is not None else None
-    if version is None:
+    if result is None or result["version"] is None:
         return None
-    figures = version["figures"]
-    return Learned(version["number"], figures["acceptance_before"], figures["acceptance"])
+    version = result["version"]
+    figures, head = version["figures"], result["head"]
+    # The first head is made from nothing; the first student, from the original one.
+    before = figures["acceptance_before"] if version["parent"] or not head else None
+    return Learned(version["number"], before, figures["acceptance"], head)
 
 
 def _write_note(note: Path, pid: int) -> None:

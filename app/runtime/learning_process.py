@@ -53,27 +53,27 @@ def learn(arguments: Sequence[str]) -> None:
     locations = Locations(*map(Path, folders))
     vocabulary = open_vocabulary(Path(model))
     path = replay_path(locations, target)
-    prepared: list[Callable[[], Begin]] = []
+    prepared: list[tuple[Callable[[], Begin], bool]] = []
     given = locations, target, Path(model)
     if student:
-        prepared.append(partial(_student_round, *given, Path(student), vocabulary))
+        prepared.append((partial(_student_round, *given, Path(student), vocabulary), False))
     if head == HEAD_TOO:
-        prepared.append(partial(_head_round, *given, vocabulary))
+        prepared.append((partial(_head_round, *given, vocabulary), True))
     failures: list[SpecchatError] = []
-    for prepare in prepared:
+    for prepare, is_head in prepared:
         try:
             begin = prepare()
             emit({"reading": True})  # not to be stopped before the next step: it would keep locks
             with closing(ReplayBuffer.open(path, target, vocabulary.size)) as buffer:
-                _follow(begin(buffer), locations)
+                _follow(begin(buffer), locations, head=is_head)
         except SpecchatError as error:
             failures.append(error)  # one that cannot learn must not keep the other from it
     if failures:
         raise failures[0]
 
 
-def _follow(items: Round, locations: Locations) -> None:
-    """Emit what a round yields."""
+def _follow(items: Round, locations: Locations, *, head: bool) -> None:
+    """Emit what a round yields, of the draft `head` or of the student."""
     for item in items:
         if isinstance(item, TrainingStep):
             emit({"done": item.done, "steps": item.steps})
@@ -81,7 +81,7 @@ def _follow(items: Round, locations: Locations) -> None:
             # What was removed meanwhile is in the version too.
             drop_tainted(locations)
             version = asdict(item.version) if item.version else None
-            emit({"version": version, "reason": item.reason})
+            emit({"version": version, "reason": item.reason, "head": head})
 
 
 def _head_round(locations: Locations, target: str, model: Path, vocabulary: Vocabulary) -> Begin:

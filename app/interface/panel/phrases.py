@@ -172,11 +172,16 @@ def time_left(seconds: float | None) -> str:
 
 
 def learning(progress: LearningProgress | Learned | None) -> str:
-    """`learning 12% · 3 min left`, then `learned: 81% → 84% accepted`; empty for nothing."""
+    """`learning 12% · 3 min left`, then `learned: 81% → 84% accepted`, or of a first draft head
+    `draft head made: 70% accepted`; empty for nothing."""
     if progress is None:
         return ""
     if isinstance(progress, Learned):
-        return f"learned: {percent(progress.before)} → {percent(progress.after)} accepted"
+        after = f"{percent(progress.after)} accepted"
+        if progress.before is None:
+            return f"draft head made: {after}"
+        subject = "draft head learned" if progress.head else "learned"
+        return f"{subject}: {percent(progress.before)} → {after}"
     return f"learning {percent(progress.share)}{time_left(progress.seconds_left)}"
 
 

@@ -35,8 +35,8 @@ def main(arguments: Sequence[str]) -> None:
             emit({"done": step, "steps": steps})
         time.sleep(0.005)
     figures = {"acceptance_before": 0.5, "acceptance": 0.75}
-    version = {"number": 4, "figures": figures} if mode == "learn" else None
-    emit({"version": version, "reason": "" if version else "acceptance fell"})
+    version = {"number": 4, "parent": 3, "figures": figures} if mode == "learn" else None
+    emit({"version": version, "reason": "" if version else "acceptance fell", "head": False})
 
 
 if __name__ == "__main__":

@@ -12,7 +12,13 @@ import psutil
 import pytest
 
 from app.runtime import learning
-from app.runtime.learning import Learned, Learner, LearningConditions, LearningProgress
+from app.runtime.learning import (
+    Learned,
+    Learner,
+    LearningConditions,
+    LearningProgress,
+    _learned,
+)
 from datastores.errors import SpecchatError, StoreError
 from datastores.storage.files import process_id, process_id_of
 
@@ -120,6 +126,15 @@ def test_a_version_is_adopted_and_what_it_brought_is_shown(room: Room, running: 
     assert [one.done for one in progress] == list(range(1, 31))
     assert Learned(4, 0.5, 0.75) in room.shown
     assert room.errors == []
+
+
+@pytest.mark.parametrize(
+    ("parent", "head", "before"), [(0, False, 0.5), (0, True, None), (1, True, 0.5)]
+)
+def test_nothing_came_before_the_first_head(parent: int, head: bool, before: float | None) -> None:
+    figures = {"acceptance_before": 0.5, "acceptance": 0.75}
+    version = {"number": 2, "parent": parent, "figures": figures}
+    assert _learned({"version": version, "head": head}) == Learned(2, before, 0.75, head)
 
 
 @pytest.mark.parametrize("hindrance", ["busy", "loaded", "quiet", "news", "off", "battery"])
