@@ -13,6 +13,8 @@ from datastores.errors import ModelError
 
 HEAD_BYTES = 1 << 20
 """Bytes hashed from the start of each file: formats keep their metadata there."""
+WHOLE_BYTES = 12 << 20
+"""Largest file that is hashed whole, such as a draft head for a target of width 1,024."""
 SAMPLES = 256
 SAMPLE_BYTES = 1 << 14
 """Bytes of each of the evenly spread samples: 4 MiB of any file, so that start-up never reads
@@ -50,7 +52,8 @@ def _sample(stream: BinaryIO, size: int, digest: hashlib._Hash) -> None:
     """Feed the size, the head and evenly spread samples (all of a small file) to `digest`."""
     digest.update(size.to_bytes(8, "little"))
     digest.update(stream.read(HEAD_BYTES))
-    step = max(SAMPLE_BYTES, (size - HEAD_BYTES) // SAMPLES)
+    spread = 0 if size <= WHOLE_BYTES else (size - HEAD_BYTES) // SAMPLES
+    step = max(SAMPLE_BYTES, spread)
     for offset in range(HEAD_BYTES, size, step):
         stream.seek(offset)
         digest.update(stream.read(SAMPLE_BYTES))

@@ -46,7 +46,7 @@ class LearningHistory:
     Attributes:
         versions: oldest first; their `figures` say what each brought on held-out questions.
         current: number of the one that drafts; 0 for the original student.
-        answers: recorded and kept to learn from; bytes: that they take.
+        answers: recorded and kept to learn from; bytes: that they take, with their states.
         attempt: how the last training ended; None before the first.
     """
 
@@ -67,7 +67,7 @@ def learning_history(locations: Locations, target: str, versions: Versions) -> L
     path = replay_path(locations, target)
     # There is none before the first record.
     with suppress(FileNotFoundError), closing(ReplayBuffer.existing(path)) as buffer:
-        answers, size = buffer.size, buffer.total_bytes
+        answers, size = buffer.size, buffer.total_bytes + buffer.state_bytes
     return LearningHistory(versions.all(), versions.current, answers, size, versions.last_attempt())
 
 

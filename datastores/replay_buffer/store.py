@@ -150,6 +150,11 @@ class ReplayBuffer:
         return int(self.store.rows("SELECT total(size) AS n FROM records")[0]["n"])
 
     @property
+    def state_bytes(self) -> int:
+        """Size of all states."""
+        return int(self.store.rows("SELECT total(length(packed)) AS n FROM states")[0]["n"])
+
+    @property
     def state_count(self) -> int:
         """States held."""
         return int(self.store.rows("SELECT total(count) AS n FROM states")[0]["n"])

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,8 +88,20 @@ def frequent_tokens(records: Iterable[ReplayRecord], vocabulary: int) -> NDArray
     return np.sort(np.array(ranked[:DRAFT_VOCABULARY], np.int64))
 
 
+_SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf")
+
+
+def _shards(path: Path) -> list[Path]:
+    """All files of the model of which `path` is one."""
+    match = _SHARD.fullmatch(path.name)
+    if match is None:
+        return [path]
+    numbers = range(1, int(match[2]) + 1)
+    return [path.with_name(f"{match[1]}-{number:05}-of-{match[2]}.gguf") for number in numbers]
+
+
 class OutputMatrix:
-    """The output matrix of the target in a GGUF file, read a few rows at a time.
+    """The output matrix of the target in a GGUF file or its shards, read a few rows at a time.
 
     Attributes:
         size: number of its tokens. width: of a row.
@@ -100,7 +113,8 @@ class OutputMatrix:
 
         self._path = path
         try:
-            tensors = {tensor.name: tensor for tensor in GGUFReader(path).tensors}
+            every = (tensor for shard in _shards(path) for tensor in GGUFReader(shard).tensors)
+            tensors = {tensor.name: tensor for tensor in every}
             # Models that tie both matrices have the first one alone.
             self._tensor = tensors.get("output.weight") or tensors["token_embd.weight"]
         except (OSError, ValueError, IndexError, KeyError) as error:

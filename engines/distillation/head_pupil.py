@@ -36,12 +36,7 @@ from engines.drafters.head import HeadDrafter, read_head
 from engines.target import Floats
 
 HEAD = TrainingSettings(grown=0, rate=3e-3, epochs=12, older=4.0, base=0.0)
-"""How a round of the head learns.
-
-From nothing, 30 thousand tokens of answers of the embedded target (722 answers, 82 s of CPU, two
-steps of unrolling) taught it the target's likeliest token at .707 of the positions of questions it
-had not seen, .748 where their topics were among those seen, and at .848 of what it had.
-"""
+"""How a round of the head learns."""
 BATCH_TOKENS = 512
 """Tokens of a batch, prompts included, which teach nothing: some 250 states."""
 LAST_SHARE = 0.5

@@ -14,6 +14,7 @@ of CPU for the embedded student.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -112,6 +113,8 @@ def _sample(records: Sequence[ReplayRecord], count: float, rng: Random) -> Seque
     """About `count` of `records`, or all of them."""
     return rng.sample(records, round(count)) if round(count) < len(records) else records
 
+
+LOGGER = logging.getLogger("specchat.distillation")
 
 Backward = Callable[[Sequence[ReplayRecord]], float]
 """Add the gradients of a batch's mean loss, and return it."""
@@ -249,18 +252,23 @@ class Trainer:
                     return False
                 state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 self._restore(state, int(about["step"]))
-        except (OSError, SafetensorError, ValueError, KeyError):
-            return False  # none, or a damaged one: the round begins again
+        except (OSError, SafetensorError, ValueError, KeyError) as error:
+            # None, a damaged one, or one of other sizes: the round begins again.
+            if path.exists():
+                LOGGER.info("%s is not continued: %s", path, error)
+            return False
         return True
 
     def _restore(self, state: dict[str, Tensor], step: int) -> None:
+        own = self.model.state_dict()
         moments = {
             name: {key: state[f"{key}.{name}"] for key in kept}
             for name, kept in self._moments.items()
         }
-        self.model.load_state_dict(
-            {name: state[f"weight.{name}"] for name in self.model.state_dict()}
-        )
+        # `load_state_dict` would load what fits before it refuses the rest.
+        if any(state[f"weight.{name}"].shape != each.shape for name, each in own.items()):
+            raise ValueError("its weights have other sizes")
+        self.model.load_state_dict({name: state[f"weight.{name}"] for name in own})
         self._moments = moments
         self.step = step
 

@@ -159,7 +159,7 @@ def test_what_was_learned_is_reported(
     history = learning_history(locations, TARGET, versions)
     assert (history.current, history.answers) == (1, 1)
     assert history.versions[0].figures == FIGURES
-    assert history.bytes > 0
+    assert history.bytes == buffer.total_bytes + buffer.state_bytes
     assert learning_histories(locations) == {TARGET: history}
 
 

@@ -87,6 +87,7 @@ def test_states_come_with_records_that_have_them(
     found = list(buffer.records(with_states=True))
     assert [one.id for one in found] == [3, 4]
     assert buffer.state_count == 60
+    assert buffer.state_bytes > sum(one.states.codes.nbytes for one in found) // 2
     for one in found:
         np.testing.assert_array_equal(one.states.codes, record(one.id - 1).states.codes)
         np.testing.assert_array_equal(one.states.decoded(), record(one.id - 1).states.decoded())

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from gguf import GGUFWriter
 
 from datastores.errors import InputError, ModelError, SpecchatError, StoreError
 from datastores.replay_buffer.states import encode
@@ -29,6 +30,7 @@ from engines.drafters.head import HeadDrafter, HeadText, read_head
 from engines.sampler import greedy
 from engines.step import Context
 from tests.engines.distillation.school import ANSWER, PROMPT, School, open_school
+from tests.engines.tiny import write_tensors
 
 SETTINGS = TrainingSettings(grown=0, rate=1e-2, epochs=1, older=1.0)
 NEVER = frozenset[int]()
@@ -73,6 +75,18 @@ def versions(school: School) -> Versions:
 def assert_nothing_published(school: School) -> None:
     assert versions(school).all() == []
     assert not list(school.folder.glob(".partial*"))
+
+
+def test_the_output_matrix_may_be_in_another_shard(school: School, tmp_path: Path) -> None:
+    first, second = (tmp_path / f"model-0000{number}-of-00002.gguf" for number in (1, 2))
+    write_tensors(GGUFWriter(first, "llama"), first, {"blk.0.attn_norm": (32,)})
+    shutil.copy(school.student, second)
+    tokens = np.arange(9)
+    found, whole = (OutputMatrix(path).vocabulary(tokens) for path in (first, school.student))
+    assert torch.equal(found.rows, whole.rows)
+    second.unlink()
+    with pytest.raises(ModelError, match="cannot be read"):
+        OutputMatrix(first)
 
 
 def test_a_head_is_made_from_nothing(taught: School) -> None:
