@@ -37,6 +37,7 @@ MAX_BASE_HELD_OUT = 160
 SAVE_SECONDS = 20.0
 """Training that a kill may cost."""
 LOCK = "lock"
+PARENT_GONE = "the version that it was trained from drafts no longer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,9 @@ class _Round:
         self._versions = versions
         self._base = base
         self._settings = settings
+        # Before the parent, so that a removal between the two drops what is made of it.
+        self._last_removal = buffer.last_removal
+        self._parent_identity = versions.current_identity
         self._parent = versions.current_version()
         self._start = versions.file(self._parent.number) if self._parent else None
 
@@ -133,7 +137,8 @@ class _Round:
         trainer = yield from self._train(lesson)
         version, reason = self._publish(trainer, lesson, before)
         self._checkpoint(lesson).unlink(missing_ok=True)
-        self._note(lesson, version, reason)
+        if reason != PARENT_GONE:  # else the next round learns the same again
+            self._note(lesson, version, reason)
         return version, reason
 
     def _note(self, lesson: Lesson, version: Version | None, reason: str) -> None:
@@ -156,6 +161,8 @@ class _Round:
                 after = self._pupil.measure(path, lesson)
                 reasons.append(verdict(before, after, original))
                 if not reasons[-1]:
+                    if self._versions.current_identity != self._parent_identity:
+                        return None, PARENT_GONE
                     version = self._version(path, trainer.steps, lesson, before, after)
                     self._versions.publish(partial, version)
                     return version, ""
@@ -165,7 +172,6 @@ class _Round:
 
     def _lesson(self) -> Lesson:
         """Divide the buffer's records, the latest of each kind first come first served."""
-        last_removal = self._buffer.last_removal
         records = list(self._pupil.records(self._buffer))
         sides = split(records)
         seen = self._seen()
@@ -180,7 +186,7 @@ class _Round:
             base_held_out=base.held_out[:MAX_BASE_HELD_OUT],
             arrived=sum(record.id > self._attempted() for record in records),
             last_record=records[-1].id if records else 0,
-            last_removal=last_removal,
+            last_removal=self._last_removal,
         )
 
     def _seen(self) -> int:

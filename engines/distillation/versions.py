@@ -2,7 +2,8 @@
 
     folder/0007/student.gguf    the weights; of a head, head.safetensors
     folder/0007/version.json    a `Version`
-    folder/current.json         the number of the version that drafts; 0 for the original student
+    folder/current.json         the number of the version that drafts, 0 for the original student,
+                                and the last number given
     folder/attempt.json         the `Attempt` made last
 
 A version appears with one rename, whole, and the latest three are kept. Owns the folder. Refuses to
@@ -30,6 +31,8 @@ KEPT = 3
 STUDENT_FILE, HEAD_FILE, VERSION_FILE = "student.gguf", "head.safetensors", "version.json"
 CURRENT_FILE, ATTEMPT_FILE = "current.json", "attempt.json"
 CHECKPOINT_SUFFIX = ".safetensors"
+ORIGINAL_IDENTITY = "0 "
+"""`Versions.current_identity` where no version drafts."""
 _PARTIAL = ".partial-"
 
 
@@ -38,7 +41,7 @@ class Version:
     """One trained version.
 
     Attributes:
-        number: from 1 on, never used twice while a later one is kept.
+        number: from 1 on, never used twice.
         created: seconds since the epoch.
         fingerprint: of its file. origin: of the student that the first version was trained from.
         parent: number of the version that it was trained from; 0 for the original student.
@@ -99,16 +102,18 @@ class Versions:
         Raises:
             StoreError: the folder cannot be read.
         """
-        try:
-            found: Any = json.loads((self.folder / CURRENT_FILE).read_text("utf-8"))
-            number = int(found["version"])
-        except FileNotFoundError:
-            return 0
-        except OSError as error:
-            raise StoreError(f"cannot read {self.folder}: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError):
-            return 0  # damaged: the original student always works
+        number = self._noted("version")
         return number if number in self._numbers() else 0
+
+    @property
+    def current_identity(self) -> str:
+        """Number and fingerprint of the version that drafts; equal for no two of them.
+
+        Raises:
+            StoreError: the folder cannot be read.
+        """
+        number = self.current
+        return f"{number} {''.join(version.fingerprint for version in self._read(number))}"
 
     def current_version(self) -> Version | None:
         """The version that drafts; None for the original student.
@@ -170,7 +175,7 @@ class Versions:
 
     def next_number(self) -> int:
         """The number that the next version gets."""
-        return max(self._numbers(), default=0) + 1
+        return self._last_number() + 1
 
     def publish(self, partial: Path, version: Version) -> None:
         """Make the files in `partial` version `version.number`, which drafts from now on.
@@ -196,8 +201,9 @@ class Versions:
             raise StoreError(f"there is no version {number} in {self.folder}")
         if not number and not self.folder.exists():
             return
+        noted = {"version": number, "last": self._last_number()}
         try:
-            write_atomic(self.folder / CURRENT_FILE, [json.dumps({"version": number})])
+            write_atomic(self.folder / CURRENT_FILE, [json.dumps(noted)])
         except OSError as error:
             raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
 
@@ -245,6 +251,22 @@ class Versions:
             (self.folder / ATTEMPT_FILE).unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"cannot delete from {self.folder}: {error.strerror}") from error
+
+    def _noted(self, key: str) -> int:
+        """A number in `CURRENT_FILE`; 0 where there is none."""
+        try:
+            found: Any = json.loads((self.folder / CURRENT_FILE).read_text("utf-8"))
+            return int(found[key])
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise StoreError(f"cannot read {self.folder}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError):
+            return 0  # damaged: the original student always works
+
+    def _last_number(self) -> int:
+        """The last number that a version had, even if it was deleted: statistics go by it."""
+        return max(self._noted("last"), *self._numbers(), 0)
 
     def _numbers(self) -> list[int]:
         """Of all version folders, ascending."""

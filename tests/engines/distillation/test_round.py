@@ -14,8 +14,8 @@ from engines.distillation import round as rounds
 from engines.distillation import student_pupil
 from engines.distillation.holdout import split
 from engines.distillation.losses import LOSSES, forward_kl
-from engines.distillation.round import LOCK, RoundResult, TrainingStep
-from engines.distillation.trainer import mean_acceptance
+from engines.distillation.round import LOCK, PARENT_GONE, RoundResult, TrainingStep
+from engines.distillation.trainer import Trainer, mean_acceptance
 from engines.distillation.versions import Versions
 from engines.distillation.weights import read_student
 from engines.drafters.student import Student
@@ -27,6 +27,7 @@ from tests.engines.distillation.school import (
     make_teacher,
     open_school,
 )
+from tests.engines.distillation.test_versions import publish
 
 HASTY = replace(SETTINGS, epochs=1)
 
@@ -157,6 +158,33 @@ def test_a_damaged_checkpoint_begins_the_round_again(school: School) -> None:
     checkpoint = Versions(school.folder).checkpoint(school.buffer.identity, removals)
     checkpoint.write_bytes(b"\xff" * 100)
     assert school.run().version is not None
+
+
+def test_what_was_trained_from_a_version_that_is_gone_is_not_published(school: School) -> None:
+    round_ = school.round()
+    next(round_)
+    versions = Versions(school.folder)
+    publish(versions)
+    *_, result = round_
+    assert isinstance(result, RoundResult)
+    assert (result.version, result.reason) == (None, PARENT_GONE)
+    assert versions.current == 1
+    assert versions.last_attempt() is None, "the same is learned again"
+
+
+def test_a_checkpoint_of_other_sizes_is_not_continued(tmp_path: Path) -> None:
+    def trainer(width: int) -> Trainer:
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, width))
+        return Trainer(model, lambda _: 0.0, [], SETTINGS)
+
+    path = tmp_path / "round.safetensors"
+    saved, other, same = trainer(3), trainer(4), trainer(3)
+    saved.save(path, "digest")
+    before = {name: each.clone() for name, each in other.model.state_dict().items()}
+    assert not other.resume(path, "digest")
+    for name, weight in other.model.state_dict().items():
+        assert torch.equal(weight, before[name])
+    assert same.resume(path, "digest")
 
 
 def test_another_vocabulary_publishes_nothing(school: School) -> None:

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from datastores.errors import StoreError
-from engines.distillation.versions import STUDENT_FILE, VERSION_FILE, Attempt, Version, Versions
+from engines.distillation.versions import (
+    ORIGINAL_IDENTITY,
+    STUDENT_FILE,
+    VERSION_FILE,
+    Attempt,
+    Version,
+    Versions,
+)
 from engines.fingerprint import fingerprint
 
 
@@ -17,6 +24,16 @@ def publish(versions: Versions) -> int:
     mark = fingerprint(partial / STUDENT_FILE)
     versions.publish(partial, Version(number, 1.0, mark, "origin", 0, "b", 9, 0, {"x": 0.5}))
     return number
+
+
+def test_every_byte_of_a_small_head_counts(tmp_path: Path) -> None:
+    path = tmp_path / "head.safetensors"
+    path.write_bytes(bytes(6 << 20))
+    mark = fingerprint(path)
+    with path.open("r+b") as file:
+        file.seek((1 << 20) + 10 * 20_480 + 18_000)
+        file.write(b"x")
+    assert fingerprint(path) != mark
 
 
 @pytest.fixture
@@ -70,6 +87,18 @@ def test_a_reset_leaves_no_weights(versions: Versions) -> None:
     assert versions.current == 0
     assert versions.last_attempt() is None
     assert not list(versions.folder.rglob("*.gguf"))
+
+
+def test_a_number_is_never_used_again(versions: Versions) -> None:
+    publish(versions)
+    known = versions.current_identity
+    versions.reset()
+    assert versions.current_identity == ORIGINAL_IDENTITY
+    assert publish(versions) == 2
+    assert versions.current_identity != known
+    versions.select(0)
+    versions.select(2)
+    assert versions.next_number() == 3
 
 
 def test_a_file_that_was_swapped_is_noticed(versions: Versions) -> None:
