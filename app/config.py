@@ -89,19 +89,19 @@ class Config:
     others are at the top."""
 
     model: str = ""
-    """Model to use: a name that `specchat models` lists, a file or a folder; empty for the embedded
-    one."""
+    """Model to use: a name that `specchat models` lists, a file or a folder; empty = the built-in
+    model."""
 
     student: str = ""
-    """Small model of the same vocabulary that drafts for the chosen one, by name or file; empty for
-    none; new = one made here that learns from its answers. The embedded model brings its own."""
+    """Draft model, a smaller one with the same vocabulary, by name or file; empty = none, new = one
+    made on this machine that learns from your model's answers. The built-in model has its own."""
 
     learn: bool = True
-    """Whether the small model and the draft head learn from your chats while the machine is idle,
-    but not on battery. Nothing leaves the machine, and private chats are left out."""
+    """Whether the draft model and the draft head learn from your chats while the machine is idle
+    and not on battery. Nothing leaves the machine, and private chats are left out."""
 
     learn_after: int = 60
-    """Seconds without a key press or an answer after which they learn."""
+    """Seconds without a key press or an answer before learning starts."""
 
     context: int = 8192
     """Context length in tokens (limited by the model)."""
@@ -110,18 +110,17 @@ class Config:
     """Maximum answer length, in tokens."""
 
     docs: str = DOCS_ONCE
-    """Whether answers use your imported texts: once = search them for each question, iterative =
-    search again every few words and answer from one passage at a time, knn = word answers like
-    them, off = don't. A chat can have its own setting."""
+    """How answers use your imports: once = search them for each question, iterative = search again
+    every few words and use one passage at a time, knn = answer in their words, off = not at all.
+    A chat can have its own setting."""
 
     embedding: str = ""
-    """Embedding model that searches imported texts by meaning, beside their words: a name or a
-    file; empty for the smallest one found on this machine, "off" for none."""
+    """Embedding model for searching imports by meaning as well as by words: a name or a file;
+    empty = the smallest one on this machine, off = none."""
 
     kv_type: str = F16
-    """Precision of the KV cache, which holds what the model read: f16; q8_0 takes half the memory,
-    q4_0 a quarter, at some loss of quality, and on a CPU drafts are checked at half the speed. Of
-    GGUF models."""
+    """Precision of the KV cache of GGUF models: f16, q8_0 (half the memory) or q4_0 (a quarter; on
+    a CPU, drafts are checked at half the speed). Less memory costs some quality."""
 
     threads: int = 0
     """CPU threads; 0 = one per physical core."""
@@ -130,28 +129,28 @@ class Config:
     """Theme: specchat-dark, specchat-light, or any Textual theme."""
 
     idle: bool = True
-    """Whether specchat indexes imports and chats and learns while you don't ask; Alt+I switches."""
+    """Whether specchat indexes and learns while you are not using it; Alt+I switches."""
 
     notify: str = OSC_9
     """Notification when a long answer ends while another window has the focus: osc9 (iTerm2, kitty,
-    WezTerm, Ghostty, foot), osc777 (foot, Ghostty, WezTerm, urxvt), bell or off. In tmux it needs
+    WezTerm, Ghostty, foot), osc777 (foot, Ghostty, WezTerm, urxvt), bell or off. tmux needs
     focus-events and allow-passthrough."""
 
     notify_after: int = 10
-    """Seconds that an answer must have taken for a notification."""
+    """Notify only of answers that took at least this many seconds."""
 
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Key bindings by command name, as in the table of keys, such as quit = "ctrl+l". Separate
-    several with commas; an empty string unbinds the key."""
+    """Key bindings by command name (see the table of keys), such as quit = "ctrl+l". Separate
+    several keys with commas; an empty string unbinds the command."""
 
     crest: CrestConfig = field(default_factory=CrestConfig)
     """The index of common phrases in your chats and imports."""
 
     chat_states: ChatStatesConfig = field(default_factory=ChatStatesConfig)
-    """What the model read of your last long chats: reopening one takes no reading."""
+    """Saved model state of your latest long chats, so that they reopen without being read again."""
 
     sampling: Sampling = field(default_factory=lambda: Sampling(seed=NEW_SEED))
-    """Sampling settings. temperature = 0 always takes the likeliest word; seed = -1 is a new seed
+    """Sampling settings. temperature = 0 always takes the likeliest word; seed = -1 uses a new seed
     for each answer."""
 
 

@@ -222,8 +222,8 @@ def _stores(locations: Locations) -> Iterator[StoreSize]:
         ("tokens", projections.glob(f"*/{TOKENS_FILE}*")),
         ("contexts", locations.states.glob("*")),
         ("answers to learn from", locations.replay.glob("*")),
-        ("small model versions", locations.students.rglob("*")),
-        ("read chats", locations.chat_states.rglob("*")),
+        ("draft model versions", locations.students.rglob("*")),
+        ("saved chats", locations.chat_states.rglob("*")),
         ("models", locations.models.rglob("*")),
     ):
         size = sum(map(_size, files))

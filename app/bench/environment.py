@@ -112,7 +112,7 @@ class Bench:
             return make_drafters([name], Stores(student=self.student))
         if name == REST:
             if stores.rest is None or not stores.documents:
-                raise InputError(f"{REST} drafts from a history alone: give one with --history")
+                raise InputError(f"{REST} drafts only from a history: give one with --history")
             return [RestDrafter(stores.rest, shape.length if shape else MAX_CONTINUATION)]
         return make_drafters([name], stores.stores)
 

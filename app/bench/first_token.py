@@ -1,6 +1,6 @@
 """`specchat bench first-token`: how long a question waits for its first token while training runs.
 
-Each question is asked twice, in turn: while the process that teaches the small model works, and
+Each question is asked twice, in turn: while the process that trains the draft model works, and
 while it is paused. The key press that pauses it counts as part of the wait, as in the interface;
 the process is the product's own, at its priority, on the answers to the same questions.
 

@@ -218,9 +218,9 @@ def _by_bytes(rows: Sequence[CrestRow]) -> Chart:
             point = (float(row.store_bytes), row.tokens_per_call)
             lines.setdefault(f"{row.method}: {kind}", []).append(point)
     return Chart(
-        f"Tokens per call, {BUDGETS[-1]} nodes",
+        f"Tokens per step, {BUDGETS[-1]} nodes",
         "bytes on disk",
-        "tokens per call",
+        "tokens per step",
         {name: sorted(points) for name, points in lines.items()},
         logarithmic=True,
         unit="B",
@@ -235,9 +235,9 @@ def _by_budget(rows: Sequence[CrestRow]) -> Chart:
         if method not in best or store[-1].tokens_per_call > best[method][-1].tokens_per_call:
             best[method] = store
     return Chart(
-        "Tokens per call, by budget",
+        "Tokens per step, by budget",
         "draft tokens for each call",
-        "tokens per call",
+        "tokens per step",
         {
             method: [(float(row.budget), row.tokens_per_call) for row in store]
             for method, store in best.items()
@@ -266,7 +266,7 @@ def growth_svg(rows: Sequence[Mapping[str, Any]]) -> str:
     """Two charts of the rows that `app.bench.growth.summarise_growth` gives."""
     return svg(
         [
-            Chart("Growth", "chats so far", "tokens per call", _lines(rows, LINES)),
+            Chart("Growth", "chats so far", "tokens per step", _lines(rows, LINES)),
             Chart("", "chats so far", "times as fast as plain decoding", _lines(rows, SPEEDS)),
         ]
     )

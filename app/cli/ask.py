@@ -92,10 +92,9 @@ Write = Callable[[str], object]
 @click.option(
     "--docs",
     type=click.Choice(DOCS_MODES),
-    help="Answer from your imported texts: search them once for the question, or again every few"
-    " words (iterative), or answer in their words (knn: changes what the model writes), or don't"
-    " (off)."
-    "  [default: the chat's setting, else that of the settings]",
+    help="How to use your imports: search them once for the question, search again every few words"
+    " (iterative), answer in their words (knn: changes what the model writes), or not at all (off)."
+    "  [default: the chat's setting, else `docs` in the settings]",
 )
 @click.option("--source", default="", metavar="NAME", help="Search only this import.")
 @click.option(
@@ -123,8 +122,8 @@ def ask(
 ) -> None:
     """Ask one question and print the answer.
 
-    QUESTION needs no quotes. Text piped in goes before it, like an attached file; without QUESTION,
-    or with -, the piped text is the question. Markdown is formatted on a terminal only.
+    QUESTION needs no quotes. Piped text goes before it, like an attached file; without QUESTION, or
+    with -, the piped text is the question. Markdown is formatted on a terminal only.
     """
     options: Options = context.ensure_object(Options)
     if system and continued:
@@ -215,7 +214,7 @@ def read_question(words: Sequence[str], files: Sequence[Path]) -> tuple[str, lis
     if stdin is not None and (question == "-" or not stdin.isatty()):
         piped = read_stream(stdin.buffer, STANDARD_INPUT)
     elif not words:
-        raise InputError('nothing asked: specchat ask "…", or pipe the question in')
+        raise InputError("no question: write it after `specchat ask`, or pipe it in")
     if question in ("", "-") and piped is not None:
         question, piped = piped.text, None
     if not question.strip():

@@ -30,7 +30,7 @@ from datastores.errors import InputError
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def chats(options: Options, as_json: bool) -> None:
     """List all chats by number, most recent first."""
@@ -53,7 +53,7 @@ def chats(options: Options, as_json: bool) -> None:
     metavar="N",
     help="Show at most N results.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def search(options: Options, words: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Find chats by words in titles and messages.

@@ -37,9 +37,9 @@ from datastores.errors import StoreError
 def demo() -> None:
     """Show what drafts gain with a large model, in about a minute.
 
-    Opens the built-in model, enlarged so that each word costs as much as with a large one, asks it
-    three questions, imports a file and asks five others. All of it takes place in a temporary
-    directory; your chats and imports are not touched. Without a terminal, prints the figures.
+    Enlarges the built-in model until each word costs as much as with a large model, asks three
+    questions, imports a file and asks five more. Everything happens in a temporary directory; your
+    chats and imports are not touched. Without a terminal, prints the figures.
     """
     with demo_stage() as stage:
         if sys.stdin.isatty() and sys.stdout.isatty():

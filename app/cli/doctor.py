@@ -119,17 +119,17 @@ def _search(locations: Locations) -> Finding:
     try:
         setting = load_config(locations.settings).embedding
     except SpecchatError:
-        return Finding("search", OFF, "by words alone: the settings have an error")
+        return Finding("search", OFF, "by words only: the settings have an error")
     try:
         path = choose_embedder(locations, setting)
         if path is None:
-            return Finding("search", OK, "by words alone: no embedding model is used")
+            return Finding("search", OK, "by words only: no embedding model is used")
         embedded, total = 0, 0
         if locations.passages.exists():
             with closing(open_passages(locations)) as passages:
                 embedded, total = StoredVectors(passages).counts()
     except SpecchatError as error:
-        return Finding("search", BAD, f"by words alone: {error}")
+        return Finding("search", BAD, f"by words only: {error}")
     return Finding(
         "search", OK, f"by words and by meaning, with {path}: {embedded:,} of {total:,} passages"
     )
@@ -138,8 +138,8 @@ def _search(locations: Locations) -> Finding:
 def _gpu() -> Finding:
     unused = unused_gpu()
     if unused:
-        text = f"{unused} is not used: llama.cpp was built for the CPU alone; to use it:"
-        at_once = "" if torch_device() == CPU else "; PyTorch runs safetensors models on it at once"
+        text = f"{unused} is not being used: llama.cpp was built for the CPU only. To use it:"
+        at_once = "" if torch_device() == CPU else "; PyTorch already runs safetensors models on it"
         return Finding("gpu", OFF, f"{text} {install_line(unused)}{at_once}")
     gpus = find_gpus()
     return Finding("gpu", OK, ", ".join(gpus) or "none found; the model runs on the CPU")
@@ -186,26 +186,26 @@ def _shape(options: Options, target: Target) -> str:
 
 
 def _heads(options: Options, engine: Engine) -> Iterator[Finding]:
-    """Whether the model's own prediction heads draft; nothing of a model without any."""
+    """Whether the model's prediction heads draft; nothing of a model without any."""
     target = engine.target
     if "mtp" not in options.drafters or not isinstance(target, TargetWithHeads):
         return
     if target.heads_problem:
-        text = "the model's own are off, and answers come without their drafts"
+        text = "the model's prediction heads are off, and answers come without their drafts"
         yield Finding("heads", OFF, f"{text}: {target.heads_problem}")
     elif target.heads is not None:
-        yield Finding("heads", OK, "the model's own prediction heads draft")
+        yield Finding("heads", OK, "the model's prediction heads draft")
 
 
 def _reopening(engine: Engine, locations: Locations) -> Finding:
     """Whether a chat that is opened again has to be read again."""
     max_bytes = load_config(locations.settings).chat_states.max_bytes
     if not max_bytes:
-        return Finding("reopening", OFF, "reads a chat again: chat_states.max_bytes is 0")
+        return Finding("reopening", OFF, "chats are read again: chat_states.max_bytes is 0")
     if not isinstance(engine.target, SavableTarget):
-        return Finding("reopening", OFF, "reads a chat again: this engine cannot save its state")
+        return Finding("reopening", OFF, "chats are read again: this engine cannot save its state")
     kept = stored(locations.chat_states)
-    text = f"chats read so far: {kept.chats}, {kept.bytes / 1e6:.0f} of {max_bytes / 1e6:.0f} MB"
+    text = f"saved chats: {kept.chats}, {kept.bytes / 1e6:.0f} of {max_bytes / 1e6:.0f} MB"
     if not engine.target.state_block:
         text += "; this model's cache cannot be rewound, so an edited chat is read again"
     return Finding("reopening", OK, text)
@@ -244,7 +244,9 @@ def _verifying(engine: Engine) -> Finding:
     else:
         like = _like(engine.path)
         if not like:
-            return Finding("verifying", OK, "not measured yet; answers with drafts measure it")
+            return Finding(
+                "verifying", OK, "not measured yet; the next answers with drafts measure it"
+            )
         row = dict(zip(ROWS, MEASURED[like], strict=True))
         ratios, source = (row[short], row[long]), f"{like} on another CPU; not measured here yet"
     text = (
@@ -260,7 +262,7 @@ MAX_TEXT_CHARACTERS = 2000
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def doctor(options: Options, as_json: bool) -> None:
     """Check the installation and explain problems."""
@@ -274,7 +276,7 @@ def doctor(options: Options, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def locate(options: Options, as_json: bool) -> None:
     """Print the paths specchat uses."""

@@ -61,7 +61,7 @@ COLUMNS = {
     },
     invoke_without_command=True,
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def models(context: click.Context, as_json: bool) -> None:
     """List, choose and download models.
@@ -135,15 +135,16 @@ def _row(model: FoundModel, in_use: bool) -> dict[str, object]:
 @click.option(
     "--student",
     metavar="NAME",
-    help="A small model of the same vocabulary that drafts for it; empty for none; new makes one.",
+    help="Draft model, with the same vocabulary; empty for none; `new` makes one.",
 )
 @click.pass_obj
 def use(options: Options, name: str | None, student: str | None) -> None:
-    """Switch to the model NAME; chats and imports stay.
+    """Switch to another model; chats and imports stay.
 
     NAME is a name that `specchat models` lists, or the path of a GGUF file or a safetensors folder.
-    `embedded` is the built-in model, which has its own student. For models without a small sister,
-    `--student new` makes one that knows nothing yet and learns from your chats.
+    `embedded` is the built-in model, which has its own draft model. If a model has no smaller one
+    of its family, `--student new` makes a draft model that starts from scratch and learns from your
+    chats.
     """
     if name is None and student is None:
         raise click.UsageError("give a NAME or a --student")
@@ -153,7 +154,7 @@ def use(options: Options, name: str | None, student: str | None) -> None:
     if student is not None:
         choose_student(student, locations)
         name = "a new one" if student == UNTRAINED else student or "none"
-        click.echo(one_line(f"Student: {name}", MAX_LINE_CHARACTERS))
+        click.echo(one_line(f"Draft model: {name}", MAX_LINE_CHARACTERS))
 
 
 def _use_model(name: str, locations: Locations) -> None:
@@ -170,7 +171,7 @@ def _use_model(name: str, locations: Locations) -> None:
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[WORDS]…")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def search(context: click.Context, words: tuple[str, ...], as_json: bool) -> None:
     """Search Hugging Face for models that run here.
@@ -210,7 +211,7 @@ def _print_found(found: Sequence[HubRepository], as_json: bool) -> None:
         click.echo(json.dumps({"repositories": [asdict(one) for one in found]}))
         return
     if not found:
-        raise InputError("no model on Hugging Face matches: use fewer or other words")
+        raise InputError("no match on Hugging Face: use fewer or other words")
     rows = [
         {
             "name": one.name,
@@ -221,7 +222,7 @@ def _print_found(found: Sequence[HubRepository], as_json: bool) -> None:
         for one in found
     ]
     click.echo(table(rows, dict.fromkeys(rows[0], "")))
-    click.echo("what one offers: specchat models search ORG/REPO", err=True)
+    click.echo("to list the files of one: specchat models search ORG/REPO", err=True)
 
 
 def _print_offers(offered: Sequence[HubOffer], free: int, as_json: bool) -> None:
@@ -240,7 +241,7 @@ def _print_offers(offered: Sequence[HubOffer], free: int, as_json: bool) -> None
         for one in offered
     ]
     click.echo(table(rows, {"name": "", "size": "", "memory": "", "": ""}))
-    note = f"{description.format_size(free)} of memory are free"
+    note = f"{description.format_size(free)} of memory free"
     get = f"; to download it: specchat models pull {one_line(best.name)}" if best else ""
     click.echo(note + get, err=True)
 
@@ -258,7 +259,7 @@ def pull(options: Options, wanted: str) -> None:
     try:
         path = _with_progress(offer, model_folders().hugging_face)
     except KeyboardInterrupt:
-        click.echo("\ninterrupted: the same command resumes", err=True)
+        click.echo("\ninterrupted; run the same command to resume", err=True)
         raise
     name = model_name(path, locate(options.data_dir))
     click.echo(one_line(f"{name} is at {path}", MAX_LINE_CHARACTERS))

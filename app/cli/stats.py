@@ -21,15 +21,14 @@ from datastores.chats.usage import Usage
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def stats(options: Options, as_json: bool) -> None:
-    """Show speed, drafts, the small model's versions and stores over weeks.
+    """Show speed, drafts, draft model versions and disk use over weeks.
 
-    Speed without drafts is what the same answers would have taken, measured while they were
-    written; answers of earlier versions do not have it. Of each version of the small model it
-    shows the share of its guesses that was accepted on new questions, before and after learning,
-    and live: in your chats.
+    Speed without drafts is measured while answers are written; older versions did not record it.
+    For each version of the draft model, it shows the share of its guesses that was accepted on new
+    questions, before and after learning, and in your chats (live).
     """
     locations = locate(options.data_dir)
     with open_history(locations) as history:
@@ -77,9 +76,9 @@ def _lines(report: UsageReport) -> Iterator[str]:
 
 
 def _student(student: StudentReport) -> Iterator[str]:
-    """The versions of a small model, and how each fared; the curve is in the JSON report."""
+    """The versions of a draft model, and how each fared; the curve is in the JSON report."""
     learning = student.learning
-    title = f"small model of {one_line(student.model, 15)}"
+    title = f"draft model of {one_line(student.model, 15)}"
     yield f"{title:<30}{'steps':>8}{'before':>10}{'after':>10}{'live':>10}"
     for version in learning.versions:
         in_use = "*" if version.number == learning.current else " "

@@ -1,6 +1,6 @@
-"""`specchat student list`, `rollback` and `reset`: what the small model learned on this machine.
+"""`specchat student list`, `rollback` and `reset`: what the draft model learned on this machine.
 
-Owns what is printed. Which versions there are is `app.engine.student_versions`' business.
+Owns what is printed; `app.engine.student_versions` knows the versions.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ from engines.distillation.versions import Version, Versions
 from engines.fingerprint import fingerprint
 
 COLUMNS = {"version": "", "learned": "", "answers": "", "acceptance": "", "tokens per step": ""}
-ORIGINAL, NO_HEAD = "the original small model", "no draft head"
+ORIGINAL, NO_HEAD = "the original draft model", "no draft head"
 """What drafts without a version."""
 head_option = click.option(
-    "--head", is_flag=True, help="The draft head instead: a small network on the model's own state."
+    "--head",
+    is_flag=True,
+    help="Act on the draft head instead, a small network on the model's state.",
 )
 
 
@@ -46,20 +48,20 @@ head_option = click.option(
     },
 )
 def student() -> None:
-    """Show or undo what the small model learned.
+    """Show or undo what the draft model learned.
 
-    The small model drafts for the chosen one and learns from its answers while this machine is
-    idle, and so does the draft head, which is made here for any model. A version is used only if it
-    drafts better on questions it has not seen.
+    The draft model guesses words for the current model and learns from its answers while this
+    machine is idle. So does the draft head, which specchat makes for every GGUF model. A new
+    version is used only if it guesses better on questions it has not seen.
     """
 
 
 @click.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @head_option
 @click.pass_obj
 def list_(options: Options, as_json: bool, head: bool) -> None:
-    """List the versions of the small model and what each one brought.
+    """List the versions of the draft model and what each one gained.
 
     A star marks the current one. Acceptance and tokens per step are measured on held-out questions,
     before and after learning.
@@ -81,27 +83,27 @@ def list_(options: Options, as_json: bool, head: bool) -> None:
 @head_option
 @click.pass_obj
 def rollback(options: Options, head: bool) -> None:
-    """Return to the previous version of the small model."""
+    """Return to the previous version of the draft model."""
     _, versions, without = _learned(options, locate(options.data_dir), head)
     number = versions.rollback()
-    click.echo(f"Switched to version {number}" if number else f"{_start(without)} is used")
+    click.echo(f"Switched to version {number}" if number else f"{_start(without)} is in use")
 
 
 @click.command()
 @head_option
 @click.pass_obj
 def reset(options: Options, head: bool) -> None:
-    """Delete all that the small model learned."""
+    """Delete everything the draft model learned."""
     _, versions, without = _learned(options, locate(options.data_dir), head)
     versions.reset()
-    click.echo(f"Deleted all versions; {without} is used")
+    click.echo(f"Deleted all versions; {without} is in use")
 
 
 def _learned(options: Options, locations: Locations, head: bool) -> tuple[str, Versions, str]:
     """Fingerprint of the chosen model, the versions of what drafts for it, and what does without.
 
     Raises:
-        InputError: it has no small model.
+        InputError: it has no draft model.
     """
     config = load_config(locations.settings)
     model = resolve_model(options.model or config.model, locations)
@@ -111,8 +113,7 @@ def _learned(options: Options, locations: Locations, head: bool) -> tuple[str, V
     path = student_file(config.student, model, locations)
     if path is None:
         raise InputError(
-            f"no small model drafts for {model.name}: choose one with"
-            " `specchat models use --student NAME`"
+            f"{model.name} has no draft model: choose one with `specchat models use --student NAME`"
         )
     return target, versions_of(locations, target, path), ORIGINAL
 
@@ -121,7 +122,7 @@ def _lines(history: LearningHistory, without: str) -> list[str]:
     rows = [_row(version, version.number == history.current) for version in history.versions]
     lines = [table(rows, COLUMNS)] if rows else []
     if not history.current:
-        lines.append(f"{_start(without)} is used")
+        lines.append(f"{_start(without)} is in use")
     lines.append(f"{history.answers:,} answers to learn from")
     if history.attempt is not None and history.attempt.reason:
         reason = one_line(history.attempt.reason, MAX_LINE_CHARACTERS)

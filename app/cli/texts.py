@@ -46,7 +46,7 @@ MAX_NAMES = 10
 @click.option(
     "--watch/--no-watch",
     default=None,
-    help="Import later changes of PATH while specchat is open, or stop.",
+    help="Also import later changes to PATH while specchat is open, or stop.",
 )
 @click.pass_obj
 def import_(options: Options, paths: tuple[Path, ...], as_json: bool, watch: bool | None) -> None:
@@ -170,10 +170,10 @@ def _report_json(report: ImportReport, tokens: int | None) -> str:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def sources(options: Options, as_json: bool) -> None:
-    """List imports, by the paths that `forget` takes."""
+    """List imports by path, as `forget` expects them."""
     locations = locate(options.data_dir)
     with open_library(locations):
         found = list_sources(locations, {})
@@ -210,8 +210,8 @@ def _source_json(one: ListedSource) -> dict[str, object]:
 def forget(options: Options, source: str) -> None:
     """Remove an imported SOURCE, by the path it was imported from.
 
-    No trace remains in specchat's files, except texts that another source also has, and chats:
-    answers stay as they are, with the paths they cite.
+    No trace remains in specchat's files, except in chats, whose answers keep the paths they cite,
+    and of texts that another import also has.
     """
     locations = locate(options.data_dir)
     gone = _forgotten(source, locations)
@@ -259,7 +259,7 @@ def named(source: str, library: Library) -> Source:
     metavar="N",
     help="Show at most N passages.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def find(options: Options, words: tuple[str, ...], source: str, limit: int, as_json: bool) -> None:
     """Find passages in your imported texts, best match first.

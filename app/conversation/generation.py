@@ -150,7 +150,7 @@ def fit(
         raise _overflow(engine, len(tokens))
     if len(tokens) + written > context:
         raise ContextOverflowError(
-            f"the answer cannot go on: it and its question fill the context ({context:,} tokens)"
+            f"cannot continue: the question and its answer fill the context ({context:,} tokens)"
         )
     return tokens, dropped
 

@@ -90,7 +90,7 @@ class SessionStatistics:
         retrieval: of the answer, if it retrieves while it is written; None otherwise.
         budget_status: as of the last step; None before the first.
         dense_states: states in the dense index; None if there is no index.
-        student_version: which version of the small model drafts; 0 for one that learned nothing.
+        student_version: which version of the draft model drafts; 0 for one that learned nothing.
         student_learns: whether it learns from answers.
         learned_share: how much of the training in progress is done; None without one.
     """

@@ -282,7 +282,7 @@ def _open_student(
 def _load_folder(path: Path, options: Options, config: Config) -> LoadedModel:
     """A safetensors folder, through transformers."""
     if options.exact:
-        raise ModelError(f"{path} cannot be run with --exact: use a GGUF of it")
+        raise ModelError(f"{path} cannot be run with --exact: use a GGUF version of it")
     from engines.hf.model import load as load_model
 
     device = "cpu" if options.gpu_layers == 0 else "auto"

@@ -174,7 +174,7 @@ def open_dense(stores: Stores, locations: Locations, target: Target) -> None:
     """
     if not target.width:
         raise ModelError(
-            "this model's hidden states cannot be read: choose another model, or --docs auto"
+            "this model's hidden states cannot be read: choose another model, or --docs once"
         )
     from datastores.dense.store import DenseStore
     from datastores.dense.worker import DenseWorker
@@ -185,7 +185,7 @@ def open_dense(stores: Stores, locations: Locations, target: Target) -> None:
     store = DenseStore.open(path, target.fingerprint, target.width)
     if store.store.quarantined is not None:
         message = (
-            f"{path} was damaged and is rebuilt while the model is idle; the damaged file is"
+            f"{path} was damaged and is being rebuilt in idle time; the damaged file is"
             f" {store.store.quarantined.name} and can be deleted"
         )
         stores.errors.append(StoreError(message))

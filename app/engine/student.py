@@ -52,7 +52,7 @@ def student_file(setting: str, model: Path, locations: Locations) -> Path | None
         path = _untrained_file(model, locations)
         if not path.exists():
             raise ModelError(
-                f"no small model was made for {model.name} yet:"
+                f"no draft model has been made for {model.name} yet:"
                 " `specchat models use --student new` makes one"
             )
         return path
@@ -181,7 +181,7 @@ def make_student(model: Path, locations: Locations) -> Path:
     from engines.distillation.untrained import write_untrained
 
     if model == embedded():
-        raise InputError("the built-in model has a small model of its own")
+        raise InputError("the built-in model has its own draft model")
     path = _untrained_file(model, locations)
     if not path.exists():
         write_untrained(model, path, UNTRAINED_SEED)

@@ -70,7 +70,7 @@ def look(source: str, own: frozenset[Path]) -> FolderState:
             if not found.reason.startswith(READ_FAILURE):
                 continue
             if found.name == source:
-                raise InputError(f"{source} {found.reason}: keeps what was imported from it")
+                raise InputError(f"{source} {found.reason}; its imported texts are kept")
             unreadable.add(found.name)
             continue
         files[found.name] = found.file.size, found.changed

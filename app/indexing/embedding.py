@@ -194,4 +194,4 @@ class PassageEmbedding:
     def _tell(self, error: ModelError) -> None:
         if str(error) not in self._reported:
             self._reported.add(str(error))
-            self._report(ModelError(f"imported texts are searched by their words alone: {error}"))
+            self._report(ModelError(f"imports are searched by words only: {error}"))

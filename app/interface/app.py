@@ -197,7 +197,7 @@ class Specchat(App[None], inherit_bindings=False):
     def learning_changed(
         self, progress: LearningProgress | Learned | None, error: SpecchatError | None
     ) -> None:
-        """Show what the small model learns; from any thread."""
+        """Show what the draft model learns; from any thread."""
         self.chat_screen.post_message(LearningChanged(progress, error))
 
     def leave(self) -> bool:

@@ -105,7 +105,7 @@ SOURCES: dict[int, SourceLabel] = {
     ),
     STUDENT: SourceLabel(
         SOURCE_NAMES[STUDENT],
-        "small model",
+        "draft model",
         "words guessed by a small model trained on this one's answers",
         "M",
         "ᴹ",

@@ -139,7 +139,7 @@ class IdleChanged(Message):
 
 @dataclass
 class LearningChanged(Message):
-    """What the small model learns or learned; None if there is nothing to show, or it failed."""
+    """What the draft model learns or learned; None if there is nothing to show, or it failed."""
 
     progress: LearningProgress | Learned | None
     error: SpecchatError | None

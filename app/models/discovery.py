@@ -320,7 +320,7 @@ def embedded() -> Path:
 
 
 def embedded_student() -> Path:
-    """The small model that drafts for the embedded one."""
+    """The draft model of the built-in one."""
     return Path(str(files("assets") / EMBEDDED_STUDENT_FILE))
 
 

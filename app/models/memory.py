@@ -27,7 +27,7 @@ from engines.llama.gguf import F16, KV_TYPES, Metadata, check_header, heads_file
 from engines.llama.recurrent_state import snapshot_count, state_bytes
 
 MASK_BYTES = 2
-"""Size of a number in the mask of attention."""
+"""Size of a number in the attention mask."""
 OTHER_BYTES = 100_000_000
 """Everything but the model: the interpreter, drafters, stores."""
 MIN_CONTEXT_TOKENS = 512

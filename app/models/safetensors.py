@@ -204,13 +204,13 @@ def _problem(folder: Path, config: dict[str, Any], text: dict[str, Any]) -> str:
     if not any(name.endswith("ForCausalLM") for name in architectures):
         return "not a text-only model"
     if config.get("quantization_config"):
-        return "quantised safetensors; use a GGUF of it"
+        return "quantised safetensors; use a GGUF version of it"
     if set(text.get("layer_types") or ()) - ATTENTION_LAYERS:
-        return "its cache cannot be rewound in PyTorch; use a GGUF of it"
+        return "its cache cannot be rewound in PyTorch; use a GGUF version of it"
     if not any((folder / name).is_file() for name in TOKENIZER_FILES):
         return "it has no tokenizer"
     if not _number(text, "max_position_embeddings") or not _number(text, "hidden_size"):
-        return "its configuration does not say its size; use a GGUF of it"
+        return "its configuration does not give its size; use a GGUF version of it"
     return ""
 
 

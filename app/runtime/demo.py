@@ -47,8 +47,8 @@ AFTER = (
 
 INTRODUCTION = (
     "Demo: the built-in model, enlarged so that each word takes as long as with a model of 200"
-    " million weights. It writes the same words. Three questions are asked for you, then a file is"
-    " imported, then five others are asked. Esc ends the demo. Nothing of it is kept."
+    " million weights. It writes the same words. specchat asks three questions, imports a file, and"
+    " asks five more. Esc ends the demo. Nothing is kept."
 )
 
 
@@ -132,12 +132,12 @@ def conclusion(before: Sequence[MeasuredAnswer], after: Sequence[MeasuredAnswer]
     """The result in words, with the reason where it is small."""
     faster, steps = speedup(after), tokens_per_step(after)
     said = (
-        f"With drafts, answers came {speedup(before):.1f}× as fast as without before the import,"
-        f" and {faster:.1f}× after it, with {steps:.1f} tokens per step."
+        f"Before the import, answers came {speedup(before):.1f}× as fast with drafts as without;"
+        f" after it, {faster:.1f}×, with {steps:.1f} tokens per step."
     )
     if faster >= MIN_SPEEDUP or not faster:
         return said
     return (
         f"{said} A step with drafts took {steps / faster:.1f} times as long as one without: this"
-        " machine gains little by checking several tokens at once, or other programs keep it busy."
+        " machine gains little from checking several tokens at once, or other programs are busy."
     )

@@ -128,7 +128,7 @@ class StoredVectors:
         if any(len(row["vector"]) != size for row in rows):
             raise StoreError(
                 f"{self._store.path}: a vector is not of {embedder.width} dimensions:"
-                " delete the file, it is made again"
+                " delete the file; it will be rebuilt"
             )
         found = np.frombuffer(b"".join(row["vector"] for row in rows), STORED)
         ids = np.array([row["id"] for row in rows], np.int64)

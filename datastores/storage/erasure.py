@@ -92,7 +92,7 @@ def empty_log(store: Store) -> None:
         if monotonic() > deadline:
             raise StoreError(
                 f"{store.path}: another window is reading it, so what was deleted is still in its"
-                " log; close that window and do this again"
+                " log; close that window and try again"
             )
         sleep(RETRY_S)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from datastores.errors import StoreError
 
 _ADVICE: dict[int, str] = {
-    sqlite3.SQLITE_FULL: "the disk is full; make room, then go on",
+    sqlite3.SQLITE_FULL: "the disk is full; free some space and try again",
     sqlite3.SQLITE_BUSY: "another process keeps it locked; try again",
     sqlite3.SQLITE_READONLY: "it is read-only; make it writable or use --data-dir",
     sqlite3.SQLITE_PERM: "permission denied; make it accessible or use --data-dir",

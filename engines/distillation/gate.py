@@ -106,7 +106,7 @@ def refusal(held_out: Sequence[ReplayRecord]) -> str:
     if questions < MIN_QUESTIONS or positions < MIN_POSITIONS:
         return (
             f"{questions} held-out questions with {positions} tokens are too few to measure with:"
-            f" it takes {MIN_QUESTIONS} and {MIN_POSITIONS}"
+            f" {MIN_QUESTIONS} and {MIN_POSITIONS} are needed"
         )
     return ""
 
@@ -117,14 +117,14 @@ def verdict(before: Quality, after: Quality, original_base: float | None) -> str
         return f"α on new questions fell from {before.acceptance:.4f} to {after.acceptance:.4f}"
     if not after.tokens_per_call >= before.tokens_per_call:
         return (
-            f"tokens per call on new questions fell from {before.tokens_per_call:.3f} to"
+            f"tokens per step on new questions fell from {before.tokens_per_call:.3f} to"
             f" {after.tokens_per_call:.3f}"
         )
     if (after.acceptance, after.tokens_per_call) == (before.acceptance, before.tokens_per_call):
-        return "nothing was gained on new questions"
+        return "no gain on new questions"
     if original_base is not None and not (after.base or 0.0) >= original_base - MAX_LOSS:
         return (
-            f"α on what the original student knows fell from {original_base:.4f} to"
+            f"α on what the original draft model knows fell from {original_base:.4f} to"
             f" {after.base or 0.0:.4f}"
         )
     return ""

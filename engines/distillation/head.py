@@ -382,4 +382,4 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], NDArray[np.int64]]:
             weights = {name: file.get_tensor(name) for name in (*NETWORK, "embed", "unembed")}
             return weights, file.get_tensor("tokens").numpy()
     except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path} is no draft head, or a damaged one: {error}") from error
+        raise ModelError(f"{path} is not a draft head, or is damaged: {error}") from error

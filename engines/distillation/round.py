@@ -127,7 +127,7 @@ class _Round:
         if lesson.arrived < MIN_NEW:
             return (
                 None,
-                f"{lesson.arrived} new answers are too few to learn from: it takes {MIN_NEW}",
+                f"{lesson.arrived} new answers are too few to learn from: {MIN_NEW} are needed",
             )
         if reason := refusal(lesson.held_out):
             self._note(lesson, None, reason)

@@ -128,7 +128,7 @@ class Versions:
         if not versions or not self._is_intact(versions[0]):
             raise StoreError(
                 f"version {number} in {self.folder} is damaged: `specchat student"
-                f" rollback{self._option}` steps back to an earlier one"
+                f" rollback{self._option}` returns to an earlier one"
             )
         return versions[0]
 
@@ -233,7 +233,7 @@ class Versions:
         """
         current = self.current
         if not current:
-            raise StoreError("no learned version is used: there is nothing to step back to")
+            raise StoreError("no learned version is in use: there is nothing to roll back")
         number = max((each for each in self._numbers() if each < current), default=0)
         self.select(number)
         return number

@@ -233,7 +233,7 @@ def _values(path: Path, tensor: Any) -> Any:
     except NotImplementedError as error:
         raise ModelError(
             f"{path} cannot be trained: weights of type {tensor.tensor_type.name} cannot be read;"
-            " choose a student in F16 or Q8_0"
+            " choose a draft model in F16 or Q8_0"
         ) from error
 
 
@@ -302,5 +302,5 @@ def _encoded(path: Path, tensor: Any, shape: LlamaShape, weights: Mapping[str, T
     except NotImplementedError as error:
         raise ModelError(
             f"{path} cannot be trained: weights of type {tensor.tensor_type.name} cannot be"
-            " written; choose a student in F16 or Q8_0"
+            " written; choose a draft model in F16 or Q8_0"
         ) from error

@@ -91,7 +91,7 @@ def read_head(path: Path, target: str, width: int, vocabulary: int) -> Head:
             raise ValueError(f"its format is {about['format']}")
         found = about["target"], about["width"], about["vocabulary"]
     except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise ModelError(f"{path} is no draft head, or a damaged one: {error}") from error
+        raise ModelError(f"{path} is not a draft head, or is damaged: {error}") from error
     if found != (target, width, vocabulary):
         raise InputError(
             f"{path} was made for another model, of width {found[1]} with {found[2]} tokens, not"

@@ -212,7 +212,7 @@ class ModelDrafter:
         try:
             return self._draft(context, limit)
         except ModelError as error:
-            self.error = ModelError(f"answers come without {self.subject} from now on: {error}")
+            self.error = ModelError(f"continuing without {self.subject}: {error}")
             return root_only(context.root)
 
     def observe(self, step: Step) -> None:

@@ -73,7 +73,7 @@ class StudentDrafter(ModelDrafter):
 
     name = "student"
     source = STUDENT
-    subject = "the small model"
+    subject = "the draft model"
 
     def __init__(self, student: Student) -> None:
         super().__init__(StudentText(student.model), student.stops)

@@ -135,7 +135,7 @@ class HfVocabulary:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise ModelError(
-                f"{tokenizer.name_or_path}: its tokenizer has no fast form; use a GGUF of the model"
+                f"{tokenizer.name_or_path}: its tokenizer has no fast form; use a GGUF version"
             )
         self._tokenizer = tokenizer
         self._backend = backend

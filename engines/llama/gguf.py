@@ -72,7 +72,7 @@ def check_header(path: Path) -> None:
     if raw[:4] != MAGIC:
         raise ModelError(
             f"{path} is not a GGUF file: specchat runs GGUF models;"
-            " choose one with --model, or leave --model out for the embedded one"
+            " choose one with --model, or omit --model for the built-in one"
         )
     if len(raw) < HEADER.size:
         raise _damaged(path, "it ends within its header")

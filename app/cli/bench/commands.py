@@ -76,14 +76,14 @@ def workload_options(default: str) -> Callable[[Command], Command]:
             type=click.IntRange(min=1),
             default=1,
             metavar="K",
-            help="Make the model K times as wide: the same tokens at a larger model's costs.",
+            help="Make the model K times as wide: same tokens, at the cost of a larger model.",
         ),
         click.option(
             "--deeper",
             type=click.IntRange(min=0),
             default=0,
             metavar="N",
-            help="Add N layers to the model: the same tokens at a larger model's costs.",
+            help="Add N layers to the model: same tokens, at the cost of a larger model.",
         ),
         click.option(
             "--json", "as_json", is_flag=True, help="Print one JSON object on the last line."

@@ -85,7 +85,7 @@ Sets = Mapping[str, tuple[str, ...]]
     "shapes",
     multiple=True,
     type=DraftShapeParam(),
-    help="N drafts of M tokens at every step, likely or not; repeatable.",
+    help="N drafts of M tokens at every step, however unlikely; repeatable.",
 )
 @click.option(
     "--fixed",
@@ -118,13 +118,12 @@ def decode(
 ) -> None:
     """Compare sets of drafters on the same chats.
 
-    Each set answers each chat, in turns. Speed-ups are medians over chats of paired ratios to plain
-    decoding; the bound is what they would be if verifying were all that takes time. Ctrl-C prints
-    what is done.
+    Each set answers each chat in turn. Speed-ups are medians over chats of paired ratios to plain
+    decoding; the bound assumes that verifying is the only cost. Ctrl-C prints the results so far.
 
-    The stores are the benchmark's own and learn nothing on the way: empty, or filled from a
-    history, whose open questions are answered first. Beside specchat's drafters there is one to
-    compare with: rest, a suffix array of the history.
+    The benchmark has stores of its own, which do not change during the run: empty, or filled from a
+    history, whose unanswered questions are answered first. `rest`, a suffix array of the history,
+    can be compared with specchat's drafters.
     """
     chats = read_workload(workload)[:limit]
     named = _named(sets)
@@ -207,7 +206,7 @@ def _answer(rows: Sequence[DecodeRow], chats: Sequence[Workload]) -> None:
             for _ in run(rows, chats, rows[0].engine.sampling):
                 bar.update(1)
     except KeyboardInterrupt:
-        click.echo("interrupted: figures of the finished chats", err=True)
+        click.echo("interrupted; results so far:", err=True)
 
 
 def _report(
@@ -253,10 +252,10 @@ def growth(
     as_json: bool,
     plot: TextIO | None,
 ) -> None:
-    """Replay months of chats: each is answered, then drafted from.
+    """Replay months of chats: each is answered, then used for drafts.
 
-    By windows of 20 chats, with full and with empty stores, paired. The stores are the benchmark's
-    own. Ctrl-C prints what is done.
+    Compares growing stores with empty ones, in windows of 20 chats. Your own stores are not used.
+    Ctrl-C prints the results so far.
     """
     chats = read_workload(workload)[:limit]
     kind = DrafterNames()
@@ -290,7 +289,7 @@ def _grown(
                 for _ in grow(replayed, with_drafters(engine, (), 0), chats, engine.sampling):
                     bar.update(1)
         except KeyboardInterrupt:
-            click.echo("interrupted: figures of the finished chats", err=True)
+            click.echo("interrupted; results so far:", err=True)
     return summarise_growth(replayed)
 
 

@@ -67,7 +67,7 @@ FILE = click.Path(path_type=Path)
     type=FILE,
     help="Chats of one topic, one JSON object per line; repeatable, in order.",
 )
-@click.option("--base", type=FILE, help="Chats that the student knows: against forgetting.")
+@click.option("--base", type=FILE, help="Chats that the draft model knows, to measure forgetting.")
 @click.option("--student", default="", metavar="FILE|new", help="Draft model. [default: its own]")
 @click.option(
     "--every",
@@ -75,23 +75,25 @@ FILE = click.Path(path_type=Path)
     default=50,
     show_default=True,
     metavar="K",
-    help="Answers between two rounds of learning.",
+    help="Answers between two rounds of training.",
 )
 @click.option(
     "--loss",
     "losses",
     multiple=True,
     type=click.Choice(LOSSES),
-    help="What learning minimises; repeatable, to compare. [default: lk]",
+    help="Training loss; repeatable, to compare. [default: lk]",
 )
 @click.option(
     "--offline",
     is_flag=True,
-    help="Hold back every other chat, and learn from 30 to 100 % of them before the stream.",
+    help="Hold back every other chat, and train on 30 to 100 % of them before the stream.",
 )
-@click.option("--head", is_flag=True, help="Also teach a draft head, from nothing.")
-@click.option("--per-topic", is_flag=True, help="Also learn with one student for each file.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Chats of each file.")
+@click.option("--head", is_flag=True, help="Also train a draft head from scratch.")
+@click.option("--per-topic", is_flag=True, help="Also train one draft model per file.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N chats of each file."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 @plot_option("α over the stream")
 @click.pass_obj
@@ -109,13 +111,13 @@ def distill(
     as_json: bool,
     plot: TextIO | None,
 ) -> None:
-    """Let a draft model learn from a stream of answers, topic after topic.
+    """Train a draft model on a stream of answers, topic after topic.
 
     Each answer is drafted for before it is learned from. α is the papers' Σ min(p, q) at three
-    temperatures, live acceptance what specchat's rule accepts, tokens per call those of the whole
-    tree. What was asked repeatedly is asked again after the stream. Beside the student that learns
-    stands the one that does not; with --head also the n-gram drafters alone, and a head that learns
-    from nothing, alone and in one tree with the student that does not. Ctrl-C prints what is done.
+    temperatures, live acceptance is what specchat's rule accepts, and tokens per step count the
+    whole tree. Repeated questions are asked once more after the stream. The untrained draft model
+    is the baseline; --head adds the n-gram drafters alone, and a head trained from scratch, alone
+    and in one tree with the untrained draft model. Ctrl-C prints the results so far.
     """
     from app.bench.distill import Classroom, Material, asked_again
     from app.bench.taught import TaughtHead, TaughtStudent
@@ -169,7 +171,7 @@ def _student_file(engine: Engine, student: str, options: Options) -> Path:
         return Path(student)
     file = student_file(student, engine.path, locate(options.data_dir))
     if file is None:
-        raise InputError(f"{engine.name} has no draft model: give a --student")
+        raise InputError(f"{engine.name} has no draft model: choose one with --student")
     return file
 
 
@@ -221,7 +223,7 @@ def _rows(
         for share in OFFLINE_SHARES if lessons else ():
             yield room.offline(share, lessons, lesson_plans[0])
     except KeyboardInterrupt:
-        click.echo("interrupted: figures of the finished rows", err=True)
+        click.echo("interrupted; results so far:", err=True)
 
 
 def _head_rows(room: Classroom, heads: Mapping[str, Taught]) -> list[DistillRow]:

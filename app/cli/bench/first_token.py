@@ -53,11 +53,11 @@ COLUMNS = {
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 @click.pass_obj
 def first_token(options: Options, workload: Path, limit: int, as_json: bool) -> None:
-    """Measure the wait for a first token while the small model learns.
+    """Measure the time to first token while the draft model trains.
 
-    Each question is asked with and without training at work, in turn; the pause of the training at
-    the key press is part of the wait. The ratio is the median of the pairs'. For a quiet machine.
-    Ctrl-C prints what is done.
+    Each question is asked with and without training in the background, in turn; the time that
+    training takes to pause counts. The ratio is the median over pairs. Run it on an idle machine.
+    Ctrl-C prints the results so far.
     """
     from app.bench.distill import answers
     from app.bench.first_token import Training, fill, first_tokens, own_copy
@@ -66,7 +66,7 @@ def first_token(options: Options, workload: Path, limit: int, as_json: bool) -> 
     engine = with_drafters(load(replace(options, drafters=()), rows=32), (), 0)
     student = student_file("", engine.path, locate(options.data_dir))
     if student is None:
-        raise InputError(f"{engine.name} has no small model that learns")
+        raise InputError(f"{engine.name} has no draft model that learns")
     pairs: list[FirstToken] = []
     with TemporaryDirectory(prefix="specchat-bench-") as folder:
         locations = locate(Path(folder) / "data")
@@ -82,11 +82,11 @@ def first_token(options: Options, workload: Path, limit: int, as_json: bool) -> 
                     pairs.append(pair)
                     bar.update(1)
             except KeyboardInterrupt:
-                click.echo("interrupted: figures of what is finished", err=True)
+                click.echo("interrupted; results so far:", err=True)
             except ModelError as error:
                 if not pairs:
                     raise
-                click.echo(f"{error}: figures of what is finished", err=True)
+                click.echo(f"{error}; results so far:", err=True)
     click.echo(_report(engine.name, pairs, as_json))
 
 

@@ -91,7 +91,7 @@ IDENTITY_COLUMNS = {
     default=100_000,
     show_default=True,
     metavar="N",
-    help="Passages to search, random ones beside those of the texts.",
+    help="Passages to search: those of the texts, filled up with random ones.",
 )
 @click.option(
     "--table",
@@ -99,7 +99,7 @@ IDENTITY_COLUMNS = {
     multiple=True,
     type=click.Choice(list(TABLES)),
     help="Methods of the paper's table 1 (every subset of P, S, A), 2 (prefetch) or 5 (strides),"
-    " or only all three at once (full); repeatable.  [default: 1]",
+    " or all three together (full); repeatable.  [default: 1]",
 )
 @click.option(
     "--tokens",
@@ -107,21 +107,26 @@ IDENTITY_COLUMNS = {
     default=128,
     show_default=True,
     metavar="N",
-    help="Length of every answer.",
+    help="Length of each answer.",
 )
 @click.option(
-    "--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Of every answer."
+    "--runs",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Runs of each answer.",
 )
 @click.option(
     "--identity",
     is_flag=True,
-    help="Only compare the texts, once: the KV cache is kept, so that times mean nothing."
-    " Fails if a text differs, which without --exact near-ties may cause.",
+    help="Only check that the texts are the same; the KV cache is kept, so times mean nothing."
+    " Fails if one differs; without --exact, near-ties can cause that.",
 )
 @click.option(
     "--knn",
     is_flag=True,
-    help="Compare KNN-LM over k (figure 5) instead: searches the model's states of the files.",
+    help="Compare KNN-LM over k (figure 5) instead, on the model's states for the files.",
 )
 @plot_option("the speed-ups by stride and the latency by batch")
 @click.pass_obj
@@ -147,14 +152,14 @@ def ralm(
 
     The first question of each chat is answered by RaLMSeq and by RaLMSpec with prefetching (P), the
     stride scheduler OS3 (S) and asynchronous verification (A). Speed-ups are paired, and the bound
-    is what the ratio of searching to writing allows. Ctrl-C prints what is done.
+    is what the ratio of search time to writing time allows. Ctrl-C prints the results so far.
     """
     questions = [chat.questions[0] for chat in read_workload(workload)[:limit]]
     larger = Enlargement(wider, deeper)
     if knn:
         if retriever == SPARSE or tables or plot or identity:
             raise InputError(
-                "--knn goes with --retriever edr or adr, but without --table, --plot or --identity"
+                "--knn needs --retriever edr or adr, and excludes --table, --plot and --identity"
             )
         knn_rows = _knn_rows(options, sets, larger)
         _compare_knn(knn_rows, texts, retriever, corpus, questions, tokens, runs, as_json)
@@ -185,7 +190,7 @@ def ralm(
     else:
         per_query = ", ".join(f"{ms:.2f} in {number}" for number, ms in batches.items())
         click.echo(table(figures, IDENTITY_COLUMNS if identity else COLUMNS))
-        times = "" if identity else f"; r = {ratio:.2f}; ms a query: {per_query}"
+        times = "" if identity else f"; r = {ratio:.2f}; ms per query: {per_query}"
         click.echo(f"{retriever} over {size} passages{times}")
     if identity:
         _require_identity(figures)
@@ -281,7 +286,7 @@ def _run(
             for _ in run(rows, questions, runs, answer):
                 bar.update(1)
     except KeyboardInterrupt:
-        click.echo("interrupted: figures of the finished runs", err=True)
+        click.echo("interrupted; results so far:", err=True)
         _keep_whole_runs(rows, len(questions))
 
 
@@ -319,5 +324,5 @@ def _charts(figures: Sequence[Mapping[str, object]], batches: Mapping[str, float
     latency = {"search": [(float(size), ms) for size, ms in batches.items()]}
     return [
         Chart("Speed-up over RaLMSeq", "mean speculation stride", "times as fast", lines),
-        Chart("Batched search", "queries in a batch", "ms a query", latency),
+        Chart("Batched search", "queries in a batch", "ms per query", latency),
     ]

@@ -43,10 +43,10 @@ ESTIMATED = " (a guess: this model's speed is not measured yet; the first answer
 def replay(options: Options, files: tuple[Path, ...], limit: int, as_json: bool) -> None:
     """Estimate the speed-up from drafting, from your own chats.
 
-    Chats of specchat's history or of FILEs (exports of specchat, ChatGPT, Claude and others) are
-    replayed in order, without running the model, with every drafter that sees only tokens; each
-    chat is history for the next. Recycling is underestimated, as the model's scores are not known.
-    Ctrl-C prints what is done.
+    Replays the chats in specchat's history, or in FILEs exported from specchat, ChatGPT, Claude and
+    others, without running the model and with every drafter that needs only tokens. Each chat is
+    history for the next. Token recycling is underestimated, as the model's scores are not known.
+    Ctrl-C prints the results so far.
     """
     locations = locate(options.data_dir)
     config = load_config(locations.settings)
@@ -91,7 +91,7 @@ def _replay(
                 for conversation in bar:
                     tokens.append(run.run(conversation))
         except KeyboardInterrupt:
-            click.echo("interrupted: figures of the finished chats", err=True)
+            click.echo("interrupted; results so far:", err=True)
     return run.drafters, tokens
 
 

@@ -97,7 +97,7 @@ def crest(
 ) -> None:
     """Compare CREST with REST and the other drafters, by replaying recorded answers.
 
-    Files hold one chat a line, {"id", "messages": [{"role", "content"}]}, plain or .xz. A chat of
+    Files have one chat per line, {"id", "messages": [{"role", "content"}]}, plain or .xz. A chat of
     the history whose question is also replayed is left out. Token recycling is underestimated, as
     the model's scores are not known.
     """
@@ -137,7 +137,7 @@ def _compared(
                 found += rows(case, counts, answers)
                 click.echo(f"replayed {case.method}, {case.selection}", err=True)
         except KeyboardInterrupt:
-            click.echo("interrupted: figures of what is finished", err=True)
+            click.echo("interrupted; results so far:", err=True)
     return found
 
 
@@ -179,8 +179,8 @@ DENSE_COLUMNS = {
 def dense(options: Options, workload: Path, limit: int | None, as_json: bool) -> None:
     """Compare keys for drafting from past states.
 
-    States of a workload's last answers look for similar ones among the others: with small keys or
-    whole states, filtered by the next token during or after the search.
+    Searches the states of a workload for those most similar to the states of its last answers: with
+    small keys or whole states, filtered by the next token during or after the search.
     """
     from app.bench.dense import compare, gather
     from app.engine.engine import load, with_drafters
@@ -225,16 +225,16 @@ class Numbers(click.ParamType[tuple[int, ...]]):
     default=DEFAULT_DOCUMENTS,
     show_default=True,
     metavar="N,…",
-    help="Notes that are stored before.",
+    help="Numbers of notes already stored.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 @click.pass_obj
 def import_(options: Options, documents: tuple[int, ...], as_json: bool) -> None:
     """Measure what one note costs: importing, changing and forgetting it.
 
-    In CPU seconds of the whole command, beside so many other notes; 100,000 take minutes to store
-    first. The stores are the benchmark's own. `traces` counts files that still hold a word of the
-    forgotten note. Ctrl-C prints what is done.
+    Reports CPU seconds of the whole command beside N other notes; storing 100,000 takes minutes.
+    Your own stores are not used. `traces` counts files that still contain a word of the forgotten
+    note. Ctrl-C prints the results so far.
     """
     locations = locate(options.data_dir)
     config = load_config(locations.settings)
@@ -244,7 +244,7 @@ def import_(options: Options, documents: tuple[int, ...], as_json: bool) -> None
         for cost in _costs(model, config.crest.max_bytes, documents):
             found.append(cost)
     except KeyboardInterrupt:
-        click.echo("interrupted: figures of what is finished", err=True)
+        click.echo("interrupted; results so far:", err=True)
     rows = [asdict(cost) for cost in found]
     click.echo(table(rows, IMPORT_COLUMNS))
     if as_json:

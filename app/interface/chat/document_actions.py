@@ -20,8 +20,8 @@ from datastores.chats.history import History
 from datastores.errors import SpecchatError
 
 ON = "This chat searches your imports for each question."
-REPEATED = "This chat searches your imports again and again while it answers."
-WORDED = "This chat's answers are in the words of your imports."
+REPEATED = "This chat searches your imports repeatedly while it answers."
+WORDED = "This chat answers in the words of your imports."
 OFF = "This chat no longer uses your imports."
 NO_SOURCES = "The last answer uses no passage of your imports."
 

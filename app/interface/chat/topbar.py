@@ -69,7 +69,7 @@ class TopBar(Static):
     """What the model does while it is idle; empty without any."""
 
     learning: reactive[str] = reactive("")
-    """What the small model learns or has learned; empty for nothing."""
+    """What the draft model learns or has learned; empty for nothing."""
 
     paused: reactive[str] = reactive("")
     """Said while idle work is paused; empty while it is not."""

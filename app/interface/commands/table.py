@@ -85,7 +85,7 @@ COMMANDS = (
     Command(
         "learning",
         "Turn learning on or off",
-        "Let the small model learn from your chats, or stop it",
+        "Let the draft model learn from your chats, or stop it",
         lambda screen: screen.model_switch.toggle_learning(),
         "alt+l",
         slash="learning",

@@ -1,4 +1,4 @@
-"""Which model answers: loads the first one, switches to another, and lets the small one learn.
+"""Which model answers: loads the first one, switches to another, and lets the draft model learn.
 
 Owns what is shown meanwhile, how a choice is stored, and the hint about other models that the first
 launch shows once, in the empty chat. `app.runtime.model_thread` loads models, the picker chooses.
@@ -72,10 +72,10 @@ class ModelSwitch:
         return [found.name for found in find_models(self._locations).candidates]
 
     def toggle_learning(self) -> None:
-        """Have the small model learn while the machine is idle, or not; kept in the settings."""
+        """Have the draft model learn while the machine is idle, or not; kept in the settings."""
         model, notify = self._conversation.model_thread.model, self._conversation.notify
         if model is None or model.engine is None or model.learner is None:
-            notify("This model has no small model to train.")
+            notify("This model has no draft model to train.")
             return
         learns = not model.engine.learns
         try:
@@ -86,9 +86,9 @@ class ModelSwitch:
         model.engine.learns = learns
         model.learner.switch(learns and not self._conversation.topbar.paused)
         notify(
-            "The small model learns from your chats while the machine is idle."
+            "The draft model learns from your chats while the machine is idle."
             if learns
-            else "The small model no longer learns from your chats."
+            else "The draft model no longer learns from your chats."
         )
 
     def toggle_idle(self) -> None:

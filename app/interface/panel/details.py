@@ -88,7 +88,7 @@ def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[
     if stats.dense_states is not None:
         rows.append(("contexts indexed", phrases.dense_states(stats.dense_states)))
     if small := phrases.student(stats):
-        rows.append(("small model", small))
+        rows.append(("draft model", small))
     if stats.learned_share is not None:
         rows.append(("learning", phrases.percent(stats.learned_share)))
     title = Text("this answer" if stats.writing else "last answer", styles.dim + Style(bold=True))

@@ -264,12 +264,12 @@ def _passage_line(retrieval: RalmStatistics, styles: PanelStyles) -> Text:
 
 
 def _student_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    """The small model, where it learns."""
+    """The draft model, where it learns."""
     said = " · ".join(filter(None, (phrases.student(stats), phrases.training(stats))))
     if not said:
         return []
     lines = [Text(line, style=styles.text) for line in phrases.wrapped(said, width)]
-    return [_title("small model", styles), *lines, Text()]
+    return [_title("draft model", styles), *lines, Text()]
 
 
 def _draft_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
@@ -277,7 +277,7 @@ def _draft_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Te
     line.append(f"{phrases.accepted(stats)} · {phrases.calls(stats)}", style=styles.text)
     history = Text.assemble(("  5 min ", styles.dim), trend(stats, styles))
     student = phrases.student(stats)  # the top line says how far its training is
-    small = Text.assemble(("  small model ", styles.dim), (student, styles.text))
+    small = Text.assemble(("  draft model ", styles.dim), (student, styles.text))
     for more in (history, small) if student else (history,):
         if line.cell_len + more.cell_len <= width:
             line.append_text(more)

@@ -186,7 +186,7 @@ def learning(progress: LearningProgress | Learned | None) -> str:
 
 
 def student(stats: SessionStatistics) -> str:
-    """`v3 · 84% accepted`: the small model, in this answer; empty where it does not learn."""
+    """`v3 · 84% accepted`: the draft model, in this answer; empty where it does not learn."""
     if not stats.student_learns and not stats.student_version:
         return ""
     version = f"v{stats.student_version}" if stats.student_version else "original"
@@ -220,5 +220,5 @@ def search_saved(retrieval: RalmStatistics) -> str:
 
 
 def training(stats: SessionStatistics) -> str:
-    """`learning 12%`: how far the small model's training is; empty without one."""
+    """`learning 12%`: how far the draft model's training is; empty without one."""
     return "" if stats.learned_share is None else f"learning {percent(stats.learned_share)}"

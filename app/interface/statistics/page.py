@@ -228,7 +228,7 @@ def _acceptance(
     points = student.curve
     if len(points) < 2:
         return []
-    head = Text.assemble(("Small model’s guesses accepted", styles.text + Style(bold=True)))
+    head = Text.assemble(("Draft model’s guesses accepted", styles.text + Style(bold=True)))
     marks = [
         Mark(index, f"v{after.version}" if after.version else "original")
         for index, (before, after) in enumerate(pairwise(points), 1)
@@ -250,7 +250,7 @@ def _versions(
     """What each version brought on questions it had not seen, and how it fares since."""
     learning = student.learning
     named = f" of {one_line(student.model, NAME_COLUMNS)}" * (len(report.students) > 1)
-    lines = [_head(f"Small model{named}", ("before", "after", "live"), width, styles)]
+    lines = [_head(f"Draft model{named}", ("before", "after", "live"), width, styles)]
     lines += [_version(student, version, width, styles) for version in learning.versions]
     if not learning.current:
         live = (_precise(student.live_acceptance(0)),)

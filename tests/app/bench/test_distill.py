@@ -178,6 +178,6 @@ def test_the_command_prints_every_row(tmp_path: Path, capsys: pytest.CaptureFixt
     assert static["new"]["alpha"]["1"] < 0.2  # it knows nothing
     assert static["again"]["answers"] == 1
     assert (static["new"]["answers"], static["repeated"]["answers"]) == (2, 1)
-    assert online["refused"] == ["3 new answers are too few to learn from: it takes 20"]
+    assert online["refused"] == ["3 new answers are too few to learn from: 20 are needed"]
     assert online["curve"] == static["curve"]
     assert plot.read_text().startswith("<svg")

@@ -129,7 +129,7 @@ def test_a_draft_model_must_share_the_tokenizer(engine: Engine, tmp_path: Path) 
 def test_rest_without_a_history_is_refused(engine: Engine) -> None:
     with (
         bench_stores(engine, ()) as stores,
-        pytest.raises(InputError, match="rest drafts from a history alone"),
+        pytest.raises(InputError, match="rest drafts only from a history"),
     ):
         Bench(engine, None, None).equipped(["rest"], stores)
 

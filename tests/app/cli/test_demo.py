@@ -24,5 +24,5 @@ def test_figures_are_printed_for_every_answer(
     answered = [line.split("?")[0] + "?" for line in lines if re.fullmatch(figures, line)]
     assert answered == [*BEFORE, *AFTER]
     assert "imported commands.md" in lines
-    assert lines[-1].startswith("With drafts, answers came ")
+    assert lines[-1].startswith("Before the import, answers came ")
     assert list(tmp_path.iterdir()) == []

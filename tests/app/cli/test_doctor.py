@@ -90,7 +90,7 @@ def test_a_card_that_is_not_used_comes_with_the_command_that_changes_that(
     monkeypatch.setattr(app.cli.doctor, "unused_gpu", lambda: "NVIDIA L4")
     finding = _report(Options(data_dir=tmp_path))["gpu"]
     assert finding.state == OFF
-    assert finding.text.startswith("NVIDIA L4 is not used")
+    assert finding.text.startswith("NVIDIA L4 is not being used")
     assert 'CMAKE_ARGS="-DGGML_CUDA=on" pip install' in finding.text
 
 

@@ -39,9 +39,9 @@ def versions(data: Path) -> Versions:
 def test_without_versions_the_original_is_used(specchat: Specchat, capsys: Captured) -> None:
     assert specchat("student", "list") == DONE
     lines = capsys.readouterr().out.splitlines()
-    assert lines == ["The original small model is used", "0 answers to learn from"]
+    assert lines == ["The original draft model is in use", "0 answers to learn from"]
     assert specchat("student", "rollback") == FAILED
-    assert "nothing to step back to" in capsys.readouterr().err
+    assert "nothing to roll back" in capsys.readouterr().err
     assert specchat("student", "reset") == DONE
 
 
@@ -67,7 +67,7 @@ def test_stepping_back_and_deleting(
 ) -> None:
     publish(versions)
     publish(versions)
-    for expected in ("Switched to version 1", "The original small model is used"):
+    for expected in ("Switched to version 1", "The original draft model is in use"):
         assert specchat("student", "rollback") == DONE
         assert capsys.readouterr().out.strip() == expected
     assert specchat("student", "reset") == DONE

@@ -157,6 +157,6 @@ def test_a_new_student_is_made_for_the_chosen_model(copy: Path, locations: Locat
 
 
 def test_the_embedded_model_needs_no_new_student(locations: Locations) -> None:
-    with pytest.raises(InputError, match="has a small model of its own"):
+    with pytest.raises(InputError, match="has its own draft model"):
         choose_student("new", locations)
     assert load_config(locations.settings).student == ""

@@ -131,7 +131,7 @@ def test_a_model_that_is_gone_is_named_once(
     assert [later.retriever(), later.retriever()] == [None, None]
     assert embed(later) == []
     assert [str(error) for error in errors] == [
-        f"imported texts are searched by their words alone: the embedding model {moved} is missing:"
+        f"imports are searched by words only: the embedding model {moved} is missing:"
         " put it back, or choose another in the settings"
     ]
 

@@ -131,7 +131,7 @@ def test_a_student_is_chosen_with_a_model_or_alone(
     assert said[1:] == ["Student: embedded"]
     assert run(["ask", "--json", "--max-tokens", "24", "how do I list files?"]) == 0
     assert json.loads(capsys.readouterr().out)["by_drafter"]["student"] > 0
-    assert _lines(capsys, "use", "--student", "") == ["Student: none"]
+    assert _lines(capsys, "use", "--student", "") == ["Draft model: none"]
     assert run(["models", "use"]) == 2
     assert "give a NAME or a --student" in capsys.readouterr().err
 

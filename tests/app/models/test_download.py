@@ -256,7 +256,7 @@ def test_a_pull_that_was_stopped_at_40_percent_resumes(
     _, said = stopped.communicate(timeout=120)
     if blow is signal.SIGINT:
         assert stopped.returncode == 130
-        assert "interrupted: the same command resumes" in said
+        assert "interrupted; run the same command to resume" in said
         assert "Traceback" not in said
     assert begun.read_bytes() == CONTENT[:FORTY_PERCENT]
 

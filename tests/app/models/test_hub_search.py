@@ -140,7 +140,7 @@ def test_the_command_lists_repositories_and_what_one_offers(
     assert len(json.loads(capsys.readouterr().out)["repositories"]) == 2
     hub.listed = []
     assert run(["models", "search", "qwen"]) == 1
-    assert "no model on Hugging Face matches" in capsys.readouterr().err
+    assert "no match on Hugging Face" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("machine")

@@ -136,7 +136,7 @@ def test_a_bad_folder_is_named_in_one_line(tmp_path: Path, locations: Locations,
         ({"architectures": None}, "not a text-only model"),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantised"),
         ({"layer_types": ["linear_attention", "full_attention"]}, "cannot be rewound"),
-        ({"max_position_embeddings": None}, "does not say its size"),
+        ({"max_position_embeddings": None}, "does not give its size"),
     ],
 )
 def test_what_cannot_be_run_says_why(

@@ -84,7 +84,7 @@ def test_the_conclusion_is_what_was_measured_and_explains_a_small_speedup() -> N
     after = [MeasuredAnswer(60, 20, 1.5, 3.0), MeasuredAnswer(60, 28, 1.5, 3.0)]
     assert speedup(after) == 2.0
     assert conclusion(before, after) == (
-        "With drafts, answers came 1.1× as fast as without before the import, and 2.0× after it,"
+        "Before the import, answers came 1.1× as fast with drafts as without; after it, 2.0×,"
         " with 2.5 tokens per step."
     )
     slow = [MeasuredAnswer(60, 24, 2.5, 3.0)]

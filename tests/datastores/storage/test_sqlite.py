@@ -266,7 +266,7 @@ def test_a_full_disk_loses_nothing_that_was_kept(small_disk: Path) -> None:
 def test_a_full_database_rolls_back_the_whole_transaction(tmp_path: Path) -> None:
     store = Store(tmp_path / "a.db", [_notes])
     store.rows("PRAGMA max_page_count = 20")
-    with pytest.raises(StoreError, match="the disk is full; make room"):
+    with pytest.raises(StoreError, match="the disk is full; free some space"):
         _add(store, "fits", "x" * 500_000)
     assert _texts(store) == []
     store.close()

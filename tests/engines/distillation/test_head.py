@@ -169,7 +169,7 @@ def test_a_head_that_does_no_better_is_not_published(school: School) -> None:
     assert run(school).version is not None
     school.folder.joinpath("attempt.json").unlink()
     result = run(school, replace(SETTINGS, rate=0.0))
-    assert (result.version, result.reason) == (None, "nothing was gained on new questions")
+    assert (result.version, result.reason) == (None, "no gain on new questions")
 
 
 def test_a_killed_round_goes_on_where_it_was(
@@ -217,7 +217,7 @@ def test_a_damaged_head_is_refused_in_one_line(taught: School, school: School, k
     shutil.copytree(taught.folder, school.folder)
     path, matrix = versions(school).file(1), OutputMatrix(school.student)
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(SpecchatError, match=r"^[^\n]*no draft head, or a damaged one[^\n]*$"):
+    with pytest.raises(SpecchatError, match=r"^[^\n]*not a draft head, or is damaged[^\n]*$"):
         read_head(path, "teacher", matrix.width, matrix.size)
     with pytest.raises(StoreError, match="is damaged"):
         versions(school).current_version()

@@ -68,7 +68,7 @@ def test_a_round_publishes_a_student_that_is_accepted_more_often(school: School)
 
 def test_the_next_round_needs_new_answers_and_goes_on_from_the_last(school: School) -> None:
     assert school.run().version is not None
-    assert school.run().reason == "0 new answers are too few to learn from: it takes 20"
+    assert school.run().reason == "0 new answers are too few to learn from: 20 are needed"
     for record in make_records(make_teacher(school.student, 1), 40, 2):
         school.buffer.add("chat:7", record)
     again = school.run()
@@ -100,7 +100,7 @@ def test_new_neurons_learn_and_all_else_stays(school: School) -> None:
 
 def test_a_round_that_gains_nothing_publishes_nothing(school: School) -> None:
     result = school.run(replace(SETTINGS, rate=0.0, epochs=1))
-    assert (result.version, result.reason) == (None, "nothing was gained on new questions")
+    assert (result.version, result.reason) == (None, "no gain on new questions")
     assert_nothing_published(school)
     assert "too few" in school.run().reason
 

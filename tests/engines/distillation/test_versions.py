@@ -45,7 +45,7 @@ def test_without_versions_the_original_student_drafts(versions: Versions) -> Non
     assert versions.current == 0
     assert versions.current_version() is None
     assert versions.all() == []
-    with pytest.raises(StoreError, match="nothing to step back to"):
+    with pytest.raises(StoreError, match="nothing to roll back"):
         versions.rollback()
     versions.reset()
     assert not versions.folder.exists()

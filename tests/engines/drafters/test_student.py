@@ -268,7 +268,7 @@ def test_a_student_that_fails_is_named_once_and_the_answer_goes_on() -> None:
     one = drafter(Broken())
     steps = run(PROMPT, [one], fixed(4), Sampling(0.0))
     assert tokens(steps) == tokens(run(PROMPT, [], fixed(0), Sampling(0.0)))
-    assert "without the small model from now on: llama.cpp could not" in str(one.error)
+    assert "continuing without the draft model: llama.cpp could not" in str(one.error)
 
 
 class Words(ScriptedVocabulary):

@@ -221,15 +221,15 @@ def test_the_small_model_has_a_line_where_it_learns() -> None:
         lines += details(stats, 34, STYLES)
         return [line.plain for line in lines]
 
-    assert not [line for line in drawn() if "small model" in line]
+    assert not [line for line in drawn() if "draft model" in line]
     stats.student_learns = True
     assert "original" in drawn()
     stats.student_version, stats.learned_share = 3, 0.12
     stats.answer.student_compared, stats.answer.student_matched = 50, 42
     lines = drawn()
-    assert lines[lines.index("small model") + 1] == "v3 · 84% accepted · learning 12%"
-    assert any("  small model v3 · 84% accepted" in line for line in lines)
-    assert "small model      v3 · 84% accepted" in lines
+    assert lines[lines.index("draft model") + 1] == "v3 · 84% accepted · learning 12%"
+    assert any("  draft model v3 · 84% accepted" in line for line in lines)
+    assert "draft model      v3 · 84% accepted" in lines
     assert f"learning{'12%':>26}" in lines
 
 
