@@ -97,6 +97,7 @@ def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[
 
 def _row(name: str, value: str, width: int, styles: PanelStyles) -> Text:
     line = Text.assemble((name, styles.dim))
+    line.truncate(max(0, width - len(value) - 1), overflow="ellipsis")
     line.pad_right(max(1, width - line.cell_len - len(value)))
     return line + Text(value, style=styles.text)
 
