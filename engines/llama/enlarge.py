@@ -12,7 +12,8 @@ real arithmetic; where √k is a power of two (k = 4, 16), these scales round no
 Deeper by n: each added layer is a copy of the last one with zero output projections (attention,
 feed-forward): it does all its work and adds nothing to the residual stream.
 
-Plain transformers only. Imports nothing of llama.cpp.
+Plain transformers only, with or without a prediction head, which is widened alike. Imports nothing
+of llama.cpp.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from typing import Any
 
 from datastores.errors import ModelError
 
-ARCHITECTURE = "llama"
-"""The one that can be widened: RMSNorm over the whole width only, no further uses of ε, no scale
+ARCHITECTURES = ("llama", "step35")
+"""Those that can be widened: RMSNorm over the whole width only, no further uses of ε, no scale
 that depends on the width."""
 WIDENED_SIZES = (
     "embedding_length",
     "feed_forward_length",
+    "expert_feed_forward_length",
     "attention.head_count",
     "attention.head_count_kv",
 )
@@ -47,7 +49,12 @@ _INNER = re.compile(r"(blk\.\d+\.)?(attn_(q|k|v|output)|ffn_(gate|up|down))\.(we
 """Parts between dimensions that all grow: every axis is padded."""
 _VOCABULARY = ("token_embd.weight", "output.weight")
 """[vocabulary, width]: only the last axis is padded."""
-_NORM = re.compile(r"(blk\.\d+\.)?(attn_norm|ffn_norm|output_norm)\.weight")
+_NORM = re.compile(
+    r"(blk\.\d+\.)?(attn_norm|ffn_norm|output_norm|nextn\.(enorm|hnorm|shared_head_norm))\.weight"
+)
+_HEAD = re.compile(r"blk\.\d+\.nextn\..+")
+_JOINED = re.compile(r"blk\.\d+\.nextn\.eh_proj\.weight")
+"""Takes an embedding and a state side by side: each half of a row is padded."""
 _UNCHANGED = ("rope_freqs.weight",)
 """One value for each pair of dimensions of a head; heads keep their size."""
 
@@ -130,11 +137,14 @@ def _check(source: Path, reader: Any, architecture: str, larger: Enlargement) ->
     for output in _OUTPUTS:
         if not any(name.startswith(last + output) for name in names):
             raise ModelError(f"{source} cannot be enlarged: its blocks have no {output}weight")
+    if larger.deeper and any(map(_HEAD.fullmatch, names)):
+        raise ModelError(f"{source} cannot be deepened: its last block is a prediction head")
     if larger.wider == 1:
         return
-    if architecture != ARCHITECTURE:
+    if architecture not in ARCHITECTURES:
+        wanted = " or ".join(ARCHITECTURES)
         raise ModelError(
-            f"{source} cannot be widened: its architecture is {architecture}, not {ARCHITECTURE}"
+            f"{source} cannot be widened: its architecture is {architecture}, not {wanted}"
         )
     for tensor in reader.tensors:
         if not _can_be_widened(tensor):
@@ -145,7 +155,8 @@ def _can_be_widened(tensor: Any) -> bool:
     name = tensor.name
     if _NORM.fullmatch(name):
         return bool(tensor.data.dtype == "float32")  # it is scaled, not only padded
-    return name in _VOCABULARY or name in _UNCHANGED or bool(_INNER.fullmatch(name))
+    inner = _INNER.fullmatch(name) or _JOINED.fullmatch(name)
+    return name in _VOCABULARY or name in _UNCHANGED or bool(inner)
 
 
 def _count_blocks(reader: Any) -> int:
@@ -207,11 +218,13 @@ def _widened(tensor: Any, name: str, wider: int) -> _Tensor:
     if shape == data.shape:
         return _Tensor(name, shape, tensor.tensor_type, data.dtype, lambda: data)
     scale = 1.0 / sqrt(wider) if _NORM.fullmatch(tensor.name) else 1.0
+    parts = 2 if _JOINED.fullmatch(tensor.name) else 1
 
     def padded() -> Any:
-        larger = np.zeros(shape, data.dtype)
-        larger[tuple(map(slice, data.shape))] = data if scale == 1.0 else data * scale
-        return larger
+        rows = data.reshape(*data.shape[:-1], parts, -1)
+        larger = np.zeros((*shape[:-1], parts, shape[-1] // parts), data.dtype)
+        larger[tuple(map(slice, rows.shape))] = rows if scale == 1.0 else rows * scale
+        return larger.reshape(shape)
 
     return _Tensor(name, shape, tensor.tensor_type, data.dtype, padded)
 

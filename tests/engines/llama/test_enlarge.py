@@ -11,12 +11,20 @@ import numpy as np
 import pytest
 
 from datastores.errors import ModelError
+from engines.budget.acceptance_model import AcceptanceModel
+from engines.budget.cost_model import CostModel
+from engines.budget.policies import FixedBudget
+from engines.decode import StopCriteria, decode
 from engines.draft_tree import chain, root_only
+from engines.drafters.mtp import Heads, MtpDrafter
 from engines.llama.enlarge import Enlargement, enlarge
 from engines.llama.gguf import read_metadata
 from engines.llama.model import LlamaModel, load
+from engines.sampler import Sampling, make_sampler
 from engines.target import Floats, Target
 from tests.engines.conftest import EMBEDDED, THREADS
+from tests.engines.tiny import TinyVocabulary
+from tests.engines.tiny_heads import write_depth_heads
 
 PROMPT = [1, *range(300, 330)]
 ANSWER_TOKENS = 24
@@ -153,6 +161,30 @@ def test_what_would_give_other_tokens_is_refused(
     with pytest.raises(ModelError, match=complaint):
         enlarge(source, Enlargement(wider=2), tmp_path / "large.gguf")
     assert list(tmp_path.iterdir()) == [source]
+
+
+def test_a_prediction_head_is_widened_with_its_model(tmp_path: Path) -> None:
+    words = TinyVocabulary()
+    source, large = write_depth_heads(tmp_path / "head.gguf", words, 1), tmp_path / "large.gguf"
+    enlarge(source, Enlargement(4), large)
+    drafts = [_greedy_drafts(path) for path in (source, large)]
+    assert drafts[0] == drafts[1]
+    assert len(set(drafts[0][1])) > 4
+    with pytest.raises(ModelError, match="its last block is a prediction head"):
+        enlarge(source, Enlargement(deeper=1), tmp_path / "deep.gguf")
+
+
+def _greedy_drafts(path: Path) -> tuple[list[int], list[int]]:
+    """The answer of the model in `path`, and what its head drafts on the way."""
+    target = load(path, threads=1, context_length=512, heads=True).target
+    assert target.heads is not None
+    drafter = MtpDrafter(Heads(target.heads, frozenset()))
+    ending = StopCriteria(frozenset(), ANSWER_TOKENS)
+    list(target.prefill([5 + index * 7 % 240 for index in range(40)]))
+    budget = FixedBudget(3, CostModel(), AcceptanceModel())
+    steps = list(decode(target, [drafter], budget, make_sampler(Sampling(0.0)), ending))
+    drafted = [t for step in steps for each in step.proposals for t in each.tree.tokens]
+    return [token for step in steps for token in step.tokens], drafted
 
 
 def test_nothing_shrinks() -> None:
