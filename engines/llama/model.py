@@ -137,13 +137,8 @@ def load(
     target.heads_problem = problem or target.heads_problem
     vocabulary = LlamaVocabulary(weights)
     template = ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary)
-    mode = f" w{target.padded_rows}" if exact else ""
-    if kv_type != F16:
-        mode += f" kv {kv_type}"
-    if _plain_rows(weights, target.context_length, exact, kv_type):
-        mode += " plain attention"
     return LlamaModel(
-        build=f"llama.cpp {version} t{threads} {weights.placement}{mode}",
+        build=f"llama.cpp {version} t{threads} {_mode(weights, target, exact, kv_type)}",
         target=target,
         vocabulary=vocabulary,
         template=template,
@@ -153,6 +148,16 @@ def load(
         gpu_layers=weights.gpu_layers,
         restrictions=_restrictions(target, template),
     )
+
+
+def _mode(weights: Weights, target: LlamaTarget, exact: bool, kv_type: str) -> str:
+    """How it runs, as far as that changes what a pass costs."""
+    mode = weights.placement + (f" w{target.padded_rows}" if exact else "")
+    if kv_type != F16:
+        mode += f" kv {kv_type}"
+    if _plain_rows(weights, target.context_length, exact, kv_type):
+        mode += " plain attention"
+    return mode
 
 
 def _make_target(
