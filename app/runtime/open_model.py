@@ -7,6 +7,7 @@ when a model is opened.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,6 @@ def open_model(
     from app.config import load_config
     from app.conversation.assistant import Assistant
     from app.engine.engine import load, open_chat_states
-    from app.models.discovery import embedded
 
     config = load_config(locations.settings)
     engine = load(options, locations)
@@ -77,19 +77,14 @@ def open_model(
     if not config.idle:
         switch_idle(False)
 
-    def close() -> None:
-        if learner is not None:
-            learner.close()
-        indexer.close()
-        if documents is not None:
-            documents.close()
-        engine.close()
-        history.close()
+    closing = ExitStack()  # the last one first, and all of them even if one fails
+    for part in (history, engine, documents, indexer, learner):
+        if part is not None:
+            closing.callback(part.close)
 
-    hints = (EMBEDDED if engine.path == embedded() else "", _about_device(engine.path))
-    hint = " ".join(filter(None, hints))
     assistant = Assistant(engine, history, documents, default_docs=config.docs)
     works = (work,) if engine.states is None else (engine.states, work)
+    hint, close = _hint(engine.path), closing.close
     return Model(
         engine.name, hint, assistant, close, engine, engine.path, works, learner, switch_idle
     )
@@ -134,6 +129,14 @@ def open_for_one_answer(
         engine.close()
 
     return Model(engine.name, "", assistant, close, engine, engine.path)
+
+
+def _hint(model: Path) -> str:
+    """What to know about `model` when it is opened; empty for nothing."""
+    from app.models.discovery import embedded
+
+    hints = (EMBEDDED if model == embedded() else "", _about_device(model))
+    return " ".join(filter(None, hints))
 
 
 def _about_device(model: Path) -> str:
