@@ -33,6 +33,7 @@ from datastores.errors import InputError, ModelError
 from datastores.library.documents import Source
 from datastores.library.library import Library
 from datastores.passages.store import PassageStore
+from datastores.passages.word_counts import StoredWords
 
 MAX_NAMES = 10
 """Skipped files shown for each reason on a terminal; a pipe gets all of them."""
@@ -65,6 +66,9 @@ def import_(options: Options, paths: tuple[Path, ...], as_json: bool, watch: boo
             _watch(paths, locations, watch, as_json)
         with open_library(locations) as library, closing(open_passages(locations)) as passages:
             _update_passages(library, passages, status)
+            for left in StoredWords(passages).fill():
+                status.show(f"indexing {amount(left, 'passage')}")
+            status.clear()
         tokens = _projected(options, locations, status)
     except KeyboardInterrupt:
         status.clear()

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from app.indexing.corpus_index import discard_quarantined
@@ -21,6 +22,7 @@ from datastores.passages.chunks import Chunk, split
 from datastores.passages.dense import DenseRetriever, fuse
 from datastores.passages.protocol import ScoredPassage
 from datastores.passages.store import PassageStore
+from datastores.passages.word_counts import StoredWords
 
 MAX_PER_DOCUMENT = 2
 """Passages of one document among the results: the third says little that the first two did not."""
@@ -80,24 +82,25 @@ def update(library: Library, passages: PassageStore) -> Generator[int]:
 
 
 def update_passages(locations: Locations, library: Library) -> None:
-    """Bring the passages of the person's `library` up to date.
+    """Bring the passages of the person's `library` and their counted words up to date.
 
     Raises:
         StoreError: a store cannot be read or written.
     """
     with closing(open_passages(locations)) as passages:
-        for _ in update(library, passages):
+        for _ in chain(update(library, passages), StoredWords(passages).fill()):
             pass
 
 
 def passages_due(locations: Locations, library: Library) -> bool:
-    """Whether the passages are not those of the person's `library`.
+    """Whether the passages are not those of the person's `library`, or not all are counted.
 
     Raises:
         StoreError: a store cannot be read.
     """
     with closing(open_passages(locations)) as passages:
-        return passages.keys() != set(library.digests())
+        stale = passages.keys() != set(library.digests())
+        return stale or bool(StoredWords(passages).missing())
 
 
 def open_passages(locations: Locations) -> PassageStore:

@@ -1,8 +1,8 @@
-"""Passages on disk: the chunks of the library's texts, with a word index and vectors over them.
+"""Passages on disk: the chunks of the library's texts, and what they are searched by.
 
 A cache: it is made from the library and follows it by the keys of its texts. Owns rows, the word
-index, and that what was removed leaves no byte, in vectors either. Refuses to know
-sources, titles and ranking.
+index, and that what was removed leaves no byte, in counted words and vectors either. Refuses to
+know sources, titles and ranking.
 """
 
 from __future__ import annotations
@@ -75,7 +75,19 @@ def _vectors(db: Database) -> None:
     )
 
 
-MIGRATIONS = (_texts_and_chunks, _vectors)
+def _words(db: Database) -> None:
+    """The counted words of each passage; see `word_counts`."""
+    db.executescript(
+        """
+        CREATE TABLE words (
+            id INTEGER PRIMARY KEY REFERENCES chunks(id) ON DELETE CASCADE,
+            counts BLOB NOT NULL
+        );
+        """
+    )
+
+
+MIGRATIONS = (_texts_and_chunks, _vectors, _words)
 """Version n of the store is what the first n of these make."""
 
 

@@ -5,30 +5,33 @@ costs as much as a search of it. Here a word's contribution to each passage (its
 once and kept, and queries of one batch, whose words mostly recur, share their sums.
 
 Impacts are integers, so that a sum is the same in any order: a passage's score is the same in a
-batch, alone, and among a few passages. Words are those of the store's own index, by its tokenizer.
+batch, alone, and among a few passages.
 
-Owns counts of words, and that they follow the store by differences. Refuses to know where queries
-come from and what is done with passages.
+Owns which words are in memory, and that they follow the store by differences. Refuses to know how
+they are counted and kept (`word_counts`), where queries come from and what is done with passages.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import log
-from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datastores.passages.bm25 import CONTENT_WEIGHT, HEADING_WEIGHT, informative_words
 from datastores.passages.protocol import ScoredPassage
-from datastores.passages.store import INDEX, TOKENIZER, PassageStore
-from datastores.storage.integrity import translate_errors
+from datastores.passages.store import PassageStore
+from datastores.passages.word_counts import (
+    COUNT_BITS,
+    PassageWords,
+    StoredWords,
+    Words,
+    count_words,
+)
 
 SATURATION, LENGTH_SHARE = 1.2, 0.75
 """k1 and b of FTS5's `bm25`."""
@@ -39,25 +42,11 @@ UNIT = 1 << 20
 BLOCK = 256
 """Passages of which the best score is looked at first."""
 MAX_SEGMENTS = 8
-"""Additions after which the index is built anew; so it is if a quarter of it is new or gone."""
+"""Additions after which everything is read again; so it is if a quarter of it is new or gone."""
 MAX_KEPT_WORDS = 1 << 14
 """Words whose impacts are kept."""
 
 Integers = NDArray[np.int64]
-Word = tuple[str, int, float, int]
-"""A word, a document that has it, how often: weighted by column, and not."""
-
-_TABLES = f"""
-    CREATE VIRTUAL TABLE IF NOT EXISTS temp.some_texts
-        USING fts5(heading, content, tokenize="{TOKENIZER}");
-    CREATE VIRTUAL TABLE IF NOT EXISTS temp.words_of_some
-        USING fts5vocab(temp, some_texts, instance);
-    CREATE VIRTUAL TABLE IF NOT EXISTS temp.words_of_all USING fts5vocab(main, {INDEX}, instance);
-"""
-_WORDS = f"""
-    SELECT term, doc, sum(CASE col WHEN 'heading' THEN {HEADING_WEIGHT} ELSE {CONTENT_WEIGHT} END),
-        count(*) FROM {{table}} GROUP BY term, doc ORDER BY term, doc
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +54,35 @@ class Segment:
     """The words of some passages.
 
     Attributes:
-        terms: word → its number.
-        starts: int64 [terms + 1], where each word's entries begin.
+        keys: uint64 [words], ascending.
+        starts: int64 [words + 1], where each word's entries begin.
         rows: int32 [entries], the passages that have the word, ascending.
         counts: float32 [entries], how often, weighted by column.
     """
 
-    terms: dict[str, int]
+    keys: Words
     starts: Integers
     rows: NDArray[np.int32]
     counts: NDArray[np.float32]
 
-    def entries(self, term: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The rows and counts of `term`."""
-        number = self.terms.get(term)
-        here = slice(0, 0) if number is None else slice(*self.starts[number : number + 2].tolist())
+    @classmethod
+    def of(cls, passages: PassageWords, first: int) -> Segment:
+        """The words of `passages`, which are the rows from `first` on."""
+        words = passages.keys
+        order = np.argsort(words, kind="stable")
+        keys, starts = np.unique(words[order], return_index=True)
+        rows = np.repeat(
+            np.arange(first, first + len(passages.ids), dtype=np.int32), passages.sizes
+        )
+        counts = HEADING_WEIGHT * passages.in_heading + CONTENT_WEIGHT * passages.in_content
+        ends = np.append(starts, len(order))
+        return cls(keys, ends, rows[order], counts[order].astype(np.float32))
+
+    def entries(self, key: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The rows and counts of a word."""
+        at = int(np.searchsorted(self.keys, np.uint64(key)))
+        known = at < len(self.keys) and int(self.keys[at]) == key
+        here = slice(*self.starts[at : at + 2].tolist()) if known else slice(0, 0)
         return self.rows[here], self.counts[here]
 
 
@@ -95,18 +98,16 @@ class WordIndex:
         """
         self._passages = passages
         self._store = passages.store
-        self._lock = Lock()  # on the temporary tables
-        self._stems: dict[str, tuple[str, ...]] = {}
+        self._stored = StoredWords(passages)
+        self._stems: dict[str, tuple[int, ...]] = {}
         self._segments: list[Segment] = []
         self._ids = np.empty(0, np.int64)
         self._lengths = np.empty(0, np.int64)
         self._alive = np.empty(0, np.bool_)
         self._rows: dict[int, int] = {}
         self._mean = 1.0
-        self._impacts: dict[str, tuple[NDArray[np.int32], Integers]] = {}
+        self._impacts: dict[int, tuple[NDArray[np.int32], Integers]] = {}
         self._version = -1  # of the file, when the index last followed it
-        with translate_errors(self._store.path):
-            self._store.db.conn.executescript(_TABLES)
 
     def close(self) -> None:
         """Close the store's connection."""
@@ -120,22 +121,22 @@ class WordIndex:
         version = int(self._store.rows("PRAGMA data_version")[0]["data_version"])
         if version == self._version:
             return False
-        self._version = version
-        with self._snapshot():
-            rows = self._store.rows("SELECT id FROM chunks ORDER BY id")
-            present = np.array([row["id"] for row in rows], np.int64)
-            known = self._ids[self._alive]
-            new, gone = np.setdiff1d(present, known), np.setdiff1d(known, present)
-            if not len(new) and not len(gone):
-                return False
+        rows = self._store.rows("SELECT id FROM chunks")
+        present = np.sort(np.array([row["id"] for row in rows], np.int64))
+        known = self._ids[self._alive]
+        new, gone = np.setdiff1d(present, known), np.setdiff1d(known, present)
+        changed = bool(len(new) or len(gone))
+        if changed:
             many = 4 * (len(new) + len(gone)) > len(present)
-            if many or len(self._segments) == MAX_SEGMENTS or 4 * len(self) < 3 * len(self._ids):
-                self._build(present)
-            else:
-                self._alive[np.isin(self._ids, gone)] = False
-                self._add(new)
-        self._changed()
-        return True
+            full = len(self._segments) == MAX_SEGMENTS or 4 * len(self) < 3 * len(self._ids)
+            loaded = self._stored.load((present if many or full else new).tolist())
+            if many or full:
+                self._clear()
+            self._alive[np.isin(self._ids, gone)] = False
+            self._add(loaded)
+            self._changed()
+        self._version = version
+        return changed
 
     def within(self, texts: frozenset[bytes]) -> WordsOfTexts:
         """The passages of these texts alone (keys), with the statistics of all."""
@@ -170,7 +171,7 @@ class WordIndex:
         rows = np.array([self._rows.get(number, -1) for number in passages], np.int64)
         return [self._score(stems, rows) for stems in self._words(queries)]
 
-    def _score(self, stems: Counter[str], wanted: Integers) -> list[float]:
+    def _score(self, stems: Counter[int], wanted: Integers) -> list[float]:
         totals = np.zeros(len(wanted), np.int64)
         for stem, times in stems.items():
             rows, impacts = self._impact(stem)
@@ -180,9 +181,9 @@ class WordIndex:
         scores: list[float] = (totals / UNIT).tolist()
         return scores
 
-    def _totals(self, queries: Sequence[Counter[str]]) -> Iterator[Integers]:
+    def _totals(self, queries: Sequence[Counter[int]]) -> Iterator[Integers]:
         """The scores of all rows for each query: one array, changed from each query to the next."""
-        totals, before = np.zeros(len(self._ids), np.int64), Counter[str]()
+        totals, before = np.zeros(len(self._ids), np.int64), Counter[int]()
         for stems in queries:
             changed = Counter(stems)
             changed.subtract(before)
@@ -209,7 +210,7 @@ class WordIndex:
         rows = rows[order if limit < 0 else order[:limit]]
         return list(zip(self._ids[rows].tolist(), (totals[rows] / UNIT).tolist(), strict=True))
 
-    def _impact(self, stem: str) -> tuple[NDArray[np.int32], Integers]:
+    def _impact(self, stem: int) -> tuple[NDArray[np.int32], Integers]:
         """The rows that have `stem`, and what it adds to the score of each."""
         kept = self._impacts.get(stem)
         if kept is not None:
@@ -234,88 +235,32 @@ class WordIndex:
         alive = np.flatnonzero(self._alive)
         self._rows = dict(zip(self._ids[alive].tolist(), alive.tolist(), strict=True))
 
-    def _build(self, ids: Integers) -> None:
-        """Count the words of all passages anew, as the store's index has them."""
-        self._ids, self._alive = ids, np.ones(len(ids), np.bool_)
+    def _clear(self) -> None:
+        """Have no passages."""
+        self._ids, self._alive = np.empty(0, np.int64), np.empty(0, np.bool_)
         self._lengths = np.empty(0, np.int64)
         self._segments = []
-        self._append(self._counted("words_of_all"), ids)
 
-    def _add(self, ids: Integers) -> None:
-        """Count the words of passages that are new."""
-        found = self._passages.passages(ids.tolist())
-        self._ids = np.concatenate([self._ids, np.array([one.id for one in found], np.int64)])
-        self._alive = np.concatenate([self._alive, np.ones(len(found), np.bool_)])
-        with self._lock:
-            self._tokenize([(one.chunk.heading, one.chunk.content) for one in found])
-            self._append(self._counted("words_of_some"), np.arange(len(found)))
-
-    def _append(self, words: Iterable[Word], documents: Integers) -> None:
-        """A segment of `words`, sorted by word and document, over the last rows.
-
-        Args:
-            documents: of each of these rows, ascending.
-        """
-        terms: dict[str, int] = {}
-        starts, of, counts, lengths = array("q"), array("q"), array("f"), array("q")
-        for term, document, weighted, number in words:
-            if terms.setdefault(term, len(terms)) == len(starts):
-                starts.append(len(of))
-            of.append(document)
-            counts.append(weighted)
-            lengths.append(number)
-        starts.append(len(of))
-        rows = np.searchsorted(documents, np.array(of, np.int64))
-        added_lengths = np.bincount(rows, np.array(lengths, np.int64), len(documents))
-        first = len(self._ids) - len(documents)
-        self._lengths = np.concatenate([self._lengths, added_lengths.astype(np.int64)])
-        self._segments.append(
-            Segment(
-                terms,
-                np.array(starts, np.int64),
-                (first + rows).astype(np.int32),
-                np.array(counts, np.float32),
-            )
+    def _add(self, loaded: PassageWords) -> None:
+        """Have passages that are new, as rows after all others."""
+        lengths = np.bincount(
+            np.repeat(np.arange(len(loaded.ids)), loaded.sizes),
+            loaded.in_heading + loaded.in_content,
+            len(loaded.ids),
         )
+        self._segments.append(Segment.of(loaded, len(self._ids)))
+        self._ids = np.concatenate([self._ids, loaded.ids])
+        self._alive = np.concatenate([self._alive, np.ones(len(loaded.ids), np.bool_)])
+        self._lengths = np.concatenate([self._lengths, lengths.astype(np.int64)])
 
-    def _words(self, queries: Sequence[str]) -> list[Counter[str]]:
+    def _words(self, queries: Sequence[str]) -> list[Counter[int]]:
         """The words of each query as the index has them."""
-        words = [informative_words(query) for query in queries]
-        new = list(dict.fromkeys(word for word in chain(*words) if word not in self._stems))
-        if new:
-            with self._lock:
-                self._tokenize([("", word) for word in new])
-                found = list(self._counted("words_of_some"))
-            stems: dict[str, list[str]] = {word: [] for word in new}
-            for term, document, _, _ in found:
-                stems[new[document]].append(term)
-            self._stems |= {word: tuple(terms) for word, terms in stems.items()}
-        return [Counter(chain(*(self._stems[word] for word in asked))) for asked in words]
-
-    def _tokenize(self, texts: Sequence[tuple[str, str]]) -> None:
-        """Have (heading, content) in the temporary table alone."""
-        with translate_errors(self._store.path):
-            connection = self._store.db.conn
-            connection.execute("DELETE FROM some_texts")
-            connection.executemany(
-                "INSERT INTO some_texts (rowid, heading, content) VALUES (?, ?, ?)",
-                ((row, *text) for row, text in enumerate(texts)),
-            )
-
-    def _counted(self, table: str) -> Iterator[Word]:
-        """The words of a vocabulary table by document, sorted."""
-        with translate_errors(self._store.path):
-            yield from self._store.db.conn.execute(_WORDS.format(table=table))
-
-    @contextmanager
-    def _snapshot(self) -> Iterator[None]:
-        """See one state of the store meanwhile."""
-        with translate_errors(self._store.path):
-            self._store.db.conn.execute("BEGIN")
-            try:
-                yield
-            finally:
-                self._store.db.conn.execute("ROLLBACK")
+        asked = [informative_words(query) for query in queries]
+        new = [word for word in dict.fromkeys(chain(*asked)) if word not in self._stems]
+        found = count_words([("", word) for word in new])
+        for word, words in zip(new, found, strict=True):
+            self._stems[word] = tuple((words >> np.uint64(COUNT_BITS)).tolist())
+        return [Counter(chain(*(self._stems[word] for word in words))) for words in asked]
 
 
 class WordsOfTexts:

@@ -253,6 +253,11 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     )
 
 
+def memory_database() -> Database:
+    """An empty database in memory; threads that share it need a lock of their own."""
+    return _database(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
+
+
 def _database(connection: sqlite3.Connection) -> Database:
     return Database(connection, recursive_triggers=False, execute_plugins=False)
 

@@ -1,0 +1,201 @@
+"""The words of passages, counted and stored: what BM25 in memory (`word_index`) is made from.
+
+Most of the work of such an index is tokenizing the texts, so each passage's counts are made once,
+and leave with it, bytes included. A passage without counts, or with damaged ones, is counted when
+they are asked for: a store of an older version needs nothing else.
+
+A word is stored as a hash, so that there is no vocabulary to be kept and cleared of forgotten
+words. Owns these rows. Refuses to know ranking.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlite_utils import Database
+
+from datastores.passages.store import TOKENIZER, PassageStore
+from datastores.storage.integrity import verify_checksum, with_checksum
+from datastores.storage.sqlite import memory_database
+
+LOGGER = logging.getLogger("specchat.word_counts")
+
+STORED = np.dtype("<u8")
+"""A word of a passage: its hash (48 bits), how often a heading has it (6), and the content (10)."""
+CONTENT_BITS, HEADING_BITS = 10, 6
+COUNT_BITS = CONTENT_BITS + HEADING_BITS
+MAX_IN_CONTENT, MAX_IN_HEADING = (1 << CONTENT_BITS) - 1, (1 << HEADING_BITS) - 1
+"""More are counted as so many; a chunk of 1,024 characters has 512 words."""
+FORMAT = f"words as 48+6+10 bits by {TOKENIZER}"
+"""Enters the checksums: counts made in another way are counted again."""
+BATCH = 256
+"""Passages counted and stored at a time."""
+
+Words = NDArray[np.uint64]
+"""As `STORED`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassageWords:
+    """The words of some passages.
+
+    Attributes:
+        ids: int64 [n], of the passages, ascending.
+        sizes: int64 [n], how many different words each has.
+        words: uint64 [sum of sizes], those of each passage in turn.
+    """
+
+    ids: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    words: Words
+
+    @property
+    def keys(self) -> Words:
+        """The word of each entry, as in `key_of`."""
+        return self.words >> np.uint64(COUNT_BITS)
+
+    @property
+    def in_heading(self) -> Words:
+        """How often the heading has it."""
+        return self.words >> np.uint64(CONTENT_BITS) & np.uint64(MAX_IN_HEADING)
+
+    @property
+    def in_content(self) -> Words:
+        """How often the content has it."""
+        return self.words & np.uint64(MAX_IN_CONTENT)
+
+
+class StoredWords:
+    """The counted words of one store's passages. Methods raise StoreError if it cannot be used."""
+
+    def __init__(self, passages: PassageStore) -> None:
+        self._passages = passages
+        self._store = passages.store
+
+    def missing(self) -> list[int]:
+        """The ids of passages whose words are not counted yet."""
+        sql = "SELECT id FROM chunks WHERE id NOT IN (SELECT id FROM words)"
+        return [row["id"] for row in self._store.rows(sql)]
+
+    def fill(self) -> Generator[int]:
+        """Count what is not counted; yields how many passages are left.
+
+        May be stopped at any yield; the next call goes on.
+        """
+        missing = self.missing()
+        for start in range(0, len(missing), BATCH):
+            yield len(missing) - start
+            self._count(missing[start : start + BATCH])
+
+    def load(self, ids: Sequence[int]) -> PassageWords:
+        """The words of the passages `ids`, counted now if need be; those removed are left out."""
+        found = self._stored(ids)
+        missing = [number for number in ids if number not in found]
+        for start in range(0, len(missing), BATCH):
+            found |= self._count(missing[start : start + BATCH])
+        order = sorted(found)
+        sizes = [len(found[number]) // STORED.itemsize for number in order]
+        words = np.frombuffer(b"".join(found[number] for number in order), STORED)
+        return PassageWords(np.array(order, np.int64), np.array(sizes, np.int64), words)
+
+    def _stored(self, ids: Sequence[int]) -> dict[int, bytes]:
+        """By id the stored words that are sound."""
+        # One parameter for all ids, as in the store; a damaged blob may claim to be text.
+        sql = """
+            SELECT id, CAST(counts AS BLOB) AS counts FROM words
+            WHERE id IN (SELECT value FROM json_each(?))
+        """
+        found, damaged = {}, 0
+        for row in self._store.rows(sql, (json.dumps(list(ids)),)):
+            try:
+                found[row["id"]] = verify_checksum(_owner(row["id"]), row["counts"])
+            except ValueError:
+                damaged += 1
+        if damaged:
+            LOGGER.warning("%s: counting %d damaged passages again", self._store.path, damaged)
+        return found
+
+    def _count(self, ids: Sequence[int]) -> dict[int, bytes]:
+        """By id the words of passages, which are stored, too, unless removed meanwhile."""
+        passages = self._passages.passages(ids)
+        words = count_words([(one.chunk.heading, one.chunk.content) for one in passages])
+        counted = {one.id: row.tobytes() for one, row in zip(passages, words, strict=True)}
+        with self._store.writing() as db:
+            db.conn.executemany(
+                "INSERT OR REPLACE INTO words SELECT ?1, ?2"
+                " WHERE EXISTS (SELECT 1 FROM chunks WHERE id = ?1)",
+                ((id, with_checksum(_owner(id), packed)) for id, packed in counted.items()),
+            )
+        return counted
+
+
+def count_words(texts: Sequence[tuple[str, str]]) -> list[Words]:
+    """The words of each (heading, content), as the store's own index has them."""
+    if not texts:
+        return []
+    with _counting:
+        found = _count_with_fts5(texts)
+    words = np.fromiter(
+        (
+            key_of(term) << COUNT_BITS
+            | min(in_heading, MAX_IN_HEADING) << CONTENT_BITS
+            | min(in_content, MAX_IN_CONTENT)
+            for _, term, in_heading, in_content in found
+        ),
+        STORED,
+        len(found),
+    )
+    texts_of = np.fromiter((row[0] for row in found), np.int64, len(found))
+    return np.split(words, np.searchsorted(texts_of, np.arange(1, len(texts))))
+
+
+@lru_cache(maxsize=1 << 16)
+def key_of(term: str) -> int:
+    """48 bits that stand for a word: of a million, two are one in a case of 560."""
+    return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=6).digest(), "little")
+
+
+def _owner(id: int) -> str:
+    return f"{FORMAT}: {id}"
+
+
+_counting = Lock()
+
+
+@cache
+def _tokenizer() -> Database:
+    """A database in memory whose word index is built as the store's; use it under `_counting`."""
+    database = memory_database()
+    database.executescript(
+        f"""
+        CREATE VIRTUAL TABLE texts
+            USING fts5(heading, content, content='', tokenize="{TOKENIZER}");
+        CREATE VIRTUAL TABLE words USING fts5vocab(texts, instance);
+        """
+    )
+    return database
+
+
+def _count_with_fts5(texts: Sequence[tuple[str, str]]) -> list[tuple[int, str, int, int]]:
+    """Number of a text, word, how often its heading has it, and its content; by text."""
+    connection = _tokenizer().conn
+    connection.execute("BEGIN")
+    try:
+        connection.executemany(
+            "INSERT INTO texts (rowid, heading, content) VALUES (?, ?, ?)",
+            ((number, *text) for number, text in enumerate(texts)),
+        )
+        return connection.execute(
+            "SELECT doc, term, sum(col = 'heading'), sum(col = 'content')"
+            " FROM words GROUP BY doc, term"
+        ).fetchall()
+    finally:
+        connection.execute("ROLLBACK")
