@@ -232,7 +232,7 @@ def test_the_small_model_has_a_line_where_it_learns() -> None:
     assert "draft model      v3 · 84% accepted" in lines
     assert f"learning{'12%':>26}" in lines
     stats.student_version, stats.answer.student_matched = 0, 50
-    assert "small mo… original · 100% accepted" in drawn()
+    assert "draft mo… original · 100% accepted" in drawn()
 
 
 @pytest.mark.parametrize(("width", "beside"), [(36, False), (71, False), (76, True)])
