@@ -60,7 +60,7 @@ class Learned:
 
     Attributes:
         before, after: acceptance on held-out questions; `before` is None where nothing drafted.
-        head: whether it is the draft head's, else the small model's.
+        head: whether it is the draft head's, else the draft model's.
     """
 
     version: int

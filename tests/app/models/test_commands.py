@@ -128,7 +128,7 @@ def test_a_student_is_chosen_with_a_model_or_alone(
     locations.models.mkdir(parents=True)
     shutil.copy(embedded(), locations.models / "copy-F16.gguf")
     said = _lines(capsys, "use", "copy-F16", "--student", "embedded")
-    assert said[1:] == ["Student: embedded"]
+    assert said[1:] == ["Draft model: embedded"]
     assert run(["ask", "--json", "--max-tokens", "24", "how do I list files?"]) == 0
     assert json.loads(capsys.readouterr().out)["by_drafter"]["student"] > 0
     assert _lines(capsys, "use", "--student", "") == ["Draft model: none"]
