@@ -128,7 +128,7 @@ def test_a_full_context_goes_on_without_the_oldest_turns(tmp_path: Path, history
     assistant = Assistant(engine, history)
     answer = ask(assistant)
     assert answer.finish == "context"
-    with pytest.raises(ContextOverflowError, match="cannot go on"):
+    with pytest.raises(ContextOverflowError, match="cannot continue"):
         resume(assistant, answer)
     assert history.thread(answer.chat)[-1] == answer, "nothing is lost"
     chat = history.create_chat().id
