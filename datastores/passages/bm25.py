@@ -27,6 +27,13 @@ passage, .90 of 70 questions on other subjects found none. Without stop words th
 told apart (.71 and .80)."""
 MIN_SHARED_WORDS = 2
 """One word in common is a coincidence, unless the question has no more."""
+FEW_PASSAGES = 200
+"""Among fewer, coincidence is unlikely: one shared word and `MIN_COVERAGE_OF_FEW` are enough."""
+MIN_COVERAGE_OF_FEW = 0.4
+"""One of a question's two words has .46 of their weight."""
+MIN_STATISTICS = 1000
+"""The rarity of a word is taken as if there were so many passages at least: in a few notes, the
+words that they hold would count less than those that they lack."""
 
 RELEVANCE_BATCH = 8
 """Passages judged at once: few questions need more."""
@@ -45,6 +52,8 @@ STOP_WORDS = frozenset([*_STOP_WORDS.split(), *_GREETINGS.split()])
 """English words that carry a question, not its subject; elsewhere rarity has to do."""
 
 _WORD = re.compile(r"\w+")
+_CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|re|ve|ll|d|m))\b", re.IGNORECASE)
+"""Else the "s" of "the router's address" is a word of the question."""
 
 _SEARCH = f"""
     SELECT chunks.*, -bm25({INDEX}, {HEADING_WEIGHT}, {CONTENT_WEIGHT}) AS score
@@ -106,25 +115,29 @@ class Bm25Retriever:
             yield from (one for one in ranked if one.passage.chunk.heading.lower() in words)
             return
         weights = [self._rarity(word) for word in words]
+        few = len(self._passages) < FEW_PASSAGES
+        least = min(1 if few else MIN_SHARED_WORDS, len(words))
+        coverage = (MIN_COVERAGE_OF_FEW if few else MIN_COVERAGE) * sum(weights)
         waiting = iter(ranked)
         while words and (judged := list(islice(waiting, batch))):
             ids = [one.passage.id for one in judged]
             shared = [self.score([word], ids)[0] for word in words]
             for one, scores in zip(judged, zip(*shared, strict=True), strict=True):
                 held = [weight for weight, score in zip(weights, scores, strict=True) if score]
-                enough = len(held) >= min(MIN_SHARED_WORDS, len(words))
-                if enough and sum(held) >= MIN_COVERAGE * sum(weights):
+                if len(held) >= least and sum(held) >= coverage:
                     yield one
 
     def _rarity(self, word: str) -> float:
         """The inverse document frequency of `word`, as in BM25."""
         found = int(self._passages.store.rows(_FREQUENCY, (f'"{word}"',))[0]["number"])
-        return log(1 + (len(self._passages) - found + 0.5) / (found + 0.5))
+        passages = max(MIN_STATISTICS, len(self._passages))
+        return log(1 + (passages - found + 0.5) / (found + 0.5))
 
 
 def informative_words(query: str) -> list[str]:
     """The query's words in order, without stop words unless nothing else is left."""
-    words = list(dict.fromkeys(word.lower() for word in _WORD.findall(query)))
+    plain = _CONTRACTION.sub("", query)
+    words = list(dict.fromkeys(word.lower() for word in _WORD.findall(plain)))
     return ([word for word in words if word not in STOP_WORDS] or words)[:MAX_QUERY_WORDS]
 
 

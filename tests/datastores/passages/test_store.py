@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from datastores.passages import bm25
 from datastores.passages.bm25 import Bm25Retriever, match_expression
 from datastores.passages.chunks import Chunk, split
 from datastores.passages.store import PassageStore
@@ -69,6 +70,24 @@ def test_a_greeting_concerns_no_passage(passages: PassageStore) -> None:
         assert relevant(greeting) == [], greeting
     assert relevant("How do I use make?") == ["make"]
     assert relevant("Hi, what did his sister ask?") == ["Meeting"]
+
+
+def test_one_word_in_common_is_enough_among_a_few_notes(
+    passages: PassageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retriever = Bm25Retriever(passages)
+    office = Chunk("Office", 1, 1, "The router of the office is at 10.0.3.7, in the cupboard.")
+    passages.add(b"office", [(0, office)])
+
+    def relevant(query: str) -> bool:
+        return bool(list(retriever.relevant(query, retriever.search([query], 1)[0])))
+
+    for question in ("What is the router's address?", "what’s the router’s IP?", "where's router"):
+        assert relevant(question), question
+    assert not relevant("Who wrote a novel about an office?")
+    assert not relevant("What is the capital of France?")
+    monkeypatch.setattr(bm25, "FEW_PASSAGES", 0)
+    assert not relevant("What is the router's address?")
 
 
 def test_relevance_does_not_depend_on_what_is_judged_at_once(passages: PassageStore) -> None:
