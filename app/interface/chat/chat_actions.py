@@ -99,7 +99,10 @@ class ChatActions:
     def run(self, action: str, chat: int | None) -> None:
         """Run `action` on `chat`; None: an empty chat, which is not stored yet."""
         if chat is None:
-            self._conversation.show_error(EMPTY_CHAT)
+            if action == "private" and self._conversation.turn is None:
+                self._toggle_private_unstored()
+            else:
+                self._conversation.show_error(EMPTY_CHAT)
             return
         try:
             stored = self._history.chat(chat)
@@ -148,6 +151,13 @@ class ChatActions:
             self._conversation.change_history(lambda history: history.set_private(chat.id, False))
         elif self._conversation.is_free():
             self._conversation.run_worker(self._make_private(chat))
+
+    def _toggle_private_unstored(self) -> None:
+        """Privacy of an empty chat, which keeps its settings."""
+        tuning = self._conversation.tuning
+        self._conversation.open(None, private=not self._conversation.private)
+        self._conversation.tuning = tuning
+        self._conversation.show_title(None)
 
     def _export(self, chat: Chat, form: ExportFormat, suffix: str) -> None:
         """Write the chat to the working directory."""

@@ -13,6 +13,7 @@ from textual.widgets import Input
 from app.interface.chat import chat_list
 from app.interface.chat.chat_list import PINNED, PRIVATE, ChatList
 from app.interface.dialogs.basic import Confirm, InputDialog
+from app.sampling_settings import ChatTuning
 from datastores.chats.history import History
 from engines.draft_tree import CHATS
 from tests.app.interface.conftest import SIZES, Compare, Stage, ask, ready, shown, type_in, until
@@ -214,6 +215,22 @@ async def test_a_new_private_chat_is_private_from_its_first_word(
         await ask(pilot, made, "how is the weather?")
         assert not made.conversation.topbar.private
     assert [chat.private for chat in history.chats()] == [False, True]
+
+
+async def test_an_empty_chat_is_made_private_and_public_again(
+    stage: Make, history: History
+) -> None:
+    made = stage()
+    async with made.app.run_test() as pilot:
+        await ready(pilot, made)
+        made.conversation.tuning = ChatTuning("Answer in French.")
+        for private in (True, False, True):
+            await made.app.chat_screen.run_action("command('chat.private')")
+            assert made.conversation.topbar.private is private
+        await until(pilot, lambda: "not used for drafts" in shown(made))
+        await ask(pilot, made, "dear diary")
+    (chat,) = history.chats()
+    assert (chat.private, chat.system) == (True, "Answer in French.")
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
