@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from app.models.gguf_files import model_parts
 from datastores.replay_buffer.record import ReplayRecord
 from engines.distillation.gate import student_calls, tree_calls
 from engines.distillation.head import OutputMatrix
@@ -66,7 +67,7 @@ class TaughtHead:
     def __init__(
         self, path: Path, target: Target, vocabulary: Vocabulary, student: Student | None = None
     ) -> None:
-        self._matrix = OutputMatrix(path)
+        self._matrix = OutputMatrix(*model_parts(path))
         self._stops = vocabulary.stops
         self._student = student
         self.pupil = HeadPupil(self._matrix, target.fingerprint, vocabulary.stops)

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from engines.llama.gguf import HEADS_PREFIX
+
 GGUF_SUFFIX = ".gguf"
 
 _PART = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})", re.DOTALL)
-_COMPANION = re.compile(r"(?i)(?<![a-z])(mmproj|imatrix)(?![a-z])|^mtp-")
+_COMPANION = re.compile(rf"(?i)(?<![a-z])(mmproj|imatrix)(?![a-z])|^{HEADS_PREFIX}")
 _QUANTISATION = re.compile(
     r"(?i)(?<![a-z0-9])"
     r"((?:UD-)?(?:I?Q\d(?:_(?:K|XXS|XS|NL|S|M|L|XL|\d))*|TQ[12]_0|BF16|F16|F32|(?:MX|NV)FP4))"

@@ -21,6 +21,7 @@ from app.engine.student import UNTRAINED_FILE, open_student
 from app.engine.student_versions import drop_tainted, head_versions, replay_path, versions_of
 from app.indexing.vocabularies import open_vocabulary
 from app.locations import Locations
+from app.models.gguf_files import model_parts
 from app.runtime.known_answers import answer_known, known_questions, known_records
 from app.runtime.learning import HEAD_TOO
 from datastores.errors import SpecchatError
@@ -86,7 +87,7 @@ def _follow(items: Round, locations: Locations, *, head: bool) -> None:
 
 def _head_round(locations: Locations, target: str, model: Path, vocabulary: Vocabulary) -> Begin:
     """The draft head's round."""
-    pupil = HeadPupil(OutputMatrix(model), target, vocabulary.stops)
+    pupil = HeadPupil(OutputMatrix(*model_parts(model)), target, vocabulary.stops)
     folder = head_versions(locations, target).folder
     return partial(run_round, pupil=pupil, folder=folder, settings=HEAD)
 

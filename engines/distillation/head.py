@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,32 +87,24 @@ def frequent_tokens(records: Iterable[ReplayRecord], vocabulary: int) -> NDArray
     return np.sort(np.array(ranked[:DRAFT_VOCABULARY], np.int64))
 
 
-_SHARD = re.compile(r"(.+)-\d{5}-of-(\d{5})\.gguf")
-
-
-def _shards(path: Path) -> list[Path]:
-    """All files of the model of which `path` is one."""
-    match = _SHARD.fullmatch(path.name)
-    if match is None:
-        return [path]
-    numbers = range(1, int(match[2]) + 1)
-    return [path.with_name(f"{match[1]}-{number:05}-of-{match[2]}.gguf") for number in numbers]
-
-
 class OutputMatrix:
-    """The output matrix of the target in a GGUF file or its shards, read a few rows at a time.
+    """The output matrix of the target in the parts of a GGUF model, read a few rows at a time.
 
     Attributes:
         size: number of its tokens. width: of a row.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Raises ModelError: the file cannot be read, or has no such matrix."""
+    def __init__(self, path: Path, *parts: Path) -> None:
+        """Takes all files of the model, one for most.
+
+        Raises:
+            ModelError: one cannot be read, or none has such a matrix.
+        """
         from gguf import GGUFReader
 
         self._path = path
         try:
-            every = (tensor for shard in _shards(path) for tensor in GGUFReader(shard).tensors)
+            every = (tensor for part in (path, *parts) for tensor in GGUFReader(part).tensors)
             tensors = {tensor.name: tensor for tensor in every}
             # Models that tie both matrices have the first one alone.
             self._tensor = tensors.get("output.weight") or tensors["token_embd.weight"]

@@ -82,11 +82,12 @@ def test_the_output_matrix_may_be_in_another_shard(school: School, tmp_path: Pat
     write_tensors(GGUFWriter(first, "llama"), first, {"blk.0.attn_norm": (32,)})
     shutil.copy(school.student, second)
     tokens = np.arange(9)
-    found, whole = (OutputMatrix(path).vocabulary(tokens) for path in (first, school.student))
+    models = ((first, second), (school.student,))
+    found, whole = (OutputMatrix(*parts).vocabulary(tokens) for parts in models)
     assert torch.equal(found.rows, whole.rows)
     second.unlink()
     with pytest.raises(ModelError, match="cannot be read"):
-        OutputMatrix(first)
+        OutputMatrix(first, second)
 
 
 def test_a_head_is_made_from_nothing(taught: School) -> None:
