@@ -18,6 +18,7 @@ from assets.recipe.turns import (
     ask_named,
     ask_next,
     ask_spoken,
+    ask_task,
     ask_unknown,
     ask_what,
     reply,
@@ -27,9 +28,6 @@ from assets.recipe.wording import Style, slip
 
 CORE_SHARE = 0.25
 """The share of questions without notes about core pages, which are to be known well."""
-
-OWN_WORDS_SHARE = 0.6
-"""The share of questions about a page's task in people's own words, where it has some."""
 
 SYSTEM = (
     "You are a helpful assistant.",
@@ -54,10 +52,8 @@ def recall(pool: Pool, rng: Random, style: Style) -> Chat:
     page = _known_page(pool, rng)
     example = rng.choice(page.examples)
     task = pool.spoken.get(example.what)
-    if task is not None and task.name == page.name and rng.random() < OWN_WORDS_SHARE:
-        spoken = ask_spoken(page.name, example, task.phrases, rng, style, noted=False)
-        return preface(rng) + spoken
-    return preface(rng) + ask_how(page, example, rng, style, noted=False)
+    own = task if task is not None and task.name == page.name else None
+    return preface(rng) + ask_task(page, example, own, rng, style, noted=False)
 
 
 def recall_more(pool: Pool, rng: Random, style: Style) -> Chat:

@@ -34,6 +34,13 @@ HEADER = "Notes:"
 NOT_COVERED = "The notes do not cover this."
 """The beginning of an answer where no note applies."""
 
+SPOKEN_SHARE = 0.6
+"""The share of questions in colloquial wording, where a task has one.
+
+The same whether notes cover the question, do not, or are missing: otherwise the wording would
+reveal which.
+"""
+
 
 @dataclass(frozen=True)
 class Turn:
@@ -73,6 +80,11 @@ class Pool:
     def pages(self) -> Mapping[str, Page]:
         """The pages that may be in notes, by name."""
         return {page.name: page for page in self.note_pages}
+
+    @cached_property
+    def core_pages(self) -> Mapping[str, Page]:
+        """The core pages by name."""
+        return {page.name: page for page in self.core}
 
     @cached_property
     def spoken(self) -> Mapping[str, Task]:
@@ -168,6 +180,16 @@ def ask_spoken(
         phrase = name_values(phrase, example.command, rng)
     question = ask(phrase, rng, style, name if rng.random() < 0.08 else None)
     return user(question), reply(_answer(question, name, example, noted=noted))
+
+
+def ask_task(
+    page: Page, example: Example, task: Task | None, rng: Random, style: Style, *, noted: bool
+) -> Chat:
+    """A task of ``page``, mostly in colloquial wording if ``task`` has phrases for it."""
+    if task is not None and rng.random() < SPOKEN_SHARE:
+        phrases = task.phrases_for(page.name)
+        return ask_spoken(page.name, example, phrases, rng, style, noted=noted)
+    return ask_how(page, example, rng, style, noted=noted)
 
 
 def ask_named(page: Page, example: Example, rng: Random, style: Style) -> Chat:

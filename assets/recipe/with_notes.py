@@ -27,6 +27,7 @@ from assets.recipe.turns import (
     ANSWER_NO_COMMAND,
     HEADER,
     NOT_COVERED,
+    SPOKEN_SHARE,
     Chat,
     Pool,
     Turn,
@@ -35,6 +36,7 @@ from assets.recipe.turns import (
     ask_explained,
     ask_how,
     ask_spoken,
+    ask_task,
     ask_what,
     notes_message,
     reply,
@@ -55,13 +57,6 @@ ANSWER_WEIGHT = 2.25
 
 COVERED_SHARE = 0.64
 """The share of questions that the notes cover."""
-
-SPOKEN_SHARE = 0.6
-"""The share of covered questions in colloquial wording, where there is one.
-
-Uncovered questions are colloquial at times; without colloquial covered ones, the wording would
-reveal whether the notes cover the question.
-"""
 
 _CANDIDATES = 8
 """Pages from which each chunk that does not answer is chosen, by the words it shares."""
@@ -118,11 +113,7 @@ def _ask_elsewhere(notes: Sequence[Source], pool: Pool, rng: Random, style: Styl
         source = draw_source(pool, rng)
         example = rng.choice(source.page.examples)
         task, known = pool.spoken.get(example.what), source.known
-        if task is not None and rng.random() < SPOKEN_SHARE:
-            name, phrases = source.page.name, task.phrases_for(source.page.name)
-            question, answer = ask_spoken(name, example, phrases, rng, style, noted=False)
-        else:
-            question, answer = ask_how(source.page, example, rng, style, noted=False)
+        question, answer = ask_task(source.page, example, task, rng, style, noted=False)
     if any(f"`{each.page.name}`" in answer.text for each in notes):
         return _ask_source(rng.choice(notes), pool, rng, style)
     return question, reply(f"{NOT_COVERED} {answer.text if known else ANSWER_NO_COMMAND}")
@@ -234,8 +225,7 @@ def _in_own_words(pool: Pool, rng: Random) -> _Asked:
         known = any(page is each for each in pool.known)
     elif pool.tasks and kind < 0.85:
         task = rng.choice(pool.tasks)
-        by_name = {page.name: page for page in pool.core}
-        found = by_name.get(task.name)
+        found = pool.core_pages.get(task.name)
         if found is not None and task.answer in found.examples:
             page = found
         else:
