@@ -75,7 +75,7 @@ def unknown(name: str, names: Sequence[SlashName]) -> str:
     near = get_close_matches(name.lower(), known, 1, 0.5) or [
         one for one in known if one.startswith(name[:1].lower())
     ]
-    way_out = f"did you mean /{near[0]}?" if near else "type / to list them."
+    way_out = f"Did you mean /{near[0]}?" if near else "Type / to list all."
     if "/" in name:
-        way_out = f"@/{name} attaches a file."
-    return f"No command /{name}: {way_out} Begin with // to send a message that begins with /."
+        way_out = f"To attach a file, type @/{name}."
+    return f"No command /{name}. {way_out} To send it as a message, type //{name}."

@@ -32,7 +32,7 @@ WELCOME = (
     " removed. Nothing leaves this machine."
 )
 STOPPED = "Stopped. What was imported is kept. Enter resumes."
-USES = "It is used for drafts, and for answers where it fits."
+USES = "Used for drafts, and for answers where relevant."
 SEPARATOR = " · "
 MAX_REASONS = 6
 """Skip reasons listed while an import runs, most frequent first."""
@@ -115,6 +115,16 @@ def status_lines(state: ImportState, width: int, styles: PanelStyles) -> list[Te
     return lines
 
 
+def detail_count(state: ImportState) -> int:
+    """Files that `detail_lines` names; 0 during an import, or if the error names the only one."""
+    if state.running:
+        return 0
+    names = [name for names in state.report.skipped.values() for name in names]
+    if len(names) == 1 and names[0] in state.error:
+        return 0
+    return sum(state.report.counts.values()) + state.report.redacted
+
+
 def detail_lines(report: ImportReport) -> Iterator[str]:
     """The files that secrets were removed from, by kind; then everything that was skipped, by
     reason, the most frequent first."""
@@ -192,9 +202,9 @@ def _drafting_status(state: ImportState) -> str:
     if state.indexing:
         return f"{_indexing(state.indexing)}, {counted(state.indexing.tokens, 'token')} so far"
     if state.indexed_tokens:
-        return f"{counted(state.indexed_tokens, 'new token')} ready. {USES}"
+        return f"Ready: {counted(state.indexed_tokens, 'new token')}. {USES}"
     if state.completed and not state.report.documents:
-        return f"Nothing new. {USES}"
+        return "Nothing new: these files were imported before."
     return f"Ready in a moment. {USES}"
 
 

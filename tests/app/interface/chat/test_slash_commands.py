@@ -93,7 +93,7 @@ async def test_an_unknown_command_is_refused_with_the_nearest_one(stage: Make) -
         await ready(pilot, made)
         await pilot.press(*"/impot x", "enter")
         await until(pilot, lambda: notices(made))
-        assert "No command /impot: did you mean /import?" in notices(made)[0]
+        assert "No command /impot. Did you mean /import?" in notices(made)[0]
         assert made.conversation.prompt.text == "/impot x"
         made.conversation.prompt.clear()
         await pilot.press(*"/pin 3", "enter")

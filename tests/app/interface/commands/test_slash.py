@@ -60,10 +60,10 @@ def test_names_that_begin_so_come_first() -> None:
 
 
 def test_the_nearest_is_named() -> None:
-    assert "did you mean /import?" in unknown("impot", NAMES)
-    assert "did you mean /new?" in unknown("NEW!", NAMES)
-    assert "type / to list them" in unknown("zzz", NAMES)
-    assert "/etc/hosts: @/etc/hosts attaches a file" in unknown("etc/hosts", NAMES)
+    assert "Did you mean /import?" in unknown("impot", NAMES)
+    assert "Did you mean /new?" in unknown("NEW!", NAMES)
+    assert "Type / to list all" in unknown("zzz", NAMES)
+    assert "To attach a file, type @/etc/hosts." in unknown("etc/hosts", NAMES)
 
 
 def test_every_slash_name_is_one_command_and_can_be_typed() -> None:
