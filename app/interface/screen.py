@@ -61,6 +61,8 @@ MIN_COLUMNS_PANEL_RIGHT = 120
 MIN_COLUMNS_CHAT_LIST = 150
 """Columns from which the list of chats is shown by default."""
 
+MIN_COLUMNS_BESIDE_LIST = 60
+"""Columns from which there is room for a chat beside the list; with fewer the list covers it."""
 
 MIN_ROWS_PANEL = 16
 """Rows from which the panel below has all its lines; with fewer they belong to the answer."""
@@ -117,6 +119,7 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.watch(self, "focused", self.update_hints)
+        self.watch(self, "focused", self._uncover_chat)
         self.app.theme_changed_signal.subscribe(self, self._theme_changed)
         self.conversation.prompt.completion.commands = SLASH_NAMES
         self.conversation.prompt.completion.model_names = self.model_switch.names
@@ -174,8 +177,14 @@ class ChatScreen(Screen[None]):
         self.set_class(width >= MIN_COLUMNS_PANEL_RIGHT, "-wide")
         self.set_class(width < MIN_COLUMNS_PANEL_RIGHT, "-narrow")
         self.set_class(event.size.height < MIN_ROWS_PANEL, "-short")
+        self.set_class(width < MIN_COLUMNS_BESIDE_LIST, "-tight")
         listed = self.navigation.listed
         self.set_class(width >= MIN_COLUMNS_CHAT_LIST if listed is None else listed, "-listed")
+
+    def _uncover_chat(self) -> None:
+        """Hide a list that covers the chat when the focus has moved on."""
+        if self.has_class("-tight") and self.focused not in (None, self.chat_list):
+            self.navigation.hide()
 
     @on(ChatsChanged)
     def _chats_changed(self) -> None:

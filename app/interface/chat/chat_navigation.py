@@ -88,9 +88,20 @@ class ChatNavigation:
 
     def toggle(self) -> None:
         """Focus the list of chats; hide it if it has the focus."""
-        self.listed = not self._list.has_focus
-        self._conversation.screen.set_class(self.listed, "-listed")
-        (self._list if self.listed else self._conversation.prompt).focus()
+        if self._list.has_focus:
+            self.hide()
+            self._conversation.prompt.focus()
+        else:
+            self._show(True)
+            self._list.focus()
+
+    def hide(self) -> None:
+        """Hide the list."""
+        self._show(False)
+
+    def _show(self, listed: bool) -> None:
+        self.listed = listed
+        self._conversation.screen.set_class(listed, "-listed")
 
     def open_neighbour(self, step: int) -> None:
         """Open the chat `step` places down the list."""

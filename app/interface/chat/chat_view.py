@@ -29,6 +29,7 @@ from app.interface.chat.thread import (
 )
 from app.interface.chat.topbar import NEW_CHAT, TopBar
 from app.interface.commands.keymap import keymap_of
+from app.interface.dialogs.basic import notify_error
 from app.interface.messages import (
     ChatsChanged,
     ChatShown,
@@ -40,7 +41,6 @@ from app.interface.text_inputs import writes_text
 from app.interface.transcript.message_list import MessageList
 from app.runtime.history_thread import HistoryThread
 from app.sampling_settings import ChatTuning
-from app.sanitise import one_line
 from datastores.chats.history import History
 from datastores.chats.records import Chat
 from datastores.errors import SpecchatError
@@ -215,7 +215,7 @@ class ChatView(Vertical):
 
     def show_error(self, problem: SpecchatError | str) -> None:
         """Show an error as a notification, in one line."""
-        self.notify(one_line(str(problem), 400), severity="error", markup=False, timeout=15)
+        notify_error(self, problem)
 
     def measure_context(self) -> None:
         """Show how much of the context the chat takes."""

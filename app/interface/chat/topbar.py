@@ -26,6 +26,9 @@ TUNED = "±"
 
 MAX_NAME_COLUMNS = 40
 """Of a model's name."""
+MIN_TITLE_COLUMNS = 8
+GAP = 2
+"""Columns between the title and the model."""
 
 
 def short_name(name: str, columns: int) -> str:
@@ -96,9 +99,10 @@ class TopBar(Static):
         margin = max(0, (self.content_size.width - MAX_TEXT_COLUMNS) // 2)  # over the text column
         width = self.content_size.width - 2 * margin
         left = Text.assemble((f"{PRIVATE_LABEL} · " if self.private else "", accent))
-        left.append_text(self._left(max(8, width - left.cell_len - right.cell_len - 2), dim))
+        columns = max(MIN_TITLE_COLUMNS, width - left.cell_len - right.cell_len - GAP)
+        left.append_text(self._left(columns, dim))
         self._title_cells = range(margin, margin + left.cell_len)
-        left.pad_right(max(0, width - left.cell_len - right.cell_len))
+        left.pad_right(max(GAP, width - left.cell_len - right.cell_len))
         start = margin + left.cell_len
         self._model_cells = range(start, start + cell_len(name))
         return Text(" " * margin) + left + right

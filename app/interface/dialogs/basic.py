@@ -1,7 +1,7 @@
 """What dialogs are made of: one-line questions, and a list whose keys work while a box has focus.
 
-`InputDialog` asks for a text, `Confirm` for yes or no. `ListDialog` owns the keys of its list and
-how a dialog shows an error; what is listed is up to the subclass.
+`InputDialog` asks for a text, `Confirm` for yes or no. `ListDialog` owns the keys of its list; what
+is listed is up to the subclass. `notify_error` is how every part of the interface shows an error.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ from app.interface.commands.keymap import keymap_of
 from app.interface.text_inputs import LineInput
 from app.sanitise import one_line
 from datastores.errors import SpecchatError
+
+MAX_ERROR_CHARS = 400
+ERROR_S = 15
+"""How long an error is shown, in seconds: it also says what to do."""
 
 
 class InputDialog(ModalScreen[str | None]):
@@ -98,4 +102,13 @@ class ListDialog(ModalScreen[ScreenResultType], Generic[ScreenResultType]):
 
     def show_error(self, error: SpecchatError) -> None:
         """Show an error as a notification."""
-        self.notify(one_line(str(error), 400), severity="error", markup=False)
+        notify_error(self, error)
+
+
+def notify_error(widget: Widget, problem: SpecchatError | str) -> None:
+    """Show an error as a notification, as one sentence on one line."""
+    line = one_line(str(problem), MAX_ERROR_CHARS)
+    first = line.partition(" ")[0]
+    if first.isalpha():  # not a path or the name of a setting
+        line = line[0].upper() + line[1:]
+    widget.notify(line, severity="error", markup=False, timeout=ERROR_S)

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
@@ -24,7 +24,7 @@ from app.config import Config, load_config
 from app.interface.chat.chat_view import store_tuning
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
-from app.interface.dialogs.basic import Confirm, InputDialog
+from app.interface.dialogs.basic import Confirm, InputDialog, notify_error
 from app.interface.dialogs.presets import PresetList
 from app.interface.messages import ChatsChanged
 from app.interface.text_inputs import LineInput, TextInput
@@ -44,6 +44,9 @@ from datastores.chats.history import History
 from datastores.chats.presets import Preset, Presets
 from datastores.errors import InputError, SpecchatError
 from engines.sampler import Sampling
+
+MIN_COLUMNS_HINTS = 60
+"""Columns of the screen from which there is room for the hints."""
 
 
 class SettingField(Horizontal):
@@ -239,6 +242,9 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
     def on_mount(self) -> None:
         self._show(self._tuning)
 
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.width < MIN_COLUMNS_HINTS, "-narrow")
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The arrow keys move the cursor while the system prompt has the focus."""
         return action not in ("above", "below") or not isinstance(self.focused, TextInput)
@@ -333,7 +339,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
                 lambda history: Presets(history).save(name, tuning.system, tuning.sampling)
             )
         except SpecchatError as error:
-            self.app.notify(one_line(str(error), 400), severity="error", markup=False)
+            notify_error(self, error)
         else:
             message = f"Saved as “{one_line(saved.name, 40)}”."
             self.app.notify(message, markup=False, timeout=3)

@@ -11,11 +11,10 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import OptionList
 
 from app.interface.commands.keymap import keymap_of
-from app.interface.dialogs.basic import Confirm
+from app.interface.dialogs.basic import Confirm, ListDialog
 from app.interface.themes import component_color
 from app.runtime.history_thread import HistoryThread
 from app.sanitise import one_line
@@ -27,7 +26,7 @@ KEY_HINT = "Enter Load · {presets.delete} Delete · {presets.close} Cancel"
 NO_PRESETS = "No presets. Press {form.save} in the chat settings to save one."
 
 
-class PresetList(ModalScreen[Preset | None]):
+class PresetList(ListDialog[Preset | None]):
     """All presets by name; closes with one, or None."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"presets--dim"}
@@ -55,7 +54,7 @@ class PresetList(ModalScreen[Preset | None]):
         try:
             self._listed = self._presets.all()
         except SpecchatError as error:
-            self._complain(error)
+            self.show_error(error)
         options = self.query_one(OptionList)
         options.clear_options()
         options.add_options([self._line(preset) for preset in self._listed])
@@ -94,11 +93,8 @@ class PresetList(ModalScreen[Preset | None]):
         try:
             await self._history_thread.write(partial(_delete_preset, preset.name))
         except SpecchatError as error:
-            self._complain(error)
+            self.show_error(error)
         self._list()
-
-    def _complain(self, error: SpecchatError) -> None:
-        self.notify(one_line(str(error), 400), severity="error", markup=False)
 
 
 def _delete_preset(name: str, history: History) -> None:

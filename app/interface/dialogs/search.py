@@ -19,12 +19,12 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 
 from app.interface.chat.chat_list import age
 from app.interface.chat.topbar import NEW_CHAT
 from app.interface.commands.keymap import keymap_of
+from app.interface.dialogs.basic import ListDialog, list_bindings
 from app.interface.text_inputs import LineInput
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
@@ -67,7 +67,7 @@ KEY_HINT = "{finder.up} {finder.down} Choose · Enter Open · {finder.close} Can
 NOTHING_FOUND = "No match."
 
 
-class ChatSearch(ModalScreen[Hit | None]):
+class ChatSearch(ListDialog[Hit | None]):
     """Closes with the hit to open, or None.
 
     Attributes:
@@ -78,10 +78,7 @@ class ChatSearch(ModalScreen[Hit | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Close", id="finder.close"),
-        Binding("up", "list('cursor_up')", "Up", id="finder.up"),
-        Binding("down", "list('cursor_down')", "Down", id="finder.down"),
-        Binding("pageup", "list('page_up')", "Page up", id="finder.page-up"),
-        Binding("pagedown", "list('page_down')", "Page down", id="finder.page-down"),
+        *list_bindings("finder"),
     ]
 
     def __init__(self, history: History) -> None:
@@ -95,6 +92,7 @@ class ChatSearch(ModalScreen[Hit | None]):
         found = OptionList(markup=False)
         found.can_focus = False
         frame = Vertical(LineInput(placeholder="Search titles and messages"), found)
+        frame.border_title = "Search chats"
         frame.border_subtitle = keymap_of(self).fill(KEY_HINT)
         yield frame
 
@@ -113,7 +111,7 @@ class ChatSearch(ModalScreen[Hit | None]):
         try:
             hits = await asyncio.to_thread(self._searching.find, typed)
         except SpecchatError as error:
-            self.notify(one_line(str(error), 400), severity="error", markup=False)
+            self.show_error(error)
             return
         self._show(hits, typed)
 
@@ -169,6 +167,3 @@ class ChatSearch(ModalScreen[Hit | None]):
     @on(OptionList.OptionSelected)
     def _clicked(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(self._hits[event.option_index])
-
-    async def action_list(self, action: str) -> None:
-        await self.query_one(OptionList).run_action(action)

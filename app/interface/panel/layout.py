@@ -5,6 +5,8 @@ Pure layout: `phrases.py` owns the words, `drawing.py` the bars.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
@@ -71,7 +73,8 @@ def column(
         *_passage_lines(stats, styles),
     ]
     if detailed:
-        return [*lines, *details(stats, width, styles)]
+        lines += details(stats, width, styles)
+        return lines if len(lines) <= height else [line for line in lines if line]
     tokens = f"{stats.session.tokens:,} tokens · {phrases.saved(stats)}"
     session = [_title("this session", styles), Text(tokens, style=styles.text)]
     small = _student_lines(stats, width, styles)
@@ -141,16 +144,17 @@ def _speed_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Te
     line.pad_right(max(1, FOOTER_LABEL - line.cell_len))
     labels = "".join(f"{label} " for _, label in SPEEDS)
     columns = (width - line.cell_len - len(labels) - 2 * SPEED_COLUMNS) // 2
+    speeds = []
     for plain, label in SPEEDS:
-        value = speed_text(stats, plain, styles)
-        line.append(f"{label} ", style=styles.dim)
+        speed = Text.assemble((f"{label} ", styles.dim))
         if columns >= MIN_SPEED_BAR:
             bar = speed_bar(stats, plain, min(columns, MAX_SPEED_BAR), styles)
-            line.append_text(bar).append(" ")
-        line.append_text(value)
-        line.pad_right(max(1, SPEED_COLUMNS - 1 - value.cell_len))
-    line.rstrip()
-    return line
+            speed.append_text(bar).append(" ")
+        value = speed_text(stats, plain, styles)
+        speed.append_text(value).pad_right(max(1, SPEED_COLUMNS - 1 - value.cell_len))
+        speeds.append(speed)
+    speeds[-1].rstrip()
+    return _with_fitting(line, speeds, width)
 
 
 def _unaided_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
@@ -274,14 +278,21 @@ def _student_lines(stats: SessionStatistics, width: int, styles: PanelStyles) ->
 
 def _draft_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
     line = _label("drafts", FOOTER_LABEL, styles)
-    line.append(f"{phrases.accepted(stats)} · {phrases.calls(stats)}", style=styles.text)
+    line.append(phrases.accepted(stats), style=styles.text)
+    calls = Text(f" · {phrases.calls(stats)}", style=styles.text)
     history = Text.assemble(("  5 min ", styles.dim), trend(stats, styles))
     student = phrases.student(stats)  # the top line says how far its training is
     small = Text.assemble(("  draft model ", styles.dim), (student, styles.text))
-    for more in (history, small) if student else (history,):
-        if line.cell_len + more.cell_len <= width:
-            line.append_text(more)
-    return _with_hint(line, width, styles)
+    more = (calls, history, small) if student else (calls, history)
+    return _with_hint(_with_fitting(line, more, width), width, styles)
+
+
+def _with_fitting(line: Text, parts: Iterable[Text], width: int) -> Text:
+    """`line` with those of `parts` that fit into `width` columns behind it."""
+    for part in parts:
+        if line.cell_len + part.cell_len <= width:
+            line.append_text(part)
+    return line
 
 
 def _with_hint(line: Text, width: int, styles: PanelStyles) -> Text:

@@ -93,7 +93,7 @@ class Panel(LineCanvas):
 
     def redraw(self) -> None:
         """Show the current statistics; nothing else on the screen is laid out again."""
-        if not self.display or not self.size:
+        if not self.display or not self.size.width:  # of no height before the first answer
             return
         lines = self._lay_out()
         if not self.wide:

@@ -189,10 +189,10 @@ def student(stats: SessionStatistics) -> str:
     """`v3 · 84% accepted`: the draft model, in this answer; empty where it does not learn."""
     if not stats.student_learns and not stats.student_version:
         return ""
-    version = f"v{stats.student_version}" if stats.student_version else "original"
-    if not stats.answer.student_compared:
-        return version
-    return f"{version} · {percent(stats.answer.student_acceptance)} accepted"
+    compared = stats.answer.student_compared
+    said = [f"v{stats.student_version}"] if stats.student_version else []
+    said += [f"{percent(stats.answer.student_acceptance)} accepted"] if compared else []
+    return " · ".join(said) or "original"
 
 
 def guessed_passages(retrieval: RalmStatistics) -> str:

@@ -135,4 +135,4 @@ async def test_the_prompt_is_written_and_an_answer_read_in_the_editor(
         monkeypatch.setenv("EDITOR", "")
         await pilot.press("escape", "alt+o")
         assert made.conversation.prompt.text == "first second line"
-        assert notices(made)[-1].startswith("no editor is set")
+        assert notices(made)[-1].startswith("No editor is set")

@@ -101,7 +101,7 @@ async def test_the_top_line_shows_progress_and_what_it_brought(stage: Make) -> N
             await until(pilot, lambda text=text: topbar.learning == text)  # type: ignore[misc]
             assert text in topbar.render().plain
         made.app.learning_changed(None, ModelError("the loss is not a number"))
-        await until(pilot, lambda: notices(made) == ["the loss is not a number"])
+        await until(pilot, lambda: notices(made) == ["The loss is not a number"])
         assert topbar.learning == "learned: 81% → 84% accepted"
 
 

@@ -199,7 +199,7 @@ async def test_a_chat_deleted_in_another_window_is_said(stage: Make, history: Hi
         history.delete_chat(chat)
         await made.app.chat_screen.run_action("command('chat.pin')")
         await until(pilot, lambda: notices(made))
-        assert f"no chat {chat}" in notices(made)[0]
+        assert f"No chat {chat}" in notices(made)[0]
 
 
 async def test_a_new_private_chat_is_private_from_its_first_word(

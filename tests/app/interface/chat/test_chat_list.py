@@ -43,6 +43,20 @@ async def test_the_list_of_chats_hides_on_narrow_screens_until_asked_for(stage: 
         assert made.conversation.prompt.has_focus
 
 
+async def test_on_a_tiny_screen_the_list_covers_the_chat_until_one_is_open(stage: Make) -> None:
+    made = stage(PLAIN)
+    async with made.app.run_test(size=(40, 12)) as pilot:
+        await ask(pilot, made, "first chat")
+        await until(pilot, lambda: made.app.screen.query_one(".-footer").size.height)
+        listed = made.app.screen.query_one(ChatList)
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: listed.size.width == 40)
+        await pilot.press("enter")
+        await until(pilot, lambda: not listed.display)
+        assert made.conversation.prompt.has_focus
+        assert made.conversation.topbar.chat == "first chat"
+
+
 async def test_the_list_opens_where_the_open_chat_is(stage: Make, history: History) -> None:
     for number in range(100):
         history.add_message(history.create_chat(f"chat {number}").id, None, "user", "hi")

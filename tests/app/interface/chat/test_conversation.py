@@ -144,7 +144,7 @@ async def test_a_question_that_does_not_fit_goes_back_into_the_prompt(
         await type_in(pilot, made, long)
         await pilot.press("enter")
         await until(pilot, lambda: made.conversation.prompt.text == long)
-        assert notices(made) == ["it has 9 tokens, 8 fit: shorten it"]
+        assert notices(made) == ["It has 9 tokens, 8 fit: shorten it"]
         await pilot.press("enter")
         await until(pilot, lambda: "an answer of some words" in shown(made))
     thread = history.thread(history.chats()[0].id)

@@ -177,7 +177,7 @@ async def test_enter_opens_the_file_in_the_editor(
         await pilot.press("enter")
         await until(pilot, lambda: edited)
         assert edited == [(Path("/notes/walrus.md"), 1)]
-        assert notices(made) == ["no editor is set"]
+        assert notices(made) == ["No editor is set"]
 
 
 async def test_without_sources_the_key_says_why(stage: Make) -> None:
@@ -209,7 +209,7 @@ async def test_a_chat_is_switched_before_and_after_it_is_stored(
         made.app.chat_screen.document_actions.choose("Off")
         await until(pilot, lambda: history.chats()[0].docs == "off")
         made.app.chat_screen.document_actions.choose("later")
-        refusal = "docs must be once, iterative, knn or off, not 'later'"
+        refusal = "Docs must be once, iterative, knn or off, not 'later'"
         await until(pilot, lambda: refusal in notices(made))
         made.app.chat_screen.document_actions.choose("knn")
         await until(pilot, lambda: history.chats()[0].docs == "knn")

@@ -239,7 +239,7 @@ async def test_what_cannot_be_kept_stays_in_the_form(
         await opened(pilot, made)
         monkeypatch.setattr(History, "set_system", fails)
         await pilot.press("x", "ctrl+s")
-        await until(pilot, lambda: notices(made) == ["the disk is full"])
+        await until(pilot, lambda: notices(made) == ["The disk is full"])
         assert form_of(made).query_one(TextInput).text == "x"
 
 

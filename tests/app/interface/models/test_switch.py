@@ -130,7 +130,7 @@ async def test_if_neither_model_opens_both_reasons_are_shown_and_f5_works(
         await pilot.press("enter")
         await until(
             pilot,
-            lambda: "no model is loaded: choose one from the list of models" in notices(made),
+            lambda: "No model is loaded: choose one from the list of models" in notices(made),
         )
         assert made.conversation.prompt.text == "anyone?"
         made.refused.clear()

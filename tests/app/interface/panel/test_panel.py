@@ -61,6 +61,12 @@ def test_the_footer_starts_with_the_ratio_and_both_speeds() -> None:
     assert drafts.endswith("F2 more")
 
 
+def test_the_footer_leaves_out_what_does_not_fit() -> None:
+    speeds, _, drafts = footer_of(SCRIPT, 46)
+    assert speeds.split() == ["2.4×", "faster", "with", "drafts", "48", "tok/s"]
+    assert drafts == "drafts       100% accepted  5 min ·········█"
+
+
 @pytest.mark.parametrize(
     ("ratio", "said"),
     [
@@ -232,7 +238,7 @@ def test_the_small_model_has_a_line_where_it_learns() -> None:
     assert "draft model      v3 · 84% accepted" in lines
     assert f"learning{'12%':>26}" in lines
     stats.student_version, stats.answer.student_matched = 0, 50
-    assert "draft mo… original · 100% accepted" in drawn()
+    assert "draft model          100% accepted" in drawn()
 
 
 @pytest.mark.parametrize(("width", "beside"), [(36, False), (71, False), (76, True)])
