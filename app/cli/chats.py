@@ -41,6 +41,8 @@ def chats(options: Options, as_json: bool) -> None:
         return
     for chat in found:
         click.echo(line(chat))
+    if not found:
+        click.echo("No chats yet.", err=True)
 
 
 @click.command()

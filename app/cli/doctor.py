@@ -18,6 +18,7 @@ from pathlib import Path
 
 import click
 
+from app.cli.output import amount
 from app.config import DRAFTERS, Options, load_config
 from app.engine.engine import Engine, load
 from app.indexing.passage_index import open_passages
@@ -151,7 +152,7 @@ def _model(options: Options, locations: Locations) -> Iterator[Finding]:
     except SpecchatError as error:
         yield Finding("model", BAD, str(error))
         return
-    yield Finding("model", OK, f"{engine.name}, {engine.target.context_length} tokens of context")
+    yield Finding("model", OK, f"{engine.name}, context of {engine.target.context_length:,} tokens")
     yield _drafting(options, engine)
     yield from _heads(options, engine)
     yield _reopening(engine, locations)
@@ -175,14 +176,14 @@ def _drafting(options: Options, engine: Engine) -> Finding:
 
 def _shape(options: Options, target: Target) -> str:
     """What drafts look like with this model, and why."""
-    rows = f"of up to {target.max_rows} rows"
+    tokens = f"of up to {target.max_rows - 1} tokens"
     if options.exact:
-        return f"chains {rows}, for bit-identical answers"
+        return f"chains {tokens}, for bit-identical answers"
     if target.rollback_rows == target.max_rows:
-        return f"trees {rows}"
+        return f"trees {tokens}"
     cost = "a rejection that drops more" if target.rollback_rows else "every rejection"
     kept = f" keeps {target.rollback_rows} past states;" if target.rollback_rows else ""
-    return f"chains {rows}: the model is recurrent;{kept} {cost} replays what was accepted"
+    return f"chains {tokens}: the model is recurrent;{kept} {cost} replays what was accepted"
 
 
 def _heads(options: Options, engine: Engine) -> Iterator[Finding]:
@@ -205,7 +206,8 @@ def _reopening(engine: Engine, locations: Locations) -> Finding:
     if not isinstance(engine.target, SavableTarget):
         return Finding("reopening", OFF, "chats are read again: this engine cannot save its state")
     kept = stored(locations.chat_states)
-    text = f"saved chats: {kept.chats}, {kept.bytes / 1e6:.0f} of {max_bytes / 1e6:.0f} MB"
+    used = f"{kept.bytes / 1e6:,.0f} of {max_bytes / 1e6:,.0f} MB"
+    text = f"{amount(kept.chats, 'saved chat')}, {used}"
     if not engine.target.state_block:
         text += "; this model's cache cannot be rewound, so an edited chat is read again"
     return Finding("reopening", OK, text)

@@ -13,6 +13,7 @@ import click
 from app.cli.output import amount, duration
 from app.cli.stores import open_history
 from app.config import Options
+from app.interface.draft_sources import LABELS_BY_NAME
 from app.locations import locate
 from app.models.description import format_size
 from app.sanitise import one_line
@@ -60,7 +61,7 @@ def _lines(report: UsageReport) -> Iterator[str]:
     for source in sorted(total.by_source, key=lambda name: -total.by_source[name]):
         accepted = total.accepted(source)
         known = "–" if accepted is None else f"{accepted:.0%}"
-        yield f"{one_line(source, 29):<30}{total.share(source):>8.0%}{known:>10}"
+        yield f"{_label(source):<30}{total.share(source):>8.0%}{known:>10}"
     yield ""
     yield f"{'model':<30}{'tokens':>10}{'tok/s':>8}{'without':>9}"
     for model in report.models:
@@ -96,10 +97,16 @@ def _student(student: StudentReport) -> Iterator[str]:
     yield f"{amount(learning.answers, 'answer')} to learn from{size}"
 
 
+def _label(source: str) -> str:
+    """A source's name for people; a stored one may be of a later version."""
+    known = LABELS_BY_NAME.get(source)
+    return known.label if known else one_line(source, 29)
+
+
 def _gain(total: Usage) -> str:
     if not total.plain_seconds:
         return ""
-    saved = f", {duration(total.saved_seconds)} saved" if total.saved_seconds > 0 else ""
+    saved = f", {duration(total.saved_seconds)} saved" if total.saved_seconds >= 1 else ""
     return f", {total.ratio:.2f}× the speed without drafts{saved}"
 
 

@@ -38,6 +38,8 @@ from datastores.passages.word_counts import StoredWords
 MAX_NAMES = 10
 """Skipped files shown for each reason on a terminal; a pipe gets all of them."""
 
+NO_IMPORTS = "No imports. Add some with: specchat import PATH…"
+
 
 @click.command("import")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH…")
@@ -185,7 +187,7 @@ def sources(options: Options, as_json: bool) -> None:
         click.echo(json.dumps({"sources": [_source_json(one) for one in found]}))
         return
     if not found:
-        click.echo("No imports. Add some with: specchat import PATH…", err=True)
+        click.echo(NO_IMPORTS, err=True)
     for one in found:
         click.echo(line(one))
 
@@ -275,13 +277,14 @@ def find(options: Options, words: tuple[str, ...], source: str, limit: int, as_j
         chosen = named(source, library).path if source else ""
         _update_passages(library, passages, StatusLine())
         found = find_passages(library, passages, " ".join(words), limit, chosen)
+        empty = passages.empty
     if as_json:
         click.echo(json.dumps({"passages": [_passage_json(one) for one in found]}))
         return
     for one in found:
         click.echo("\n".join(_passage_lines(one)))
     if not found:
-        click.echo("No match.", err=True)
+        click.echo(NO_IMPORTS if empty else "No match.", err=True)
 
 
 def _update_passages(library: Library, passages: PassageStore, status: StatusLine) -> None:

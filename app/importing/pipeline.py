@@ -105,8 +105,10 @@ def import_paths(
 
     Raises:
         StoreError: the library cannot be written.
-        InputError: after `ImportFinished`: nothing was imported, now or before.
+        InputError: no path exists; or, after `ImportFinished`: nothing was imported, now or before.
     """
+    if all(map(_is_missing, paths)):
+        raise InputError(f"nothing imported: {paths[0]} does not exist")
     report = ImportReport()
     found: list[FoundFile] = []
     for item in _find(paths, frozenset(path.resolve() for path in own)):
@@ -122,10 +124,17 @@ def import_paths(
         yield from _import_files(found, make_readers(extractor), library, report)
     yield ImportFinished(report)
     if not report.documents and not report.unchanged and only is None:
-        missing = [path for path in paths if not path.exists()]
-        if missing:
-            raise InputError(f"Nothing imported: {missing[0]} does not exist")
-        raise InputError(f"Nothing imported: {_reasons(report)}")
+        raise InputError(f"nothing imported: {_reasons(report)}")
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.expanduser().lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:  # there, and skipped with its reason
+        return False
+    return False
 
 
 def _find(paths: Sequence[Path], own: frozenset[Path]) -> Iterator[FoundFile | SkippedFile]:

@@ -106,9 +106,13 @@ class ListDialog(ModalScreen[ScreenResultType], Generic[ScreenResultType]):
 
 
 def notify_error(widget: Widget, problem: SpecchatError | str) -> None:
-    """Show an error as a notification, as one sentence on one line."""
-    line = one_line(str(problem), MAX_ERROR_CHARS)
-    first = line.partition(" ")[0]
-    if first.isalpha():  # not a path or the name of a setting
-        line = line[0].upper() + line[1:]
+    """Show an error as a notification."""
+    line = as_sentence(str(problem), MAX_ERROR_CHARS)
     widget.notify(line, severity="error", markup=False, timeout=ERROR_S)
+
+
+def as_sentence(error: str, limit: int) -> str:
+    """An error's message, which follows `specchat: ` on the command line, by itself on one line."""
+    line = one_line(error, limit)
+    first = line.partition(" ")[0]
+    return line[0].upper() + line[1:] if first.isalpha() else line  # a path or a name stays

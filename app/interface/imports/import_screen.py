@@ -20,7 +20,7 @@ from app.importing.path_completion import PathCompletion, completion
 from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.basic import ListDialog, list_bindings
 from app.interface.imports.sources_screen import SourcesScreen
-from app.interface.imports.status import detail_count, detail_lines, status_lines
+from app.interface.imports.status import detail_lines, status_lines
 from app.interface.imports.tasks import DeletionTask, ImportTask
 from app.interface.panel.phrases import wrapped
 from app.interface.text_inputs import LineInput
@@ -104,7 +104,7 @@ class ImportScreen(ListDialog[None]):
     def _list_skipped(self) -> None:
         """List what was skipped or removed, once the import has ended."""
         state, log = self._import_task.state, self.list_widget
-        names = detail_count(state)
+        names = 0 if state.running else sum(state.report.counts.values()) + state.report.redacted
         self.query_one(Vertical).set_class(names > 0, "-tall")
         if names != self._names_listed:
             self._names_listed = names

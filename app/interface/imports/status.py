@@ -21,6 +21,7 @@ from app.importing.events import (
 )
 from app.importing.session import CHARACTERS_PER_TOKEN
 from app.indexing.corpus_index import IndexingProgress
+from app.interface.dialogs.basic import as_sentence
 from app.interface.panel.drawing import PanelStyles, bar
 from app.interface.panel.phrases import percent, time_left
 from app.models.description import format_size, format_time_left
@@ -115,16 +116,6 @@ def status_lines(state: ImportState, width: int, styles: PanelStyles) -> list[Te
     return lines
 
 
-def detail_count(state: ImportState) -> int:
-    """Files that `detail_lines` names; 0 during an import, or if the error names the only one."""
-    if state.running:
-        return 0
-    names = [name for names in state.report.skipped.values() for name in names]
-    if len(names) == 1 and names[0] in state.error:
-        return 0
-    return sum(state.report.counts.values()) + state.report.redacted
-
-
 def detail_lines(report: ImportReport) -> Iterator[str]:
     """The files that secrets were removed from, by kind; then everything that was skipped, by
     reason, the most frequent first."""
@@ -193,7 +184,7 @@ def _skip_counts(report: ImportReport, styles: PanelStyles) -> Iterator[Text]:
 
 def _outcome(state: ImportState, styles: PanelStyles) -> Text:
     if state.error:
-        return Text(one_line(state.error, MAX_ERROR_CHARS), styles.warning)
+        return Text(as_sentence(state.error, MAX_ERROR_CHARS), styles.warning)
     return Text(summary(state), styles.text if state.completed else styles.warning)
 
 

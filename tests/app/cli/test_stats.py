@@ -37,7 +37,7 @@ def test_a_report_for_people_and_one_for_programs(
     said = capsys.readouterr().out
     assert said.startswith("1 answer, 101 tokens, 2.00× the speed without drafts, 2 s saved\n")
     assert "evil␛[31m" in said
-    assert "chats                              50%       50%" in said
+    assert "past chats                         50%       50%" in said
     assert run(["stats", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["total"]["plain_seconds"] == 4.0

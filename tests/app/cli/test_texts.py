@@ -92,7 +92,7 @@ def test_nothing_imported_is_a_failure_that_names_what_was_skipped(
 ) -> None:
     assert specchat("import", folder / "bad.bin", *flags) == FAILED
     said = capsys.readouterr()
-    assert said.err == "specchat: Nothing imported: binary (1)\n"
+    assert said.err == "specchat: nothing imported: binary (1)\n"
     assert "bad.bin" in said.out
     assert "imported 0" not in said.out
 
@@ -268,7 +268,7 @@ def test_nothing_found_and_a_source_that_is_not_there_say_so(
     specchat: Specchat, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert specchat("find", "giraffe") == DONE
-    assert capsys.readouterr().err == "No match.\n"
+    assert capsys.readouterr().err.startswith("No imports.")
     assert specchat("find", "walrus", "--source", folder) == FAILED
     assert "is not imported" in capsys.readouterr().err
 
@@ -278,6 +278,8 @@ def test_a_forgotten_source_is_not_found(
 ) -> None:
     assert specchat("import", folder) == DONE
     assert specchat("find", "walrus") == DONE
+    assert specchat("find", "giraffe") == DONE
+    assert capsys.readouterr().err == "No match.\n"
     assert specchat("forget", folder) == DONE
     for file in data.rglob("passages.db*"):
         assert b"telescop" not in file.read_bytes()

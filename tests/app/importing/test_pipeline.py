@@ -92,12 +92,12 @@ def test_nothing_imported_is_an_error_with_its_reasons(folder: Path, library: Li
     (folder / "x").write_bytes(b"\0")
     (folder / "y").write_bytes(b"\0")
     (folder / "z").touch()
-    with pytest.raises(InputError, match=r"Nothing imported: binary \(2\), empty \(1\)"):
+    with pytest.raises(InputError, match=r"nothing imported: binary \(2\), empty \(1\)"):
         list(import_paths([folder], library))
-    with pytest.raises(InputError, match=r"Nothing imported: .* does not exist"):
+    with pytest.raises(InputError, match=r"nothing imported: .* does not exist"):
         list(import_paths([folder / "nowhere"], library))
     (folder / "empty").mkdir()
-    with pytest.raises(InputError, match="Nothing imported: there are no files in it"):
+    with pytest.raises(InputError, match="nothing imported: there are no files in it"):
         list(import_paths([folder / "empty"], library))
 
 

@@ -58,7 +58,7 @@ async def test_nothing_imported_is_the_same_error(locations: Locations, folder: 
         async for batch in batches:
             events.extend(batch)
 
-    with pytest.raises(InputError, match=r"Nothing imported: binary \(1\)"):
+    with pytest.raises(InputError, match=r"nothing imported: binary \(1\)"):
         await read()
     assert [event.reason for event in events if isinstance(event, SkippedFile)] == ["binary"]
 

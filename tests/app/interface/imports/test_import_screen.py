@@ -10,11 +10,11 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Log, Static
 
-from app.importing.events import FindingFiles, ImportFinished, ImportReport, SkippedFile
+from app.importing.events import FindingFiles, ImportFinished, SkippedFile
 from app.importing.process import LIBRARY_QUARANTINED
 from app.indexing.corpus_index import IndexingProgress
 from app.interface.imports.import_screen import ImportScreen
-from app.interface.imports.status import ImportState, detail_count
+from app.interface.imports.status import ImportState
 from app.interface.screen import ChatScreen
 from datastores.errors import InputError, SpecchatError, StoreError
 from datastores.library.library import Library
@@ -96,12 +96,6 @@ async def test_nothing_imported_is_an_error_with_its_reasons(stage: Make, folder
         await until(pilot, lambda: "bad.bin" in status_text(made))
         assert "Nothing imported: binary (1)" in status_text(made)
         assert made.app.screen.query(".-failed")
-
-
-@pytest.mark.parametrize(("error", "count"), [("/x does not exist", 0), ("binary (1)", 1)])
-def test_a_file_that_the_error_names_is_not_listed_again(error: str, count: int) -> None:
-    report = ImportReport(skipped={"cannot be read": ["/x"]})
-    assert detail_count(ImportState("/x", report=report, error=error)) == count
 
 
 async def test_tab_completes_a_path_and_lists_several_completions(

@@ -26,7 +26,7 @@ Size = tuple[int, int]
 
 sizes = pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 NOTHING = ImportReport(0, 0, 0, {}, DONE.skipped)
-FAILURE = InputError("Nothing imported: binary (60), ignored by .gitignore (1)")
+FAILURE = InputError("nothing imported: binary (60), ignored by .gitignore (1)")
 STATES: dict[str, tuple[Sequence[Event], SpecchatError | None, Sequence[str]]] = {
     "searching": ([FindingFiles(1500)], None, ()),
     "running": ([*SKIPPED, READ], None, ()),
