@@ -137,7 +137,7 @@ def answer_question(engine: Engine, messages: Sequence[Message], sampling: Sampl
     statistics = Statistics()
     steps: list[Step] = []
     pieces: list[str] = []
-    request = GenerationRequest(messages, sampling, AnswerEnd(engine.max_tokens))
+    request = GenerationRequest(messages, sampling, AnswerEnd(engine.defaults.max_tokens))
     for event in generate(engine, request, statistics, Flag()):
         if isinstance(event, Wrote):
             steps.append(event.step)

@@ -119,7 +119,7 @@ def answer(row: KnnRow, states: FlatKeys, question: str, tokens: int) -> RalmAns
     """Answer `question` in `tokens` tokens."""
     engine, statistics = row.engine, RalmStatistics()
     prompt = engine.render([Message("user", question)])
-    draw, temperature = make_sampler(engine.sampling), engine.sampling.temperature
+    draw, temperature = make_sampler(engine.defaults.sampling), engine.defaults.sampling.temperature
     stop = StopCriteria(NO_END, tokens)
     request = RalmRequest(lambda _: prompt, lambda _: "", draw, stop, temperature)
     with engine.busy:

@@ -158,7 +158,7 @@ def answer(
     """
     engine, method = row.engine, row.method
     stop = StopCriteria(NO_END, tokens)
-    request = make_request(engine, [Message("user", question)], engine.sampling, stop)
+    request = make_request(engine, [Message("user", question)], engine.defaults.sampling, stop)
     statistics = RalmStatistics()
     with engine.busy:
         if not warm:

@@ -152,12 +152,16 @@ def ask(
         with _warning(reported):
             model_thread.close()
         if not unsaved:
-            before = history.path(history.chat(chat.id).active or 0)[-2].id - 1
-    if not unsaved:
-        with _warning(reported):
-            catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, before, _warn)
+            with _warning(reported):
+                _index_exchange(history, chat.id, locations, engine)
     if answer.end.finish == INTERRUPTED:
         context.exit(EXIT_INTERRUPTED)
+
+
+def _index_exchange(history: History, chat: int, locations: Locations, engine: Engine) -> None:
+    """Have the last question and answer of `chat` drafted from."""
+    question, _ = history.path(history.chat(chat).active or 0)[-2:]
+    catch_up(locations, engine.path, engine.vocabulary, engine.crest_bytes, question.id - 1, _warn)
 
 
 def _searched(source: str, docs: str | None, locations: Locations) -> tuple[str, str]:

@@ -302,17 +302,17 @@ class Assistant:
 
     def _sampling(self, chosen: Mapping[str, Any], again: bool) -> Sampling:
         """The chat's sampling settings; without a fixed seed each answer gets a new one."""
-        sampling = with_overrides(self.engine.sampling, chosen, "this chat's sampling")
-        if again and self.engine.default_temperature and "temperature" not in chosen:
+        sampling = with_overrides(self.engine.defaults.sampling, chosen, "this chat's sampling")
+        if again and self.engine.defaults.default_temperature and "temperature" not in chosen:
             sampling = replace(sampling, temperature=Sampling().temperature)
-        seed = chosen.get("seed", sampling.seed if self.engine.seeded else NEW_SEED)
+        seed = chosen.get("seed", sampling.seed if self.engine.defaults.seeded else NEW_SEED)
         return replace(sampling, seed=randbits(32) if seed == NEW_SEED else seed)
 
     def _answer_end(self, chosen: Mapping[str, Any]) -> AnswerEnd:
         """Where the chat's answers end; a length from the command line goes before its own."""
-        if self.engine.limited:
+        if self.engine.defaults.limited:
             chosen = {name: value for name, value in chosen.items() if name != MAX_TOKENS}
-        default = AnswerEnd(self.engine.max_tokens, self._sequences)
+        default = AnswerEnd(self.engine.defaults.max_tokens, self._sequences)
         return answer_end(chosen, default, "this chat's sampling")
 
     def _messages(self, system: str, thread: Sequence[records.StoredMessage]) -> list[Message]:

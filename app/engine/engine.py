@@ -56,6 +56,25 @@ MAX_PASSAGES = 4
 """Of imported texts, put before a question."""
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerDefaults:
+    """How answers are drawn and where they end, unless a chat has settings of its own.
+
+    Attributes:
+        sampling: with a seed from 0 on.
+        seeded: whether the user fixed the seed.
+        max_tokens: of one answer.
+        limited: whether the command line chose it, so that no chat's setting replaces it.
+        default_temperature: whether the temperature is our default, not the user's choice.
+    """
+
+    sampling: Sampling
+    seeded: bool
+    max_tokens: int
+    limited: bool = False
+    default_temperature: bool = False
+
+
 @dataclass(slots=True)
 class Engine:
     """Everything an answer needs.
@@ -64,12 +83,8 @@ class Engine:
         name: of the model, as `specchat models` lists it.
         path: its file or folder.
         render: messages → the prompt's token ids, stored ids of earlier answers spliced in.
-        sampling: the user's defaults.
-        seeded: whether the user fixed the seed.
-        max_tokens: of one answer.
-        limited: whether the command line chose it, so that no chat's setting replaces it.
+        defaults: how answers are drawn and where they end, unless a chat says otherwise.
         max_passages: of imported texts, put before one question.
-        default_temperature: whether the temperature is our default, not the user's choice.
         trained_context: most tokens of context that the model allows; 0 if unknown.
         crest_bytes: disk space CREST may take.
         stores: what the drafters draft from.
@@ -93,12 +108,8 @@ class Engine:
     budget: Budget
     costs: CostModel
     calibration: AcceptanceModel
-    sampling: Sampling
-    seeded: bool
-    max_tokens: int
+    defaults: AnswerDefaults
     learned: LearnedState
-    default_temperature: bool = False
-    limited: bool = False
     max_passages: int = MAX_PASSAGES
     trained_context: int = 0
     crest_bytes: int = CrestConfig().max_bytes
@@ -192,7 +203,6 @@ def load(
     head_source = open_head(names, stores, path, model.target, locations)
     if stores.student is not None or head_source is not None:
         stores.replay = open_replay(locations, model.target)
-    sampling, unchosen = _sampling(options, config, path)
     return Engine(
         name=model_name(chosen, locations),
         path=path,
@@ -203,14 +213,10 @@ def load(
         budget=make_budget(options.draft_tokens, costs, calibration),
         costs=costs,
         calibration=calibration,
-        sampling=sampling,
-        default_temperature=unchosen,
+        defaults=_answer_defaults(options, config, path),
         max_passages=EMBEDDED_PASSAGES if path == embedded() else MAX_PASSAGES,
         trained_context=model.trained_context,
         crest_bytes=config.crest.max_bytes,
-        seeded=options.seed is not None or config.sampling.seed != NEW_SEED,
-        max_tokens=options.max_tokens or config.max_tokens,
-        limited=options.max_tokens is not None,
         learned=learned,
         stores=stores,
         observers=make_observers(stores),
@@ -381,14 +387,19 @@ def enlarged_copy(path: Path, larger: Enlargement, cache: Path) -> Path:
     return copy
 
 
-def _sampling(options: Options, config: Config, path: Path) -> tuple[Sampling, bool]:
-    """The defaults for answers, and whether their temperature is our default."""
+def _answer_defaults(options: Options, config: Config, path: Path) -> AnswerDefaults:
+    """From the command line, else from the settings; the built-in model is greedy by default."""
     sampling = config.sampling
     unchosen = options.temperature is None and sampling.temperature == Sampling().temperature
     if options.temperature is not None:
         sampling = replace(sampling, temperature=options.temperature)
     elif unchosen and path == embedded():
         sampling = replace(sampling, temperature=EMBEDDED_TEMPERATURE)
-    if options.seed is not None:
-        sampling = replace(sampling, seed=options.seed)
-    return replace(sampling, seed=max(sampling.seed, 0)), unchosen
+    seed = sampling.seed if options.seed is None else options.seed
+    return AnswerDefaults(
+        sampling=replace(sampling, seed=max(seed, 0)),
+        seeded=seed != NEW_SEED,
+        max_tokens=options.max_tokens or config.max_tokens,
+        limited=options.max_tokens is not None,
+        default_temperature=unchosen,
+    )

@@ -89,6 +89,70 @@ class LlamaModel:
         return self.template.render(messages)
 
 
+@dataclass(frozen=True, slots=True)
+class TargetSettings:
+    """How a target is run over whatever file is opened; as in `load`."""
+
+    threads: int
+    length: int
+    exact: bool
+    rows: int
+    kv_type: str
+    heads: bool
+
+    def make_target(self, weights: Weights) -> LlamaTarget:
+        """A context over `weights`, measured and ready.
+
+        Raises:
+            ModelError: it does not fit into memory, is too short, or has no stable width.
+        """
+        rows = max(self.rows, MAX_ROWS_GPU if weights.on_device else MAX_ROWS_CPU)
+        length = min(self.length, weights.trained_length)
+        if length < MIN_CONTEXT:
+            raise ModelError(
+                f"{weights.path} would run with a context of {length} tokens;"
+                f" specchat needs {MIN_CONTEXT}: raise the context length or choose another file"
+            )
+        # In exact mode the last decodes of a full context still have their whole width.
+        cells = length + self.exact * max(EXACT_WIDTHS)
+        context = LlamaContext(
+            weights,
+            cells,
+            rows=rows,
+            threads=self.threads,
+            plain_rows=self._plain_rows(weights, cells),
+            kv_type=self.kv_type,
+        )
+        # Before anything is read: heads that share its cache clear it.
+        heads, problem = open_heads(context, cells, length) if self.heads else (None, "")
+        limits = measure_limits(context, length, rows)
+        chunk_size = PrefillChunkSize(weights.parameters, self.threads, weights.on_device)
+        if self.exact:
+            limits = exact_limits(context, limits, chunk_size)
+        # Exact mode was tried with this many threads, and how they share the work may show in the
+        # last bits.
+        tuner = ThreadTuner(self.threads, learning=not (weights.on_device or self.exact))
+        return LlamaTarget(
+            context, limits, chunk_size, tuner, fingerprint(weights.path), heads, problem
+        )
+
+    def mode(self, target: LlamaTarget) -> str:
+        """How it runs, as far as that changes what a pass costs."""
+        mode = target.weights.placement + (f" w{target.padded_rows}" if self.exact else "")
+        if self.kv_type != F16:
+            mode += f" kv {self.kv_type}"
+        if self._plain_rows(target.weights, target.context_length):
+            mode += " plain attention"
+        return mode
+
+    def _plain_rows(self, weights: Weights, cells: int) -> int:
+        """As `plain_attention_rows`; 0 where attention has to be fused."""
+        # A quantised cache is read by the fused kernel alone, and exact mode was tried with no
+        # other.
+        fused = self.exact or self.kv_type != F16
+        return 0 if fused else plain_attention_rows(weights, cells)
+
+
 def load(
     path: Path,
     *,
@@ -120,25 +184,21 @@ def load(
     """
     check_header(path)
     version = lib.llama_version().decode()
-    problem = ""
-    if probe_cache is not None:
-        probe_once(path, probe_cache, version)
-        problem = probe_heads(path, probe_cache, version) if heads else ""
-    threads, run = threads or default_threads(), heads and not problem
-    weights, target = open_fitting(
-        path,
-        0 if exact and gpu_layers is None else gpu_layers,
-        lambda opened: (
-            opened,
-            _make_target(opened, threads, context_length, exact, rows, kv_type, run),
-        ),
-        heads=run,
-    )
-    target.heads_problem = problem or target.heads_problem
+    heads_problem = _probe(path, probe_cache, version, heads=heads)
+    threads, heads = threads or default_threads(), heads and not heads_problem
+    settings = TargetSettings(threads, context_length, exact, rows, kv_type, heads)
+    gpu_layers = 0 if exact and gpu_layers is None else gpu_layers
+    target = open_fitting(path, gpu_layers, settings.make_target, heads=heads)
+    target.heads_problem = heads_problem or target.heads_problem
+    return _assembled(target, f"llama.cpp {version} t{threads} {settings.mode(target)}", threads)
+
+
+def _assembled(target: LlamaTarget, build: str, threads: int) -> LlamaModel:
+    weights = target.weights
     vocabulary = LlamaVocabulary(weights)
     template = ChatTemplate(weights.metadata("tokenizer.chat_template"), vocabulary)
     return LlamaModel(
-        build=f"llama.cpp {version} t{threads} {_mode(weights, target, exact, kv_type)}",
+        build=build,
         target=target,
         vocabulary=vocabulary,
         template=template,
@@ -150,60 +210,16 @@ def load(
     )
 
 
-def _mode(weights: Weights, target: LlamaTarget, exact: bool, kv_type: str) -> str:
-    """How it runs, as far as that changes what a pass costs."""
-    mode = weights.placement + (f" w{target.padded_rows}" if exact else "")
-    if kv_type != F16:
-        mode += f" kv {kv_type}"
-    if _plain_rows(weights, target.context_length, exact, kv_type):
-        mode += " plain attention"
-    return mode
+def _probe(path: Path, cache: Path | None, version: str, *, heads: bool) -> str:
+    """Probe the file, if there is a `cache`; why its heads cannot be run, empty if they can.
 
-
-def _make_target(
-    weights: Weights,
-    threads: int,
-    length: int,
-    exact: bool,
-    rows: int,
-    kv_type: str,
-    run_heads: bool,
-) -> LlamaTarget:
-    rows = max(rows, MAX_ROWS_GPU if weights.on_device else MAX_ROWS_CPU)
-    length = min(length, weights.trained_length)
-    if length < MIN_CONTEXT:
-        raise ModelError(
-            f"{weights.path} would run with a context of {length} tokens;"
-            f" specchat needs {MIN_CONTEXT}: raise the context length or choose another file"
-        )
-    # In exact mode the last decodes of a full context still have their whole width.
-    cells = length + exact * max(EXACT_WIDTHS)
-    context = LlamaContext(
-        weights,
-        cells,
-        rows=rows,
-        threads=threads,
-        plain_rows=_plain_rows(weights, cells, exact, kv_type),
-        kv_type=kv_type,
-    )
-    # Before anything is read: heads that share its cache clear it.
-    heads, problem = open_heads(context, cells, length) if run_heads else (None, "")
-    limits = measure_limits(context, length, rows)
-    chunk_size = PrefillChunkSize(weights.parameters, threads, weights.on_device)
-    if exact:
-        limits = exact_limits(context, limits, chunk_size)
-    # Exact mode was tried with this many threads, and how they share the work may show in the last
-    # bits.
-    tuner = ThreadTuner(threads, learning=not (weights.on_device or exact))
-    return LlamaTarget(
-        context, limits, chunk_size, tuner, fingerprint(weights.path), heads, problem
-    )
-
-
-def _plain_rows(weights: Weights, cells: int, exact: bool, kv_type: str) -> int:
-    """As `plain_attention_rows`; 0 where attention has to be fused."""
-    # A quantised cache is read by the fused kernel alone, and exact mode was tried with no other.
-    return 0 if exact or kv_type != F16 else plain_attention_rows(weights, cells)
+    Raises:
+        ModelError: the model itself cannot be run.
+    """
+    if cache is None:
+        return ""
+    probe_once(path, cache, version)
+    return probe_heads(path, cache, version) if heads else ""
 
 
 def _restrictions(target: LlamaTarget, template: ChatTemplate) -> tuple[str, ...]:

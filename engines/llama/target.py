@@ -38,6 +38,7 @@ class LlamaTarget:
     """Implements `Target`, `ParkingTarget` and `SavableTarget` of `engines.target`.
 
     Attributes:
+        weights: the open file.
         heads: the model's prediction heads, which are given its states; None where none are run.
         heads_problem: why its heads are not run; empty where it has none.
         scratch: evaluates other texts between two answers and leaves the cached tokens in place;
@@ -55,6 +56,7 @@ class LlamaTarget:
         heads_problem: str = "",
     ) -> None:
         self.fingerprint = fingerprint
+        self.weights = context.weights
         self.vocabulary_size = context.weights.vocabulary_size
         self.width = context.weights.width if limits.hidden_states else 0
         self.context_length = limits.context_length

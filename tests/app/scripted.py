@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from app.engine.drafters import make_drafters
-from app.engine.engine import Engine, make_budget
+from app.engine.engine import AnswerDefaults, Engine, make_budget
 from app.engine.learned_state import LearnedState
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
@@ -95,9 +95,9 @@ def scripted_engine(
         budget=make_budget(draft_tokens, costs, calibration),
         costs=costs,
         calibration=calibration,
-        sampling=sampling or Sampling(temperature=0.8, seed=3),
-        seeded=True,
-        max_tokens=max_tokens,
+        defaults=AnswerDefaults(
+            sampling or Sampling(temperature=0.8, seed=3), seeded=True, max_tokens=max_tokens
+        ),
         learned=LearnedState(folder / "costs.json", "scripted"),
     )
 

@@ -143,7 +143,7 @@ def decode(
         compared += _rows(bench, named, pasts, shapes, lengths)
         _answer(compared, chats)
     summaries = [
-        summarise(row, plain, engine.sampling, costs, _fixed(row, compared))
+        summarise(row, plain, engine.defaults.sampling, costs, _fixed(row, compared))
         for row in compared
         if row.chats
     ]
@@ -203,7 +203,7 @@ def _fixed(row: DecodeRow, rows: Sequence[DecodeRow]) -> list[DecodeRow]:
 def _answer(rows: Sequence[DecodeRow], chats: Sequence[Workload]) -> None:
     try:
         with click.progressbar(length=len(chats), label="chats", file=sys.stderr) as bar:
-            for _ in run(rows, chats, rows[0].engine.sampling):
+            for _ in run(rows, chats, rows[0].engine.defaults.sampling):
                 bar.update(1)
     except KeyboardInterrupt:
         click.echo("interrupted; results so far:", err=True)
@@ -286,7 +286,9 @@ def _grown(
         replayed = Growth(name, names, full, with_drafters(engine, (), draft_tokens), stores)
         try:
             with click.progressbar(length=len(chats), label=name, file=sys.stderr) as bar:
-                for _ in grow(replayed, with_drafters(engine, (), 0), chats, engine.sampling):
+                for _ in grow(
+                    replayed, with_drafters(engine, (), 0), chats, engine.defaults.sampling
+                ):
                     bar.update(1)
         except KeyboardInterrupt:
             click.echo("interrupted; results so far:", err=True)

@@ -157,7 +157,7 @@ def distill(
                 engine.path, engine.target, engine.vocabulary, opened(file)
             ),
         }
-        room = Classroom(engine, engine.sampling, taught, material, every)
+        room = Classroom(engine, engine.defaults.sampling, taught, material, every)
         first = FROM_NOTHING if student == UNTRAINED else TrainingSettings()
         lesson_plans = [replace(first, loss=loss) for loss in losses or (first.loss,)]
         rows = list(_rows(room, lesson_plans, lessons, heads if head else {}, per_topic=per_topic))
@@ -181,7 +181,8 @@ def _answers(
     """All answers, drawn with seeds that no other stream has."""
     from app.bench.distill import answers
 
-    sampling = replace(engine.sampling, seed=engine.sampling.seed + stream * SEEDS)
+    sampling = engine.defaults.sampling
+    sampling = replace(sampling, seed=sampling.seed + stream * SEEDS)
     total = sum(len(chat.questions) for chats in topics.values() for chat in chats)
     found = []
     with click.progressbar(length=total, label=label, file=sys.stderr) as bar:
@@ -249,7 +250,7 @@ def _chart(rows: Sequence[DistillRow]) -> Chart:
 
 def _report(engine: Engine, rows: Sequence[DistillRow], every: int, as_json: bool) -> str:
     summaries: list[dict[str, Any]] = [row.summary() for row in rows]
-    temperature = engine.sampling.temperature
+    temperature = engine.defaults.sampling.temperature
     if as_json:
         head: dict[str, Any] = {"model": engine.name, "fingerprint": engine.target.fingerprint}
         head |= {"machine": machine(), "temperature": temperature, "every": every}

@@ -70,7 +70,8 @@ def first_token(options: Options, workload: Path, limit: int, as_json: bool) -> 
     pairs: list[FirstToken] = []
     with TemporaryDirectory(prefix="specchat-bench-") as folder:
         locations = locate(Path(folder) / "data")
-        fill(locations, engine, list(answers(engine, {"": chats[:limit]}, engine.sampling)))
+        sampling = engine.defaults.sampling
+        fill(locations, engine, list(answers(engine, {"": chats[:limit]}, sampling)))
         copy = own_copy(student, Path(folder))
         questions = [chat.questions[0] for chat in chats[:limit]]
         with (
@@ -78,7 +79,7 @@ def first_token(options: Options, workload: Path, limit: int, as_json: bool) -> 
             click.progressbar(length=len(questions), label="questions", file=sys.stderr) as bar,
         ):
             try:
-                for pair in first_tokens(engine, questions, engine.sampling, training):
+                for pair in first_tokens(engine, questions, sampling, training):
                     pairs.append(pair)
                     bar.update(1)
             except KeyboardInterrupt:

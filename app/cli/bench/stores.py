@@ -186,7 +186,9 @@ def dense(options: Options, workload: Path, limit: int | None, as_json: bool) ->
     from app.engine.engine import load, with_drafters
 
     engine = load(options)
-    states = gather(with_drafters(engine, (), 0), read_workload(workload)[:limit], engine.sampling)
+    states = gather(
+        with_drafters(engine, (), 0), read_workload(workload)[:limit], engine.defaults.sampling
+    )
     rows = compare(states, engine.target.vocabulary_size)
     click.echo(json.dumps({"rows": rows}) if as_json else table(rows, DENSE_COLUMNS))
 

@@ -145,7 +145,11 @@ class ChatSettings:
         if model is None or model.engine is None:
             return load_config(self._locations.settings).sampling
         engine = model.engine
-        return engine.sampling if engine.seeded else replace(engine.sampling, seed=NEW_SEED)
+        return (
+            engine.defaults.sampling
+            if engine.defaults.seeded
+            else replace(engine.defaults.sampling, seed=NEW_SEED)
+        )
 
     def _keep(self, chat: int | None, tuning: ChatTuning | None) -> None:
         chat = self._conversation.chat if chat is None else chat  # it may have been stored since

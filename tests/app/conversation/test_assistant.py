@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,7 @@ def test_an_edit_in_the_middle_and_two_more_answers_lose_no_version(
 ) -> None:
     wild = Sampling(temperature=5.0, top_k=0, top_p=1.0, min_p=0.0)
     engine = scripted_engine(tmp_path, max_tokens=20, sampling=wild)
-    engine.seeded = False
+    engine.defaults = replace(engine.defaults, seeded=False)
     assistant = Assistant(engine, history)
     chat = history.create_chat().id
     for number in range(5):
@@ -324,7 +325,7 @@ def test_an_answer_given_again_is_drawn_unless_greed_was_chosen(
 ) -> None:
     engine = scripted_engine(tmp_path, sampling=Sampling(temperature=0.0, seed=8))
     for unchosen in (False, True):
-        engine.default_temperature = unchosen
+        engine.defaults = replace(engine.defaults, default_temperature=unchosen)
         assistant = Assistant(engine, history)
         chat = history.create_chat()
         list(assistant.answer(chat.id, None, "again"))

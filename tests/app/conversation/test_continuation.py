@@ -83,7 +83,7 @@ def test_a_stopped_answer_goes_on_as_the_one_that_was_never_stopped(
 def test_an_answer_at_the_limit_goes_on_for_as_much_again(tmp_path: Path, history: History) -> None:
     engine = scripted_engine(tmp_path, sampling=WILD, max_tokens=40)
     whole = ask(Assistant(engine, history))
-    engine.max_tokens = 20
+    engine.defaults = replace(engine.defaults, max_tokens=20)
     assistant = Assistant(engine, history)
     answer = ask(assistant)
     assert (answer.finish, len(answer.tokens)) == ("length", 20)
@@ -113,10 +113,10 @@ def test_half_a_character_is_made_whole(
     monkeypatch.setattr(engine.vocabulary, "piece", lambda token: halves.get(token, letter(token)))
     whole = ask(assistant)
     assert "é" in whole.content
-    engine.max_tokens = whole.tokens.index(first) + 1
+    engine.defaults = replace(engine.defaults, max_tokens=whole.tokens.index(first) + 1)
     answer = ask(assistant)
     assert answer.content.endswith("\ufffd")
-    engine.max_tokens = 60
+    engine.defaults = replace(engine.defaults, max_tokens=60)
     events = list(assistant.resume(answer.id))
     resumed = next(event for event in events if isinstance(event, Resumed))
     assert "".join(piece.text for piece in resumed.pieces) == answer.content.removesuffix("\ufffd")
@@ -132,9 +132,9 @@ def test_a_full_context_goes_on_without_the_oldest_turns(tmp_path: Path, history
         resume(assistant, answer)
     assert history.thread(answer.chat)[-1] == answer, "nothing is lost"
     chat = history.create_chat().id
-    engine.max_tokens = 20
+    engine.defaults = replace(engine.defaults, max_tokens=20)
     list(assistant.answer(chat, None, "an old turn"))
-    engine.max_tokens = 200
+    engine.defaults = replace(engine.defaults, max_tokens=200)
     list(assistant.answer(chat, history.chat(chat).active, "then?"))
     answer = history.thread(chat)[-1]
     assert answer.finish == "context"

@@ -252,7 +252,7 @@ def test_a_document_that_does_not_fit_into_a_stride_is_not_cited(
 ) -> None:
     engine = scripted_engine(tmp_path, context_length=300, max_tokens=40)
     question = [Message("user", f"{ABOUT_IT} " * 6)]
-    request = GenerationRequest(question, engine.sampling, AnswerEnd(40))
+    request = GenerationRequest(question, engine.defaults.sampling, AnswerEnd(40))
     events = list(generate_iteratively(engine, documents, request, Statistics(), Flag()))
     assert [event.passages for event in events if isinstance(event, Retrieved)] == [()]
 

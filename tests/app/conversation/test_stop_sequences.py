@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -168,7 +169,7 @@ def test_a_length_from_the_command_line_goes_before_the_chat_s(
     engine = scripted_engine(tmp_path, sampling=WILD, max_tokens=20)
     chat = history.create_chat(sampling={"max_tokens": 7}).id
     for limited, length in ((False, 7), (True, 20)):
-        engine.limited = limited
+        engine.defaults = replace(engine.defaults, limited=limited)
         list(Assistant(engine, history).answer(chat, None, "go on"))
         assert len(history.thread(chat)[-1].tokens) == length
 

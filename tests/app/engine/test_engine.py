@@ -32,7 +32,7 @@ def test_a_seed_counts_wherever_it_was_set(
     locations = locate(tmp_path)
     locations.settings.write_text(f"[sampling]\n{configured}\n")
     engine = load(Options(seed=given, drafters=()), locations)
-    assert (engine.seeded, engine.sampling.seed) == (seeded, seed)
+    assert (engine.defaults.seeded, engine.defaults.sampling.seed) == (seeded, seed)
 
 
 def test_the_embedded_model_is_called_as_in_the_list_of_models(tmp_path: Path) -> None:

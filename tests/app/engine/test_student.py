@@ -39,7 +39,7 @@ def copy(tmp_path: Path) -> Path:
 def test_the_embedded_model_brings_its_own(locations: Locations) -> None:
     engine = load(Options(drafters=("student",)), locations, light=True)
     assert names(engine) == ["student"]
-    answer = answer_question(engine, [Message("user", "what is tar?")], engine.sampling)
+    answer = answer_question(engine, [Message("user", "what is tar?")], engine.defaults.sampling)
     assert answer.statistics.target_calls
     assert engine.errors == []
     engine.close()
@@ -130,7 +130,9 @@ def test_answers_are_the_same_while_they_are_recorded(locations: Locations) -> N
         options = Options(drafters=("student",), draft_tokens=0, seed=7, max_tokens=60)
         engine = load(options, locations)
         assert engine.learns == (learn == "true")
-        answer = answer_question(engine, [Message("user", "what is tar?")], engine.sampling)
+        answer = answer_question(
+            engine, [Message("user", "what is tar?")], engine.defaults.sampling
+        )
         said.append(answer.text)
         engine.close()
         assert engine.errors == []

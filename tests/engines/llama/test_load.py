@@ -18,7 +18,7 @@ from datastores.errors import ModelError
 from engines.draft_tree import chain, root_only
 from engines.llama import context, native, probe
 from engines.llama import model as model_module
-from engines.llama.model import load
+from engines.llama.model import TargetSettings, load
 from engines.llama.native import LOGGER
 from tests.engines import tiny
 from tests.engines.conftest import EMBEDDED, THREADS
@@ -231,9 +231,8 @@ def test_experts_that_do_not_fit_stay_on_the_processor(
     assert "blk.3.ffn_up_exps.weight" in caplog.text
     assert "overridden to CPU" in caplog.text
     weights = context.Weights(path, cpu_experts=4)
-    kept = model_module._make_target(
-        weights, 1, 256, exact=False, rows=0, kv_type="f16", run_heads=False
-    )
+    settings = TargetSettings(1, 256, exact=False, rows=0, kv_type="f16", heads=False)
+    kept = settings.make_target(weights)
     list(kept.prefill(range(5, 40)))
     assert np.array_equal(kept.last_row.logits, expected.target.last_row.logits)
 
