@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import tomlkit
 
+from app.chat_settings import DOCS_ONCE, NEW_SEED, require_docs_mode, require_valid
 from app.locations import Locations
-from app.sampling_settings import DOCS_ONCE, NEW_SEED, require_docs_mode, require_valid
 from datastores.errors import InputError, StoreError
 from datastores.storage.files import write_atomic
 from engines.llama.gguf import F16, KV_TYPES

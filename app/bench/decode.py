@@ -18,11 +18,11 @@ from time import perf_counter
 import numpy as np
 
 from app.bench.workloads import Workload
+from app.chat_settings import AnswerEnd
 from app.conversation.events import Wrote
 from app.conversation.generation import GenerationRequest, generate
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
-from app.sampling_settings import AnswerEnd
 from engines.chat_template.prompt_builder import Message
 from engines.draft_tree import chain
 from engines.sampler import Sampling, draw_gap

@@ -19,6 +19,7 @@ from threading import Event as Flag
 from time import perf_counter, sleep
 
 from app.bench.acceptance import StreamedAnswer
+from app.chat_settings import AnswerEnd
 from app.conversation.events import Wrote
 from app.conversation.generation import GenerationRequest, generate
 from app.conversation.statistics import Statistics
@@ -26,7 +27,6 @@ from app.engine.engine import Engine
 from app.engine.student_versions import replay_path
 from app.locations import Locations
 from app.runtime.learning import Learned, Learner, LearningConditions, LearningProgress
-from app.sampling_settings import AnswerEnd
 from datastores.errors import ModelError, SpecchatError
 from datastores.replay_buffer.record import question_key
 from datastores.replay_buffer.store import ReplayBuffer

@@ -19,6 +19,13 @@ from typing import TextIO
 
 import click
 
+from app.chat_settings import (
+    DOCS_ITERATIVE,
+    DOCS_MODES,
+    DOCS_OFF,
+    DOCS_ONCE,
+    require_sequences,
+)
 from app.cli.output import MAX_LINE_CHARACTERS, amount
 from app.cli.stores import open_history, open_library
 from app.config import Options
@@ -47,13 +54,6 @@ from app.locations import Locations, locate
 from app.runtime.deletion import delete_chat
 from app.runtime.model_thread import ModelThread
 from app.runtime.open_model import open_for_one_answer
-from app.sampling_settings import (
-    DOCS_ITERATIVE,
-    DOCS_MODES,
-    DOCS_OFF,
-    DOCS_ONCE,
-    require_sequences,
-)
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
 from datastores.chats.records import ASSISTANT, INTERRUPTED, Chat

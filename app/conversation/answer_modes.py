@@ -10,6 +10,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from threading import Event as Flag
 
+from app.chat_settings import DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF, DOCS_ONCE
 from app.conversation.answer_request import AnswerRequest
 from app.conversation.continuation import partial_answer
 from app.conversation.documents import Documents, fitting, with_notes
@@ -20,7 +21,6 @@ from app.conversation.knn import generate_with_neighbours, imported_states
 from app.conversation.statistics import STATES_KEY, Statistics
 from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage
-from app.sampling_settings import DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF, DOCS_ONCE
 from datastores.chats.records import StoredMessage
 from datastores.errors import InputError
 

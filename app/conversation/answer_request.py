@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from app.chat_settings import AnswerEnd
 from app.conversation.citations import CITATIONS_KEY, citation_records
 from app.conversation.continuation import NOTHING_WRITTEN, SAMPLING_KEY, PartialAnswer
 from app.conversation.documents import with_notes
 from app.conversation.generation import GenerationRequest
 from app.conversation.statistics import SOURCES_KEY, STATES_KEY, Provenance, Statistics
 from app.indexing.passage_index import FoundPassage
-from app.sampling_settings import AnswerEnd
 from datastores.chats.records import Chat
 from engines.chat_template.prompt_builder import Message
 from engines.sampler import Sampling

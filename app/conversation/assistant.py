@@ -15,6 +15,15 @@ from secrets import randbits
 from threading import Event as Flag
 from typing import Any
 
+from app.chat_settings import (
+    DOCS_ONCE,
+    MAX_TOKENS,
+    NEW_SEED,
+    AnswerEnd,
+    answer_end,
+    require_sequences,
+    with_overrides,
+)
 from app.conversation.answer_modes import AnswerModes
 from app.conversation.answer_request import AnswerRequest
 from app.conversation.attachments import Attachment, compose, question_of
@@ -27,15 +36,6 @@ from app.conversation.statistics import Provenance, Statistics
 from app.conversation.stop_sequences import tokens_of
 from app.conversation.titles import first_title, title
 from app.engine.engine import Engine
-from app.sampling_settings import (
-    DOCS_ONCE,
-    MAX_TOKENS,
-    NEW_SEED,
-    AnswerEnd,
-    answer_end,
-    require_sequences,
-    with_overrides,
-)
 from datastores.chats import records
 from datastores.chats.answer_writer import AnswerWriter, reopen_answer
 from datastores.chats.history import History

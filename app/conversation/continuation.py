@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from app.chat_settings import with_overrides
 from app.conversation.citations import CITATIONS_KEY
 from app.conversation.generation import TextStream
 from app.conversation.statistics import SOURCES_KEY, Piece, attributed_pieces
 from app.engine.engine import Engine
-from app.sampling_settings import with_overrides
 from datastores.chats.records import StoredMessage
 from datastores.errors import InputError
 from engines.sampler import Sampling

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from threading import Event as Flag
 from time import perf_counter
 
+from app.chat_settings import AnswerEnd
 from app.conversation.events import Dropped, Event, Finished, Prefilling, Wrote
 from app.conversation.statistics import Piece, Statistics
 from app.conversation.stop_sequences import HeldText, StopSequences
 from app.engine.engine import Engine
 from app.engine.stores import wanted_logits
-from app.sampling_settings import AnswerEnd
 from datastores.errors import ContextOverflowError
 from datastores.tokens import common_prefix
 from engines.chat_template.prompt_builder import Message

@@ -13,15 +13,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
 
-from app.conversation.export import VERSION
-from app.importing.json_stream import items
-from app.sampling_settings import (
+from app.chat_settings import (
     DOCS,
     AnswerEnd,
     answer_end,
     require_docs_mode,
     with_overrides,
 )
+from app.conversation.export import VERSION
+from app.importing.json_stream import items
 from datastores.chats.history import History, contains_chat, restore_chat
 from datastores.chats.records import (
     ASSISTANT,

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
+from app.chat_settings import NEW_SEED
 from app.config import DRAFTERS, Config, CrestConfig, Options, load_config
 from app.engine.chat_states import ChatStates
 from app.engine.drafters import HEAVY, make_drafters
@@ -29,7 +30,6 @@ from app.models.discovery import (
     resolve_model,
 )
 from app.models.memory import require_memory
-from app.sampling_settings import NEW_SEED
 from datastores.errors import ModelError, SpecchatError
 from datastores.kv_blocks import KvBlocks
 from engines.budget.acceptance_model import AcceptanceModel

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from app.indexing.corpus_index import IndexingProgress
-from app.interface.commands.slash import SlashLine
+from app.interface.commands.slash_commands import SlashLine
 from datastores.errors import SpecchatError
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from app.conversation.attachments import Attachment
 from app.conversation.events import Event
-from app.runtime.idle import IdleQueue
+from app.runtime.idle_work import IdleQueue
 from datastores.errors import ModelError, SpecchatError
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
-    from app.runtime.idle import SlicedWork
+    from app.runtime.idle_work import SlicedWork
     from app.runtime.learning import Learner
 
 CLOSE_TIMEOUT_S = 1.0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from app.config import Options
 from app.indexing.corpus_index import IndexingProgress
 from app.locations import Locations
-from app.runtime.idle import NotifyIdle
+from app.runtime.idle_work import NotifyIdle
 from app.runtime.model_thread import Model
 from datastores.chats.history import History
 from datastores.errors import SpecchatError
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from app.conversation.documents import Documents
     from app.engine.engine import Engine
     from app.indexing.indexer import Indexer, NotifyIndexer
-    from app.runtime.idle import IdleWork
     from app.runtime.idle_encoding import EncodingProgress
+    from app.runtime.idle_work import IdleWork
     from app.runtime.learning import Learner, NotifyLearning
 
 MIN_NEW_ANSWERS = 25
@@ -171,8 +171,8 @@ def _idle_work(
     Errors of the engine are reported here, and those that occur later whenever it is idle.
     """
     from app.engine.student import adopt_versions
-    from app.runtime.idle import IdleWork
     from app.runtime.idle_encoding import embed_when_idle, encode_when_idle
+    from app.runtime.idle_work import IdleWork
 
     reported = _report_errors(engine, notify, frozenset())
 

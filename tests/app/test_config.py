@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from app.chat_settings import NEW_SEED
 from app.config import Config, load_config
-from app.sampling_settings import NEW_SEED
 from datastores.errors import InputError
 from engines.sampler import Sampling
 

@@ -12,6 +12,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Center, Vertical
 
+from app.chat_settings import ChatTuning
 from app.conversation.session_statistics import SessionStatistics
 from app.conversation.unsent import UnsentTexts
 from app.interface.chat.attachment_bar import AttachmentBar
@@ -40,7 +41,6 @@ from app.interface.panel.panel import Panel
 from app.interface.text_inputs import writes_text
 from app.interface.transcript.message_list import MessageList
 from app.runtime.history_thread import HistoryThread
-from app.sampling_settings import ChatTuning
 from datastores.chats.history import History
 from datastores.chats.records import Chat
 from datastores.errors import SpecchatError

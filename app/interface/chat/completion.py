@@ -23,7 +23,7 @@ from app.interface.chat.suggestions import (
     Suggestions,
     target,
 )
-from app.interface.commands.slash import SlashName, completions
+from app.interface.commands.slash_commands import SlashName, completions
 from app.interface.text_inputs import TextInput
 from app.sanitise import one_line
 

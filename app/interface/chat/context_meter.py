@@ -15,7 +15,7 @@ from textual.timer import Timer
 from app.conversation.context_use import ContextUse, question_tokens, thread_tokens
 from app.interface.chat.attachment_bar import Chip
 from app.interface.chat.prompt import Prompt
-from app.interface.commands.slash import parse
+from app.interface.commands.slash_commands import parse
 from datastores.chats.records import StoredMessage
 from datastores.errors import SpecchatError
 

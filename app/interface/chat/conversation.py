@@ -40,7 +40,7 @@ from app.interface.chat.thread import (
     update_entries,
 )
 from app.interface.commands.keymap import keymap_of
-from app.interface.commands.slash import as_typed, parse
+from app.interface.commands.slash_commands import as_typed, parse
 from app.interface.messages import (
     AnswerEnded,
     ChatsChanged,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from app.chat_settings import DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF, DOCS_ONCE, require_docs_mode
 from app.config import load_config
 from app.conversation.citations import Citation
 from app.interface.chat.conversation import Conversation
 from app.interface.dialogs.cited_passages import CitedPassages
 from app.interface.messages import ChatsChanged
 from app.locations import Locations
-from app.sampling_settings import DOCS_ITERATIVE, DOCS_KNN, DOCS_OFF, DOCS_ONCE, require_docs_mode
 from datastores.chats.history import History
 from datastores.errors import SpecchatError
 

@@ -25,7 +25,7 @@ from app.interface.chat.completion import Completion
 from app.interface.chat.suggestions import Suggestions
 from app.interface.chat.thread import Turn
 from app.interface.commands.keymap import keymap_of
-from app.interface.commands.slash import SlashLine, as_typed, parse
+from app.interface.commands.slash_commands import SlashLine, as_typed, parse
 from app.interface.messages import CommandEntered, ScrollRequested, Submitted
 from app.interface.text_inputs import TextInput
 from app.sanitise import clean

@@ -11,7 +11,7 @@ from __future__ import annotations
 from app.interface.chat.topbar import TUNED
 from app.interface.commands.command import Command, CommandTarget
 from app.interface.commands.help import Help
-from app.interface.commands.slash import SlashLine, SlashName, unknown
+from app.interface.commands.slash_commands import SlashLine, SlashName, unknown
 from app.interface.demo import show_demo
 
 

@@ -2,7 +2,7 @@
 
 `ChatSettings` opens the form and stores what it returns; an unstored chat gets its settings with
 its first question. `ChatSettingsForm` owns what was typed until it is kept, and opens the presets;
-`SettingField` shows an invalid value's error beside it. `app.sampling_settings` knows what is
+`SettingField` shows an invalid value's error beside it. `app.chat_settings` knows what is
 valid.
 """
 
@@ -20,6 +20,15 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from app.chat_settings import (
+    DOCS,
+    MAX_TOKENS,
+    NEW_SEED,
+    STOP,
+    ChatTuning,
+    format_setting,
+    parse_setting,
+)
 from app.config import Config, load_config
 from app.interface.chat.chat_view import store_tuning
 from app.interface.chat.conversation import Conversation
@@ -30,15 +39,6 @@ from app.interface.messages import ChatsChanged
 from app.interface.text_inputs import LineInput, TextInput
 from app.locations import Locations
 from app.runtime.history_thread import HistoryThread
-from app.sampling_settings import (
-    DOCS,
-    MAX_TOKENS,
-    NEW_SEED,
-    STOP,
-    ChatTuning,
-    format_setting,
-    parse_setting,
-)
 from app.sanitise import clean, one_line
 from datastores.chats.history import History
 from datastores.chats.presets import Preset, Presets
@@ -144,12 +144,8 @@ class ChatSettings:
         model = self._conversation.model_thread.model
         if model is None or model.engine is None:
             return load_config(self._locations.settings).sampling
-        engine = model.engine
-        return (
-            engine.defaults.sampling
-            if engine.defaults.seeded
-            else replace(engine.defaults.sampling, seed=NEW_SEED)
-        )
+        defaults = model.engine.defaults
+        return defaults.sampling if defaults.seeded else replace(defaults.sampling, seed=NEW_SEED)
 
     def _keep(self, chat: int | None, tuning: ChatTuning | None) -> None:
         chat = self._conversation.chat if chat is None else chat  # it may have been stored since

@@ -9,6 +9,7 @@ from threading import Event as Flag
 
 import pytest
 
+from app.chat_settings import AnswerEnd
 from app.conversation.assistant import Assistant
 from app.conversation.citations import CITATIONS_KEY, CitedText, read_cited, stored_citations
 from app.conversation.documents import HEADER, Documents, with_notes
@@ -20,7 +21,6 @@ from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage, update
 from app.locations import Locations
 from app.runtime.deletion import forget_source
-from app.sampling_settings import AnswerEnd
 from assets.recipe.turns import notes_message
 from datastores.chats.history import History
 from datastores.library.documents import NOTES, Document, Part, StoreDocument

@@ -8,12 +8,12 @@ from threading import Event as Flag
 
 import pytest
 
+from app.chat_settings import AnswerEnd
 from app.conversation.assistant import Assistant
 from app.conversation.events import Event, Finished, Wrote
 from app.conversation.generation import FINISH_INTERRUPTED, GenerationRequest, generate
 from app.conversation.statistics import Statistics
 from app.engine.engine import Engine
-from app.sampling_settings import AnswerEnd
 from datastores.chats.history import History
 from engines.chat_template.prompt_builder import Message
 from engines.draft_tree import DraftTree, root_only

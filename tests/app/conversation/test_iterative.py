@@ -10,6 +10,7 @@ from threading import Event as Flag
 
 import pytest
 
+from app.chat_settings import AnswerEnd
 from app.conversation.assistant import Assistant
 from app.conversation.citations import CITATIONS_KEY
 from app.conversation.documents import Documents
@@ -21,7 +22,6 @@ from app.engine.engine import Engine
 from app.indexing.passage_index import update
 from app.locations import Locations
 from app.runtime.idle_encoding import embed_when_idle
-from app.sampling_settings import AnswerEnd
 from datastores.chats.history import History
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from engines.chat_template.prompt_builder import Message

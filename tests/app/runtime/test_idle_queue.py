@@ -8,15 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.runtime.idle import IdleQueue, IdleWork
 from app.runtime.idle_encoding import EncodingProgress
+from app.runtime.idle_work import IdleQueue, IdleWork
 
 TIMEOUT_S = 30.0
 
 
 @pytest.fixture(autouse=True)
 def on_mains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.runtime.idle.on_battery", lambda: False)
+    monkeypatch.setattr("app.runtime.idle_work.on_battery", lambda: False)
 
 
 class Endless:

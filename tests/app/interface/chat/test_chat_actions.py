@@ -10,10 +10,10 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from app.chat_settings import ChatTuning
 from app.interface.chat import chat_list
 from app.interface.chat.chat_list import PINNED, PRIVATE, ChatList
 from app.interface.dialogs.basic import Confirm, InputDialog
-from app.sampling_settings import ChatTuning
 from datastores.chats.history import History
 from engines.draft_tree import CHATS
 from tests.app.interface.conftest import SIZES, Compare, Stage, ask, ready, shown, type_in, until

@@ -9,11 +9,11 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
+from app.chat_settings import SETTING_RANGES, STOP
 from app.interface.dialogs.basic import Confirm, InputDialog
 from app.interface.dialogs.chat_settings import SETTING_HINTS, ChatSettingsForm, SettingField
 from app.interface.dialogs.presets import PresetList
 from app.interface.text_inputs import TextInput
-from app.sampling_settings import SETTING_RANGES, STOP
 from datastores.chats.history import History
 from datastores.chats.presets import Presets
 from datastores.errors import StoreError

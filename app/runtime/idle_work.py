@@ -1,9 +1,8 @@
-"""Idle work of the loaded model: done slice by slice on the model's thread, so that questions wait
-no longer than one slice.
+"""Idle work on the model's thread, in short slices: a question waits for one slice at most.
 
-`IdleWork` is work of one model: it owns when there may be something to do, and does nothing on
-battery or while the person has paused it. `IdleQueue` owns when a slice is queued, and changes over
-when another model is loaded. Refuses to know what the work is (`app.runtime.idle_encoding`).
+`IdleWork` is the work for one model: it tracks whether there is something to do, and pauses on
+battery or when the user pauses it. `IdleQueue` schedules the slices, and switches to other work
+when another model is loaded. What the work is, is up to `app.runtime.idle_encoding`.
 """
 
 from __future__ import annotations

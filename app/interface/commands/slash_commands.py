@@ -1,8 +1,8 @@
-"""Slash commands: what a line that begins with a slash means, and what it can be completed to.
+"""Parses and completes slash commands.
 
-`/name argument` runs a command of the table that has a slash name; `//text` is the message `/text`.
-Anything else is a message as it stands, `/ text` and `/* text */` too. Pure functions over the
-names; the table owns which there are, the chat screen runs them.
+`/name argument` runs the command with that slash name; `//text` is the message `/text`. Anything
+else is a message, `/ text` and `/* text */` included. Pure functions over the names, which
+`commands.table` defines; the chat screen runs the commands.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of sampling: taken by name, and refused where they make no sense."""
+"""Settings of chats: taken by name, and refused where they make no sense."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.sampling_settings import (
+from app.chat_settings import (
     MAX_TOKENS,
     SETTING_RANGES,
     format_sequences,

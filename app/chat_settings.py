@@ -1,8 +1,7 @@
-"""The settings of one chat: system prompt, sampling, where answers end, use of imports; checked
-before they are used.
+"""The settings of a chat: system prompt, sampling, length and stop sequences, use of imports.
 
-Owns which values are valid, from files and forms alike. What they do is `engines.sampler`'s
-business.
+Parses and validates them, whether they come from files or forms. What sampling settings do is up to
+`engines.sampler`.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
-from app.runtime import idle
-from app.runtime.idle import IdleWork
 from app.runtime.idle_encoding import EncodingProgress
+from app.runtime.idle_work import IdleWork
 from datastores.errors import SpecchatError, StoreError
 
 Notified = list[tuple[EncodingProgress | None, SpecchatError | None]]
@@ -36,7 +35,7 @@ class Book:
 
 @pytest.fixture(autouse=True)
 def on_mains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.runtime.idle.on_battery", lambda: False)
+    monkeypatch.setattr("app.runtime.idle_work.on_battery", lambda: False)
 
 
 def test_it_runs_to_the_end_and_reports_each_percent() -> None:
@@ -85,12 +84,12 @@ def test_an_error_is_reported_once_and_the_work_retried() -> None:
 
 
 def test_nothing_is_done_on_battery(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.runtime.idle.on_battery", lambda: True)
-    monkeypatch.setattr(idle, "BATTERY_CHECK_S", 0.0)
+    monkeypatch.setattr("app.runtime.idle_work.on_battery", lambda: True)
+    monkeypatch.setattr("app.runtime.idle_work.BATTERY_CHECK_S", 0.0)
     book = Book(3)
     assert not book.work.slice()
     assert book.begun == []
-    monkeypatch.setattr("app.runtime.idle.on_battery", lambda: False)
+    monkeypatch.setattr("app.runtime.idle_work.on_battery", lambda: False)
     assert book.work.slice()
 
 
@@ -110,7 +109,7 @@ def test_it_is_paused_and_goes_on_where_it_was() -> None:
 
 def test_the_time_left_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(10_000))
-    monkeypatch.setattr("app.runtime.idle.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("app.runtime.idle_work.monotonic", lambda: float(next(clock)))
     book = Book(40)
     while book.work.slice():
         pass

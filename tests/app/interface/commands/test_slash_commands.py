@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.interface.commands.slash import (
+from app.interface.commands.slash_commands import (
     SlashLine,
     SlashName,
     as_typed,
