@@ -77,6 +77,10 @@ class CrestEntry:
     probabilities: list[float]
     children: list[tuple[int, int]]
 
+    def followers(self, row: int) -> tuple[int, int]:
+        """Rows [first, last) of a row's children."""
+        return self.children[row]
+
 
 def hashes(context: Sequence[int], longest: int) -> list[int]:
     """The hashes of the last 1, 2, … `longest` tokens of `context`, or of all it has."""

@@ -2,8 +2,8 @@
 
 A lookup is one statement that reads, for each n, a small page of each tier by primary key; memory
 does not grow with the store. Owns a read-only connection of its own, so that it never waits for the
-writer, and a bounded cache of decoded trees, in which the two tiers are one (`joined`). It sees
-what other connections commit at the next `refresh`, or within `LOOKUPS_PER_REFRESH` lookups.
+writer, and a bounded cache of decoded trees, in which the two tiers are one (`JoinedEntry`). It
+sees what other connections commit at the next `refresh`, or within `LOOKUPS_PER_REFRESH` lookups.
 
 Two tiers draft as one rebuilt store does. Tokens per call with budgets of 8 and 64, on answers of
 Llama-3.1-8B, with 486 k tokens of history in the base tier and 30 k in the delta: joined 1.530 and
@@ -53,7 +53,7 @@ class CrestReader:
     def __init__(self, path: Path) -> None:
         """Open the store that `CrestStore.open` made at `path`."""
         self.path = path
-        self._cache: dict[int, CrestEntry | None] = {}
+        self._cache: dict[int, CrestTree | None] = {}
         self._tiers: dict[str, Tier] = {}
         self._longest = 0
         self._lookups = 0
@@ -77,7 +77,7 @@ class CrestReader:
         self.refresh()
         return sum(tier.entries for tier in self._tiers.values())
 
-    def lookup(self, context: Sequence[int]) -> list[CrestEntry]:
+    def lookup(self, context: Sequence[int]) -> list[CrestTree]:
         """The trees of the n-grams that end `context`, the longest n first."""
         self._lookups += 1
         with translate_errors(self.path):
@@ -140,7 +140,7 @@ class CrestReader:
 
         Between two passes of a model each further statement takes 0.05 ms.
         """
-        found: dict[int, list[CrestEntry]] = {key: [] for key in keys}
+        found: dict[int, list[CrestTree]] = {key: [] for key in keys}
         tiers = list(self._tiers.values())
         places = [place(key, tier.pages) for tier in tiers for key in keys]
         marks = ",".join("?" * len(keys))
@@ -156,39 +156,57 @@ class CrestReader:
             if page is not None and (data := find(page, mark)):
                 found[key].append(decode(data, tiers[index].ids))
         for key, entries in found.items():
-            self._cache[key] = reduce(joined, entries) if entries else None
+            self._cache[key] = reduce(JoinedEntry, entries) if entries else None
 
 
-def joined(one: CrestEntry, other: CrestEntry) -> CrestEntry:
+class JoinedEntry:
     """The tree of one n-gram from both tiers: all their nodes, and the sums of their counts.
 
     So it is the tree that brute force counts in the documents of both, as far as each tier keeps
     its strings (it has no n-gram that nothing follows in it), and but for the rounding of counts to
-    half octaves.
+    half octaves. The children of a row are joined when they are asked for: a draft visits a few
+    rows of trees that may have hundreds.
+
+    Attributes:
+        count, kind, tokens, probabilities: as those of `CrestEntry`, of the rows known so far.
     """
-    count = one.count + other.count
-    result = CrestEntry(count, max(one, other, key=_count).kind, [0], [1.0], [])
-    # Row and occurrences of each node in either tree; 0 occurrences: it is not in that one.
-    pairs = [(0, one.count, 0, other.count)]
-    for row, times, other_row, other_times in pairs:
-        below = {token: (child, n, 0, 0.0) for token, child, n in _children(one, row, times)}
-        for token, child, n in _children(other, other_row, other_times):
+
+    count: float
+    kind: int
+
+    def __init__(self, one: CrestTree, other: CrestTree) -> None:
+        self.count = one.count + other.count
+        self.kind = (one if one.count >= other.count else other).kind
+        self.tokens = [0]
+        self.probabilities = [1.0]
+        self._one, self._other = one, other
+        # Row and occurrences of each node in either tree; 0 occurrences: it is not in that one.
+        self._origins = [(0, one.count, 0, other.count)]
+        self._followers: dict[int, tuple[int, int]] = {}
+
+    def followers(self, row: int) -> tuple[int, int]:
+        """Rows [first, last) of a row's children."""
+        if row not in self._followers:
+            self._followers[row] = self._join(*self._origins[row])
+        return self._followers[row]
+
+    def _join(self, row: int, times: float, other_row: int, other_times: float) -> tuple[int, int]:
+        """Add the children of a node, in either tree, that occurred so often there."""
+        below = {token: (child, n, 0, 0.0) for token, child, n in _children(self._one, row, times)}
+        for token, child, n in _children(self._other, other_row, other_times):
             first, occurrences, _, _ = below.get(token, (0, 0.0, 0, 0.0))
             below[token] = (first, occurrences, child, n)
-        start = len(pairs)
-        for token, (first, n, second, m) in below.items():
-            result.tokens.append(token)
-            result.probabilities.append((n + m) / (times + other_times))
-            pairs.append((first, n, second, m))
-        result.children.append((start, len(pairs)))
-    return result
+        start, total = len(self.tokens), times + other_times
+        self.tokens += below
+        self.probabilities += [(n + m) / total for _, n, _, m in below.values()]
+        self._origins += below.values()
+        return start, len(self.tokens)
 
 
-def _count(entry: CrestEntry) -> float:
-    return entry.count
+CrestTree = CrestEntry | JoinedEntry
 
 
-def _children(entry: CrestEntry, row: int, count: float) -> Iterator[tuple[int, int, float]]:
+def _children(tree: CrestTree, row: int, count: float) -> Iterator[tuple[int, int, float]]:
     """Token, row and occurrences of each child of a row that occurred `count` times; 0: none."""
-    for child in range(*entry.children[row]) if count else ():
-        yield entry.tokens[child], child, count * entry.probabilities[child]
+    for child in range(*tree.followers(row)) if count else ():
+        yield tree.tokens[child], child, count * tree.probabilities[child]

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from datastores.crest.format import CrestEntry
-from datastores.crest.reader import CrestReader
+from datastores.crest.reader import CrestReader, CrestTree
 from datastores.errors import SpecchatError, StoreError
 from engines.draft_tree import DraftTree
 from engines.drafters.ngram_ranking import ContextNgrams, rank
@@ -56,7 +55,7 @@ class CrestDrafter:
     def observe(self, step: Step) -> None:
         """Nothing to learn: the context is counted in `propose`, the store is built from texts."""
 
-    def _lookup(self, tokens: Sequence[int]) -> list[CrestEntry]:
+    def _lookup(self, tokens: Sequence[int]) -> list[CrestTree]:
         """The store's entries; none once it has failed, since that must not end an answer."""
         if self.error is None:
             try:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from math import log1p
 
-from datastores.crest.format import CrestEntry
+from datastores.crest.reader import CrestTree
 from datastores.crest.selection import BACKOFF_BOOST, DISCOUNT
 from datastores.tokens import common_prefix
 from engines.draft_tree import PROMPT, DraftTree, root_only
@@ -33,7 +33,7 @@ MIN_SHARE = 0.5
 MAX_CONTEXT_NGRAM = 4
 """n-grams of the context of 1 to this many tokens are counted."""
 
-TreeNode = tuple[CrestEntry, int, float]
+TreeNode = tuple[CrestTree, int, float]
 """A node in one n-gram's tree: the tree, the node's row there, how often it occurred."""
 
 
@@ -103,7 +103,7 @@ class Candidate:
 
 
 def rank(
-    entries: Sequence[CrestEntry],
+    entries: Sequence[CrestTree],
     context: Sequence[int],
     limit: int,
     context_ngrams: ContextNgrams | None = None,
@@ -153,7 +153,7 @@ def interpolate(
     found: dict[int, Candidate] = {}
     left = _add_context(found, suffix, context_ngrams, least) if context_ngrams else 1.0
     for entry, row, count in nodes:
-        first, last = entry.children[row]
+        first, last = entry.followers(row)
         if first == last:
             continue
         if left < least:

@@ -59,7 +59,7 @@ def _follows(
     with closing(CrestReader(crest_path(locations, vocabulary.fingerprint))) as reader:
         found: dict[str, int] = {}
         for entry in reader.lookup(vocabulary.encode(text)):
-            first, last = entry.children[0]
+            first, last = entry.followers(0)
             for token in entry.tokens[first:last]:
                 found.setdefault(chr(token - vocabulary.offset), 1 << entry.kind)
         return found
@@ -164,7 +164,7 @@ def test_an_answer_is_learnt_by_its_exact_tokens(locations: Locations, history: 
         assert not projection.is_due()
     with closing(CrestReader(crest_path(locations, VOCABULARY.fingerprint))) as reader:
         entry = reader.lookup([7, 8])[0]
-    assert entry.tokens[entry.children[0][0]] == 9
+    assert entry.tokens[entry.followers(0)[0]] == 9
     assert 1 << entry.kind == draft_tree.CHATS
     assert _follows(locations, "a") == {"b": draft_tree.CHATS}
 

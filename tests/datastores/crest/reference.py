@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from hypothesis import strategies as st
 
 from datastores.crest.counting import TokenDocument
-from datastores.crest.format import CrestEntry
+from datastores.crest.reader import CrestTree
 
 Path = tuple[int, ...]
 
@@ -43,10 +43,12 @@ def tree(given: Sequence[TokenDocument], ngram: Path, reach: int, most: int) -> 
     return {path: paths[path] for path in best[:most]}
 
 
-def unfold(entry: CrestEntry) -> dict[Path, float]:
+def unfold(entry: CrestTree) -> dict[Path, float]:
     """Every path of a decoded tree, with P(its last token | the rest of it)."""
     paths: dict[int, Path] = {0: ()}
-    for row, (first, last) in enumerate(entry.children):
-        for child in range(first, last):
+    rows = [0]
+    for row in rows:
+        for child in range(*entry.followers(row)):
             paths[child] = (*paths[row], entry.tokens[child])
+            rows.append(child)
     return {path: entry.probabilities[row] for row, path in paths.items() if row}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from datastores.crest.build import MAX_NGRAM
 from datastores.crest.counting import TokenDocument
 from datastores.crest.format import CrestEntry, hashes
-from datastores.crest.reader import CrestReader, joined
+from datastores.crest.reader import CrestReader, CrestTree, JoinedEntry
 from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
 from datastores.crest.store import CrestStore
 from tests.datastores.crest.reference import document, documents, strings, tree, unfold
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[CrestStore]:
         yield opened
 
 
-def trees(store: CrestStore, docs: list[TokenDocument]) -> dict[tuple[int, ...], CrestEntry]:
+def trees(store: CrestStore, docs: list[TokenDocument]) -> dict[tuple[int, ...], CrestTree]:
     """What a lookup of every n-gram of `docs` that something follows finds for it.
 
     n-grams that share a mark, which the store may take for each other, are left out.
@@ -86,7 +86,17 @@ def test_a_tree_in_one_tier_is_that_tier(store: CrestStore) -> None:
 def test_joined_trees_add_their_counts() -> None:
     one = CrestEntry(4.0, 1, [0, 8, 9], [1.0, 0.5, 1.0], [(1, 2), (2, 3), (3, 3)])
     two = CrestEntry(2.0, 2, [0, 9, 8], [1.0, 0.5, 0.5], [(1, 3), (3, 3), (3, 3)])
-    both = joined(one, two)
+    both = JoinedEntry(one, two)
     assert (both.count, both.kind) == (6.0, 1)
     assert unfold(both) == {(8,): 3 / 6, (9,): 1 / 6, (8, 9): 2 / 3}
-    assert unfold(joined(two, one)) == unfold(both)
+    assert unfold(JoinedEntry(two, one)) == unfold(both)
+
+
+def test_children_are_joined_in_any_order() -> None:
+    one = CrestEntry(4.0, 1, [0, 7, 8, 9], [1.0, 0.5, 0.5, 1.0], [(1, 3), (3, 4), (4, 4), (4, 4)])
+    two = CrestEntry(2.0, 2, [0, 8, 9], [1.0, 1.0, 0.5], [(1, 2), (2, 3), (3, 3)])
+    backwards = JoinedEntry(one, two)
+    for row in reversed(range(*backwards.followers(0))):
+        backwards.followers(row)
+    assert unfold(backwards) == unfold(JoinedEntry(one, two))
+    assert len(backwards.tokens) == len(unfold(backwards)) + 1

@@ -19,8 +19,7 @@ from hypothesis import HealthCheck, given, settings
 
 from datastores.crest.build import MAX_NGRAM
 from datastores.crest.counting import TokenDocument
-from datastores.crest.format import CrestEntry
-from datastores.crest.reader import LOOKUPS_PER_REFRESH, CrestReader
+from datastores.crest.reader import LOOKUPS_PER_REFRESH, CrestReader, CrestTree
 from datastores.crest.selection import MAX_CONTINUATION, MAX_NODES
 from datastores.crest.store import MAX_DELTA_TOKENS, MIGRATIONS, CrestStore
 from datastores.errors import StoreError
@@ -51,7 +50,7 @@ def words(number: int, length: int = 300) -> TokenDocument:
     return document(number, tokens, kind=number % 3)
 
 
-def looked_up(path: Path, context: list[int]) -> list[CrestEntry]:
+def looked_up(path: Path, context: list[int]) -> list[CrestTree]:
     reader = CrestReader(path)
     try:
         return reader.lookup(context)
