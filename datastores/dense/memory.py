@@ -32,11 +32,11 @@ class Neighbours(NamedTuple):
     """What a search of the keys found, nearest first.
 
     Attributes:
-        offsets: int64 [n], as they were added.
-        similarities: [n], cosines. A list: with so few numbers NumPy takes longer than Python.
+        offsets: [n], as they were added.
+        similarities: [n], cosines. Lists: with so few numbers NumPy takes longer than Python.
     """
 
-    offsets: Integers
+    offsets: list[int]
     similarities: list[float]
 
 
@@ -106,7 +106,7 @@ class InvertedLists:
             self._list[0, 0] = number
             near, lists, coarse = self._arguments
             self._index.search_preassigned_c(1, near, k, lists, coarse, *self._results, False)
-        return Neighbours(offsets.copy(), (1.0 - distances / self._squared).tolist())
+        return Neighbours(offsets.tolist(), (1.0 - distances / self._squared).tolist())
 
     def _memory(self, k: int) -> tuple[Floats, Integers]:
         """Distances [k] and offsets [k] to be found; new memory and its pointers would take longer
@@ -186,8 +186,12 @@ class TokenArena:
 
     def within(self, document: int, offsets: Sequence[int]) -> list[bool]:
         """Which offsets belong to a document."""
-        runs = [(offset, offset + length) for _, offset, length in self._runs.get(document, ())]
-        return [any(start <= offset < end for start, end in runs) for offset in offsets]
+        inside = [False] * len(offsets)
+        for _, start, length in self._runs.get(document, ()):
+            for index, offset in enumerate(offsets):
+                if start <= offset < start + length:
+                    inside[index] = True
+        return inside
 
     def within_any(self, documents: Collection[int]) -> NDArray[np.bool_]:
         """For every offset, whether it belongs to one of `documents`."""
@@ -220,8 +224,6 @@ class TokenArena:
 
 LOOK_BACK = 8
 """Tokens before the root that are compared with a neighbour's."""
-_WINDOW = np.arange(-LOOK_BACK, MARGIN - LOOK_BACK)
-"""Offsets of the tokens before a neighbour's, of it and after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,13 +364,12 @@ class DenseMemory:
     ) -> Matches:
         """What surrounds the offsets found, without those that were forgotten and those whose
         stream ends there."""
-        offsets = found.offsets
-        windows = self._arena.tokens[offsets[:, None] + _WINDOW[: LOOK_BACK + 1 + length]].tolist()
-        within = self._arena.within(self._current, offsets.tolist())
-        context = list(before[-LOOK_BACK:])
+        tokens, context = self._arena.tokens, list(before[-LOOK_BACK:])
+        within = self._arena.within(self._current, found.offsets)
         matches = Matches([], [], [], [])
-        for similarity, current, window in zip(found.similarities, within, windows, strict=True):
-            if window[LOOK_BACK] == token and window[LOOK_BACK + 1] != GAP:
+        for offset, similarity, current in zip(*found, within, strict=True):
+            if tokens[offset] == token and tokens[offset + 1] != GAP:
+                window = tokens[offset - LOOK_BACK : offset + 1 + length].tolist()
                 matches.similarities.append(similarity)
                 matches.suffixes.append(_common_suffix(window[:LOOK_BACK], context))
                 matches.current.append(current)
@@ -386,9 +387,7 @@ class DenseMemory:
 
 def _common_suffix(one: Sequence[int], other: Sequence[int]) -> int:
     """Length of the common suffix."""
-    length = 0
-    for a, b in zip(reversed(one), reversed(other), strict=False):
-        if a != b:
-            break
+    length, shorter = 0, min(len(one), len(other))
+    while length < shorter and one[-1 - length] == other[-1 - length]:
         length += 1
     return length

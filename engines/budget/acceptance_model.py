@@ -142,12 +142,13 @@ class PathCalibration:
 
     def paths(self, tree: DraftTree) -> list[float]:
         """P of each row's path, never more than its parent's; 1 for the root."""
-        log_odds, depths = _log_odds(tree), tree.depths()
         shift, slope, fall = self._coefficients()
-        paths = [1.0]
-        for row in range(1, len(tree)):
-            estimate = 1.0 / (1.0 + exp(-(shift + slope * log_odds[row] + fall * depths[row])))
-            paths.append(min(estimate, paths[tree.parents[row]]))
+        paths: list[float] = []
+        for parent, (log_odds, depth) in zip(tree.parents, _path_features(tree), strict=True):
+            path = 1.0 / (1.0 + exp(-(shift + slope * log_odds + fall * depth)))
+            if depth and path > paths[parent]:
+                path = paths[parent]
+            paths.append(path if depth else 1.0)
         return paths
 
     def learn(self, tree: DraftTree, accepted: Collection[int], expected: float) -> None:
@@ -158,16 +159,17 @@ class PathCalibration:
         """
         if len(tree) == 1:
             return
-        log_odds, depths = _log_odds(tree), tree.depths()
         shift, slope, fall = self._coefficients()
-        gradient = [0.0] * 3
-        for row in range(1, len(tree)):
-            estimate = 1.0 / (1.0 + exp(-(shift + slope * log_odds[row] + fall * depths[row])))
-            error = estimate - (row in accepted)
-            gradient[0] += error
-            gradient[1] += error * log_odds[row]
-            gradient[2] += error * depths[row] * 0.1
-        self._learner.step((*gradient, gradient[0] * self._log_reliability()))
+        constant = by_odds = by_depth = 0.0
+        for row, (log_odds, depth) in enumerate(_path_features(tree)):
+            if depth:
+                estimate = 1.0 / (1.0 + exp(-(shift + slope * log_odds + fall * depth)))
+                error = estimate - (row in accepted)
+                constant += error
+                by_odds += error * log_odds
+                by_depth += error * depth * 0.1
+        reliability = constant * self._log_reliability()
+        self._learner.step((constant, by_odds, by_depth, reliability))
         self._expected = self._expected * RELIABILITY_DECAY + expected
         total = min(self._accepted * RELIABILITY_DECAY + len(accepted), self._expected)
         self._accepted = max(total, MIN_RELIABILITY * self._expected)
@@ -190,15 +192,18 @@ class PathCalibration:
         self._learner.restore(state)
 
 
-def _log_odds(tree: DraftTree) -> list[float]:
-    """Log odds of the product of q along the path of each row."""
-    products = tree.probabilities.copy()
-    log_odds = [0.0]
-    for row in range(1, len(tree)):
-        products[row] *= products[tree.parents[row]]
-        product = min(max(products[row], 1.0 - MAX_PROBABILITY), MAX_PROBABILITY)
-        log_odds.append(log(product / (1.0 - product)))
-    return log_odds
+def _path_features(tree: DraftTree) -> list[tuple[float, int]]:
+    """Of each row, the log odds of the product of q along its path, and its depth."""
+    features, products = [(0.0, 0)], tree.probabilities.copy()
+    for row in range(1, len(products)):
+        parent = tree.parents[row]
+        product = products[row] = products[row] * products[parent]
+        if product > MAX_PROBABILITY:
+            product = MAX_PROBABILITY
+        elif product < 1.0 - MAX_PROBABILITY:
+            product = 1.0 - MAX_PROBABILITY
+        features.append((log(product / (1.0 - product)), features[parent][1] + 1))
+    return features
 
 
 @dataclass(slots=True)
@@ -241,11 +246,15 @@ class AcceptanceModel:
         """Fill in the tree's probabilities (siblings sum to at most 1); returns P of each path."""
         tree = merged.tree
         estimates = [_sigmoid(score) for score in merged.scores(self._learner.weights)]
+        estimates[0] = 0.0
         sums = [0.0] * len(tree)
-        for parent, estimate in zip(tree.parents[1:], estimates[1:], strict=True):
+        for parent, estimate in zip(tree.parents, estimates, strict=True):
             sums[parent] += estimate
-        for row in range(1, len(tree)):
-            estimates[row] /= max(sums[tree.parents[row]], 1.0)
+        if max(sums) > 1.0:
+            estimates = [
+                estimate / max(sums[parent], 1.0)
+                for parent, estimate in zip(tree.parents, estimates, strict=True)
+            ]
         estimates[0] = 1.0
         tree.probabilities = estimates
         return self._path_calibration.paths(tree)
@@ -343,7 +352,7 @@ class AcceptanceModel:
 
 def _sigmoid(score: float) -> float:
     """The probability whose log odds are `score`."""
-    return 1.0 / (1.0 + exp(min(-score, MAX_LOG_ODDS)))
+    return 1.0 / (1.0 + exp(-score if score > -MAX_LOG_ODDS else MAX_LOG_ODDS))
 
 
 def _prior_weights() -> list[float]:

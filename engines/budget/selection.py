@@ -99,13 +99,17 @@ class MergedDraft:
             bits: sum([weights[column] for column, _ in passed_over(bits)])
             for bits in set(self.proposers)
         }
-        scores, parents = [0.0], self.tree.parents
-        for row in range(1, len(parents)):
-            score = by_depth[self.depths[row]] + sibling_scores[self.proposers[parents[row]]]
-            for base, log_odds, support in self.evidence[row]:
-                present, by_odds, by_support, missed = weights[base : base + 4]
+        by_drafter = {base: weights[base : base + len(PER_DRAFTER)] for base in BASE.values()}
+        scores = []
+        for depth, parent, evidence in zip(
+            self.depths, self.tree.parents, self.evidence, strict=True
+        ):
+            score = by_depth[depth] + sibling_scores[self.proposers[parent]]
+            for base, log_odds, support in evidence:
+                present, by_odds, by_support, missed = by_drafter[base]
                 score += present + by_odds * log_odds + by_support * support - missed
             scores.append(score)
+        scores[0] = 0.0
         return scores
 
 
@@ -119,26 +123,37 @@ def merge(root: int, proposals: Sequence[Proposal], temperature: float) -> Merge
 
 def graft(merged: MergedDraft, proposal: Proposal) -> None:
     """Add a proposal; the rows that it continues are there already."""
-    tree, evidence, proposers = merged.tree, merged.evidence, merged.proposers
+    tree, depths, evidence, proposers = (
+        merged.tree,
+        merged.depths,
+        merged.evidence,
+        merged.proposers,
+    )
     draft, base, index = proposal.tree, BASE[proposal.drafter], merged.index
-    rows = [0] * len(draft)
+    rows = [0]
     for token in proposal.after:
         rows[0] = index[rows[0], token]
-    for old in range(1, len(draft)):
-        parent, token = rows[draft.parents[old]], draft.tokens[old]
+    columns = zip(
+        draft.parents, draft.tokens, draft.sources, draft.probabilities, draft.supports, strict=True
+    )
+    next(columns)
+    for draft_parent, token, sources, claimed, support in columns:
+        parent = rows[draft_parent]
         row = index.get((parent, token), 0)
         if row:
-            tree.sources[row] |= draft.sources[old]
+            tree.sources[row] |= sources
         else:
-            row = index[parent, token] = tree.add(parent, token, draft.sources[old], 0.0)
-            merged.depths.append(merged.depths[parent] + 1)
+            row = index[parent, token] = tree.add(parent, token, sources, 0.0)
+            depths.append(depths[parent] + 1)
             evidence.append([])
             proposers.append(0)
-        rows[old] = row
+        rows.append(row)
         proposers[parent] |= 1 << base
-        claimed = min(max(draft.probabilities[old], MIN_PROBABILITY), 1.0 - MIN_PROBABILITY)
-        log_odds = log(claimed / (1.0 - claimed))
-        evidence[row].append((base, log_odds, log1p(draft.supports[old])))
+        if claimed < MIN_PROBABILITY:
+            claimed = MIN_PROBABILITY
+        elif claimed > 1.0 - MIN_PROBABILITY:
+            claimed = 1.0 - MIN_PROBABILITY
+        evidence[row].append((base, log(claimed / (1.0 - claimed)), log1p(support)))
 
 
 def with_replays(
@@ -257,6 +272,6 @@ def record_cost(costs: CostModel, step: Step) -> None:
 def source_bits(tree: DraftTree) -> int:
     """The union of the rows' sources."""
     bits = 0
-    for sources in tree.sources:
+    for sources in set(tree.sources):
         bits |= sources
     return bits

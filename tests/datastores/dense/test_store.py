@@ -59,7 +59,7 @@ def test_fractions_of_a_query_and_what_is_beyond_a_byte_do_not_lead_astray() -> 
     lists.add(codes, np.zeros(3, np.int64), np.arange(3))
     for query, nearest in (([260.0, -4.0], 1), ([-3.0, 300.0], 0), ([129.6, 128.4], 2)):
         found = lists.search(np.array(query, np.float32), 0, 1)
-        assert found.offsets.tolist() == [nearest]
+        assert found.offsets == [nearest]
 
 
 @settings(max_examples=30)
