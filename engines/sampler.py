@@ -54,8 +54,10 @@ def leaders(row: Floats, count: int, within: float) -> tuple[Indices, Floats]:
     """
     found: Indices = (row > row.max() - within).nonzero()[0]
     values = row[found]
-    order = (-values).argsort(kind="stable")[:count]
-    return found[order], values[order]
+    if len(found) > 1:
+        order = (-values).argsort(kind="stable")[:count]
+        found, values = found[order], values[order]
+    return found, values
 
 
 Draw = Callable[[Floats, int, Sequence[int]], int]

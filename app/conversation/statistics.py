@@ -7,7 +7,6 @@ empty for the model itself. Both only count: they time nothing and format nothin
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -65,8 +64,8 @@ class Statistics:
         if step.prefill:
             return
         if step.drafted:
-            for source, length in _longest_drafts(step.tree).items():
-                _count(self.drafted_by_source, source, length)
+            for source, _ in _levels(step.tree):
+                _count(self.drafted_by_source, source, 1)
         for proposal in step.proposals:
             if proposal.drafter == SOURCE_NAMES[STUDENT]:
                 compared, matched = compare_chain(proposal, step.tokens)
@@ -163,11 +162,10 @@ def _count(totals: dict[str, int], sources: int, tokens: int) -> None:
     totals[name] = totals.get(name, 0) + tokens
 
 
-def _longest_drafts(tree: DraftTree) -> dict[int, int]:
-    """By credited source: on how many levels of `tree` it has a row."""
-    depths = tree.depths()
-    levels = {(credited(tree.sources[row]), depths[row]) for row in range(1, len(tree))}
-    return Counter(source for source, _ in levels)
+def _levels(tree: DraftTree) -> set[tuple[int, int]]:
+    """The credited sources and the levels of `tree` on which they have a row."""
+    rows = zip(tree.sources, tree.depths(), strict=True)
+    return {(credited(sources), depth) for sources, depth in rows if depth}
 
 
 def compare_chain(proposal: Proposal, tokens: Sequence[int]) -> tuple[int, int]:

@@ -211,14 +211,12 @@ class PendingProposal:
     """A proposal that is not yet fully labelled.
 
     Attributes:
-        children: of each row, by token.
         expected: rows that the text was expected to walk.
         row: the last one that the text has reached.
         accepted: the rows on the way there.
     """
 
     merged: MergedDraft
-    children: list[dict[int, int]]
     expected: float
     row: int
     accepted: list[int]
@@ -262,7 +260,7 @@ class AcceptanceModel:
     def add_pending(self, merged: MergedDraft, paths: Sequence[float]) -> None:
         """Keep a proposal, with its estimated `paths`, until the text labels it."""
         expected = sum(paths) - paths[0]
-        self._pending.append(PendingProposal(merged, merged.tree.children(), expected, 0, []))
+        self._pending.append(PendingProposal(merged, expected, 0, []))
 
     def learn(self, tokens: Sequence[int]) -> None:
         """Score every pending proposal against the `tokens` that came, and update the weights."""
@@ -296,7 +294,7 @@ class AcceptanceModel:
     def _label_rows(self, proposal: PendingProposal, tokens: Sequence[int]) -> bool:
         """Walk the proposal along `tokens`; whether some rows are still to be labelled."""
         for token in tokens:
-            children = proposal.children[proposal.row]
+            children = proposal.merged.children(proposal.row)
             if not children:
                 return False
             for key, row in children.items():
@@ -305,7 +303,7 @@ class AcceptanceModel:
             if not proposal.row:
                 return False
             proposal.accepted.append(proposal.row)
-        return bool(proposal.children[proposal.row])
+        return bool(proposal.merged.proposers[proposal.row])
 
     def _label(self, merged: MergedDraft, row: int, accepted: bool) -> None:
         """Add a row to the gradient of the log loss at the present weights."""

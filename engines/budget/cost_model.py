@@ -15,7 +15,7 @@ Owns measurements. Decides nothing (`engines.budget.policies` does).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -106,9 +106,9 @@ class CostModel:
             self._tables = {plain: [plain * ratio for ratio in self._curve]}
         return self._tables[plain]
 
-    def unmeasured(self) -> list[int]:
+    def unmeasured(self) -> Iterator[int]:
         """Widths that still lack samples, narrow ones first."""
-        return [rows for rows in WIDTHS if len(self._ratios.get(rows, ())) < MIN_SAMPLES]
+        return (rows for rows in WIDTHS if len(self._ratios.get(rows, ())) < MIN_SAMPLES)
 
     def _age(self, rows: int) -> None:
         """Drop samples of widths that no longer occur, one at a time."""

@@ -235,11 +235,8 @@ class AdaptiveBudget:
         """The most rows beside the root that could pay, if nearly all were accepted, and that are
         likely to be used."""
         allowed = table[1] + MAX_GAIN_TOKENS / self._rate(table[1])
-        most = 1 + max(MIN_REACH_ROWS, int(self._reach))
-        rows = 2
-        while rows < min(most, MAX_ROWS) and table[rows + 1] <= allowed:
-            rows += 1
-        return rows - 1
+        most = min(1 + max(MIN_REACH_ROWS, int(self._reach)), MAX_ROWS)
+        return bisect(table, allowed, 3, most + 1) - 2
 
     def _consult(
         self, drafters: Sequence[Drafter], context: Context, limit: int, vocabulary: int
@@ -308,18 +305,14 @@ class AdaptiveBudget:
         self._loss = plan.loss
         rate = self._rate(plan.table[1])
         price = rate * (plan.table[plan.chosen + 1] - plan.table[1]) / max(plan.chosen, 1)
-        rows = plan.order[: plan.chosen]
-        utilities = [plan.paths[row] - price for row in rows]
+        unclaimed = [
+            (plan.tree.sources[row], plan.paths[row] - price) for row in plan.order[: plan.chosen]
+        ]
         share = planning / max(len(proposals), 1)
-        seen = 0
         for proposal in proposals:
-            bits = source_bits(proposal.tree) & ~seen
-            seen |= bits
-            gain = sum(
-                utility
-                for row, utility in zip(rows, utilities, strict=True)
-                if plan.tree.sources[row] & bits and not plan.tree.sources[row] & seen & ~bits
-            )
+            bits = source_bits(proposal.tree)
+            gain = sum([utility for sources, utility in unclaimed if sources & bits])
+            unclaimed = [one for one in unclaimed if not one[0] & bits]
             self._backoffs[proposal.drafter].record(gain, proposal.seconds + share, rate)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from math import ceil, log, log1p
 from time import perf_counter
 
@@ -72,6 +73,10 @@ class MergedDraft:
     evidence: list[list[Evidence]]
     proposers: list[int]
     index: dict[tuple[int, int], int]
+
+    def children(self, row: int) -> dict[int, int]:
+        """The rows of its children by their tokens."""
+        return {token: child for (parent, token), child in self.index.items() if parent == row}
 
     def features(self, row: int) -> list[tuple[int, float]]:
         """The columns of a row (not the root) that are not 0, and their values."""
@@ -187,15 +192,18 @@ def choose_count(
         rate: λ, tokens per second.
         seconds: t_draft, already spent: it counts in the loss only.
     """
-    tau, chosen, best_value, best_speed = 1.0, 0, 1.0 - rate * table[1], 0.0
+    tau, chosen, best_value = 1.0, 0, 1.0 - rate * table[1]
     for count, gain in enumerate(gains, 1):
         tau += gain
         value = tau - rate * table[count + 1]
         if value > best_value:
             chosen, best_value = count, value
-        best_speed = max(best_speed, tau / (table[count + 1] + seconds))
-    loss = max(0.0, 1.0 - best_speed * table[1]) if gains and not chosen else 0.0
-    return chosen, loss
+    if chosen or not gains:
+        return chosen, 0.0
+    taus = accumulate(gains, initial=1.0)
+    next(taus)
+    speeds = [tau / (table[count] + seconds) for count, tau in enumerate(taus, 2)]
+    return 0, max(0.0, 1.0 - max(speeds) * table[1])
 
 
 def affordable(
@@ -236,7 +244,7 @@ def consult(
 def by_probability(tree: DraftTree, paths: list[float], chains_only: bool) -> list[int]:
     """Rows beside the root by falling P, parents before children; one path if `chains_only`."""
     # P never grows along a path and the sort is stable, so a parent comes before its children.
-    order = sorted(range(1, len(tree)), key=lambda row: -paths[row])
+    order = sorted(range(1, len(tree)), key=paths.__getitem__, reverse=True)
     if not chains_only:
         return order
     path, last = [], 0

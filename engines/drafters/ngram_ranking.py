@@ -187,15 +187,14 @@ def _add_context(
     """Add what followed `suffix` in the context; returns the mass that is left."""
     left = 1.0
     followers = ngrams.followers
-    for start in range(len(suffix)):
-        after = followers.get(suffix[start:])
+    while suffix and left >= least:
+        after = followers.get(suffix)
+        suffix = suffix[1:]
         if after is None:
             continue
-        if left < least:
-            break
-        total = sum(after.values())
-        share = left / (total + ESCAPE_WEIGHT * len(after))
-        left = share * ESCAPE_WEIGHT * len(after)
+        total, escaping = sum(after.values()), ESCAPE_WEIGHT * len(after)
+        share = left / (total + escaping)
+        left = share * escaping
         if share * max(after.values()) < least:
             continue
         needed = MIN_SHARE * least / share
