@@ -1,6 +1,6 @@
-"""How long idle work will take, from the speed it had so far.
+"""Estimates how long idle work will still take, from its speed so far.
 
-Owns the estimate. Refuses to know what the work is: it sees how much of it is done, and when.
+Sees only how much of the work is done, and when.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What models' KV caches held of chats, as files: a chat that is opened again is not read again.
+"""Saved KV cache states of chats, as files, so that a reopened chat need not be read again.
 
 A text is cut into blocks. Each file holds the state of one block's tokens, and is named by what
 comes before it and by where it ends: `PARENT-OWN.kv`, where OWN = sha256(PARENT, tokens). So a
-longer chat only adds blocks, and texts that begin alike (chats with one system prompt, or one
+longer chat only adds blocks, and texts that begin alike (chats with the same system prompt or
 attached document) share them. Blocks are in a folder for each key: whatever a state depends on,
 such as the model and the build. A list for each chat names its blocks; a block that none names is
 deleted, and so is whatever a killed process left.

@@ -1,6 +1,6 @@
-"""What is answered, and how: all that an answer is made of, and the figures stored with it.
+"""A request for an answer: everything it is generated from, and the figures stored with it.
 
-An answer in a stored chat, one that is stored nowhere, and one that goes on are all such a request.
+Answers in stored chats, unsaved answers and continued ones are all requested in this form.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ class Assistant:
                     elif isinstance(event, Finished):
                         finish = event.finish
                     yield event
-        except Exception:
+        except Exception:  # any failure, but not being closed or interrupted
             finish = records.FAILED
             raise
         finally:

@@ -1,8 +1,9 @@
-"""A stopped answer that goes on: what of it the next words come behind.
+"""Continuing a stopped answer: which of its tokens are kept, and how both parts become one.
 
-Owns which answers can be continued, that they keep the settings they began with, and that figures
-and sources of both parts become those of one answer. The noise of sampling is keyed by the offset
-in the answer and the prompt is the same, so the text is that of an answer that was never stopped.
+Owns which answers can be continued, that they keep the settings they began with, and that the
+figures and sources of both parts are those of one answer. The noise of sampling is keyed by the
+offset in the answer and the prompt is the same, so the text is that of an answer that was never
+stopped.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from engines.step import Step
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A stopped answer goes on behind `pieces`, which are all of its text so far."""
+    """A stopped answer continues after `pieces`, which are all of its text so far."""
 
     pieces: tuple[Piece, ...]
 

@@ -215,7 +215,7 @@ class TextStream:
     def __init__(
         self, engine: Engine, written: Sequence[int] = (), sequences: Sequence[str] = ()
     ) -> None:
-        """The tokens come behind those that are `written`, and end before one of `sequences`."""
+        """The tokens follow those that are `written`, and end before one of `sequences`."""
         self._piece = engine.vocabulary.piece
         self._decoder = getincrementaldecoder("utf-8")("replace")
         self._held = HeldText(sequences)

@@ -55,7 +55,7 @@ class HeldText:
         return bool(self._held)
 
     def begin(self, text: str) -> str:
-        """Come behind `text`; returns what of it can be shown."""
+        """Continue after `text`; returns what of it can be shown."""
         shown, self._held = _split([Piece(text, 0)], len(text) - self._possible(text))
         return "".join(piece.text for piece in shown)
 

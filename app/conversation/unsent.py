@@ -1,7 +1,7 @@
-"""Prompts that were written and not sent, kept from one session to the next, by chat.
+"""Unsent prompts, kept from one session to the next, by chat.
 
-Owns one small JSON file beside the history. Texts of private chats are not given to it, and those
-of deleted chats are erased with the chats.
+Owns one small JSON file beside the history. Private chats' prompts are never written to it, and
+those of deleted chats are erased with the chats.
 """
 
 from __future__ import annotations

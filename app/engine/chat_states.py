@@ -1,8 +1,8 @@
-"""Chats whose reading is kept: what the KV cache holds of them is saved, and loaded again.
+"""Saves and loads the KV cache of chats, so that a reopened chat need not be read again.
 
-Owns when a state is saved, so that no answer waits for it: in parts, copied to memory while the
-model is idle and written on a thread of its own; and what is loaded before a prompt is read.
-Refuses to know files (`datastores.kv_blocks`) and what a state is (`engines.target.SavableTarget`).
+Owns when a state is saved (in parts, copied to memory while the model is idle and written on a
+thread of its own, so that no answer waits) and what is loaded before a prompt is read. Refuses to
+know files (`datastores.kv_blocks`) and what a state is (`engines.target.SavableTarget`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The draft head that belongs to a model: its versions, and loading the one that drafts.
+"""A model's draft head: its versions, and loading the current one.
 
 There is none before the first version: it is made on this machine, from the model's own answers.
 Refuses to know when it drafts, and how it is trained (`engines.distillation`).

@@ -139,7 +139,7 @@ class Specchat(App[None], inherit_bindings=False):
             self._write(title_sequence(event.title, private=event.private))
 
     def _show_title(self) -> None:
-        """Have the terminal keep its title, and show the chat's."""
+        """Save the terminal's title, and show the chat's."""
         title, private = self._shown
         self._write(KEEP_TITLE + title_sequence(title, private=private))
 

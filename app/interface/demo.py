@@ -1,4 +1,4 @@
-"""The demonstration in the interface: asks, imports, asks again, and says what came of it.
+"""The demonstration in the interface: asks, imports, asks again, and reports the gain.
 
 Drives the same conversation and import that a person would. Esc, a question of the person's own or
 leaving ends it. The stage belongs to `app.runtime.demo`, every figure to the session's statistics.

@@ -1,8 +1,8 @@
-"""What the terminal around the interface is told: its title, and that a long answer has ended.
+"""Escape sequences for the terminal: its title, and a notification when a long answer ends.
 
-Owns the escape sequences and which of them a person wants. Terminals ignore those that they do not
-know. tmux shows the title itself, and passes the others on only if they are wrapped (tmux(1),
-allow-passthrough). Titles come from models: they are sanitised here.
+Terminals ignore sequences that they do not know. tmux shows the title itself, and passes the others
+on only if they are wrapped (tmux(1), allow-passthrough). Titles come from models and are sanitised
+here.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ PRIVATE_TITLE = "Private chat"
 MAX_TITLE = 80
 
 KEEP_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
-"""The terminal keeps its title, and has it again (XTWINOPS, as in xterm)."""
+"""Save and restore the terminal's title (XTWINOPS, as in xterm)."""
 
 
 def for_terminal(sequence: str, environment: Mapping[str, str]) -> str:
-    """`sequence`, wrapped so that tmux passes it on, if it runs in tmux."""
+    """`sequence`; in tmux, wrapped so that it is passed on."""
     if not environment.get("TMUX"):
         return sequence
     doubled = sequence.replace("\x1b", "\x1b\x1b")
@@ -30,31 +30,31 @@ def for_terminal(sequence: str, environment: Mapping[str, str]) -> str:
 
 
 def title_sequence(chat: str, *, private: bool) -> str:
-    """Makes the terminal's title that of a chat, unless it is private: others may see it."""
+    """Sets the terminal's title to that of a chat; others may see it, so not of a private one."""
     title = PRIVATE_TITLE if private else one_line(chat, MAX_TITLE)
     return f"\x1b]2;{title} · {NAME}\a" if title else f"\x1b]2;{NAME}\a"
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerNotice:
-    """How a person wants to hear of answers that end while they look elsewhere.
+    """How to notify the user of an answer that ends while they are elsewhere.
 
     Attributes:
         kind: one of `app.config.NOTIFICATIONS`.
-        after: seconds that an answer must have taken.
+        after: shortest such answer, in seconds.
     """
 
     kind: str = NOTIFY_OFF
     after: float = 10
 
     def is_due(self, seconds: float, *, focused: bool) -> bool:
-        """Whether an answer that took so long is worth one."""
+        """Whether to notify of an answer that took `seconds`."""
         return self.kind != NOTIFY_OFF and not focused and seconds >= self.after
 
     def sequence(
         self, chat: str, environment: Mapping[str, str], *, private: bool, failed: bool
     ) -> str:
-        """Tells that an answer in `chat` has ended."""
+        """Notifies that an answer in `chat` has ended."""
         if self.kind == BELL:
             return "\a"
         ended = "The answer failed" if failed else "The answer is ready"

@@ -1,9 +1,9 @@
-"""What the embedded student knows already, as answers of its target: against forgetting.
+"""Answers to questions that the embedded student knows already, rehearsed against forgetting.
 
 Learning from a person's chats alone makes a draft model worse at everything else. So questions that
 come with specchat are answered by the target once, on this machine, and learned from beside the
 chats; a part of them measures what was forgotten (`engines.distillation`). They are in a buffer of
-their own, a cache that can be deleted at any time: nothing of a person's is in it.
+their own, a cache that can be deleted at any time: it holds nothing personal.
 
 Other models have no such questions: older answers take their place.
 """

@@ -1,8 +1,8 @@
-"""Teaches the draft model while nobody is there: decides when a training process runs.
+"""Decides when the draft model is trained: while nobody is there.
 
 It starts after a quiet minute, on mains power, while nothing else keeps the machine busy and there
 are new answers to learn from. A key press pauses it within milliseconds: the system stops the
-process, whatever it is doing, so that it takes no processor time and goes on where it was; after
+process, whatever it is doing, so that it takes no processor time and resumes where it was; after
 some minutes it is ended instead, which frees its memory and costs the last seconds of training.
 
 Owns the process and the conditions. Refuses to know how a student is trained

@@ -1,7 +1,7 @@
-"""Erasing for good: after it, no byte of what was deleted is left in the database or its log.
+"""Erases deleted rows for good: no byte of them is left in the database or its log.
 
 SQLite overwrites deleted cells and freed pages with zeros at once (`secure_delete`, see
-`datastores.storage.sqlite`). What remains are copies, in three places:
+`datastores.storage.sqlite`). Copies remain in three places:
 
 - word indexes keep the words of a deleted text until their segments are merged;
 - the unallocated space of B-tree pages keeps cells that moved to another page when the tree was
@@ -11,17 +11,17 @@ SQLite overwrites deleted cells and freed pages with zeros at once (`secure_dele
 So the segments are merged, the file is rewritten as a whole (VACUUM), and the log is truncated.
 SQLite alone writes the file, each step in one transaction: a kill, a power cut or a full disk
 leaves the state before the step or after it, and every other connection drops the pages it has
-cached (https://sqlite.org/lang_vacuum.html, https://sqlite.org/wal.html). Readers go on meanwhile,
-writers wait: some seconds for each 100 MB, which is why they wait for `BUSY_TIMEOUT_S`.
+cached (https://sqlite.org/lang_vacuum.html, https://sqlite.org/wal.html). Readers are not blocked;
+writers are, for some seconds per 100 MB, hence the long `BUSY_TIMEOUT_S`.
 
-Overwriting the unallocated space in place keeps nobody waiting, but is not safe. POSIX drops all of
+Overwriting the unallocated space in place would block nobody, but is not safe. POSIX drops all of
 a process's locks on a file when it closes any descriptor of it, so another process may delete the
 log under an open connection (https://sqlite.org/howtocorrupt.html, section 2.2); the log cannot
 repair a sector that a power cut tears; and rebalancing may move a page's copies to a page that was
 overwritten before.
 
-A database that is erased has a table `erasures` with one row per request. A request is committed
-together with the deletion, so that one that was interrupted is completed later.
+Such a database has a table `erasures` with one row per request. A request is committed together
+with the deletion, so an interrupted erasure is completed later.
 """
 
 from __future__ import annotations

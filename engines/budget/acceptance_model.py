@@ -1,4 +1,4 @@
-"""Calibration: drafters' claims to acceptance probabilities, learned from past outcomes.
+"""Calibration: how likely drafted tokens are to be accepted, learned from past outcomes.
 
 `AcceptanceModel` estimates q(row) = P(the row's token is drawn | its parent was emitted): an online
 logistic over the features of `engines.budget.selection`, learned in small batches, with forgetting.
@@ -6,15 +6,15 @@ The output does not depend on the drafts, so every proposal, verified or not, is
 text that came; only children of emitted tokens are labelled, since q is conditional on that.
 
 `PathCalibration` maps the product of q along a path to P that the text walks it. A product of
-calibrated estimates is not calibrated itself: errors of the rows of one draft are correlated, and
-the paths chosen are those that were overestimated. So a second online logistic takes
-the product, the depth, and how reliable such expectations were lately.
+calibrated estimates is not calibrated itself: the errors within one draft are correlated, and the
+chosen paths tend to be overestimated ones. So a second online logistic takes the product, the
+depth, and how reliable such estimates were lately.
 
 Both learn with `AdaGrad` (Duchi, Hazan, Singer 2011). All of it is plain Python: rows are scored at
 every pass of the target, and for a few dozen weights and a dozen rows NumPy's calls take three
 times as long.
 
-Owns the weights, and the proposals that still wait for their labels. Knows no costs.
+Owns the weights, and the proposals not labelled yet. Knows no costs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trained versions of a draft model or head: which there are, which one drafts, and whence.
+"""The trained versions of a draft model or head on disk, and which of them drafts.
 
     folder/0007/student.gguf    the weights; of a head, head.safetensors
     folder/0007/version.json    a `Version`
@@ -6,8 +6,8 @@
                                 and the last number given
     folder/attempt.json         the `Attempt` made last
 
-A version appears with one rename, whole, and the latest three are kept. Owns the folder. Refuses to
-know how versions are made; imports no torch.
+A version is published whole, by one rename, and the latest three are kept. Owns the folder. Refuses
+to know how versions are made; imports no torch.
 """
 
 from __future__ import annotations

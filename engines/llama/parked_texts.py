@@ -1,12 +1,12 @@
-"""Texts that wait in the KV cache beside the cached one, so that coming back to one costs nothing.
+"""Parked texts: kept in the KV cache beside the cached one, so that returning to one costs nothing.
 
-Iterative retrieval puts now this document before the prompt, now that one. Each of these texts
-keeps its cells on a sequence of its own until others need them: the least recently used goes first.
+Iterative retrieval switches between documents before the prompt. Each of these texts keeps its
+cells on a sequence of its own until others need them: the least recently used goes first.
 A text that was continued from another shares the cells of their common beginning. Equal tokens are
 no proof of that: what was evaluated again has cells of its own.
 
-Owns which texts wait, on which sequences, and how many cells they take. Refuses to know how texts
-are evaluated and which one is wanted next.
+Owns which texts are parked, on which sequences, and how many cells they take. Refuses to know how
+texts are evaluated and which one is wanted next.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files that go with the next question: a chip each, with name, size and tokens.
+"""The files attached to the next question: a chip each, with name, size and tokens.
 
 Owns reading them, in a thread, and their chips; a click on a chip's ✕ removes it. The texts are the
 question's as soon as they are read. `app.conversation.attachments` knows what can be attached.

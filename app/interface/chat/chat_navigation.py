@@ -1,7 +1,7 @@
-"""Which chats there are to open: the list beside the conversation, its neighbours, the search.
+"""Moving between chats: the list, the neighbouring chat, the search.
 
-Owns that the list shows what is stored, also after another window or command has changed it. The
-list itself is `ChatList`, the open chat is the conversation's.
+Keeps the list up to date, also when another window or command changes the history. The list itself
+is `ChatList`; the open chat belongs to the conversation.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ChatNavigation:
         self._version = 0
 
     def begin(self) -> None:
-        """List the chats, and follow other processes from now on."""
+        """List the chats, and watch for changes by other processes from now on."""
         self.refresh()
         # A connection of its own: it never waits for a write of this process.
         self._watched = self._history.new_connection()
@@ -53,7 +53,7 @@ class ChatNavigation:
         self._conversation.screen.set_interval(WATCH_INTERVAL_S, self.follow_others)
 
     def close(self) -> None:
-        """Follow other processes no longer."""
+        """Stop watching for changes by other processes."""
         if self._watched is not None:
             self._watched.close()
             self._watched = None

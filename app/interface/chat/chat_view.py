@@ -183,18 +183,18 @@ class ChatView(Vertical):
         self._unsent.restore(self.prompt, texts)
 
     def unsent_texts(self) -> UnsentTexts:
-        """What is written in each chat and not sent, messages that wait included."""
+        """The unsent text of each chat, queued messages included."""
         if self.turn is not None and self.is_queued:
             self._unsent.put_back(self.prompt, self.queue.take_all(), self.turn.chat, self.chat)
         return self._unsent.all(self.prompt, self.chat)
 
     @property
     def is_queued(self) -> bool:
-        """Whether messages wait for the end of the answer."""
+        """Whether messages are queued."""
         return bool(self.queue.messages)
 
     def edit_queued(self, index: int = -1) -> None:
-        """Take a message that waits back to the prompt, the last one for instance."""
+        """Move a queued message back to the prompt; by default the last one."""
         taken = self.queue.take(index)
         if taken is None or self.turn is None:
             self.show_error(NOTHING_QUEUED)
@@ -204,7 +204,7 @@ class ChatView(Vertical):
         self.post_message(MomentChanged())
 
     def remove_queued(self, index: int = -1) -> None:
-        """Drop a message that waits."""
+        """Remove a queued message; by default the last one."""
         if self.queue.take(index) is None:
             self.show_error(NOTHING_QUEUED)
         self.post_message(MomentChanged())

@@ -192,7 +192,7 @@ class Conversation(ChatView):
         self.measure_context()
 
     def show_version_of(self, message: int, step: int, *, wraps: bool = False) -> None:
-        """Show the version `step` places on of `message`; `wraps`: after the last the first."""
+        """Show the version of `message` `step` places further; `wraps` around at the end."""
         known = self._thread.versions.get(message, (message,))
         place = known.index(message) + step
         if self.is_free() and (wraps or 0 <= place < len(known)):
@@ -206,7 +206,7 @@ class Conversation(ChatView):
             (self.prompt if self.transcript.has_focus else self.transcript).focus()
 
     def switch_version(self, step: int) -> None:
-        """Show another version of the lowest message that has one `step` places on."""
+        """Show another version, `step` places further, of the last message that has one."""
         thread = self._thread
         version = other_version(thread.messages, thread.versions, step)
         if self.is_free() and version is not None:

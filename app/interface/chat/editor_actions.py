@@ -1,4 +1,4 @@
-"""The prompt in the person's editor, to write it there, and messages, to read them there."""
+"""Opens the prompt and messages in the user's editor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class EditorActions:
         self._conversation = conversation
 
     def edit_prompt(self) -> None:
-        """Write the prompt in the editor; it stays as it was if that fails."""
+        """Edit the prompt in the editor; if that fails, it stays as it was."""
         conversation = self._conversation
         prompt = conversation.prompt
         try:
@@ -27,11 +27,11 @@ class EditorActions:
         prompt.focus()
 
     def view_answer(self) -> None:
-        """Read the last answer."""
+        """View the last answer."""
         self.view(self._conversation.transcript.last_answer)
 
     def view(self, text: str) -> None:
-        """Read `text`, which is a message."""
+        """View `text`, a message."""
         if not text:
             self._conversation.notify(NO_ANSWER, markup=False, timeout=2)
             return

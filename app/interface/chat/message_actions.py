@@ -1,7 +1,6 @@
-"""What is done with a single message: copied, edited, answered again, continued
-from, another version shown.
+"""Actions on a single message: copy, edit, regenerate, branch, show another version.
 
-Owns which of these fits a question and which an answer. The cursor is the transcript's.
+Owns which of these apply to questions and which to answers. The cursor is the transcript's.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class MessageActions:
         self._copied: tuple[int | None, int] = (None, 0)
 
     def run(self, request: MessageActionRequested) -> None:
-        """Do what was requested; what does not fit the message is said."""
+        """Run the requested action, or say that it does not apply to the message."""
         message = request.message
         if request.action == "leave":
             self._conversation.prompt.focus()

@@ -1,7 +1,7 @@
-"""The messages that wait for the end of the answer, a line each above the prompt.
+"""Queued messages: sent when the answer ends, shown on one line each above the prompt.
 
-Owns them and their lines; a click on a line takes its message back to the prompt, a click on its ✕
-removes it. When they are sent is up to `app.interface.chat.conversation`.
+A click on a line moves its message back to the prompt, a click on its ✕ removes it. When they are
+sent is up to `app.interface.chat.conversation`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class QueueBar(Static):
         self._show(self.messages)
 
     def add(self, message: Unsent) -> None:
-        """Have `message` wait behind the others."""
+        """Queue `message` behind the others."""
         self._show([*self.messages, message])
 
     def take(self, index: int) -> Unsent | None:

@@ -1,7 +1,7 @@
-"""The sources of an answer: the passages that stood in its context, to read and to open.
+"""The sources of an answer: a dialog that shows the cited passages and opens their files.
 
-Owns the list and the text below it. `app.conversation.citations` finds the passages again,
-`app.interface.editor` opens their files. Texts and paths come from files: hostile until sanitised.
+Owns the list and the text below it. `app.conversation.citations` looks the passages up,
+`app.interface.editor` opens files. Texts and paths come from files: hostile until sanitised.
 """
 
 from __future__ import annotations

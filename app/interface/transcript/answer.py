@@ -152,13 +152,13 @@ class Answer:
         return split_reasoning(self._text, growing=self.finish == GROWING)
 
     def resume(self, pieces: Iterable[Piece]) -> None:
-        """Go on behind `pieces`, the whole text so far."""
+        """Continue after `pieces`, the whole text so far."""
         self._pieces = [Piece(clean(piece.text), piece.source) for piece in pieces]
         self._text = "".join(piece.text for piece in self._pieces)
         self._stored = self._text, ()
 
     def cite(self, citations: Sequence[Citation]) -> None:
-        """Imports were searched; what they gave comes behind what the answer was given before."""
+        """Add what a search of the imports found to the answer's citations so far."""
         known = self.citations or ()
         self.citations = [*known, *(one for one in citations if one not in known)]
 
