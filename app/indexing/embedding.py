@@ -141,14 +141,18 @@ class PassageEmbedding:
         model = self._model
         embedder = Embedder(model.fingerprint, str(path), model.width)
         self._stored.bind(embedder)
-        batch = 1
-        while missing := self._stored.missing(batch):
+        missing, at, batch = self._stored.missing(), 0, 1
+        done, total = self._stored.counts()
+        while at < len(missing):
             started = perf_counter()
-            texts = [one.text for one in missing]
-            vectors = yield from self._elsewhere(partial(model.encode_passages, texts))
+            texts = self._stored.texts(missing[at : at + batch])
+            at += batch
+            read = [one.text for one in texts]
+            vectors = yield from self._elsewhere(partial(model.encode_passages, read))
             seconds = perf_counter() - started
-            self._stored.add(embedder, [one.digest for one in missing], vectors)
-            yield EmbeddingProgress(*self._stored.counts())
+            self._stored.add(embedder, [one.digest for one in texts], vectors)
+            done += len(texts)
+            yield EmbeddingProgress(done, total)
             if seconds < MIN_BATCH_S:
                 batch = min(2 * batch, MAX_BATCH)
             elif seconds > MAX_BATCH_S:

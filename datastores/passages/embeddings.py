@@ -84,16 +84,21 @@ class StoredVectors:
         )
         return row["embedded"], row["total"]
 
-    def missing(self, limit: int) -> list[UnembeddedText]:
-        """Passages without a vector, `limit` at most."""
+    def missing(self) -> list[bytes]:
+        """The digests of passages without a vector, ascending."""
         rows = self._store.rows(
-            "SELECT digest, heading, content FROM chunks"
-            " WHERE digest NOT IN (SELECT digest FROM vectors) GROUP BY digest LIMIT ?",
-            (limit,),
+            "SELECT DISTINCT digest FROM chunks WHERE NOT EXISTS"
+            " (SELECT 1 FROM vectors WHERE vectors.digest = chunks.digest) ORDER BY digest"
         )
+        return [bytes(row["digest"]) for row in rows]
+
+    def texts(self, digests: Sequence[bytes]) -> list[UnembeddedText]:
+        """What `digests` stand for; those of passages that were removed meanwhile are left out."""
+        sql = "SELECT digest, heading, content FROM chunks WHERE digest = ? LIMIT 1"
         return [
             UnembeddedText(bytes(row["digest"]), f"{row['heading']}\n{row['content']}".strip())
-            for row in rows
+            for digest in digests
+            for row in self._store.rows(sql, (digest,))
         ]
 
     def add(self, embedder: Embedder, digests: Sequence[bytes], vectors: Vectors) -> None:
