@@ -15,8 +15,12 @@ verifications. What differs from the paper:
 - b is a line over s: a batch costs less than single queries, but on few cores it is not free.
 - A wrong guess costs more than the verification: the stride is written again, in c seconds, and a
   stride that was written meanwhile is waited for and dropped. With these terms, a stride of 0 has a
-  rate, too: search first, as RaLMSeq does, in a + b. Where searching is cheap or guesses are wrong,
-  that is the best there is, and whether a verification is hidden is chosen with the stride.
+  rate, too: search first, as RaLMSeq does, in γ·a + (1 − γ)·c + b; the passage changes where a
+  guess would have been wrong. Where searching is cheap or guesses are wrong, that is the best there
+  is, and it is kept unless a guess promises `MIN_GAIN`. Whether a verification is hidden is chosen
+  with the stride.
+- Where searching is so cheap that not even right guesses could promise it, nothing is guessed at
+  all, and each stride costs what it costs RaLMSeq.
 - Searching and writing share cores and memory, so together they take more than the longer of the
   two: max(a, b) + o·min(a, b), where o is measured. At o = 1 nothing is hidden.
 - The answer's first stride, prompt included, tells b and c before anything was guessed: so the
@@ -26,10 +30,12 @@ verifications. What differs from the paper:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 WINDOW = 5
 """Verifications that the estimates look at (section 5.1)."""
@@ -41,8 +47,12 @@ PRIOR_OVERLAP = 0.5
 """What is known of o before a verification was hidden, worth one such."""
 MAX_OVERLAP = 2.0
 """Of one measurement: one that was disturbed must not rule hiding out for the answer."""
+MIN_GAIN = 1.03
+"""Times the rate of searching first that a guess has to promise: the estimates are not better."""
 MAX_STRIDE = 32
 """Strides written ahead at most: 128 tokens at k = 4."""
+
+Rates = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,11 @@ class StrideScheduler(Protocol):
         """Whether to write on while a batch is verified, if that is possible."""
         ...
 
+    @property
+    def guesses(self) -> bool:
+        """Whether guesses could pay: where not, strides that are searched for need none."""
+        ...
+
     def began(self, search_s: float, writing_s: float) -> None:
         """The first stride, which needs no guess, was searched for and written, prompt included."""
         ...
@@ -93,11 +108,15 @@ class StrideScheduler(Protocol):
         """A batch was verified."""
         ...
 
+    def retrieved(self, search_s: float, writing_s: float, right: bool | None) -> None:
+        """A stride was searched for and then written; `right` tells of its guess, if any."""
+        ...
+
 
 class FixedStride:
     """Always the same stride."""
 
-    hides = True
+    hides = guesses = True
 
     def __init__(self, stride: int = PAPER_STRIDE) -> None:
         self.stride = stride
@@ -112,6 +131,9 @@ class FixedStride:
         """Nothing to learn."""
 
     def verified(self, verification: Verification) -> None:
+        """Nothing to learn."""
+
+    def retrieved(self, search_s: float, writing_s: float, right: bool | None) -> None:
         """Nothing to learn."""
 
 
@@ -133,6 +155,7 @@ class OptimalStride:
     ) -> None:
         self.stride = 1
         self.hides = False
+        self.guesses = True
         self._max_stride = max_stride
         self._asynchronous = asynchronous
         self._max_accuracy = max_accuracy
@@ -140,7 +163,8 @@ class OptimalStride:
         self._rewrites: deque[float] = deque(maxlen=WINDOW)
         self._overlaps: deque[float] = deque([PRIOR_OVERLAP], maxlen=WINDOW)
         self._recent: deque[Verification] = deque(maxlen=WINDOW)
-        self._alone: deque[tuple[int, float]] = deque(maxlen=WINDOW)  # (queries, seconds)
+        self._single: deque[float] = deque(maxlen=WINDOW)  # seconds of a query searched for alone
+        self._batches: deque[tuple[int, float]] = deque(maxlen=WINDOW)  # (queries, seconds)
         self._right, self._wrong = (
             PRIOR_ACCURACY * PRIOR_WEIGHT,
             (1 - PRIOR_ACCURACY) * PRIOR_WEIGHT,
@@ -157,7 +181,7 @@ class OptimalStride:
 
     def began(self, search_s: float, writing_s: float) -> None:
         """Estimate b and c."""
-        self._alone.append((1, search_s))
+        self._single.append(search_s)
         self._rewrites.append(writing_s)
         if self._max_accuracy is None:
             self._choose()
@@ -165,7 +189,7 @@ class OptimalStride:
     def speculated(self, seconds: float) -> None:
         """Estimate a from `seconds` and the strides before."""
         self._strides.append(seconds)
-        if self._alone and not self._recent and self._max_accuracy is None:
+        if self._single and not self._recent and self._max_accuracy is None:
             self._choose()
 
     def rewritten(self, seconds: float) -> None:
@@ -174,19 +198,31 @@ class OptimalStride:
 
     def verified(self, verification: Verification) -> None:
         """Estimate b, o and γ, and choose the stride anew."""
+        self._compared(verification)
+        if verification.together_s and (self._single or self._batches):
+            self._overlaps.append(self._overlap(verification))
+        elif verification.queries == 1:
+            self._single.append(verification.seconds)
+        else:
+            self._batches.append((verification.queries, verification.seconds))
+        self._choose()
+
+    def retrieved(self, search_s: float, writing_s: float, right: bool | None) -> None:
+        """Estimate a, b and, with a guess, γ, and choose the stride anew."""
+        self._single.append(search_s)
+        self._strides.append(writing_s)
+        if right is not None:
+            self._compared(Verification(1, int(right), search_s))
+        self._choose()
+
+    def _compared(self, verification: Verification) -> None:
         self._recent.append(verification)
         self._right += verification.matched
         self._wrong += verification.matched < verification.queries
-        if verification.together_s and self._alone:
-            self._overlaps.append(self._overlap(verification))
-        else:
-            self._alone.append((verification.queries, verification.seconds))
-        self._choose()
 
     def _choose(self) -> None:
         """The best stride by the present estimates."""
-        known = self._strides or self._rewrites
-        stride_s = float(np.mean(known)) if known else 0.0
+        stride_s = _mean(self._strides or self._rewrites)
         base_s, query_s = self._verification_line()
         if self._max_accuracy is not None:
             self.hides = self._asynchronous
@@ -194,22 +230,33 @@ class OptimalStride:
                 self.accuracy, stride_s, base_s, query_s, asynchronous=self._asynchronous
             )
             return
-        rewrite_s = float(np.mean(self._rewrites)) if self._rewrites else stride_s
-        overlap = float(np.mean(self._overlaps))
-        choices = [
-            (full_rate(stride, self.accuracy, costs, hides=hides), -stride, hides)
-            for stride in range(self._max_stride + 1)
-            for verify_s in [base_s + query_s * max(stride, 1)]
-            for costs in [StrideCosts(stride_s, verify_s, rewrite_s, overlap)]
-            for hides in ((False, True) if self._asynchronous and stride else (False,))
-        ]
-        _, negative, self.hides = max(choices)
-        self.stride = -negative
+        costs = StrideCosts(
+            stride_s,
+            base_s,
+            query_s,
+            _mean(self._rewrites) if self._rewrites else stride_s,
+            _mean(self._overlaps),
+        )
+        gain, self.stride, self.hides = self._best(self.accuracy, costs)
+        if gain < MIN_GAIN:
+            self.stride, self.hides = 0, False
+        self.guesses = gain >= MIN_GAIN or self._best(1.0, costs)[0] >= MIN_GAIN
+
+    def _best(self, accuracy: float, costs: StrideCosts) -> tuple[float, int, bool]:
+        """The most times that a stride from 1 on has the rate of searching first, that stride, and
+        whether its verification is hidden; the shortest of equals."""
+        least = 1 / sequential_rate(accuracy, costs)
+        found = (0.0, 1, False)
+        for hides in (False, True) if self._asynchronous else (False,):
+            rates = full_rates(accuracy, costs, self._max_stride, hides=hides)
+            at = int(rates.argmax())
+            found = max(found, (float(rates[at]) * least, at + 1, hides))
+        return found
 
     def _overlap(self, hidden: Verification) -> float:
         """o, from one verification beside which a stride was written."""
         base_s, query_s = self._verification_line()
-        stride_s = float(np.mean(self._strides)) if self._strides else 0.0
+        stride_s = _mean(self._strides)
         verify_s = base_s + query_s * hidden.queries
         shorter, longer = sorted((stride_s, verify_s))
         return min(max(hidden.together_s - longer, 0.0) / max(shorter, 1e-9), MAX_OVERLAP)
@@ -220,8 +267,9 @@ class OptimalStride:
         Least squares over the searches beside which nothing was written; a constant while all had
         one size.
         """
-        sizes = np.array([queries for queries, _ in self._alone], float)
-        seconds = np.array([taken for _, taken in self._alone])
+        searches = [*((1, seconds) for seconds in self._single), *self._batches]
+        sizes = np.array([queries for queries, _ in searches], float)
+        seconds = np.array([taken for _, taken in searches])
         spread = sizes - sizes.mean()
         if not spread.any():
             return float(seconds.mean()), 0.0
@@ -262,32 +310,43 @@ class StrideCosts:
     """What a batch costs.
 
     Attributes:
-        stride_s, verify_s, rewrite_s: seconds to write a stride (a), to verify the batch (b), and
-            to write a stride again (c).
+        stride_s: seconds to write a stride (a).
+        base_s, query_s: to verify any batch, and each of its queries (b).
+        rewrite_s: to write a stride again (c).
         overlap: share of the shorter of a and b that is not hidden when both go on at once (o).
     """
 
     stride_s: float
-    verify_s: float
+    base_s: float
+    query_s: float
     rewrite_s: float
     overlap: float = 0.0
 
 
-def full_rate(stride: int, accuracy: float, costs: StrideCosts, *, hides: bool) -> float:
-    """Expected strides confirmed per second, what a wrong guess costs included; 0 searches first.
+def sequential_rate(accuracy: float, costs: StrideCosts) -> float:
+    """Strides per second where each is searched for first, as RaLMSeq does."""
+    writing_s = accuracy * costs.stride_s + (1 - accuracy) * costs.rewrite_s
+    return 1 / max(writing_s + costs.base_s + costs.query_s, 1e-9)
+
+
+def full_rates(accuracy: float, costs: StrideCosts, longest: int, *, hides: bool) -> Rates:
+    """Expected strides confirmed per second, what a wrong guess costs included, for the strides
+    from 1 to `longest`.
 
     Args:
         hides: whether one more stride is written during the verification.
     """
-    a, b = costs.stride_s, costs.verify_s
-    if not stride:
-        return 1 / max(a + b, 1e-9)
-    all_right = accuracy**stride
-    confirmed = (1 - all_right) / (1 - accuracy) if accuracy < 1 else float(stride)
-    if not hides:
-        return confirmed / max(stride * a + b + (1 - all_right) * costs.rewrite_s, 1e-9)
-    right_s = (stride - 1) * a + max(a, b) + costs.overlap * min(a, b)
-    return confirmed / max(right_s + (1 - all_right) * (a + costs.rewrite_s), 1e-9)
+    strides = np.arange(1, longest + 1)
+    a, b = costs.stride_s, costs.base_s + costs.query_s * strides
+    all_right = accuracy**strides
+    confirmed = (1 - all_right) / (1 - accuracy) if accuracy < 1 else strides
+    if hides:
+        right_s = (strides - 1) * a + np.maximum(a, b) + costs.overlap * np.minimum(a, b)
+        seconds = right_s + (1 - all_right) * (a + costs.rewrite_s)
+    else:
+        seconds = strides * a + b + (1 - all_right) * costs.rewrite_s
+    rates: Rates = confirmed / np.maximum(seconds, 1e-9)
+    return rates
 
 
 def speedup_bound(stride: float, ratio: float, *, asynchronous: bool) -> float:
@@ -300,3 +359,8 @@ def speedup_bound(stride: float, ratio: float, *, asynchronous: bool) -> float:
     if asynchronous:
         return stride * (1 + ratio) / (stride - 1 + max(1.0, ratio))
     return (1 + ratio) / (1 + ratio / stride)
+
+
+def _mean(values: Collection[float]) -> float:
+    """0 of none; for five values many times faster than NumPy's."""
+    return sum(values) / max(len(values), 1)

@@ -119,8 +119,8 @@ class SpeculativeRalm:
     def _first(self) -> ConfirmedStride:
         """The first stride: its query is searched, which fills the cache."""
         start = self._next
-        query = encode(self._base, self._request, self._writer, start, self._statistics)
-        found, seconds = self._collect([query], self._verifier.begin([query]))
+        query = self._encode(start)
+        found, seconds = self._collect([query], self._verifier.search([query]))
         document = found[0][0].passage if found[0] else None
         started = perf_counter()
         self._write_stride(start, document)
@@ -141,25 +141,37 @@ class SpeculativeRalm:
         return replace(guess, seconds=perf_counter() - started)
 
     def _retrieve(self) -> ConfirmedStride:
-        """Search for the next stride's passage, then write; the guess only tells the accuracy."""
-        started = perf_counter()
-        guess = self._guess()
+        """Search for the next stride's passage, then write, as RaLMSeq does.
+
+        If guesses could pay, one is compared with what is found, which tells the accuracy.
+        """
+        start, started = self._next, perf_counter()
+        guess = self._guess() if self._scheduler.guesses else None
+        query = guess.query if guess is not None else self._encode(start)
         waiting = perf_counter()
-        _, found = self._verify([guess], self._verifier.begin([guess.query]))
+        found, search_s = self._collect([query], self._verifier.search([query], guess is not None))
         waited = perf_counter() - waiting
         document = found[0][0].passage if found[0] else None
-        self._write_stride(guess.start, document)
-        self._scheduler.speculated(perf_counter() - started - waited)
-        return self._confirmed(guess.start, document)
+        right = None if guess is None else number_of(guess.document) == number_of(document)
+        if right is not None:
+            self._statistics.right += right
+            self._statistics.guesses += 1
+        self._write_stride(start, document)
+        self._scheduler.retrieved(search_s, perf_counter() - started - waited, right)
+        return self._confirmed(start, document)
 
     def _guess(self) -> Guess:
         """The next stride's query and what the cache says to it."""
         start = self._next
-        query = encode(self._base, self._request, self._writer, start, self._statistics)
+        query = self._encode(start)
         looking = perf_counter()
         document = self._cache.guess(query)
         self._statistics.lookup_s += perf_counter() - looking
         return Guess(start, query, document)
+
+    def _encode(self, start: int) -> Query:
+        """The query of the stride that begins at `start`."""
+        return encode(self._base, self._request, self._writer, start, self._statistics)
 
     def _verify(
         self,
@@ -172,7 +184,7 @@ class SpeculativeRalm:
         Args:
             began: when the search did, if a stride was written beside it.
         """
-        found, seconds = self._collect([guess.query for guess in batch], wait)
+        found, seconds = self._collect([guess.query for guess in batch], wait())
         best = [ranked[0].passage.id if ranked else None for ranked in found]
         pairs = enumerate(zip(batch, best, strict=True))
         wrong = (at for at, (guess, true) in pairs if number_of(guess.document) != true)
@@ -187,10 +199,10 @@ class SpeculativeRalm:
         return matched, found
 
     def _collect(
-        self, queries: Sequence[Query], wait: Callable[[], tuple[Found, float]]
+        self, queries: Sequence[Query], searched: tuple[Found, float]
     ) -> tuple[Found, float]:
-        """Wait for a search and put what it found into the cache."""
-        found, seconds = wait()
+        """Count a search and put what it found into the cache."""
+        found, seconds = searched
         for ranked in found:
             self._cache.insert(ranked)
         statistics = self._statistics

@@ -54,14 +54,23 @@ class Verifier:
             SpecchatError: there or here, the knowledge base cannot be read.
         """
         if self._threads is None:
-            found = self._search(queries)
-            self.waited += found[1]
+            found = self.search(queries)
             return lambda: found
-        return self._waiting(self._threads.submit(self._search, queries))
+        return self._waiting(self._threads.submit(self._search, queries, self._limit))
 
-    def _search(self, queries: Sequence[Query]) -> tuple[Found, float]:
+    def search(self, queries: Sequence[Query], prefetches: bool = True) -> tuple[Found, float]:
+        """As `begin`, with nothing beside it.
+
+        Args:
+            prefetches: whether more than the best passage of each query is wanted.
+        """
+        found = self._search(queries, self._limit if prefetches else 1)
+        self.waited += found[1]
+        return found
+
+    def _search(self, queries: Sequence[Query], limit: int) -> tuple[Found, float]:
         started = perf_counter()
-        found = self._base.search(queries, self._limit)
+        found = self._base.search(queries, limit)
         seconds = perf_counter() - started
         self.seconds += seconds
         return found, seconds

@@ -15,8 +15,9 @@ from engines.ralm.scheduler import (
     StrideCosts,
     Verification,
     best_stride,
-    full_rate,
+    full_rates,
     rate,
+    sequential_rate,
     speedup_bound,
 )
 
@@ -87,37 +88,56 @@ def test_it_learns_when_guesses_are_right_and_wrong() -> None:
     assert scheduler.stride <= 4
 
 
-@given(st.integers(0, MAX_STRIDE), st.floats(0, 1), SECONDS, SECONDS, SECONDS, st.booleans())
+@given(st.floats(0, 1), SECONDS, SECONDS, SECONDS, st.floats(0, 2), st.booleans())
 def test_wrong_guesses_cost_at_least_what_the_paper_says(
-    stride: int, accuracy: float, stride_s: float, verify_s: float, rewrite_s: float, hides: bool
+    accuracy: float,
+    stride_s: float,
+    verify_s: float,
+    rewrite_s: float,
+    overlap: float,
+    hides: bool,
 ) -> None:
-    costs = StrideCosts(stride_s, verify_s, rewrite_s)
-    ours = full_rate(stride, accuracy, costs, hides=hides)
-    if stride:
+    costs = StrideCosts(stride_s, verify_s, 0.0, rewrite_s, overlap)
+    rates = full_rates(accuracy, costs, MAX_STRIDE, hides=hides)
+    for stride, ours in enumerate(rates.tolist(), start=1):
         paper = rate(stride, accuracy, stride_s, verify_s, asynchronous=hides)
         assert ours <= paper * (1 + 1e-6) or hides
-    else:
-        assert ours == pytest.approx(1 / (stride_s + verify_s))
+    # Right guesses cost what the paper says, and searching first is RaLMSeq.
+    right = full_rates(
+        1.0, StrideCosts(stride_s, verify_s, 0.0, rewrite_s), MAX_STRIDE, hides=hides
+    )
+    paper = [
+        rate(stride, 1.0, stride_s, verify_s, asynchronous=hides)
+        for stride in range(1, MAX_STRIDE + 1)
+    ]
+    assert right.tolist() == pytest.approx(paper)
+    assert sequential_rate(1.0, costs) == pytest.approx(1 / (stride_s + verify_s))
 
 
-def test_where_searching_is_cheap_or_guesses_are_wrong_it_searches_first() -> None:
-    for right, search_s in ((False, 5.0), (True, 0.001)):
-        scheduler = OptimalStride(asynchronous=True)
-        for _ in range(20):
-            scheduler.speculated(1.0)
-            scheduler.rewritten(1.0)
-            queries = max(scheduler.stride, 1)
-            scheduler.verified(Verification(queries, queries * right, search_s))
-        assert scheduler.stride == 0 or (right and scheduler.stride * search_s < 0.05)
-    # Guesses are compared with what is found, so it notices when they become right.
+def test_where_guesses_are_wrong_it_searches_first_until_they_are_right() -> None:
     scheduler = OptimalStride(asynchronous=True)
     for at in range(60):
-        scheduler.speculated(1.0)
-        queries = max(scheduler.stride, 1)
-        scheduler.verified(Verification(queries, queries * (at > 20), 17.0))
+        if scheduler.stride:
+            scheduler.speculated(1.0)
+            scheduler.rewritten(1.0)
+            right = scheduler.stride * (at > 20)
+            scheduler.verified(Verification(scheduler.stride, right, 5.0))
+        else:
+            assert scheduler.guesses, "they are compared with what is found"
+            scheduler.retrieved(5.0, 1.0, at > 20)
         assert at != 20 or scheduler.stride == 0
     assert scheduler.stride > 8
     assert scheduler.hides
+
+
+def test_where_searching_is_nearly_free_nothing_is_guessed_until_it_is_not() -> None:
+    scheduler = OptimalStride(asynchronous=True)
+    scheduler.began(0.01, 3.0)
+    for _ in range(20):
+        assert (scheduler.stride, scheduler.guesses) == (0, False)
+        scheduler.retrieved(0.01, 1.0, None)
+    scheduler.retrieved(17.0, 1.0, None)
+    assert scheduler.guesses
 
 
 def test_a_verification_that_costs_by_the_query_is_not_put_off() -> None:

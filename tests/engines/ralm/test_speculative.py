@@ -217,13 +217,18 @@ def test_drafts_that_reach_beyond_a_stride_save_passes() -> None:
 
 def test_searching_first_costs_no_more_searches_than_the_sequential_one() -> None:
     asked = request(0.8, StopCriteria(NEVER, ANSWER))
-    base = ScriptedBase(12)
-    strides, statistics = speculative(
-        asked, base, [], FixedStride(0), prefetch=1, asynchronous=True
-    )
-    assert base.batches == [1] * 15
-    assert statistics.rollbacks == statistics.discarded == 0
-    assert text(strides) == text(sequential(asked, ScriptedBase(12), [])[0])
+    plain, plainly = sequential(asked, ScriptedBase(12), [])
+    for guesses in (False, True):
+        base, scheduler = ScriptedBase(12), FixedStride(0)
+        scheduler.guesses = guesses
+        strides, statistics = speculative(asked, base, [], scheduler, prefetch=5, asynchronous=True)
+        assert base.batches == [1] * 15
+        assert statistics.rollbacks == statistics.discarded == 0
+        assert statistics.guesses == (14 if guesses else 0)
+        assert bool(statistics.lookup_s) == guesses
+        assert text(strides) == text(plain)
+        assert documents(strides) == documents(plain)
+        assert statistics.prefills == plainly.prefills
 
 
 class BrokenBase(ScriptedBase):
