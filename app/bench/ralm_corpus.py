@@ -1,10 +1,12 @@
 """The knowledge bases of `bench ralm`: a person's texts among any number of random passages.
 
+Random passages make the corpus, and so the ratio r of search time to writing time, as large as one
+likes. Each stands for one of the texts, is searched like any other, and is rarely the best.
+
 EDR and ADR need embeddings, whose quality this benchmark does not measure: a passage is encoded as
 the normalised sum of a random vector for each of its words, so that what shares rare words is near.
-Further random vectors make the corpus as large as one likes; each stands for one of the texts, is
-searched like any other, and is rarely the best. For SR (BM25) they are passages of the texts' own
-words, as frequent as there and in random order.
+Random passages are random vectors. For SR (BM25) they hold the texts' own words, each in the same
+share of them, and independently of the others.
 """
 
 from __future__ import annotations
@@ -12,26 +14,22 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
 from math import log
 from pathlib import Path
-from random import Random
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from datastores.errors import InputError
-from datastores.passages.bm25 import informative_words
-from datastores.passages.chunks import Chunk, split
+from datastores.passages.bm25 import CONTENT_WEIGHT, informative_words
+from datastores.passages.chunks import split
 from datastores.passages.exact import Vectors
+from datastores.passages.inverted_index import Integers, InvertedIndex, Segment
 from datastores.passages.protocol import Passage, ScoredPassage
-from datastores.passages.store import PassageStore
 from datastores.passages.vectors import VectorIndex
-from datastores.passages.word_index import WordIndex
-from engines.ralm.knowledge_base import KnowledgeBase, Query, TextKnowledgeBase
+from datastores.passages.word_counts import PassageWords, count_words
+from engines.ralm.knowledge_base import NO_MATCH, KnowledgeBase, Query
 
 EXACT, APPROXIMATE, SPARSE = "edr", "adr", "sr"
 RETRIEVERS = (EXACT, APPROXIMATE, SPARSE)
@@ -41,8 +39,6 @@ WIDTH = 384
 RANDOM_LENGTH = 0.4
 """Of the random vectors, where a passage's is 1: among a million of unit length, some would have an
 inner product of √(2 ln N / WIDTH) = 0.27 with any query, more than many passages that match it."""
-TEXT_PASSAGES = 1_000
-"""Random passages that are stored as one text."""
 BLOCK = 20_000
 """Random vectors that are drawn; further ones have their values with other signs."""
 
@@ -83,7 +79,7 @@ class DenseKnowledgeBase:
         """See `KnowledgeBase.search`."""
         vectors = np.stack([query.vector for query in queries if query.vector is not None])
         return [
-            [ScoredPassage(self._passage(number), score) for number, score in ranked]
+            [ScoredPassage(passage(self._passages, number), score) for number, score in ranked]
             for ranked in self._index.search(vectors, limit)
         ]
 
@@ -91,11 +87,6 @@ class DenseKnowledgeBase:
         """See `KnowledgeBase.score`."""
         assert query.vector is not None
         return self._index.score(query.vector, passages)
-
-    def _passage(self, number: int) -> Passage:
-        """The passage of a vector; a random one stands for one of the others."""
-        own = self._passages[number % len(self._passages)]
-        return Passage(number, own.text, own.part, own.chunk)
 
     def _vector(self, text: str) -> Vectors:
         rarest = max(self._rarity.values())
@@ -106,10 +97,53 @@ class DenseKnowledgeBase:
         return unit
 
 
-@contextmanager
-def knowledge_base(
-    texts: Path, retriever: str, size: int, reach: int
-) -> Iterator[tuple[KnowledgeBase, int]]:
+class SparseKnowledgeBase:
+    """Implements `KnowledgeBase` over words.
+
+    Args:
+        filler: number of passages of random words beside `passages`.
+    """
+
+    def __init__(self, passages: Sequence[Passage], filler: int) -> None:
+        self._passages = passages
+        counted = count_words([(one.chunk.heading, one.chunk.content) for one in passages])
+        sizes = np.array([len(words) for words in counted], np.int64)
+        words = PassageWords(np.arange(len(passages)), sizes, np.concatenate(counted))
+        self._index = InvertedIndex()
+        self._index.add(words)
+        if filler > 0:
+            segment, lengths = _random_words(words, filler)
+            ids = np.arange(len(passages), len(passages) + filler)
+            self._index.add_segment(segment, ids, lengths)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def encode(self, text: str) -> Query:
+        """See `KnowledgeBase.encode`."""
+        return Query(text)
+
+    def search(self, queries: Sequence[Query], limit: int) -> list[list[ScoredPassage]]:
+        """See `KnowledgeBase.search`."""
+        found = self._index.search([query.text for query in queries], limit)
+        return [
+            [ScoredPassage(passage(self._passages, number), score) for number, score in ranked]
+            for ranked in found
+        ]
+
+    def score(self, query: Query, passages: Sequence[int]) -> list[float]:
+        """See `KnowledgeBase.score`."""
+        (scores,) = self._index.score([query.text], passages)
+        return [score or NO_MATCH for score in scores]
+
+
+def passage(passages: Sequence[Passage], number: int) -> Passage:
+    """The passage of a number; a random one stands for one of `passages`."""
+    own = passages[number % len(passages)]
+    return Passage(number, own.text, own.part, own.chunk)
+
+
+def knowledge_base(texts: Path, retriever: str, size: int, reach: int) -> tuple[KnowledgeBase, int]:
     """A knowledge base over the files in `texts`, and how many passages it ranks.
 
     Args:
@@ -119,31 +153,17 @@ def knowledge_base(
     Raises:
         InputError: there are no files with text.
     """
-    with TemporaryDirectory(prefix="specchat-bench-") as folder:
-        store = PassageStore.open(Path(folder) / "passages.sqlite")
-        scoring = PassageStore(store.store.new_connection())
-        try:
-            passages = _fill(store, texts)
-            if retriever == SPARSE:
-                _fill_with_random(store, passages, size - len(passages))
-                words = WordIndex(scoring)
-                words.update()
-                yield TextKnowledgeBase(words), len(words)
-            else:
-                base = DenseKnowledgeBase(
-                    passages,
-                    max(size - len(passages), 0),
-                    approximate=retriever == APPROXIMATE,
-                    reach=reach,
-                )
-                yield base, len(base)
-        finally:
-            scoring.close()
-            store.close()
+    passages = _read(texts)
+    filler = max(size - len(passages), 0)
+    if retriever == SPARSE:
+        sparse = SparseKnowledgeBase(passages, filler)
+        return sparse, len(sparse)
+    dense = DenseKnowledgeBase(passages, filler, approximate=retriever == APPROXIMATE, reach=reach)
+    return dense, len(dense)
 
 
-def _fill(store: PassageStore, texts: Path) -> list[Passage]:
-    """Cut every file under `texts` into passages and store them."""
+def _read(texts: Path) -> list[Passage]:
+    """The passages of every file under `texts`."""
     files = sorted(path for path in texts.rglob("*") if path.suffix in SUFFIXES)
     passages: list[Passage] = []
     for path in files:
@@ -152,28 +172,34 @@ def _fill(store: PassageStore, texts: Path) -> list[Passage]:
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror}") from error
         key = hashlib.sha256(str(path).encode()).digest()
-        chunks = list(split(content))
-        store.add(key, ((0, chunk) for chunk in chunks))
-        passages += [Passage(len(passages) + at, key, 0, one) for at, one in enumerate(chunks)]
+        passages += [
+            Passage(number, key, 0, chunk)
+            for number, chunk in enumerate(split(content), len(passages))
+        ]
     if not passages:
         raise InputError(f"{texts} holds no text: name a folder with {' or '.join(SUFFIXES)} files")
     return passages
 
 
-def _fill_with_random(store: PassageStore, passages: Sequence[Passage], count: int) -> None:
-    """Store `count` passages of random words of `passages`, drawn as often as one of them has.
+def _random_words(words: PassageWords, count: int) -> tuple[Segment, Integers]:
+    """The words of `count` random passages, which follow those of `words`, and how many each has.
 
-    A word counts once, so that a passage about it is better in most cases.
+    Every word is in the same share of them as of `words`, once, so that a passage about it is
+    better in most cases.
     """
-    contents = [one.chunk.content.split() for one in passages]
-    counts = Counter(word for words in contents for word in words)
-    words, frequencies = list(counts), list(accumulate(counts.values()))
-    random = Random(0)
-    for start in range(0, count, TEXT_PASSAGES):
-        lengths = (len(random.choice(contents)) for _ in range(min(TEXT_PASSAGES, count - start)))
-        drawn = (random.choices(words, cum_weights=frequencies, k=length) for length in lengths)
-        chunks = ((0, Chunk("", 1, 1, " ".join(dict.fromkeys(text)))) for text in drawn)
-        store.add(hashlib.sha256(f"random {start}".encode()).digest(), chunks)
+    random = np.random.default_rng(0)
+    keys, holders = np.unique(words.keys, return_counts=True)
+    rows = []
+    for number in random.binomial(count, holders / len(words.ids)).tolist():
+        # Few are drawn with repetition, which hardly occurs; of many, each row has its chance.
+        rare = number * 100 < count
+        drawn = random.integers(0, count, number) if rare else random.random(count) * count < number
+        rows.append(np.unique(drawn) if rare else np.flatnonzero(drawn))
+    starts = np.cumsum([0, *map(len, rows)])
+    held = np.concatenate(rows).astype(np.int32)
+    counts = np.full(len(held), CONTENT_WEIGHT, np.float32)
+    segment = Segment(keys, starts, held + np.int32(len(words.ids)), counts)
+    return segment, np.bincount(held, minlength=count).astype(np.int64)
 
 
 def _words(text: str) -> list[str]:

@@ -17,15 +17,20 @@ Owns how the work is split. Refuses to know ids and ties.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vectors = NDArray[np.float32]
 Rows = NDArray[np.int64]
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 BLOCK = 4096
 """Vectors between two looks at the interpreter: a millisecond or so."""
@@ -109,6 +114,18 @@ def _multiply(vectors: Vectors, queries: Vectors, products: Vectors) -> None:
     np.matmul(queries, stacked.transpose(0, 2, 1), out=out)
     if whole < len(vectors):
         products[:, whole : len(vectors)] = queries @ vectors[whole:].T
+
+
+def in_parallel(search: Callable[[Sequence[A]], list[B]], queries: Sequence[A]) -> list[B]:
+    """What `search` finds for `queries`, which are divided among the threads, in their order.
+
+    Neighbours stay together: one thread may share work between them.
+    """
+    share = -(-len(queries) // _thread_count())
+    if share in (0, len(queries)):
+        return search(queries)
+    parts = [queries[first : first + share] for first in range(0, len(queries), share)]
+    return list(chain.from_iterable(_threads().map(search, parts)))
 
 
 @cache

@@ -1,89 +1,20 @@
-"""BM25 in memory: an inverted index for many queries in a row, and for scores of a few passages.
+"""BM25 in memory over stored passages: the sparse retriever (SR in RaLMSpec).
 
-FTS5 evaluates every query anew: sixteen cost sixteen times one, and a score of a given passage
-costs as much as a search of it. Here a word's contribution to each passage (its impact) is computed
-once and kept, and queries of one batch, whose words mostly recur, share their sums.
-
-Impacts are integers, so that a sum is the same in any order: a passage's score is the same in a
-batch, alone, and among a few passages.
-
-Owns which words are in memory, and that they follow the store by differences. Refuses to know how
-they are counted and kept (`word_counts`), where queries come from and what is done with passages.
+Owns that the index follows the store by differences. Refuses to know how words are counted and kept
+(`word_counts`), how passages are ranked (`inverted_index`), and what is done with them.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from math import log
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.passages.bm25 import CONTENT_WEIGHT, HEADING_WEIGHT, informative_words
+from datastores.passages.inverted_index import InvertedIndex
 from datastores.passages.protocol import ScoredPassage
 from datastores.passages.store import PassageStore
-from datastores.passages.word_counts import (
-    COUNT_BITS,
-    PassageWords,
-    StoredWords,
-    Words,
-    count_words,
-)
-
-SATURATION, LENGTH_SHARE = 1.2, 0.75
-"""k1 and b of FTS5's `bm25`."""
-MIN_RARITY = 1e-6
-"""FTS5's weight of a word in more than half of all passages."""
-UNIT = 1 << 20
-"""Of impacts: a score of 1.0. Scores reach some hundreds and differ in the third digit."""
-BLOCK = 256
-"""Passages of which the best score is looked at first."""
-MAX_SEGMENTS = 8
-"""Additions after which everything is read again; so it is if a quarter of it is new or gone."""
-MAX_KEPT_WORDS = 1 << 14
-"""Words whose impacts are kept."""
-
-Integers = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """The words of some passages.
-
-    Attributes:
-        keys: uint64 [words], ascending.
-        starts: int64 [words + 1], where each word's entries begin.
-        rows: int32 [entries], the passages that have the word, ascending.
-        counts: float32 [entries], how often, weighted by column.
-    """
-
-    keys: Words
-    starts: Integers
-    rows: NDArray[np.int32]
-    counts: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, passages: PassageWords, first: int) -> Segment:
-        """The words of `passages`, which are the rows from `first` on."""
-        words = passages.keys
-        order = np.argsort(words, kind="stable")
-        keys, starts = np.unique(words[order], return_index=True)
-        rows = np.repeat(
-            np.arange(first, first + len(passages.ids), dtype=np.int32), passages.sizes
-        )
-        counts = HEADING_WEIGHT * passages.in_heading + CONTENT_WEIGHT * passages.in_content
-        ends = np.append(starts, len(order))
-        return cls(keys, ends, rows[order], counts[order].astype(np.float32))
-
-    def entries(self, key: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The rows and counts of a word."""
-        at = int(np.searchsorted(self.keys, np.uint64(key)))
-        known = at < len(self.keys) and int(self.keys[at]) == key
-        here = slice(*self.starts[at : at + 2].tolist()) if known else slice(0, 0)
-        return self.rows[here], self.counts[here]
+from datastores.passages.word_counts import StoredWords
 
 
 class WordIndex:
@@ -99,14 +30,7 @@ class WordIndex:
         self._passages = passages
         self._store = passages.store
         self._stored = StoredWords(passages)
-        self._stems: dict[str, tuple[int, ...]] = {}
-        self._segments: list[Segment] = []
-        self._ids = np.empty(0, np.int64)
-        self._lengths = np.empty(0, np.int64)
-        self._alive = np.empty(0, np.bool_)
-        self._rows: dict[int, int] = {}
-        self._mean = 1.0
-        self._impacts: dict[int, tuple[NDArray[np.int32], Integers]] = {}
+        self._index = InvertedIndex()
         self._version = -1  # of the file, when the index last followed it
 
     def close(self) -> None:
@@ -114,7 +38,7 @@ class WordIndex:
         self._passages.close()
 
     def __len__(self) -> int:
-        return int(self._alive.sum())
+        return len(self._index)
 
     def update(self) -> bool:
         """Follow the store by the passages that came or went; whether there were any."""
@@ -123,18 +47,17 @@ class WordIndex:
             return False
         rows = self._store.rows("SELECT id FROM chunks")
         present = np.sort(np.array([row["id"] for row in rows], np.int64))
-        known = self._ids[self._alive]
+        known = self._index.ids
         new, gone = np.setdiff1d(present, known), np.setdiff1d(known, present)
         changed = bool(len(new) or len(gone))
         if changed:
-            many = 4 * (len(new) + len(gone)) > len(present)
-            full = len(self._segments) == MAX_SEGMENTS or 4 * len(self) < 3 * len(self._ids)
-            loaded = self._stored.load((present if many or full else new).tolist())
-            if many or full:
-                self._clear()
-            self._alive[np.isin(self._ids, gone)] = False
-            self._add(loaded)
-            self._changed()
+            many = 4 * (len(new) + len(gone)) > len(present) or self._index.is_fragmented
+            loaded = self._stored.load((present if many else new).tolist())
+            if many:
+                self._index.clear()
+            else:
+                self._index.remove(gone)
+            self._index.add(loaded)
         self._version = version
         return changed
 
@@ -142,7 +65,7 @@ class WordIndex:
         """The passages of these texts alone (keys), with the statistics of all."""
         rows = self._store.rows("SELECT id, text FROM chunks")
         ids = [row["id"] for row in rows if bytes(row["text"]) in texts]
-        return WordsOfTexts(self, np.isin(self._ids, np.array(ids, np.int64)))
+        return WordsOfTexts(self, self._index.rows_of(np.array(ids, np.int64)))
 
     def search(
         self, queries: Sequence[str], limit: int, among: NDArray[np.bool_] | None = None
@@ -152,9 +75,7 @@ class WordIndex:
         Args:
             among: the rows that count; None for all.
         """
-        sums = self._totals(self._words(queries))
-        shown = (totals if among is None else np.where(among, totals, 0) for totals in sums)
-        found = [self._best(totals, limit) for totals in shown]
+        found = self._index.search(queries, limit, among)
         ids = list(dict.fromkeys(number for ranked in found for number, _ in ranked))
         passages = {one.id: one for one in self._passages.passages(ids)}
         return [
@@ -168,99 +89,7 @@ class WordIndex:
 
     def score(self, queries: Sequence[str], passages: Sequence[int]) -> list[list[float]]:
         """For each query the score of each of `passages` (ids); 0.0 if they share no word."""
-        rows = np.array([self._rows.get(number, -1) for number in passages], np.int64)
-        return [self._score(stems, rows) for stems in self._words(queries)]
-
-    def _score(self, stems: Counter[int], wanted: Integers) -> list[float]:
-        totals = np.zeros(len(wanted), np.int64)
-        for stem, times in stems.items():
-            rows, impacts = self._impact(stem)
-            if len(rows):
-                at = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
-                totals += np.where(rows[at] == wanted, times * impacts[at], 0)
-        scores: list[float] = (totals / UNIT).tolist()
-        return scores
-
-    def _totals(self, queries: Sequence[Counter[int]]) -> Iterator[Integers]:
-        """The scores of all rows for each query: one array, changed from each query to the next."""
-        totals, before = np.zeros(len(self._ids), np.int64), Counter[int]()
-        for stems in queries:
-            changed = Counter(stems)
-            changed.subtract(before)
-            if sum(map(bool, changed.values())) > len(stems):
-                totals[:] = 0
-                changed = stems
-            for stem, times in changed.items():
-                if times:
-                    rows, impacts = self._impact(stem)
-                    totals[rows] += times * impacts
-            before = stems
-            yield totals
-
-    def _best(self, totals: Integers, limit: int) -> list[tuple[int, float]]:
-        """The ids and scores of the best rows above zero, ties by id."""
-        least = 1
-        blocks = len(totals) // BLOCK
-        if 0 < limit <= blocks:
-            # As many blocks have a row at least as good as this one.
-            best = totals[: blocks * BLOCK].reshape(blocks, BLOCK).max(axis=1)
-            least = max(least, int(np.partition(best, blocks - limit)[blocks - limit]))
-        rows = np.flatnonzero(totals >= least)
-        order = np.lexsort((self._ids[rows], -totals[rows]))
-        rows = rows[order if limit < 0 else order[:limit]]
-        return list(zip(self._ids[rows].tolist(), (totals[rows] / UNIT).tolist(), strict=True))
-
-    def _impact(self, stem: int) -> tuple[NDArray[np.int32], Integers]:
-        """The rows that have `stem`, and what it adds to the score of each."""
-        kept = self._impacts.get(stem)
-        if kept is not None:
-            return kept
-        entries = [segment.entries(stem) for segment in self._segments]
-        rows = np.concatenate([np.empty(0, np.int32), *(rows for rows, _ in entries)])
-        counts = np.concatenate([np.empty(0, np.float32), *(counts for _, counts in entries)])
-        alive = self._alive[rows]
-        rows, counts = rows[alive], counts[alive].astype(np.float64)
-        rarity = max(log((len(self) - len(rows) + 0.5) / (len(rows) + 0.5)), MIN_RARITY)
-        norm = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * self._lengths[rows] / self._mean)
-        impacts = np.rint(UNIT * rarity * counts * (SATURATION + 1) / (counts + norm))
-        if len(self._impacts) >= MAX_KEPT_WORDS:
-            self._impacts.clear()
-        self._impacts[stem] = rows, impacts.astype(np.int64)
-        return self._impacts[stem]
-
-    def _changed(self) -> None:
-        """Statistics changed: impacts are computed anew when they are needed."""
-        self._impacts = {}
-        self._mean = max(float(self._lengths[self._alive].mean()), 1e-9) if len(self) else 1.0
-        alive = np.flatnonzero(self._alive)
-        self._rows = dict(zip(self._ids[alive].tolist(), alive.tolist(), strict=True))
-
-    def _clear(self) -> None:
-        """Have no passages."""
-        self._ids, self._alive = np.empty(0, np.int64), np.empty(0, np.bool_)
-        self._lengths = np.empty(0, np.int64)
-        self._segments = []
-
-    def _add(self, loaded: PassageWords) -> None:
-        """Have passages that are new, as rows after all others."""
-        lengths = np.bincount(
-            np.repeat(np.arange(len(loaded.ids)), loaded.sizes),
-            loaded.in_heading + loaded.in_content,
-            len(loaded.ids),
-        )
-        self._segments.append(Segment.of(loaded, len(self._ids)))
-        self._ids = np.concatenate([self._ids, loaded.ids])
-        self._alive = np.concatenate([self._alive, np.ones(len(loaded.ids), np.bool_)])
-        self._lengths = np.concatenate([self._lengths, lengths.astype(np.int64)])
-
-    def _words(self, queries: Sequence[str]) -> list[Counter[int]]:
-        """The words of each query as the index has them."""
-        asked = [informative_words(query) for query in queries]
-        new = [word for word in dict.fromkeys(chain(*asked)) if word not in self._stems]
-        found = count_words([("", word) for word in new])
-        for word, words in zip(new, found, strict=True):
-            self._stems[word] = tuple((words >> np.uint64(COUNT_BITS)).tolist())
-        return [Counter(chain(*(self._stems[word] for word in words))) for words in asked]
+        return self._index.score(queries, passages)
 
 
 class WordsOfTexts:

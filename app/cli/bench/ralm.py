@@ -166,16 +166,16 @@ def ralm(
         return
     rows = _rows(options, sets, tables or ("1",), larger)
     reach = PREFETCH_FAR if "2" in tables else PREFETCH
-    with knowledge_base(texts, retriever, corpus, reach + 8) as (base, size):
-        runs = 1 if identity else runs
-        batches = {} if identity else latency_per_query(base, questions, BATCHES)
-        _run(
-            rows,
-            questions,
-            runs,
-            lambda row, question: answer(row, base, question, tokens, warm=identity),
-            retriever,
-        )
+    base, size = knowledge_base(texts, retriever, corpus, reach + 8)
+    runs = 1 if identity else runs
+    batches = {} if identity else latency_per_query(base, questions, BATCHES)
+    _run(
+        rows,
+        questions,
+        runs,
+        lambda row, question: answer(row, base, question, tokens, warm=identity),
+        retriever,
+    )
     if not rows[0].runs:
         return
     figures = [summarise(row, rows[0]) for row in rows]

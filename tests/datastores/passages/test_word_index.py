@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk
+from datastores.passages.inverted_index import MAX_SEGMENTS
 from datastores.passages.protocol import ScoredPassage
 from datastores.passages.store import PassageStore
-from datastores.passages.word_index import MAX_SEGMENTS, WordIndex
+from datastores.passages.word_index import WordIndex
 
 WORDS = ("archive", "copies", "snapshot", "volume", "encrypting", "keys", "mounted", "disks", "net")
 
