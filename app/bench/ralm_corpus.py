@@ -39,6 +39,9 @@ WIDTH = 384
 RANDOM_LENGTH = 0.4
 """Of the random vectors, where a passage's is 1: among a million of unit length, some would have an
 inner product of √(2 ln N / WIDTH) = 0.27 with any query, more than many passages that match it."""
+RANDOM_COUNT = 0.25
+"""Of a word in a random passage: for BM25 what `RANDOM_LENGTH` is for vectors. Of a million with
+whole words, some hold as many rare words of a query as the passages that are about them."""
 BLOCK = 20_000
 """Random vectors that are drawn; further ones have their values with other signs."""
 
@@ -184,8 +187,7 @@ def _read(texts: Path) -> list[Passage]:
 def _random_words(words: PassageWords, count: int) -> tuple[Segment, Integers]:
     """The words of `count` random passages, which follow those of `words`, and how many each has.
 
-    Every word is in the same share of them as of `words`, once, so that a passage about it is
-    better in most cases.
+    Every word is in the same share of them as of `words`.
     """
     random = np.random.default_rng(0)
     keys, holders = np.unique(words.keys, return_counts=True)
@@ -197,7 +199,7 @@ def _random_words(words: PassageWords, count: int) -> tuple[Segment, Integers]:
         rows.append(np.unique(drawn) if rare else np.flatnonzero(drawn))
     starts = np.cumsum([0, *map(len, rows)])
     held = np.concatenate(rows).astype(np.int32)
-    counts = np.full(len(held), CONTENT_WEIGHT, np.float32)
+    counts = np.full(len(held), CONTENT_WEIGHT * RANDOM_COUNT, np.float32)
     segment = Segment(keys, starts, held + np.int32(len(words.ids)), counts)
     return segment, np.bincount(held, minlength=count).astype(np.int64)
 
