@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from app.bench.ralm import NO_END, SEQUENTIAL, RalmAnswer, RalmMethod, RalmRow
+from app.bench.ralm import NO_END, RalmAnswer, RalmRow
 from app.bench.ralm_corpus import SUFFIXES
+from app.bench.ralm_tables import SEQUENTIAL, RalmMethod
 from app.engine.engine import Engine
 from datastores.dense.flat_keys import FlatKeys, Rows, Tokens
 from datastores.dense.projection import Codes, Floats, Projection, fit

@@ -16,86 +16,20 @@ from statistics import mean, median, stdev
 from time import perf_counter, process_time
 from typing import TypeVar
 
+from app.bench.ralm_tables import RalmMethod
 from app.conversation.iterative import make_request
 from app.engine.engine import Engine
 from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
 from engines.ralm.events import ConfirmedStride, RalmStatistics
 from engines.ralm.knowledge_base import KnowledgeBase
-from engines.ralm.scheduler import (
-    PAPER_STRIDE,
-    FixedStride,
-    OptimalStride,
-    StrideScheduler,
-    speedup_bound,
-)
+from engines.ralm.scheduler import speedup_bound
 from engines.ralm.sequential import write_iteratively
-from engines.ralm.speculative import PREFETCH, PREFETCH_FAR, SpeculativeRalm
+from engines.ralm.speculative import SpeculativeRalm
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
 
 NO_END = frozenset({-1})
 """The end token is suppressed: all answers have one length."""
-PAPER_MAX_ACCURACY = 0.6
-
-
-@dataclass(frozen=True, slots=True)
-class RalmMethod:
-    """How documents are chosen.
-
-    Attributes:
-        speculates: false for RaLMSeq, which ignores the rest.
-        prefetch: passages of each query put into the cache.
-        stride: fixed speculation stride; 0 for OS3.
-        max_accuracy: γ_max of the paper's own OS3; None for ours.
-    """
-
-    speculates: bool = True
-    prefetch: int = 1
-    stride: int = PAPER_STRIDE
-    asynchronous: bool = False
-    max_accuracy: float | None = None
-
-    @property
-    def name(self) -> str:
-        """As in the paper's tables: RaLMSpec+P(20)SA; a fixed stride that is not 3 follows: s=8."""
-        if not self.speculates:
-            return "RaLMSeq"
-        parts = f"P({self.prefetch})" if self.prefetch > 1 else ""
-        parts += "" if self.stride else "S" if self.max_accuracy is None else "S(0.6)"
-        parts += "A" if self.asynchronous else ""
-        name = f"RaLMSpec+{parts}" if parts else "RaLMSpec"
-        return f"{name} s={self.stride}" if self.stride not in (0, PAPER_STRIDE) else name
-
-    def scheduler(self) -> StrideScheduler:
-        """A fresh scheduler for one answer."""
-        if self.stride:
-            return FixedStride(self.stride)
-        return OptimalStride(asynchronous=self.asynchronous, max_accuracy=self.max_accuracy)
-
-
-SEQUENTIAL = RalmMethod(speculates=False)
-FULL = RalmMethod(prefetch=PREFETCH, stride=0, asynchronous=True)
-TABLES: dict[str, tuple[RalmMethod, ...]] = {
-    "1": tuple(
-        RalmMethod(prefetch=prefetch, stride=stride, asynchronous=asynchronous)
-        for asynchronous in (False, True)
-        for stride in (PAPER_STRIDE, 0)
-        for prefetch in (1, PREFETCH)
-    ),
-    "2": (
-        RalmMethod(prefetch=PREFETCH),
-        RalmMethod(prefetch=PREFETCH_FAR),
-        FULL,
-        RalmMethod(prefetch=PREFETCH_FAR, stride=0, asynchronous=True),
-    ),
-    "5": (
-        *(RalmMethod(prefetch=PREFETCH, stride=stride) for stride in (1, 2, 4, 8, 16)),
-        RalmMethod(prefetch=PREFETCH, stride=0),
-        RalmMethod(prefetch=PREFETCH, stride=0, max_accuracy=PAPER_MAX_ACCURACY),
-    ),
-    "full": (FULL,),
-}
-"""Methods by the paper's table they are compared in: every subset, prefetch sizes, strides."""
 
 
 @dataclass(frozen=True, slots=True)

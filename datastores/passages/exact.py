@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import chain
+from threading import local
 from typing import TypeVar
 
 import numpy as np
@@ -68,9 +69,10 @@ class ExactSearch:
         peaks = np.empty((len(queries), blocks * (BLOCK // GROUP)), np.float32)
         # One query would be a matrix by a vector, which OpenBLAS gives to threads of its own.
         asked = queries if len(queries) > 1 else np.repeat(queries, 2, axis=0)
-        share = -(-blocks // _thread_count()) * BLOCK
+        share = -(-blocks // threads_to_use()) * BLOCK
         parts = [(first, min(first + share, total)) for first in range(0, total, share)]
-        list(_threads().map(lambda part: self._fill(peaks, asked, *part), parts))
+        run = map if len(parts) == 1 else _threads().map
+        list(run(lambda part: self._fill(peaks, asked, *part), parts))
         return peaks
 
     def _fill(self, peaks: Vectors, queries: Vectors, first: int, end: int) -> None:
@@ -121,11 +123,24 @@ def in_parallel(search: Callable[[Sequence[A]], list[B]], queries: Sequence[A]) 
 
     Neighbours stay together: one thread may share work between them.
     """
-    share = -(-len(queries) // _thread_count())
+    share = -(-len(queries) // threads_to_use())
     if share in (0, len(queries)):
         return search(queries)
     parts = [queries[first : first + share] for first in range(0, len(queries), share)]
     return list(chain.from_iterable(_threads().map(search, parts)))
+
+
+def keep_to_this_thread() -> None:
+    """Have searches that the calling thread begins run on it alone: a model computes beside it."""
+    _this_thread.is_alone = True
+
+
+def threads_to_use() -> int:
+    """How many threads a search that the calling thread begins is divided among."""
+    return 1 if getattr(_this_thread, "is_alone", False) else _thread_count()
+
+
+_this_thread = local()
 
 
 @cache

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datastores.errors import StoreError
-from datastores.passages.exact import ExactSearch, Rows, Vectors
+from datastores.passages.exact import ExactSearch, Rows, Vectors, threads_to_use
 
 OVERFETCH = 8
 """Candidates beyond those wanted: their scores differ from ours in the last bits."""
@@ -91,7 +91,10 @@ class VectorIndex:
         """For each query the rows among which the best `limit` are."""
         if self._graph is None:
             return self._exact.search(queries, limit + OVERFETCH)
+        import faiss
+
         count = min(self._reach, len(self))
+        faiss.omp_set_num_threads(threads_to_use())  # of the calling thread alone
         _, found = self._graph.search(np.ascontiguousarray(queries, np.float32), count)
         return [rows[rows >= 0] for rows in found]
 

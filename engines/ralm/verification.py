@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
 from types import TracebackType
 
+from datastores.passages.exact import keep_to_this_thread
 from datastores.passages.protocol import ScoredPassage
 from engines.ralm.knowledge_base import KnowledgeBase, Query
 
@@ -33,7 +34,10 @@ class Verifier:
         self.seconds = self.waited = 0.0
         self._base = base
         self._limit = limit
-        self._threads = ThreadPoolExecutor(1, "ralm-verification") if asynchronous else None
+        self._threads: ThreadPoolExecutor | None = None
+        if asynchronous:
+            # On all cores, it would slow the writing that it is hidden behind.
+            self._threads = ThreadPoolExecutor(1, "ralm-verification", keep_to_this_thread)
 
     def __enter__(self) -> Verifier:
         return self

@@ -16,8 +16,6 @@ from app.bench.environment import loaded_with_model
 from app.bench.knn import METHODS, NEIGHBOURS, KnnRow, read_states
 from app.bench.knn import answer as answer_in_words
 from app.bench.ralm import (
-    SEQUENTIAL,
-    TABLES,
     RalmAnswer,
     RalmRow,
     Row,
@@ -28,6 +26,7 @@ from app.bench.ralm import (
     summarise,
 )
 from app.bench.ralm_corpus import APPROXIMATE, EXACT, RETRIEVERS, SPARSE, knowledge_base
+from app.bench.ralm_tables import PLAIN, SEQUENTIAL, TABLES, paper_tables
 from app.bench.report import Chart, svg, table
 from app.bench.workloads import read_workload
 from app.cli.bench.commands import plot_option, workload_options
@@ -41,7 +40,6 @@ from engines.budget.cost_model import CostModel
 from engines.llama.enlarge import Enlargement
 from engines.ralm.speculative import PREFETCH, PREFETCH_FAR
 
-PLAIN = "none"
 BATCHES = (1, 2, 4, 8, 16)
 COLUMNS = {
     "method": "",
@@ -98,8 +96,8 @@ IDENTITY_COLUMNS = {
     "tables",
     multiple=True,
     type=click.Choice(list(TABLES)),
-    help="Methods of the paper's table 1 (every subset of P, S, A), 2 (prefetch) or 5 (strides),"
-    " or all three together (full); repeatable.  [default: 1]",
+    help="Methods of the paper's table 1 or 4 (subsets of P, S, A: speed-ups or seconds), 2"
+    " (prefetch) or 5 (strides), or P, S and A together (full); repeatable.  [default: 1, 4]",
 )
 @click.option(
     "--tokens",
@@ -164,7 +162,8 @@ def ralm(
         knn_rows = _knn_rows(options, sets, larger)
         _compare_knn(knn_rows, texts, retriever, corpus, questions, tokens, runs, as_json)
         return
-    rows = _rows(options, sets, tables or ("1",), larger)
+    tables = tables or ("1", "4")
+    rows = _rows(options, sets, tables, larger)
     reach = PREFETCH_FAR if "2" in tables else PREFETCH
     base, size = knowledge_base(texts, retriever, corpus, reach + 8)
     runs = 1 if identity else runs
@@ -192,6 +191,8 @@ def ralm(
         click.echo(table(figures, IDENTITY_COLUMNS if identity else COLUMNS))
         times = "" if identity else f"; r = {ratio:.2f}; ms per query: {per_query}"
         click.echo(f"{retriever} over {size} passages{times}")
+        for shown in () if identity else paper_tables(figures, tables):
+            click.echo(f"\n{shown}")
     if identity:
         _require_identity(figures)
 
@@ -201,7 +202,8 @@ def _rows(
 ) -> list[RalmRow]:
     """RaLMSeq without drafts, then every method with every set of drafters."""
     engine, stores, named = _load(options, sets, larger)
-    methods = dict.fromkeys(method for name in tables for method in TABLES[name])
+    methods = dict.fromkeys(method for name in tables for method in TABLES[name].columns.values())
+    methods.pop(SEQUENTIAL, None)
     plain = RalmRow(SEQUENTIAL, PLAIN, with_drafters(engine, (), 0))
     rows = [plain]
     for name, names in named.items():

@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from app.bench.ralm import FULL, SEQUENTIAL, TABLES, RalmMethod, summarise
+from app.bench.ralm import summarise
 from app.bench.ralm_corpus import knowledge_base
+from app.bench.ralm_tables import FULL, SEQUENTIAL, TABLES, RalmMethod, paper_tables
 from app.cli.main import run
 from datastores.errors import InputError
 
@@ -69,6 +70,7 @@ def test_it_prints_a_table_and_draws_charts(bench: Call, tmp_path: Path) -> None
     output = bench("--table", "full", "--drafters", "none", "--plot", str(picture))
     assert "RaLMSpec+P(20)SA" in output
     assert "edr over 500 passages; r = " in output
+    assert "table" not in output, "one method is no table of the paper"
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
 
 
@@ -109,15 +111,34 @@ def test_knn_has_no_words_to_search(texts: Path, tmp_path: Path) -> None:
 
 
 def test_the_papers_tables_are_complete() -> None:
-    names = {method.name for method in TABLES["1"]}
+    names = {method.name for name in ("1", "4") for method in TABLES[name].columns.values()}
     assert names == {
-        *("RaLMSpec", "RaLMSpec+P(20)", "RaLMSpec+S", "RaLMSpec+A", "RaLMSpec+P(20)S"),
+        *("RaLMSeq", "RaLMSpec", "RaLMSpec+P(20)", "RaLMSpec+S", "RaLMSpec+A", "RaLMSpec+P(20)S"),
         *("RaLMSpec+P(20)A", "RaLMSpec+SA", "RaLMSpec+P(20)SA"),
     }
-    assert FULL in TABLES["1"]
+    assert FULL in TABLES["1"].columns.values()
     assert SEQUENTIAL.name == "RaLMSeq"
     assert RalmMethod(prefetch=20, stride=8).name == "RaLMSpec+P(20) s=8"
     assert RalmMethod(stride=0, max_accuracy=0.6).name == "RaLMSpec+S(0.6)"
+
+
+def test_the_papers_tables_are_laid_out_as_there() -> None:
+    methods = [one for name in ("4", "5") for one in TABLES[name].columns.values()]
+    figures = [
+        {"method": method.name, "drafters": drafters, "seconds": seconds / (1 + bool(at))}
+        for at, drafters in enumerate(("none", "prompt"))
+        for seconds, method in enumerate(dict.fromkeys(methods), start=2)
+    ]
+    fourth, fifth, inside = paper_tables(figures, ("4", "5", "full"))
+    assert fourth.splitlines() == [
+        "table 4: seconds     B     P     S     A    PS    SA    PA   PSA",
+        "none              2.00  3.00  4.00  5.00  6.00  7.00  8.00  9.00",
+        "prompt            1.00  1.50  2.00  2.50  3.00  3.50  4.00  4.50",
+    ]
+    assert fifth.splitlines()[0].split("seconds")[1].split() == [
+        *("S=1", "S=2", "S=4", "S=8", "S=16", "OS3", "OS3,", "γ≤0.6"),
+    ]
+    assert inside.splitlines()[1].split() == ["prompt", "0.22", "2.00"]
 
 
 def test_a_folder_without_text_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,166 @@
+"""The methods of `bench ralm`, and the paper's tables that compare them (RaLMSpec, section 6).
+
+Owns which methods a table has, and how it is laid out. Refuses to know how they are measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from app.bench.report import table
+from engines.ralm.scheduler import PAPER_STRIDE, FixedStride, OptimalStride, StrideScheduler
+from engines.ralm.speculative import PREFETCH, PREFETCH_FAR
+
+PAPER_MAX_ACCURACY = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class RalmMethod:
+    """How documents are chosen.
+
+    Attributes:
+        speculates: false for RaLMSeq, which ignores the rest.
+        prefetch: passages of each query put into the cache.
+        stride: fixed speculation stride; 0 for OS3.
+        max_accuracy: γ_max of the paper's own OS3; None for ours.
+    """
+
+    speculates: bool = True
+    prefetch: int = 1
+    stride: int = PAPER_STRIDE
+    asynchronous: bool = False
+    max_accuracy: float | None = None
+
+    @property
+    def name(self) -> str:
+        """As in the paper's tables: RaLMSpec+P(20)SA; a fixed stride that is not 3 follows: s=8."""
+        if not self.speculates:
+            return "RaLMSeq"
+        parts = f"P({self.prefetch})" if self.prefetch > 1 else ""
+        parts += "" if self.stride else "S" if self.max_accuracy is None else "S(0.6)"
+        parts += "A" if self.asynchronous else ""
+        name = f"RaLMSpec+{parts}" if parts else "RaLMSpec"
+        return f"{name} s={self.stride}" if self.stride not in (0, PAPER_STRIDE) else name
+
+    def scheduler(self) -> StrideScheduler:
+        """A fresh scheduler for one answer."""
+        if self.stride:
+            return FixedStride(self.stride)
+        return OptimalStride(asynchronous=self.asynchronous, max_accuracy=self.max_accuracy)
+
+
+SEQUENTIAL = RalmMethod(speculates=False)
+FULL = RalmMethod(prefetch=PREFETCH, stride=0, asynchronous=True)
+PLAIN = "none"
+"""The name of no drafters."""
+SUBSETS = {
+    ("P" * prefetches + "S" * schedules + "A" * hides): RalmMethod(
+        prefetch=PREFETCH if prefetches else 1,
+        stride=0 if schedules else PAPER_STRIDE,
+        asynchronous=hides,
+    )
+    for prefetches, schedules, hides in product((False, True), repeat=3)
+}
+"""By the letters of what is on."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaperTable:
+    """A table of the paper.
+
+    Attributes:
+        figure: what its cells show, of `app.bench.ralm.summarise`.
+        columns: methods by their heads.
+    """
+
+    figure: str
+    columns: Mapping[str, RalmMethod]
+
+
+TABLES = {
+    "1": PaperTable(
+        "speedup",
+        {f"RaLMSpec+{letters}".rstrip("+"): SUBSETS[letters] for letters in ("", *"PSA", "PSA")},
+    ),
+    "2": PaperTable(
+        "speedup",
+        {
+            method.name: method
+            for letters in ("P", "PSA")
+            for prefetch in (PREFETCH, PREFETCH_FAR)
+            for method in [replace(SUBSETS[letters], prefetch=prefetch)]
+        },
+    ),
+    "4": PaperTable(
+        "seconds",
+        {
+            "B": SEQUENTIAL,
+            **{letters: SUBSETS[letters] for letters in (*"PSA", "PS", "SA", "PA", "PSA")},
+        },
+    ),
+    "5": PaperTable(
+        "seconds",
+        {
+            **{f"S={stride}": RalmMethod(stride=stride) for stride in (1, 2, 4, 8, 16)},
+            "OS3": SUBSETS["S"],
+            "OS3, γ≤0.6": RalmMethod(stride=0, max_accuracy=PAPER_MAX_ACCURACY),
+        },
+    ),
+    "full": PaperTable("speedup", {FULL.name: FULL}),
+}
+"""By their numbers: every subset of P, S and A as speed-ups (1) and seconds (4), prefetch sizes
+(2), and strides, to which 1, 16 and the paper's bound on γ are added (5); the best method alone."""
+
+Figures = Sequence[Mapping[str, object]]
+
+
+def paper_tables(figures: Figures, names: Sequence[str]) -> Iterator[str]:
+    """The chosen tables, with a row for each set of drafters; and what drafts and retrieval gain
+    together over each alone.
+
+    Args:
+        figures: of `app.bench.ralm.summarise`.
+    """
+    cells = {(row["method"], row["drafters"]): row for row in figures}
+    sets = list(dict.fromkeys(row["drafters"] for row in figures))
+    for name in filter(str.isdigit, names):
+        shown = TABLES[name]
+        head = f"table {name}: {shown.figure}"
+        rows = [
+            {
+                head: drafters,
+                **{
+                    label: cells[method.name, drafters][shown.figure]
+                    for label, method in shown.columns.items()
+                },
+            }
+            for drafters in sets
+            if all((method.name, drafters) in cells for method in shown.columns.values())
+        ]
+        if rows:
+            yield table(rows, {head: "", **dict.fromkeys(shown.columns, ".2f")})
+    if (FULL.name, PLAIN) in cells and len(sets) > 1:
+        yield table(
+            [_together(cells, drafters) for drafters in sets if drafters != PLAIN],
+            {"drafts inside": "", "over drafts": ".2f", "over retrieval": ".2f"},
+        )
+
+
+def _together(
+    cells: Mapping[tuple[object, object], Mapping[str, object]], drafters: object
+) -> dict[str, object]:
+    """What the best method with drafts gains over drafts alone, and over itself without."""
+
+    def seconds(method: RalmMethod, drafts: object) -> float:
+        found = cells[method.name, drafts]["seconds"]
+        assert isinstance(found, float)
+        return found
+
+    both = seconds(FULL, drafters)
+    return {
+        "drafts inside": drafters,
+        "over drafts": seconds(SEQUENTIAL, drafters) / both,
+        "over retrieval": seconds(FULL, PLAIN) / both,
+    }
