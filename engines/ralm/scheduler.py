@@ -19,6 +19,9 @@ verifications. What differs from the paper:
   guess would have been wrong. Where searching is cheap or guesses are wrong, that is the best there
   is, and it is kept unless a guess promises `MIN_GAIN`. Whether a verification is hidden is chosen
   with the stride.
+- A stride can be searched for and written under a guess at once, in max(a, b), and writing stops
+  when the guess is found to be wrong, so it costs next to nothing. Where b < a, this hides as much
+  as asynchronous verification, which learns of a wrong guess one stride later.
 - Where searching is so cheap that not even right guesses could promise it, nothing is guessed at
   all, and each stride costs what it costs RaLMSeq.
 - Searching and writing share cores and memory, so together they take more than the longer of the
@@ -32,6 +35,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
+from statistics import median
 from typing import Protocol
 
 import numpy as np
@@ -47,6 +51,8 @@ PRIOR_OVERLAP = 0.5
 """What is known of o before a verification was hidden, worth one such."""
 MAX_OVERLAP = 2.0
 """Of one measurement: one that was disturbed must not rule hiding out for the answer."""
+MAX_HIDDEN = 1.5
+"""Strides that a hidden search may take: it has one thread, and a longer one gains from all."""
 MIN_GAIN = 1.03
 """Times the rate of searching first that a guess has to promise: the estimates are not better."""
 MAX_STRIDE = 32
@@ -63,14 +69,27 @@ class Verification:
         queries: verified at once.
         matched: guesses before the first wrong one, or all.
         seconds: the search took.
-        together_s: until it and the stride that was written beside it were both done; 0.0 if none
-            was.
+        beside: the stride that was written meanwhile; None if none was.
     """
 
     queries: int
     matched: int
     seconds: float
-    together_s: float = 0.0
+    beside: HiddenStride | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenStride:
+    """A stride that was written during a search.
+
+    Attributes:
+        seconds: it took; together_s: until the search was done as well.
+        whole: whether it was written to its end, and under the passage of the one before.
+    """
+
+    seconds: float
+    together_s: float
+    whole: bool
 
 
 class StrideScheduler(Protocol):
@@ -78,12 +97,12 @@ class StrideScheduler(Protocol):
 
     @property
     def stride(self) -> int:
-        """Strides to write before their queries are verified; 0 to search before writing."""
+        """Strides to write before their queries are verified; 0 to search for each by itself."""
         ...
 
     @property
     def hides(self) -> bool:
-        """Whether to write on while a batch is verified, if that is possible."""
+        """Whether to write on during a search, if that is possible."""
         ...
 
     @property
@@ -199,8 +218,9 @@ class OptimalStride:
     def verified(self, verification: Verification) -> None:
         """Estimate b, o and γ, and choose the stride anew."""
         self._compared(verification)
-        if verification.together_s and (self._single or self._batches):
-            self._overlaps.append(self._overlap(verification))
+        if verification.beside is not None:
+            if verification.beside.whole:
+                self._overlap(verification, verification.beside)
         elif verification.queries == 1:
             self._single.append(verification.seconds)
         else:
@@ -235,7 +255,7 @@ class OptimalStride:
             base_s,
             query_s,
             _mean(self._rewrites) if self._rewrites else stride_s,
-            _mean(self._overlaps),
+            median(self._overlaps),
         )
         gain, self.stride, self.hides = self._best(self.accuracy, costs)
         if gain < MIN_GAIN:
@@ -243,23 +263,33 @@ class OptimalStride:
         self.guesses = gain >= MIN_GAIN or self._best(1.0, costs)[0] >= MIN_GAIN
 
     def _best(self, accuracy: float, costs: StrideCosts) -> tuple[float, int, bool]:
-        """The most times that a stride from 1 on has the rate of searching first, that stride, and
-        whether its verification is hidden; the shortest of equals."""
+        """The most times that a stride has the rate of searching first, that stride, and whether
+        to write during its search; the shortest of equals."""
         least = 1 / sequential_rate(accuracy, costs)
-        found = (0.0, 1, False)
-        for hides in (False, True) if self._asynchronous else (False,):
+        found = (0.0, 0, False)
+        # Before one stride was written alone, nothing tells what is hidden.
+        longest = MAX_HIDDEN * costs.stride_s if self._asynchronous and self._strides else 0.0
+        if costs.base_s + costs.query_s <= longest:
+            found = (beside_rate(accuracy, costs) * least, 0, True)
+        for hides in (False, True) if longest else (False,):
             rates = full_rates(accuracy, costs, self._max_stride, hides=hides)
+            if hides:
+                sizes = np.arange(1, self._max_stride + 1)
+                rates[costs.base_s + costs.query_s * sizes > longest] = 0.0
             at = int(rates.argmax())
             found = max(found, (float(rates[at]) * least, at + 1, hides))
         return found
 
-    def _overlap(self, hidden: Verification) -> float:
-        """o, from one verification beside which a stride was written."""
+    def _overlap(self, hidden: Verification, beside: HiddenStride) -> None:
+        """Estimate o, and a where the last strides were disturbed more than this one."""
+        stride_s = min(median(self._strides), beside.seconds) if self._strides else beside.seconds
+        if beside.seconds < _mean(self._strides):
+            self._strides.append(beside.seconds)
         base_s, query_s = self._verification_line()
-        stride_s = _mean(self._strides)
         verify_s = base_s + query_s * hidden.queries
         shorter, longer = sorted((stride_s, verify_s))
-        return min(max(hidden.together_s - longer, 0.0) / max(shorter, 1e-9), MAX_OVERLAP)
+        overlap = max(beside.together_s - longer, 0.0) / max(shorter, 1e-9)
+        self._overlaps.append(min(overlap, MAX_OVERLAP))
 
     def _verification_line(self) -> tuple[float, float]:
         """b as (seconds of any batch, seconds of each further query), neither below 0.
@@ -327,6 +357,14 @@ def sequential_rate(accuracy: float, costs: StrideCosts) -> float:
     """Strides per second where each is searched for first, as RaLMSeq does."""
     writing_s = accuracy * costs.stride_s + (1 - accuracy) * costs.rewrite_s
     return 1 / max(writing_s + costs.base_s + costs.query_s, 1e-9)
+
+
+def beside_rate(accuracy: float, costs: StrideCosts) -> float:
+    """Strides per second where each is searched for while it is written under a guess."""
+    a, b = costs.stride_s, costs.base_s + costs.query_s
+    disturbed_s = costs.overlap * min(a, b)
+    wrong_s = b + disturbed_s + costs.rewrite_s
+    return 1 / max(accuracy * (max(a, b) + disturbed_s) + (1 - accuracy) * wrong_s, 1e-9)
 
 
 def full_rates(accuracy: float, costs: StrideCosts, longest: int, *, hides: bool) -> Rates:

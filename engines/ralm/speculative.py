@@ -13,18 +13,18 @@ the verification found, so it needs none itself. Only confirmed strides are yiel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from datastores.passages.protocol import Passage
+from datastores.passages.protocol import Passage, ScoredPassage
 from engines.ralm.cache import SpeculativeCache
 from engines.ralm.events import ConfirmedStride, RalmStatistics
 from engines.ralm.knowledge_base import KnowledgeBase, Query
-from engines.ralm.scheduler import StrideScheduler, Verification
+from engines.ralm.scheduler import HiddenStride, StrideScheduler, Verification
 from engines.ralm.sequential import encode, record_writing
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
-from engines.ralm.verification import Found, Verifier
+from engines.ralm.verification import Found, Search, Verifier
 
 PREFETCH, PREFETCH_FAR = 20, 256
 """Passages for each query (section 5.1), and the larger number that the paper compares it with."""
@@ -36,12 +36,14 @@ class Guess:
 
     Attributes:
         seconds: the stride took to write; 0 before.
+        whole: whether it was written to its end, and under the passage of the one before.
     """
 
     start: int
     query: Query
     document: Passage | None
     seconds: float = 0.0
+    whole: bool = True
 
 
 class SpeculativeRalm:
@@ -91,25 +93,25 @@ class SpeculativeRalm:
         yield self._first()
         pending: list[Guess] = []
         while not self._ended or pending:
+            hides = self._asynchronous and self._scheduler.hides
             if not pending and not self._scheduler.stride:
-                yield self._retrieve()
+                yield self._retrieve_beside() if hides else self._retrieve()
                 continue
             while len(pending) < self._scheduler.stride and not self._ended:
                 pending.append(self._speculate())
             batch, pending = pending, []
-            started = perf_counter()
-            wait = self._verifier.begin([guess.query for guess in batch])
-            if self._asynchronous and self._scheduler.hides and not self._ended:
+            hides = hides and not self._ended
+            search = self._verifier.begin([guess.query for guess in batch], beside=hides)
+            if hides:
                 pending.append(self._write_ahead())
-            matched, found = self._verify(batch, wait, started if pending else None)
+            matched, found = self._verify(batch, search, *pending)
             for guess in batch[:matched]:
                 yield self._confirmed(guess.start, guess.document)
             if matched < len(batch):
                 wasted = (guess.seconds for guess in (*batch[matched:], *pending))
                 self._statistics.wasted_s += sum(wasted)
                 pending = []
-                true = found[matched][0].passage if found[matched] else None
-                yield self._correct(batch[matched], true)
+                yield self._correct(batch[matched], _best(found[matched]))
 
     @property
     def _ended(self) -> bool:
@@ -120,8 +122,8 @@ class SpeculativeRalm:
         """The first stride: its query is searched, which fills the cache."""
         start = self._next
         query = self._encode(start)
-        found, seconds = self._collect([query], self._verifier.search([query]))
-        document = found[0][0].passage if found[0] else None
+        found, seconds = self._collect(self._verifier.begin([query], beside=False), 1)
+        document = _best(found[0])
         started = perf_counter()
         self._write_stride(start, document)
         self._scheduler.began(seconds, perf_counter() - started)
@@ -135,10 +137,31 @@ class SpeculativeRalm:
 
     def _write_ahead(self) -> Guess:
         """Guess the next stride's passage and write under it."""
-        started = perf_counter()
+        started, prefills = perf_counter(), self._writer.prefills
         guess = self._guess()
         self._write_stride(guess.start, guess.document)
-        return replace(guess, seconds=perf_counter() - started)
+        whole = self._writer.prefills == prefills
+        return replace(guess, seconds=perf_counter() - started, whole=whole)
+
+    def _retrieve_beside(self) -> ConfirmedStride:
+        """Search for the next stride's passage, and write under a guess until that is found to be
+        wrong."""
+        started, prefills = perf_counter(), self._writer.prefills
+        guess = self._guess()
+        search = self._verifier.begin([guess.query], beside=True)
+        self._next = guess.start + self._request.stride
+        for end in range(guess.start + 1, self._next + 1):
+            if search.is_done and _count_right([guess], search.wait()[0]) == 0:
+                break
+            self._writer.write(guess.document, guess.start, end)
+        record_writing(self._writer, self._statistics)
+        whole = self._writer.prefills == prefills and len(self._writer.tokens) >= self._next
+        guess = replace(guess, seconds=perf_counter() - started, whole=whole)
+        matched, found = self._verify([guess], search, guess)
+        if matched:
+            return self._confirmed(guess.start, guess.document)
+        self._statistics.wasted_s += guess.seconds
+        return self._correct(guess, _best(found[0]))
 
     def _retrieve(self) -> ConfirmedStride:
         """Search for the next stride's passage, then write, as RaLMSeq does.
@@ -149,16 +172,17 @@ class SpeculativeRalm:
         guess = self._guess() if self._scheduler.guesses else None
         query = guess.query if guess is not None else self._encode(start)
         waiting = perf_counter()
-        found, search_s = self._collect([query], self._verifier.search([query], guess is not None))
+        found, search_s = self._collect(
+            self._verifier.search([query], prefetches=guess is not None), 1
+        )
         waited = perf_counter() - waiting
-        document = found[0][0].passage if found[0] else None
-        right = None if guess is None else number_of(guess.document) == number_of(document)
+        right = None if guess is None else bool(_count_right([guess], found))
         if right is not None:
             self._statistics.right += right
             self._statistics.guesses += 1
-        self._write_stride(start, document)
+        self._write_stride(start, _best(found[0]))
         self._scheduler.retrieved(search_s, perf_counter() - started - waited, right)
-        return self._confirmed(start, document)
+        return self._confirmed(start, _best(found[0]))
 
     def _guess(self) -> Guess:
         """The next stride's query and what the cache says to it."""
@@ -174,41 +198,36 @@ class SpeculativeRalm:
         return encode(self._base, self._request, self._writer, start, self._statistics)
 
     def _verify(
-        self,
-        batch: Sequence[Guess],
-        wait: Callable[[], tuple[Found, float]],
-        began: float | None = None,
+        self, batch: Sequence[Guess], search: Search, beside: Guess | None = None
     ) -> tuple[int, Found]:
         """How many guesses of `batch` were right before the first wrong one, and what was found.
 
         Args:
-            began: when the search did, if a stride was written beside it.
+            beside: the stride that was written during the search.
         """
-        found, seconds = self._collect([guess.query for guess in batch], wait())
-        best = [ranked[0].passage.id if ranked else None for ranked in found]
-        pairs = enumerate(zip(batch, best, strict=True))
-        wrong = (at for at, (guess, true) in pairs if number_of(guess.document) != true)
-        matched = next(wrong, len(batch))
+        found, seconds = self._collect(search, len(batch))
+        hidden = None
+        if beside is not None:
+            hidden = HiddenStride(beside.seconds, perf_counter() - search.began, beside.whole)
+        matched = _count_right(batch, found)
         statistics = self._statistics
         statistics.batches += 1
         statistics.stride_sum += len(batch)
         statistics.right += matched
         statistics.guesses += min(matched + 1, len(batch))
-        together_s = 0.0 if began is None else perf_counter() - began
-        self._scheduler.verified(Verification(len(batch), matched, seconds, together_s))
+        self._scheduler.verified(Verification(len(batch), matched, seconds, hidden))
         return matched, found
 
-    def _collect(
-        self, queries: Sequence[Query], searched: tuple[Found, float]
-    ) -> tuple[Found, float]:
-        """Count a search and put what it found into the cache."""
-        found, seconds = searched
+    def _collect(self, search: Search, queries: int) -> tuple[Found, float]:
+        """Wait for a search, count it and put what it found into the cache."""
+        found, seconds = search.wait()
         for ranked in found:
             self._cache.insert(ranked)
         statistics = self._statistics
         statistics.searches += 1
-        statistics.queries += len(queries)
-        statistics.search_s, statistics.waited_s = self._verifier.seconds, self._verifier.waited
+        statistics.queries += queries
+        statistics.search_s += seconds
+        statistics.waited_s += search.waited
         return found, seconds
 
     def _correct(self, guess: Guess, document: Passage | None) -> ConfirmedStride:
@@ -235,3 +254,15 @@ class SpeculativeRalm:
         last = self._ended and end == self._next
         steps = tuple(self._writer.confirm(end))
         return ConfirmedStride(document, steps, self._writer.finish if last else "")
+
+
+def _best(ranked: Sequence[ScoredPassage]) -> Passage | None:
+    return ranked[0].passage if ranked else None
+
+
+def _count_right(batch: Sequence[Guess], found: Found) -> int:
+    """How many guesses are right before the first wrong one."""
+    best = (number_of(_best(ranked)) for ranked in found)
+    pairs = enumerate(zip(batch, best, strict=True))
+    wrong = (at for at, (guess, true) in pairs if number_of(guess.document) != true)
+    return next(wrong, len(batch))

@@ -8,7 +8,8 @@ search, and llama.cpp while it decodes.)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
 from time import perf_counter
 from types import TracebackType
 
@@ -19,25 +20,56 @@ from engines.ralm.knowledge_base import KnowledgeBase, Query
 Found = list[list[ScoredPassage]]
 
 
+class Search:
+    """A batch that is searched for, here or on another thread.
+
+    Attributes:
+        began: when, by `perf_counter`.
+        waited: seconds for which nothing else was done.
+    """
+
+    def __init__(self, work: Callable[[], tuple[Found, float]], thread: Executor | None) -> None:
+        self.began = perf_counter()
+        self.waited = 0.0
+        self._result: Future[tuple[Found, float]] = Future()
+        if thread is not None:
+            self._result = thread.submit(work)
+        else:
+            self._result.set_result(work())
+            self.waited = perf_counter() - self.began
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `wait` returns at once."""
+        return self._result.done()
+
+    def wait(self) -> tuple[Found, float]:
+        """What was found, and the seconds it took.
+
+        Raises:
+            SpecchatError: the knowledge base cannot be read.
+        """
+        started = perf_counter()
+        found = self._result.result()
+        self.waited += perf_counter() - started
+        return found
+
+
 class Verifier:
     """Searches batches of queries, one batch at a time. A context manager: it may own a thread.
 
     Args:
         limit: passages to return for each query: 1, or more to prefetch them.
         asynchronous: whether `begin` returns before the search is done.
-
-    Attributes:
-        seconds: spent searching; waited: of those, without doing anything else.
     """
 
     def __init__(self, base: KnowledgeBase, limit: int, *, asynchronous: bool) -> None:
-        self.seconds = self.waited = 0.0
         self._base = base
         self._limit = limit
-        self._threads: ThreadPoolExecutor | None = None
+        self._thread: ThreadPoolExecutor | None = None
         if asynchronous:
             # On all cores, it would slow the writing that it is hidden behind.
-            self._threads = ThreadPoolExecutor(1, "ralm-verification", keep_to_this_thread)
+            self._thread = ThreadPoolExecutor(1, "ralm-verification", keep_to_this_thread)
 
     def __enter__(self) -> Verifier:
         return self
@@ -48,42 +80,26 @@ class Verifier:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._threads is not None:
-            self._threads.shutdown()
+        if self._thread is not None:
+            self._thread.shutdown()
 
-    def begin(self, queries: Sequence[Query]) -> Callable[[], tuple[Found, float]]:
-        """Search for `queries`; the result waits for what was found and the seconds it took.
-
-        Raises:
-            SpecchatError: there or here, the knowledge base cannot be read.
-        """
-        if self._threads is None:
-            found = self.search(queries)
-            return lambda: found
-        return self._waiting(self._threads.submit(self._search, queries, self._limit))
-
-    def search(self, queries: Sequence[Query], prefetches: bool = True) -> tuple[Found, float]:
-        """As `begin`, with nothing beside it.
+    def begin(self, queries: Sequence[Query], *, beside: bool) -> Search:
+        """Search for `queries`, with all prefetched passages.
 
         Args:
-            prefetches: whether more than the best passage of each query is wanted.
+            beside: something is done meanwhile; else the search is over when this returns.
+
+        Raises:
+            SpecchatError: here or by `Search.wait`: the knowledge base cannot be read.
         """
-        found = self._search(queries, self._limit if prefetches else 1)
-        self.waited += found[1]
-        return found
+        work = partial(self._search, queries, self._limit)
+        return Search(work, self._thread if beside else None)
+
+    def search(self, queries: Sequence[Query], *, prefetches: bool) -> Search:
+        """Search for `queries` here, for the best passages alone unless it `prefetches`."""
+        return Search(partial(self._search, queries, self._limit if prefetches else 1), None)
 
     def _search(self, queries: Sequence[Query], limit: int) -> tuple[Found, float]:
         started = perf_counter()
         found = self._base.search(queries, limit)
-        seconds = perf_counter() - started
-        self.seconds += seconds
-        return found, seconds
-
-    def _waiting(self, search: Future[tuple[Found, float]]) -> Callable[[], tuple[Found, float]]:
-        def wait() -> tuple[Found, float]:
-            started = perf_counter()
-            found = search.result()
-            self.waited += perf_counter() - started
-            return found
-
-        return wait
+        return found, perf_counter() - started

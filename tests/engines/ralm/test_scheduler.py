@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from engines.ralm.scheduler import (
     MAX_STRIDE,
     FixedStride,
+    HiddenStride,
     OptimalStride,
     StrideCosts,
     Verification,
@@ -106,11 +107,12 @@ def test_wrong_guesses_cost_at_least_what_the_paper_says(
     right = full_rates(
         1.0, StrideCosts(stride_s, verify_s, 0.0, rewrite_s), MAX_STRIDE, hides=hides
     )
-    paper = [
-        rate(stride, 1.0, stride_s, verify_s, asynchronous=hides)
-        for stride in range(1, MAX_STRIDE + 1)
-    ]
-    assert right.tolist() == pytest.approx(paper)
+    assert right.tolist() == pytest.approx(
+        [
+            rate(stride, 1.0, stride_s, verify_s, asynchronous=hides)
+            for stride in range(1, MAX_STRIDE + 1)
+        ]
+    )
     assert sequential_rate(1.0, costs) == pytest.approx(1 / (stride_s + verify_s))
 
 
@@ -127,7 +129,7 @@ def test_where_guesses_are_wrong_it_searches_first_until_they_are_right() -> Non
             scheduler.retrieved(5.0, 1.0, at > 20)
         assert at != 20 or scheduler.stride == 0
     assert scheduler.stride > 8
-    assert scheduler.hides
+    assert not scheduler.hides, "a search of five strides is not hidden behind one"
 
 
 def test_where_searching_is_nearly_free_nothing_is_guessed_until_it_is_not() -> None:
@@ -179,16 +181,34 @@ def test_the_first_stride_tells_how_far_to_write_ahead() -> None:
         assert scheduler.stride in strides
 
 
-def test_verification_is_hidden_only_where_it_does_not_slow_the_writing() -> None:
+def test_a_search_is_hidden_only_where_that_does_not_slow_the_writing() -> None:
     for overlap, hides in ((0.0, True), (0.3, True), (1.0, False), (1.6, False)):
         scheduler = OptimalStride(asynchronous=True)
         scheduler.began(0.5, 1.0)
         rounds = []
         for _ in range(20):
-            scheduler.speculated(1.0)
-            together_s = 1.0 + 0.5 * overlap if scheduler.hides else 0.0
-            queries = max(scheduler.stride, 1)
-            scheduler.verified(Verification(queries, queries, 0.5, together_s))
             rounds.append(scheduler.hides)
+            beside = HiddenStride(1.0, 1.0 + 0.5 * overlap, whole=True)
+            if scheduler.stride or scheduler.hides:
+                if scheduler.stride:
+                    scheduler.speculated(1.0)
+                queries = max(scheduler.stride, 1)
+                hidden = beside if scheduler.hides else None
+                scheduler.verified(Verification(queries, queries, 0.5 * queries, hidden))
+            else:
+                scheduler.retrieved(0.5, 1.0, True)
         assert any(rounds), "it is tried"
         assert scheduler.hides == hides
+
+
+def test_a_stride_that_changed_its_passage_tells_nothing_of_hiding() -> None:
+    scheduler = OptimalStride(asynchronous=True)
+    scheduler.began(0.5, 1.0)
+    for _ in range(20):
+        if scheduler.hides:
+            slow = HiddenStride(9.0, 9.0, whole=False)
+            scheduler.verified(Verification(max(scheduler.stride, 1), 1, 0.5, slow))
+        else:
+            scheduler.retrieved(0.5, 1.0, True)
+    assert scheduler.hides
+    assert scheduler.stride == 0, "a stride is written while its own query is searched for"
