@@ -23,14 +23,15 @@ MIN_COVERAGE = 0.5
 """Share of a question's words, weighted by their rarity, that a relevant passage contains.
 
 With what follows, on the tldr pages: .92 of 500 generated questions on held-out pages found a
-relevant passage, .90 of 205 and .90 of 500 on other subjects, all written by hand, found none
+relevant passage, .91 of 205 and .90 of 500 on other subjects, all written by hand, found none
 (.94, .83 and .83 if two shared words are as good as more, and a question's only word anywhere)."""
 MIN_SHARED_WORDS = 2
-"""One word in common is a coincidence, unless it is the question's only one and in the heading."""
+"""One word in common is a coincidence, unless it is the question's only one, and either in the
+heading or in no other passage."""
 SURE_WORDS = 3
 """Fewer in common may be a coincidence, too: they need `MIN_COVERAGE_OF_TWO`, unless one of them is
 in the heading."""
-MIN_COVERAGE_OF_TWO = 0.6
+MIN_COVERAGE_OF_TWO = 0.7
 FEW_PASSAGES = 200
 """Among fewer, coincidence is unlikely: one shared word and `MIN_COVERAGE_OF_FEW` are enough."""
 MIN_COVERAGE_OF_FEW = 0.4
@@ -118,8 +119,8 @@ class Bm25Retriever:
         if STOP_WORDS.issuperset(words):
             yield from (one for one in ranked if one.passage.chunk.heading.lower() in words)
             return
-        weights = [self._rarity(word) for word in words]
-        few = len(self._passages) < FEW_PASSAGES
+        weights = [self._rarity(self._frequency(word)) for word in words]
+        few, unique = len(self._passages) < FEW_PASSAGES, self._rarity(1)
         waiting = iter(ranked)
         while words and (judged := list(islice(waiting, batch))):
             ids = [one.passage.id for one in judged]
@@ -127,21 +128,25 @@ class Bm25Retriever:
             for one, scores in zip(judged, zip(*shared, strict=True), strict=True):
                 held = [weight for weight, score in zip(weights, scores, strict=True) if score]
                 titled = not set(words).isdisjoint(_words(one.passage.chunk.heading))
-                if _is_enough(held, weights, titled=titled, few=few):
+                sure = titled or (len(words) == 1 and weights[0] >= unique)
+                if _is_enough(held, weights, sure=sure, few=few):
                     yield one
 
-    def _rarity(self, word: str) -> float:
-        """The inverse document frequency of `word`, as in BM25."""
-        found = int(self._passages.store.rows(_FREQUENCY, (f'"{word}"',))[0]["number"])
+    def _frequency(self, word: str) -> int:
+        """How many passages hold `word`."""
+        return int(self._passages.store.rows(_FREQUENCY, (f'"{word}"',))[0]["number"])
+
+    def _rarity(self, frequency: int) -> float:
+        """The inverse document frequency of a word in so many passages, as in BM25."""
         passages = max(MIN_STATISTICS, len(self._passages))
-        return log(1 + (passages - found + 0.5) / (found + 0.5))
+        return log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
 
 
-def _is_enough(held: Sequence[float], weights: Sequence[float], *, titled: bool, few: bool) -> bool:
+def _is_enough(held: Sequence[float], weights: Sequence[float], *, sure: bool, few: bool) -> bool:
     """Whether words of the weights `held` are enough of a question's.
 
     Args:
-        titled: whether one of them is in the passage's heading.
+        sure: whether one of them is in the passage's heading, or in no other passage.
         few: whether there are few passages.
     """
     coverage = sum(held) / sum(weights)
@@ -149,7 +154,7 @@ def _is_enough(held: Sequence[float], weights: Sequence[float], *, titled: bool,
         return bool(held) and coverage >= MIN_COVERAGE_OF_FEW
     if len(held) < min(MIN_SHARED_WORDS, len(weights)):
         return False
-    if titled or len(held) >= SURE_WORDS:
+    if sure or len(held) >= SURE_WORDS:
         return coverage >= MIN_COVERAGE
     return len(held) >= MIN_SHARED_WORDS and coverage >= MIN_COVERAGE_OF_TWO
 

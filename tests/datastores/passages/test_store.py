@@ -88,7 +88,9 @@ def test_one_word_in_common_is_enough_among_a_few_notes(
     assert not relevant("What is the capital of France?")
     monkeypatch.setattr(bm25, "FEW_PASSAGES", 0)
     assert not relevant("What is the router's address?")
-    assert not relevant("Do you like a cupboard?"), "of many passages, some hold any word"
+    assert relevant("What is in the cupboard?"), "no other passage holds that word"
+    passages.add(b"kitchen", [(0, Chunk("Kitchen", 1, 1, "The cupboard holds two plates."))])
+    assert not relevant("What is in the cupboard?"), "of many passages, some hold any word"
     assert relevant("What is the office?"), "unless they are about it"
     assert relevant("Is the router in a cupboard?")
     assert relevant("Is the router of gold in the office?")
