@@ -127,6 +127,8 @@ class Context:
         draw: the sampler itself. A draft model that draws with it agrees more often.
         answer_start: index in `tokens` of the answer's first token: the draw's noise is keyed by
             the offset from it.
+        row_price: tokens that the loop emits in the time that one more row adds to a pass: a row
+            less probable than this is not worth verifying. Set by the budget; 0 if rows are free.
     """
 
     tokens: list[int]
@@ -134,6 +136,7 @@ class Context:
     temperature: float
     draw: Draw = greedy
     answer_start: int = 0
+    row_price: float = 0.0
 
     @property
     def root(self) -> int:

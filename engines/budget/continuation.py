@@ -55,7 +55,9 @@ class Leaf:
 
     def context(self, context: Context) -> Context:
         """`context` with the path behind it. A copy: drafters index what the other one holds."""
-        return Context([*context.tokens, *self.tokens], UNKNOWN_STATE, context.temperature)
+        tokens = [*context.tokens, *self.tokens]
+        price = context.row_price
+        return Context(tokens, UNKNOWN_STATE, context.temperature, row_price=price)
 
 
 def find_leaf(merged: MergedDraft, rows: Sequence[int], limit: int) -> Leaf | None:

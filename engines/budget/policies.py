@@ -122,6 +122,7 @@ class AdaptiveBudget:
         self._since_plain += 1
         table, vocabulary = self._costs.table(length), target.vocabulary_size
         limit = min(room - 1, self._limit(table))
+        context.row_price = self._rate(table[1]) * (table[limit + 1] - table[1]) / limit
         slow = self._slow(drafters, table)
         ready = [one for one in drafters if one not in slow]
         ready = [one for one in ready if self._backoffs[one.name].should_consult()]

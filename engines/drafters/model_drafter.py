@@ -4,11 +4,12 @@ It drafts a chain of the model's likeliest tokens, with the next candidates at e
 branches (one forward pass gives them all). With the target's sampler it draws with the target's
 noise, and so agrees more often at temperatures above zero (`Context.draw`).
 
-Where it stops: a further pass helps only if the text follows the chain so far, and takes the time
-in which the loop emits λ·s tokens (s: measured seconds of a pass; λ: the loop's rate, learned from
-`Step.timings`). So the chain ends where its path probability falls to λ·s, and a few tokens behind
-the deepest that was verified lately: what the budget does not verify is wasted work. The budget
-decides as for any drafter whether the model is consulted at all.
+Where it stops: a further pass helps only if the text follows the chain so far. It takes the time in
+which the loop emits λ·s tokens (s: measured seconds of a pass; λ: the loop's rate, learned from
+`Step.timings`), and verifying its token takes that of `Context.row_price` more. So the chain ends
+where its path probability falls to the sum of both, and a few tokens behind the deepest that was
+verified lately: what the budget does not verify is wasted work. The budget decides as for any
+drafter whether the model is consulted at all.
 
 Its prompt is read at the first proposal, never in `begin`, which runs before the first token is
 shown. A long one is read over several steps, for as much time as the drafter has earned: a share of
@@ -229,7 +230,7 @@ class ModelDrafter:
         unread, branches = self._catch_up(tokens), DraftBranches(self.source)
         if not unread:
             return root_only(context.root)
-        depth_limit, price = min(limit, int(self._reach)), self._costs.price
+        depth_limit, price = min(limit, int(self._reach)), self._costs.price + context.row_price
         for _ in range(min(depth_limit, self._model.max_depth)):
             started = perf_counter()
             children = self._children(tokens, context)

@@ -82,6 +82,13 @@ def test_a_drafter_that_wins_seldom_and_much_is_asked_again_soon() -> None:
     assert max(pauses[240:]) == MAX_POLLING_PAUSE_STEPS
 
 
+def test_reading_a_new_text_does_not_pause_a_drafter_that_pays() -> None:
+    backoff, rate = DrafterBackoff(), 100.0
+    for seconds in [*[0.001] * 20, 0.05]:
+        backoff.record(0.12, seconds, rate)
+    assert backoff.pause == 0
+
+
 def test_winnings_are_spent_in_the_end() -> None:
     backoff, rate, steps = DrafterBackoff(), 100.0, 0
     backoff.record(1000.0, 0.001, rate)

@@ -97,6 +97,17 @@ def test_it_ends_where_its_own_path_is_not_worth_another_pass() -> None:
     assert max(tree.depths()) < 5
 
 
+def test_it_drafts_less_where_rows_are_dear_to_verify() -> None:
+    flat, depths = ScriptedTarget(sharpness=1.5), []
+    for price in (0.0, 0.3):
+        context = Context(PROMPT, np.zeros(4, np.float32), 0.0, row_price=price)
+        tree = drafter(flat).propose(context, 30)
+        extended = {parent for parent in tree.parents if parent > 0}
+        assert all(paths(tree)[row] > UNMEASURED_PRICE + price for row in extended)
+        depths.append(max(tree.depths()))
+    assert depths[1] < depths[0]
+
+
 def test_it_drafts_nothing_after_the_end_of_an_answer() -> None:
     first, second, *_ = greedy_chain(3, 3)
     tree = proposed(drafter(stops=frozenset({second})), PROMPT, 30)
