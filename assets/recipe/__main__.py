@@ -1,36 +1,45 @@
 """``python -m assets.recipe STEP``: one command for each step, and ``all`` for all of them.
 
-The steps are functions of the same few paths. Owns the layout of the working folder: ``data``,
-``target``, ``student`` (checkpoints), and in the folder of results: the two GGUF files and
-``figures.json``.
+The steps are functions of the same few paths. Owns the layout of the working folder:
+``tokenizer.json``, ``target``, ``student`` (checkpoints), and in the folder of results: the two
+GGUF files and ``figures.json``.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+import math
+import os
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import click
+from torch import Tensor
 
-from assets.recipe.batches import Corpus
+from assets.recipe.chat_stream import ChatSource, stream_chats
 from assets.recipe.evaluation import acceptance, evaluate, noted_questions, recall_questions
 from assets.recipe.export import FILES, STUDENT_FILE, TARGET_FILE, copy_tokenizer, export
 from assets.recipe.judged import judge
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_pool, prepare
 from assets.recipe.reader import Reader
-from assets.recipe.settings import SETTINGS, Schedule, Setting, Shape
+from assets.recipe.settings import SETTINGS, Schedule, Setting
 from assets.recipe.tokens import load_tokenizer
 from assets.recipe.training import (
+    Loss,
     TrainingRun,
     load_teacher,
+    load_weights,
     make_distillation_loss,
     make_next_token_loss,
 )
 from datastores.errors import SpecchatError
+from engines.distillation.model import Llama
 from engines.distillation.weights import read_student
 
 _LOG = logging.getLogger("assets.recipe")
@@ -45,7 +54,8 @@ class Recipe:
 
     ``pages`` is a tldr checkout or archive, ``work`` the folder of checkpoints, ``out`` the folder
     of results; ``seed`` determines the chats and their order. ``start`` is a folder with the GGUF
-    files of a pair to go on from; None trains from nothing.
+    files of a pair to go on from, or of a target alone; None trains from nothing. ``tokens`` stand
+    in place of the setting's; training pauses after ``minutes``.
     """
 
     setting: Setting
@@ -54,53 +64,76 @@ class Recipe:
     out: Path
     seed: int
     start: Path | None = None
+    tokens: int | None = None
+    minutes: float = math.inf
 
     @property
-    def data(self) -> Path:
-        """Tokenizer and encoded chats."""
-        return self.work / "data"
+    def tokenizer(self) -> Path:
+        """The file of the tokenizer."""
+        return self.work / "tokenizer.json"
 
-    def run(self, role: str, shape: Shape) -> TrainingRun:
+    def run(self, role: str) -> TrainingRun:
         """The run of the ``target`` or the ``student``, at its checkpoint if it has one."""
-        weights = read_student(self.start / FILES[role]).weights if self.start else None
-        return TrainingRun(shape, self.work / role, weights)
+        return TrainingRun(self.setting.shapes[role], self.work / role, self.given(role))
+
+    def given(self, role: str) -> Mapping[str, Tensor] | None:
+        """The weights to go on from; None: at random."""
+        path = self.start / FILES[role] if self.start else None
+        return read_student(path).weights if path and path.exists() else None
+
+    def teacher(self) -> Llama:
+        """The trained target, or the one to go on from.
+
+        Raises:
+            InputError: there is neither.
+        """
+        given, checkpoint = self.given("target"), self.work / "target"
+        if given is None or (checkpoint / "progress.json").exists():
+            given = load_weights(checkpoint)
+        return load_teacher(given, self.setting.target)
+
+    def train(self, run: TrainingRun, schedule: Schedule, loss: Loss) -> None:
+        """Train ``run`` on chats that other processes draw: on every core but one for a GPU."""
+        setting = self.setting
+        chats, longest = schedule.step_chats, setting.longest
+        source = ChatSource(self.pages, self.tokenizer, chats, longest, self.seed)
+        processes = 1 if run.device.type == "cpu" else max(1, (os.cpu_count() or 1) - 1)
+        schedule = replace(schedule, tokens=self.tokens or schedule.tokens)
+        with closing(stream_chats(source, run.progress.updates, processes)) as steps:
+            run.train(steps, schedule, loss, self.minutes * 60)
 
 
 def step_prepare(recipe: Recipe) -> None:
-    """Make the tokenizer and the encoded chats from the pages."""
+    """Make the tokenizer from chats about the pages."""
     if recipe.start is not None:
-        copy_tokenizer(recipe.start / TARGET_FILE, recipe.data / "tokenizer.json")
-    prepare(recipe.pages, recipe.data, recipe.setting, recipe.seed)
+        copy_tokenizer(recipe.start / TARGET_FILE, recipe.tokenizer)
+    vocabulary, chats = recipe.setting.target.vocabulary, recipe.setting.tokenizer_chats
+    prepare(recipe.pages, recipe.tokenizer, vocabulary, chats, recipe.seed)
 
 
 def step_train(recipe: Recipe) -> None:
-    """Train the target on the encoded chats, resuming from its checkpoint."""
-    run = recipe.run("target", recipe.setting.target)
-    schedule: Schedule = recipe.setting.target_schedule
+    """Train the target, resuming from its checkpoint."""
     loss = make_next_token_loss(recipe.setting.target)
-    run.train(Corpus.load(recipe.data), schedule, loss, recipe.seed)
+    recipe.train(recipe.run("target"), recipe.setting.target_schedule, loss)
 
 
 def step_distil(recipe: Recipe) -> None:
     """Distil the target into the student, resuming from its checkpoint."""
-    teacher = load_teacher(recipe.work / "target", recipe.setting.target)
-    run = recipe.run("student", recipe.setting.student)
-    loss = make_distillation_loss(teacher)
-    run.train(Corpus.load(recipe.data), recipe.setting.student_schedule, loss, recipe.seed)
+    loss = make_distillation_loss(recipe.teacher())
+    recipe.train(recipe.run("student"), recipe.setting.student_schedule, loss)
 
 
 def step_export(recipe: Recipe) -> None:
     """Write the checkpoints as GGUF files."""
-    tokenizer = recipe.data / "tokenizer.json"
-    shapes = {"target": recipe.setting.target, "student": recipe.setting.student}
     for role, file in FILES.items():
-        export(recipe.work / role, tokenizer, shapes[role], f"specchat {role}", recipe.out / file)
-        _LOG.info("wrote %s", recipe.out / file)
+        path, shape = recipe.out / file, recipe.setting.shapes[role]
+        export(recipe.work / role, recipe.tokenizer, shape, f"specchat {role}", path)
+        _LOG.info("wrote %s", path)
 
 
 def step_evaluate(recipe: Recipe) -> None:
     """Measure the GGUF files; the figures are logged and written to ``figures.json``."""
-    tokenizer = load_tokenizer(recipe.data / "tokenizer.json")
+    tokenizer = load_tokenizer(recipe.tokenizer)
     target = Reader(recipe.out / TARGET_FILE, tokenizer)
     student = Reader(recipe.out / STUDENT_FILE, tokenizer)
     parts = split(read_pages(recipe.pages))
@@ -139,7 +172,7 @@ STEPS = {
     "--work",
     type=click.Path(path_type=Path),
     required=True,
-    help="Where chats and checkpoints lie; a run goes on from what it finds there.",
+    help="Where the checkpoints lie; a run goes on from what it finds there.",
 )
 @click.option(
     "--out",
@@ -151,16 +184,21 @@ STEPS = {
     "--from",
     "start",
     type=click.Path(path_type=Path),
-    help="A folder with the GGUF files of a pair to go on from, such as assets.",
+    help="A folder with the GGUF files of a pair, or of a target, to go on from: say, assets.",
 )
 @click.option("--seed", default=11, show_default=True, help="Fixes the chats and their order.")
-def main(
-    step: str, setting: str, pages: Path, work: Path, out: Path, seed: int, start: Path | None
-) -> None:
+@click.option("--tokens", type=int, help="Tokens to train on, in place of the setting's.")
+@click.option(
+    "--minutes",
+    type=float,
+    default=math.inf,
+    help="Pause training after so many minutes, with a checkpoint.",
+)
+def main(step: str, setting: str, work: Path, **inputs: Any) -> None:
     """Make specchat's embedded pair from the tldr pages."""
     work.mkdir(parents=True, exist_ok=True)
     _log_to(work / "recipe.log")
-    recipe = Recipe(SETTINGS[setting], pages, work, out, seed, start)
+    recipe = Recipe(SETTINGS[setting], work=work, **inputs)
     try:
         for name in STEPS if step == "all" else [step]:
             STEPS[name](recipe)

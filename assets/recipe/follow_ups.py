@@ -108,7 +108,7 @@ def follow_up(pool: Pool, rng: Random, style: Style) -> Chat:
 def _first(pool: Pool, rng: Random, style: Style) -> tuple[Chat, _State]:
     """A task to go on from: mostly one whose command has a known change or takes a value."""
     if pool.tasks and rng.random() < 0.75:
-        tasks = [task for task in pool.tasks if _can_change(task.name)]
+        tasks = [task for task in pool.tasks if task.name in _changeable()]
         task = rng.choice(tasks if tasks and rng.random() < 0.6 else pool.tasks)
         chat = ask_spoken(task.name, task.answer, task.phrases, rng, style, noted=False)
         return chat, _State(task.name, task.answer, chat[-2].text)
@@ -118,8 +118,9 @@ def _first(pool: Pool, rng: Random, style: Style) -> tuple[Chat, _State]:
     return chat, _State(page.name, example, chat[-2].text)
 
 
-def _can_change(name: str) -> bool:
-    return any(change.start == name for change in changes())
+@cache
+def _changeable() -> frozenset[str]:
+    return frozenset(change.start for change in changes())
 
 
 def _changed(state: _State, rng: Random) -> tuple[Chat, _State] | None:

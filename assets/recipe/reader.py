@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from assets.recipe.tokens import END_OF_TEXT, IM_END, render_prompt
+from assets.recipe.training import pick_device
 from assets.recipe.turns import Chat
 from datastores.errors import ModelError
 
@@ -71,7 +72,8 @@ class Reader:
         self.model: Any = AutoModelForCausalLM.from_pretrained(
             path.parent, gguf_file=path.name, dtype=torch.float32
         )
-        self.model.eval()
+        self.device = pick_device()[0]
+        self.model.eval().to(self.device)
 
     def answers(self, chats: Sequence[Chat], most: int = 256) -> list[str]:
         """The greedy answer to each chat, which must end in a question.
@@ -93,8 +95,8 @@ class Reader:
         ids = torch.tensor([[END_OF_TEXT] * (longest - len(p)) + p for p in prompts])
         mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
         written = self.model.generate(
-            input_ids=ids,
-            attention_mask=mask,
+            input_ids=ids.to(self.device),
+            attention_mask=mask.to(self.device),
             max_new_tokens=most,
             do_sample=False,
             eos_token_id=IM_END,
@@ -110,5 +112,5 @@ class Reader:
     def probabilities(self, ids: Sequence[int]) -> Tensor:
         """Probabilities of the token after each of ``ids``: (len(ids), vocabulary)."""
         with torch.no_grad():
-            logits: Tensor = self.model(torch.tensor([list(ids)])).logits[0]
+            logits: Tensor = self.model(torch.tensor([list(ids)], device=self.device)).logits[0]
         return logits.softmax(dim=-1)

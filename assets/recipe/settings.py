@@ -1,11 +1,12 @@
 """The sizes of a run: ``full`` makes a pair of the shipped shapes, ``further`` goes on from one,
-``tiny`` takes a minute.
+``wide`` makes a larger pair on a GPU, ``tiny`` takes a minute.
 
 Owns numbers, nothing else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from engines.distillation.model import LlamaShape
@@ -56,14 +57,16 @@ class Shape:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a model is trained: total tokens, tokens per step, and learning rates.
+    """How a model is trained: total tokens, chats per step, and learning rates.
+
+    A chat has some 200 tokens.
 
     ``matrix_rate`` is Muon's, ``other_rate`` AdamW's; both are constant until the fraction
     ``decay_from`` of the tokens is seen, and then decay to zero.
     """
 
     tokens: int
-    step_tokens: int
+    step_chats: int
     matrix_rate: float = 0.02
     other_rate: float = 3e-3
     decay_from: float = 0.4
@@ -74,7 +77,6 @@ class Schedule:
 class Setting:
     """One run, from pages to GGUF files, and how many questions of each kind measure it."""
 
-    chats: int
     longest: int
     target: Shape
     student: Shape
@@ -82,35 +84,49 @@ class Setting:
     student_schedule: Schedule
     questions: int
     judged: int = 1000
+    tokenizer_chats: int = 30_000
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        """The shapes by role."""
+        return {"target": self.target, "student": self.student}
 
 
 FULL = Setting(
-    chats=290_000,
     longest=1024,
     target=Shape(layers=8, width=256, hidden=640, vocabulary=4096, chooser=4, copiers=(5, 7)),
     student=Shape(layers=2, width=128, hidden=64, vocabulary=4096),
-    target_schedule=Schedule(tokens=42_000_000, step_tokens=8192),
-    student_schedule=Schedule(tokens=20_000_000, step_tokens=8192),
+    target_schedule=Schedule(tokens=42_000_000, step_chats=40),
+    student_schedule=Schedule(tokens=20_000_000, step_chats=40),
     questions=200,
 )
 FURTHER = replace(
     FULL,
-    chats=60_000,
     target_schedule=Schedule(
-        tokens=9_400_000, step_tokens=8192, matrix_rate=0.012, other_rate=1.8e-3, decay_from=0.3
+        tokens=9_400_000, step_chats=40, matrix_rate=0.012, other_rate=1.8e-3, decay_from=0.3
     ),
     student_schedule=Schedule(
-        tokens=4_000_000, step_tokens=4096, matrix_rate=0.006, other_rate=1e-3, decay_from=0.3
+        tokens=4_000_000, step_chats=20, matrix_rate=0.006, other_rate=1e-3, decay_from=0.3
     ),
 )
+WIDE = replace(
+    FULL,
+    target=Shape(layers=10, width=384, hidden=1024, vocabulary=8192, chooser=6, copiers=(7, 8)),
+    student=Shape(layers=2, width=192, hidden=256, vocabulary=8192),
+    target_schedule=Schedule(tokens=500_000_000, step_chats=768, decay_from=0.5),
+    student_schedule=Schedule(tokens=150_000_000, step_chats=384),
+)
+"""For a GPU; 44 MB and 5 MB. The rates are those of ``full``: Muon's carry over from width to width
+(Large et al., "Scalable Optimization in the Modular Norm", 2024), and larger steps, which are less
+noisy, allow higher rates but need none."""
 TINY = Setting(
-    chats=300,
     longest=384,
     target=Shape(layers=2, width=64, hidden=128, vocabulary=512, chooser=0, copiers=(1,)),
     student=Shape(layers=1, width=64, hidden=64, vocabulary=512),
-    target_schedule=Schedule(tokens=16_000, step_tokens=2048),
-    student_schedule=Schedule(tokens=8_000, step_tokens=2048),
+    target_schedule=Schedule(tokens=16_000, step_chats=8),
+    student_schedule=Schedule(tokens=8_000, step_chats=8),
     questions=4,
     judged=3,
+    tokenizer_chats=300,
 )
-SETTINGS = {"full": FULL, "further": FURTHER, "tiny": TINY}
+SETTINGS = {"full": FULL, "further": FURTHER, "wide": WIDE, "tiny": TINY}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -215,6 +216,7 @@ def _values(text: str, answer: re.Match[str]) -> Iterator[tuple[tuple[int, int],
                     yield (start, start + len(alone)), question.start(1) + said.start()
 
 
+@lru_cache(maxsize=4096)
 def _whole(value: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w){re.escape(value)}(?!\w)") if value else re.compile(r"(?!)")
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import time
 from collections import defaultdict
@@ -24,13 +25,17 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from assets.recipe.batches import Batch, Corpus
+from assets.recipe.batches import Batch, make_batches
+from assets.recipe.chat_stream import EncodedChats
 from assets.recipe.settings import Schedule, Shape
 from datastores.errors import InputError
 from engines.distillation.model import Llama
 
 _LOG = logging.getLogger(__name__)
 _SAVE_SECONDS = 240.0
+_BATCH_TOKENS = {"cpu": 512, "cuda": 24_576}
+"""The most tokens of one forward pass: what a core's cache holds; what keeps a GPU busy for longer
+than its kernels take to launch."""
 
 GUIDANCE_WEIGHT = 0.5
 """Weight of the guidance loss of one position, relative to one token."""
@@ -41,10 +46,9 @@ Loss = Callable[[Llama, Batch], Tensor]
 
 @dataclass
 class Progress:
-    """The progress of a run; stored as JSON beside the weights. ``pieces`` counts batches."""
+    """The progress of a run; stored as JSON beside the weights."""
 
     tokens: int = 0
-    pieces: int = 0
     updates: int = 0
 
 
@@ -63,22 +67,13 @@ def make_next_token_loss(shape: Shape) -> Loss:
     """
 
     def loss(model: Llama, batch: Batch) -> Tensor:
-        rows, targets, weights = select(batch)
         wanted = {shape.chooser: batch.chosen} | dict.fromkeys(shape.copiers, batch.copied)
-        guided = wanted if (batch.copied >= 0).any() else {}
-        hidden, missed = model.forward_guided(batch.ids, guided)
-        logits = model.logits(hidden.flatten(0, 1)[rows])
-        losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")
-        return (losses * weights).sum() + GUIDANCE_WEIGHT * missed
+        hidden, missed = model.forward_guided(batch.ids, wanted if batch.guided else {})
+        logits = model.logits(hidden.flatten(0, 1)[batch.rows])
+        losses = torch.nn.functional.cross_entropy(logits, batch.targets, reduction="none")
+        return (losses * batch.weights).sum() + GUIDANCE_WEIGHT * missed
 
     return loss
-
-
-def select(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """Flat positions with non-zero weight, the tokens after them, and the weights; each (n,)."""
-    flat = batch.weights.flatten()
-    rows = flat.nonzero().squeeze(1)
-    return rows, batch.ids.flatten()[rows + 1], flat[rows]
 
 
 def distribute(batches: list[Batch], hands: int) -> list[list[Batch]]:
@@ -125,73 +120,83 @@ class TrainingRun:
         self.optimiser.parameters = dict(self.model.named_parameters())
         self.optimiser.publish()
 
-    def train(self, corpus: Corpus, schedule: Schedule, loss: Loss, seed: int) -> None:
-        """Train until the schedule's tokens are seen, resuming from the checkpoint.
+    def train(
+        self,
+        steps: Iterator[EncodedChats],
+        schedule: Schedule,
+        loss: Loss,
+        seconds: float = math.inf,
+    ) -> None:
+        """Train on ``steps`` until the schedule's tokens are seen or ``seconds`` have passed.
 
-        The checkpoint is written however it ends, an interrupt included.
+        ``steps`` begin with step ``progress.updates``. The checkpoint is written however it ends,
+        an interrupt included.
         """
         threads = torch.get_num_threads()
         self.threads = 1 if self.device.type == "cuda" else threads
         torch.set_num_threads(1)
         try:
             with ThreadPoolExecutor(self.threads) as workers:
-                self._loop(corpus.batches(seed), schedule, loss, workers)
+                self._loop(steps, schedule, loss, workers, time.monotonic() + seconds)
         finally:
             torch.set_num_threads(threads)
             self.save()
 
     def _loop(
-        self, batches: Iterator[Batch], schedule: Schedule, loss: Loss, workers: Executor
+        self,
+        steps: Iterator[EncodedChats],
+        schedule: Schedule,
+        loss: Loss,
+        workers: Executor,
+        end: float,
     ) -> None:
-        for _ in range(self.progress.pieces):
-            next(batches)
         meter = ProgressMeter(schedule)
         saved = time.monotonic()
-        while self.progress.tokens < schedule.tokens:
-            value = self._update(batches, schedule, loss, workers)
+        while self.progress.tokens < schedule.tokens and time.monotonic() < end:
+            value = self._update(next(steps), schedule, loss, workers)
             meter.show(self.progress, value)
             if time.monotonic() - saved > _SAVE_SECONDS:
                 self.save()
                 saved = time.monotonic()
 
     def _update(
-        self, batches: Iterator[Batch], schedule: Schedule, loss: Loss, workers: Executor
-    ) -> float:
-        """One step, over enough batches for the step's tokens; returns the mean loss."""
+        self, chats: EncodedChats, schedule: Schedule, loss: Loss, workers: Executor
+    ) -> Tensor:
+        """One step; returns its mean loss."""
         share = rate_factor(schedule, self.progress)
-        chosen: list[Batch] = []
-        while sum(batch.tokens for batch in chosen) < schedule.step_tokens:
-            chosen.append(next(batches).to(self.device))
-        whole = float(sum(batch.weights.sum() for batch in chosen)) or 1.0
-        total = self._accumulate(chosen, loss, whole, workers)
+        batches = make_batches(chats, _BATCH_TOKENS[self.device.type])
+        whole = float(sum(batch.weights.sum() for batch in batches)) or 1.0
+        batches = [batch.to(self.device) for batch in batches]
+        total = self._accumulate(batches, loss, whole, workers)
         self.optimiser.step(schedule.matrix_rate * share, schedule.other_rate * share, workers)
-        self.progress.pieces += len(chosen)
-        self.progress.tokens += sum(batch.tokens for batch in chosen)
+        self.progress.tokens += len(chats.ids)
         self.progress.updates += 1
         return total
 
     def _accumulate(
         self, batches: list[Batch], loss: Loss, whole: float, workers: Executor
-    ) -> float:
+    ) -> Tensor:
         """Sum the gradients of ``batches``, distributed over the threads; returns the mean loss.
 
-        One thread per product is faster here than sharing each product. Each thread sums its own
-        batches: summing in the caller would make the threads wait.
+        One thread per product is faster on a CPU than sharing each product. Each thread sums its
+        own batches: summing in the caller would make the threads wait. No value is read here: a GPU
+        would have to be waited for.
         """
         parameters = list(self.model.parameters())
 
-        def work(share: list[Batch]) -> tuple[float, list[Tensor]]:
-            total, sums = 0.0, [torch.zeros_like(each, dtype=torch.float32) for each in parameters]
+        def work(share: list[Batch]) -> tuple[Tensor, list[Tensor]]:
+            total = torch.zeros((), device=self.device)
+            sums = [torch.zeros_like(each, dtype=torch.float32) for each in parameters]
             for batch in share:
                 value = loss(self.model, batch) / whole
                 for held, gradient in zip(
                     sums, torch.autograd.grad(value, parameters), strict=True
                 ):
                     held.add_(gradient)
-                total += value.item()
+                total += value.detach()
             return total, sums
 
-        total = 0.0
+        total = torch.zeros((), device=self.device)
         for value, sums in workers.map(work, distribute(batches, self.threads)):
             total += value
             for name, gradient in zip(self.optimiser.parameters, sums, strict=True):
@@ -221,20 +226,20 @@ class ProgressMeter:
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        self.losses: list[float] = []
+        self.losses: list[Tensor] = []
         self.mark = (time.monotonic(), 0)
 
-    def show(self, progress: Progress, loss: float) -> None:
+    def show(self, progress: Progress, loss: Tensor) -> None:
         """Record the loss of one update; log every twentieth time."""
         self.losses.append(loss)
         if len(self.losses) == 1:
             self.mark = (time.monotonic(), progress.tokens)
         if len(self.losses) % 20:
             return
+        mean = sum(map(float, self.losses[-20:])) / 20
         now = time.monotonic()
         speed = (progress.tokens - self.mark[1]) / max(now - self.mark[0], 1e-9)
         left = (self.schedule.tokens - progress.tokens) / max(speed, 1.0) / 60
-        mean = sum(self.losses[-20:]) / 20
         _LOG.info(
             "%.2f M of %.2f M tokens, loss %.4f, %.0f tokens/s, %.0f min left",
             progress.tokens / 1e6,
@@ -246,11 +251,11 @@ class ProgressMeter:
         self.mark = (now, progress.tokens)
 
 
-def load_teacher(folder: Path, shape: Shape) -> Llama:
-    """The target in ``folder``, frozen, on the training device and in its dtype."""
+def load_teacher(weights: Mapping[str, Tensor], shape: Shape) -> Llama:
+    """The target with ``weights``, frozen, on the training device and in its dtype."""
     device, dtype = pick_device()
     teacher = Llama(shape.llama)
-    teacher.load_state_dict(load_weights(folder))
+    teacher.load_state_dict(dict(weights))
     teacher.requires_grad_(False)
     return teacher.to(device=device, dtype=dtype)
 
@@ -259,11 +264,11 @@ def make_distillation_loss(teacher: Llama) -> Loss:
     """Weighted cross entropy against the teacher's probabilities, summed over a batch."""
 
     def loss(student: Llama, batch: Batch) -> Tensor:
-        rows, _, weights = select(batch)
+        rows = batch.rows
         with torch.no_grad():
             wanted = teacher.logits(teacher(batch.ids).flatten(0, 1)[rows]).softmax(dim=-1)
         drafted = student.logits(student(batch.ids).flatten(0, 1)[rows]).log_softmax(dim=-1)
-        return -((wanted * drafted).sum(dim=-1) * weights).sum()
+        return -((wanted * drafted).sum(dim=-1) * batch.weights).sum()
 
     return loss
 

@@ -16,6 +16,9 @@ from torch import Tensor, nn
 
 INITIAL_SPREAD = 0.02
 
+NOWHERE = -1
+"""In place of the position that a head should attend to: the head is free there."""
+
 
 @dataclass(frozen=True)
 class LlamaShape:
@@ -61,17 +64,16 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _guidance_loss(q: Tensor, k: Tensor, wanted: Tensor) -> Tensor:
-    """The sum of -log of a head's attention to ``wanted`` (batch, length), where not negative.
+    """The sum of -log of a head's attention to ``wanted`` (batch, length), where not `NOWHERE`.
 
     q and k are (batch, length, head_size). A supervised head learns where to attend sooner than an
     unsupervised one: Garg et al., "Jointly Learning to Align and Translate with Transformer Models"
     (2019), section 4.2.
     """
     scores = (q @ k.mT).float() * q.shape[-1] ** -0.5
-    hidden = torch.ones_like(scores, dtype=torch.bool).triu(1)
-    logs = scores.masked_fill(hidden, -torch.inf).log_softmax(dim=-1)
-    seen: Tensor = logs.gather(2, wanted.clamp(min=0).unsqueeze(2)).squeeze(2)
-    return -seen[wanted >= 0].sum()
+    future = torch.ones(scores.shape[1:], dtype=torch.bool, device=q.device).triu(1)
+    scores = scores.masked_fill(future, -torch.inf).flatten(0, 1)
+    return F.cross_entropy(scores, wanted.flatten(), ignore_index=NOWHERE, reduction="sum")
 
 
 class Layer(nn.Module):
@@ -147,8 +149,8 @@ class Llama(nn.Module):
     def forward_guided(self, ids: Tensor, wanted: Mapping[int, Tensor]) -> tuple[Tensor, Tensor]:
         """As `forward`, and the guidance loss.
 
-        ``wanted``: by layer, the index its first head should attend to, (batch, length); negative
-        where the head is free.
+        ``wanted``: by layer, the index its first head should attend to, (batch, length), or
+        `NOWHERE`.
         """
         x = F.embedding(ids, self.embed_tokens)
         cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]

@@ -31,7 +31,7 @@ def work(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _trained(work: Path, role: str) -> Llama:
-    model = Llama((TINY.target if role == "target" else TINY.student).llama)
+    model = Llama(TINY.shapes[role].llama)
     model.load_state_dict(load_weights(work / role))
     return model
 
@@ -51,7 +51,7 @@ def test_trainer_llama_cpp_and_transformers_agree(work: Path, role: str, file: s
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     path = work / "out" / file
-    ids = load_tokenizer(work / "data" / "tokenizer.json").encode(TEXT).ids
+    ids = load_tokenizer(work / "tokenizer.json").encode(TEXT).ids
     with torch.no_grad():
         model = _trained(work, role)
         ours = model.logits(model(torch.tensor([ids])))[0].numpy()
@@ -67,18 +67,17 @@ def test_trainer_llama_cpp_and_transformers_agree(work: Path, role: str, file: s
 def test_a_run_goes_on_from_exported_weights_until_it_has_a_checkpoint(
     work: Path, checkout: Path, tmp_path: Path, role: str
 ) -> None:
-    shape = TINY.target if role == "target" else TINY.student
-    run = Recipe(TINY, checkout, tmp_path, tmp_path, 1, start=work / "out").run(role, shape)
+    run = Recipe(TINY, checkout, tmp_path, tmp_path, 1, start=work / "out").run(role)
     for name, weight in _trained(work, role).state_dict().items():
         torch.testing.assert_close(run.model.state_dict()[name], weight, atol=1e-2, rtol=1e-3)
-    resumed = Recipe(TINY, checkout, work, tmp_path, 1, start=work / "out").run(role, shape)
+    resumed = Recipe(TINY, checkout, work, tmp_path, 1, start=work / "out").run(role)
     assert resumed.progress.tokens > 0
 
 
 def test_a_run_that_goes_on_keeps_the_tokenizer(work: Path, tmp_path: Path) -> None:
-    copied = tmp_path / "data" / "tokenizer.json"
+    copied = tmp_path / "tokenizer.json"
     copy_tokenizer(work / "out" / TARGET_FILE, copied)
-    original = load_tokenizer(work / "data" / "tokenizer.json")
+    original = load_tokenizer(work / "tokenizer.json")
     assert load_tokenizer(copied).encode(TEXT).ids == original.encode(TEXT).ids
 
 

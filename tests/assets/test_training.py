@@ -1,19 +1,27 @@
 """Tokens, batches, the optimiser and the loop."""
 
+from contextlib import closing
 from dataclasses import replace
+from itertools import cycle, islice
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer
 
-from assets.recipe.batches import Corpus
-from assets.recipe.pages import read_pages, split
-from assets.recipe.prepare import make_chat, make_pool
+from assets.recipe.batches import Batch, make_batches
+from assets.recipe.chat_stream import ChatSource, EncodedChats, stream_chats
 from assets.recipe.settings import Schedule, Shape
-from assets.recipe.tokens import IM_END, REPEATED_WEIGHT, WEIGHT_SCALE, encode_chats, render_prompt
+from assets.recipe.tokens import (
+    END_OF_TEXT,
+    IM_END,
+    NO_SOURCE,
+    REPEATED_WEIGHT,
+    WEIGHT_SCALE,
+    encode_chats,
+    render_prompt,
+)
 from assets.recipe.training import (
     GUIDANCE_WEIGHT,
     MAX_HEAD_NORM,
@@ -26,21 +34,34 @@ from assets.recipe.training import (
     rate_factor,
 )
 from assets.recipe.turns import Turn
-from assets.recipe.wording import Style
-from engines.distillation.model import Llama
+from datastores.errors import InputError
+from engines.distillation.model import Llama, _guidance_loss
 
 SHAPE = Shape(layers=1, width=64, hidden=64, vocabulary=400)
 SHAPE_OF_TWO = replace(SHAPE, layers=2, copiers=(1,))
-SCHEDULE = Schedule(tokens=8_000, step_tokens=1000, warm_steps=2)
+SCHEDULE = Schedule(tokens=8_000, step_chats=5, warm_steps=2)
 
 NEXT_TOKEN = make_next_token_loss(SHAPE)
 
 
 @pytest.fixture(scope="module")
-def corpus(checkout: Path, tokenizer: Tokenizer) -> Corpus:
-    pool = make_pool(split(read_pages(checkout)))
-    rng = Random(1)
-    return Corpus.join(encode_chats(tokenizer, [make_chat(pool, rng, Style()) for _ in range(150)]))
+def source(
+    checkout: Path, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
+) -> ChatSource:
+    path = tmp_path_factory.mktemp("source") / "tokenizer.json"
+    tokenizer.save(str(path))
+    return ChatSource(checkout, path, chats=5, longest=512, seed=1)
+
+
+@pytest.fixture(scope="module")
+def steps(source: ChatSource) -> list[EncodedChats]:
+    pool, tokenizer = source.load()
+    return [source.draw(pool, tokenizer, step) for step in range(40)]
+
+
+@pytest.fixture(scope="module")
+def batch(steps: list[EncodedChats]) -> Batch:
+    return next(each for each in make_batches(steps[0], 512) if (each.copied >= 0).any())
 
 
 @pytest.mark.parametrize(
@@ -92,24 +113,45 @@ def test_only_repetitions_have_a_weight_outside_answers(tokenizer: Tokenizer) ->
     assert tokenizer.decode(light).replace(" ", "") in ("xqzv", "qzv")
 
 
-def test_an_epoch_holds_every_chat_once(corpus: Corpus) -> None:
-    batches = corpus.batches(seed=3, most=512)
-    wanted = len(corpus.starts) - 1
-    rows = 0
-    weight = 0.0
-    while rows < wanted:
-        batch = next(batches)
-        rows += len(batch.ids)
-        weight += float(batch.weights.sum())
-    assert rows == wanted
-    assert weight == pytest.approx(int(corpus.weights.sum()) / WEIGHT_SCALE, rel=1e-4)
+@pytest.mark.parametrize("most", [1, 512, 100_000])
+def test_batches_hold_every_chat_once(steps: list[EncodedChats], most: int) -> None:
+    chats = steps[0]
+    batches = make_batches(chats, most)
+    assert all(batch.tokens <= most or len(batch.ids) == 1 for batch in batches)
+    rows = [(batch, row) for batch in batches for row in range(len(batch.ids))]
+    order = np.argsort(np.diff(chats.starts), kind="stable")
+    for (batch, row), index in zip(rows, order, strict=True):
+        start, stop = chats.starts[index : index + 2]
+        after = slice(start + 1, stop)
+        weights = torch.zeros(batch.tokens).index_put((batch.rows,), batch.weights * WEIGHT_SCALE)
+        for read, wanted, padding in (
+            (batch.ids, chats.ids[start:stop], END_OF_TEXT),
+            (weights.view_as(batch.ids), chats.weights[after], 0),
+            (batch.copied, chats.copied[after], NO_SOURCE),
+            (batch.chosen, chats.chosen[after], NO_SOURCE),
+        ):
+            np.testing.assert_allclose(read[row, : len(wanted)], wanted)
+            assert (read[row, len(wanted) :] == padding).all()
+        assert (batch.targets == batch.ids.flatten()[batch.rows + 1]).all()
 
 
-def test_saved_arrays_come_back(corpus: Corpus, tmp_path: Path) -> None:
-    corpus.save(tmp_path)
-    loaded = Corpus.load(tmp_path)
-    for name in ("ids", "weights", "copied", "chosen", "starts"):
-        np.testing.assert_array_equal(getattr(loaded, name), getattr(corpus, name))
+def test_the_chats_of_a_step_are_the_same_in_any_process(
+    source: ChatSource, steps: list[EncodedChats]
+) -> None:
+    with closing(stream_chats(source, first=3, processes=2)) as stream:
+        drawn = list(islice(stream, 3))
+    for got, wanted in zip(drawn, steps[3:6], strict=True):
+        assert got.to_bytes() == wanted.to_bytes()
+    assert steps[3].to_bytes() != steps[4].to_bytes()
+
+
+def test_a_process_that_fails_ends_the_stream(source: ChatSource) -> None:
+    impossible = replace(source, chats=0)
+    with (
+        closing(stream_chats(impossible, first=0, processes=1)) as stream,
+        pytest.raises(InputError, match="ended early"),
+    ):
+        next(stream)
 
 
 def test_a_head_is_clipped_to_the_maximum_norm() -> None:
@@ -136,12 +178,19 @@ def test_the_guidance_loss_is_zero_where_a_head_can_only_attend_to_its_target() 
     torch.testing.assert_close(model.forward_guided(ids, {0: last})[0], model(ids))
 
 
-def test_the_loss_includes_the_guidance_loss(corpus: Corpus) -> None:
+def test_the_guidance_loss_is_minus_the_logarithm_of_the_attention() -> None:
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 5, 64), torch.randn(2, 5, 64)
+    wanted = torch.tensor([[-1, 0, 2, -1, 1], [0, 1, -1, 3, 4]])
+    scores = (q @ k.mT / 8).masked_fill(torch.ones(5, 5).triu(1) > 0, -torch.inf)
+    logs = scores.softmax(-1).log().gather(2, wanted.clamp(min=0).unsqueeze(2)).squeeze(2)
+    torch.testing.assert_close(_guidance_loss(q, k, wanted), -logs[wanted >= 0].sum())
+
+
+def test_the_loss_includes_the_guidance_loss(batch: Batch) -> None:
     model = Llama(SHAPE_OF_TWO.llama)
-    batch = next(batch for batch in corpus.batches(seed=9) if (batch.copied >= 0).any())
     loss = make_next_token_loss(SHAPE_OF_TWO)
-    nowhere = torch.full_like(batch.copied, -1)
-    free = loss(model, replace(batch, copied=nowhere, chosen=nowhere))
+    free = loss(model, replace(batch, guided=False))
     missed = model.forward_guided(batch.ids, {0: batch.chosen, 1: batch.copied})[1]
     guided = loss(model, batch)
     assert missed.item() > 1
@@ -161,34 +210,50 @@ def test_the_rate_warms_up_holds_and_ends_at_zero() -> None:
     assert rate_factor(SCHEDULE, Progress()) == 0.5
 
 
-def test_training_lowers_the_loss(corpus: Corpus, tmp_path: Path) -> None:
+def test_training_lowers_the_loss(steps: list[EncodedChats], batch: Batch, tmp_path: Path) -> None:
     run = TrainingRun(SHAPE, tmp_path)
-    batch = next(corpus.batches(seed=9))
     before = NEXT_TOKEN(run.model, batch).item()
-    run.train(corpus, replace(SCHEDULE, tokens=24_000), NEXT_TOKEN, seed=1)
+    run.train(cycle(steps), replace(SCHEDULE, tokens=24_000), NEXT_TOKEN)
     assert NEXT_TOKEN(run.model, batch).item() < 0.9 * before
 
 
-def test_a_resumed_run_ends_where_an_unbroken_one_does(corpus: Corpus, tmp_path: Path) -> None:
-    half = Schedule(tokens=4_000, step_tokens=1000, warm_steps=2, decay_from=0.0)
-    whole = Schedule(tokens=8_000, step_tokens=1000, warm_steps=2, decay_from=0.0)
+def test_the_gradient_does_not_depend_on_the_batches(steps: list[EncodedChats]) -> None:
+    model, loss = Llama(SHAPE_OF_TWO.llama), make_next_token_loss(SHAPE_OF_TWO)
+    gradients = []
+    for most in (1, 512, 100_000):
+        total = torch.stack([loss(model, each) for each in make_batches(steps[0], most)]).sum()
+        gradients.append(torch.autograd.grad(total, list(model.parameters())))
+    for others in gradients[1:]:
+        for one, other in zip(gradients[0], others, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+
+def test_a_resumed_run_ends_where_an_unbroken_one_does(
+    steps: list[EncodedChats], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = Schedule(tokens=4_000, step_chats=5)
+    whole = replace(half, tokens=8_000)
+    monkeypatch.setattr("assets.recipe.training.rate_factor", lambda *_: 1.0)
     broken = TrainingRun(SHAPE, tmp_path / "broken")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("assets.recipe.training.rate_factor", lambda *_: 1.0)
-        broken.train(corpus, half, NEXT_TOKEN, seed=1)
-        resumed = TrainingRun(SHAPE, tmp_path / "broken")
-        assert resumed.progress == broken.progress
-        resumed.train(corpus, whole, NEXT_TOKEN, seed=1)
-        unbroken = TrainingRun(SHAPE, tmp_path / "unbroken")
-        unbroken.train(corpus, whole, NEXT_TOKEN, seed=1)
+    broken.train(iter(steps), half, NEXT_TOKEN)
+    resumed = TrainingRun(SHAPE, tmp_path / "broken")
+    assert resumed.progress == broken.progress
+    resumed.train(iter(steps[resumed.progress.updates :]), whole, NEXT_TOKEN)
+    unbroken = TrainingRun(SHAPE, tmp_path / "unbroken")
+    unbroken.train(iter(steps), whole, NEXT_TOKEN)
     assert resumed.progress == unbroken.progress
     for name, weight in unbroken.optimiser.state.items():
         torch.testing.assert_close(resumed.optimiser.state[name], weight, rtol=1e-3, atol=1e-4)
 
 
-def test_a_student_equal_to_its_teacher_has_nothing_to_learn(corpus: Corpus) -> None:
+def test_training_pauses_when_its_time_is_over(steps: list[EncodedChats], tmp_path: Path) -> None:
+    TrainingRun(SHAPE, tmp_path).train(iter(steps), SCHEDULE, NEXT_TOKEN, seconds=0)
+    assert TrainingRun(SHAPE, tmp_path).progress == Progress()
+
+
+def test_a_student_equal_to_its_teacher_has_nothing_to_learn(batch: Batch) -> None:
     torch.manual_seed(0)
     teacher = Llama(SHAPE.llama)
-    loss = make_distillation_loss(teacher)(teacher, next(corpus.batches(seed=2)))
+    loss = make_distillation_loss(teacher)(teacher, batch)
     gradients = torch.autograd.grad(loss, list(teacher.parameters()))
     assert max(float(each.abs().max()) for each in gradients) < 1e-3
