@@ -17,6 +17,7 @@ from time import perf_counter
 
 import numpy as np
 
+from app.bench.forced import ForcedTarget
 from app.bench.workloads import Workload
 from app.chat_settings import AnswerEnd
 from app.conversation.events import Wrote
@@ -126,6 +127,9 @@ def answer_chat(
     messages: list[Message] = []
     for turn, question in enumerate(chat.questions):
         messages.append(Message("user", question))
+        if chat.answers and isinstance(engine.target, ForcedTarget):
+            ids = engine.vocabulary.encode(chat.answers[turn])
+            engine.target.answer = [*ids, min(engine.vocabulary.stops)]
         answers.append(answer_question(engine, messages, sampling))
         said = plain[turn] if plain else answers[turn]
         messages.append(Message("assistant", said.text, said.tokens))

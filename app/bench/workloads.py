@@ -91,19 +91,31 @@ def _chat(path: Path, number: int, line: str) -> RecordedChat:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One chat to answer: its id and the person's messages, in order."""
+    """One chat to answer: its id and the person's messages, in order.
+
+    Attributes:
+        answers: recorded ones, to be written instead of the model's own; empty for none.
+    """
 
     id: str
     questions: tuple[str, ...]
+    answers: tuple[str, ...] = ()
 
 
-def read_workload(path: Path) -> list[Workload]:
+def read_workload(path: Path, *, recorded: bool = False) -> list[Workload]:
     """The chats in `path` to answer. The assistant's turns are generated, those given left out.
 
+    Args:
+        recorded: keep the assistant's turns; each question must have one.
+
     Raises:
-        InputError: as `read_chats`; there is no chat, or one without a question.
+        InputError: as `read_chats`; there is no chat, or one without a question or, if `recorded`,
+            without its answers.
     """
-    chats = [Workload(chat.id, _questions(chat, path)) for chat in read_chats(path)]
+    chats = [
+        Workload(chat.id, _questions(chat, path), _answers(chat, path) if recorded else ())
+        for chat in read_chats(path)
+    ]
     if not chats:
         raise InputError(f"the workload {path} holds no chats")
     return chats
@@ -114,6 +126,13 @@ def _questions(chat: RecordedChat, path: Path) -> tuple[str, ...]:
     if not questions:
         raise InputError(f"{path}, chat {chat.id}: no message of role user")
     return questions
+
+
+def _answers(chat: RecordedChat, path: Path) -> tuple[str, ...]:
+    roles = [said.role for said in chat.messages]
+    if roles != ["user", "assistant"] * (len(roles) // 2):
+        raise InputError(f"{path}, chat {chat.id}: not every question has a recorded answer")
+    return tuple(said.text for said in chat.messages if said.role == "assistant")
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from app.bench.environment import (
     uses_history,
     widest,
 )
+from app.bench.forced import forced
 from app.bench.growth import Growth, grow, summarise_growth
 from app.bench.report import Row, growth_svg, table
 from app.bench.workloads import Workload, read_chats, read_workload
@@ -101,6 +102,11 @@ Sets = Mapping[str, tuple[str, ...]]
     metavar="FILE",
     help="Draft model file. [default: the one in the settings]",
 )
+@click.option(
+    "--recorded",
+    is_flag=True,
+    help="Write the workload's own answers, such as code, at the model's cost; greedy.",
+)
 @click.pass_obj
 def decode(
     options: Options,
@@ -115,6 +121,7 @@ def decode(
     shapes: tuple[DraftShape, ...],
     lengths: tuple[int, ...],
     student: Path | None,
+    recorded: bool,
 ) -> None:
     """Compare sets of drafters on the same chats.
 
@@ -124,8 +131,11 @@ def decode(
     The benchmark has stores of its own, which do not change during the run: empty, or filled from a
     history, whose unanswered questions are answered first. `rest`, a suffix array of the history,
     can be compared with specchat's drafters.
+
+    With --recorded, the answers are those of the workload, so that texts can be measured that the
+    model would not write: every pass is the model's own, but the recorded token counts as drawn.
     """
-    chats = read_workload(workload)[:limit]
+    chats = read_workload(workload, recorded=recorded)[:limit]
     named = _named(sets)
     rows = widest(max((options.draft_tokens or 0, *lengths)), shapes)
     larger = Enlargement(wider, deeper)
@@ -135,6 +145,7 @@ def decode(
     engine = load(replace(options, drafters=own), larger=larger, rows=rows)
     with engine.busy:
         costs = verify_ms(engine.target)
+    engine = forced(engine) if recorded else engine
     plain = DecodeRow(PLAIN, with_drafters(engine, (), 0))
     compared = [plain]
     with ExitStack() as opened:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from app.bench.decode import DecodeRow, TimedAnswer, bound, fork_gap, run, speedup, summarise
+from app.bench.forced import forced
 from app.bench.report import table
 from app.bench.workloads import Workload, read_workload
 from app.conversation.statistics import Statistics
 from app.engine.engine import with_drafters
 from datastores.errors import InputError
 from engines.sampler import Sampling
+from tests import recorded_workloads
 from tests.app.scripted import scripted_engine
 from tests.engines.scripted import logits_after
 
@@ -126,3 +129,34 @@ def test_tables_align() -> None:
         [{"name": "a", "rate": 0.5}, {"name": "bcd", "rate": 12.25}], {"name": "", "rate": ".1f"}
     )
     assert text.splitlines() == ["name  rate", "a      0.5", "bcd   12.2"]
+
+
+def test_recorded_answers_are_written_whatever_the_model_would_say(tmp_path: Path) -> None:
+    engine = forced(scripted_engine(tmp_path))
+    record = "say this and this and this and this"
+    sets = [
+        DecodeRow("none", with_drafters(engine, (), 0)),
+        DecodeRow("all", with_drafters(engine, ("prompt", "recycle"), 6)),
+    ]
+    assert list(run(sets, [Workload("a", ("one",), (record,))], engine.defaults.sampling)) == [1]
+    expected = (*engine.vocabulary.encode(record), min(engine.vocabulary.stops))
+    for row in sets:
+        (answer,) = row.answers()
+        assert answer.tokens == expected
+    assert sets[1].answers()[0].statistics.target_calls < len(expected) - 1
+
+
+def test_code_of_the_standard_library_is_a_recorded_workload(tmp_path: Path) -> None:
+    path = tmp_path / "code.jsonl"
+    recorded_workloads.main("code", str(path))
+    assert len(read_workload(path, recorded=True)) == recorded_workloads.CHATS
+
+
+def test_a_recorded_workload_needs_an_answer_to_each_question(tmp_path: Path) -> None:
+    path = tmp_path / "w.jsonl"
+    question, reply = ({"role": role, "content": role} for role in ("user", "assistant"))
+    path.write_text(json.dumps({"messages": [question, reply]}))
+    assert read_workload(path, recorded=True)[0].answers == ("assistant",)
+    path.write_text(json.dumps({"messages": [question, reply, question]}))
+    with pytest.raises(InputError, match="not every question has a recorded answer"):
+        read_workload(path, recorded=True)
