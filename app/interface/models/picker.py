@@ -1,16 +1,15 @@
 """The model picker: lists the models on this machine, searches the hub, and downloads others.
 
-Owns the box, the list, what Enter does, and the one download at a time, which continues while chats
-go on, whether or not the picker is open. `app.models` finds and fetches models, `rows.py` says what
-a row shows, `switch.py` loads the chosen model. The machine's files are searched in a thread.
+Owns the box, the list and what Enter does. `app.models` finds models, `rows.py` says what a row
+shows, `hub_pages.py` what Hugging Face has, `download_task.py` downloads, `switch.py` loads the
+chosen model. The machine's files are searched in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -24,11 +23,16 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 
-from app.config import load_config
-from app.interface.background_task import BackgroundTask
-from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
 from app.interface.dialogs.basic import ListDialog, list_bindings
+from app.interface.models.download_task import DownloadTask
+from app.interface.models.hub_pages import (
+    HubPage,
+    answer_offers,
+    answer_search,
+    asking,
+    suggestions,
+)
 from app.interface.models.rows import (
     DownloadRequest,
     OfferRow,
@@ -36,23 +40,15 @@ from app.interface.models.rows import (
     SearchRequest,
     enter_action,
     index_of,
-    offer_rows,
     render,
     rows,
 )
 from app.interface.text_inputs import LineInput
 from app.interface.themes import panel_styles, style_classes
-from app.locations import Locations, model_folders
+from app.locations import Locations
 from app.models.description import FoundModel
-from app.models.discovery import model_name
 from app.models.download import ModelDownload
-from app.models.hub_search import (
-    HubOffer,
-    HubRepository,
-    known_offers,
-    offers_beside,
-    search_beside,
-)
+from app.models.hub_search import HubRepository
 from app.models.selection import Catalogue, ListedModel, catalogue
 from app.sanitise import one_line
 from datastores.errors import SpecchatError
@@ -118,23 +114,7 @@ ALONE = (
     "No other models on this machine. Enter downloads a suggested one; type words to search Hugging"
     " Face for others."
 )
-ASKING = "searching Hugging Face…"
-NOTHING_FOUND = "Hugging Face has no such model. Use fewer or other words."
 WITHOUT_HUB = "These fit this machine:"
-OFFERED = "Fewer bits are smaller and faster, but less exact."
-
-
-@dataclass(frozen=True, slots=True)
-class HubPage:
-    """What is listed in place of the models on this machine, and what is said about it.
-
-    Attributes:
-        title: of the dialog.
-    """
-
-    title: str
-    rows: Sequence[PickerRow] = ()
-    note: str = ASKING
 
 
 class ModelPicker(ListDialog[FoundModel | None]):
@@ -209,12 +189,12 @@ class ModelPicker(ListDialog[FoundModel | None]):
         del self._pages[kept:]
         self._list(None)
 
-    def _ask(self, page: HubPage, asking: Callable[[], Awaitable[HubPage]]) -> None:
+    def _ask(self, page: HubPage, answering: Callable[[], Awaitable[HubPage]]) -> None:
         """Show `page`, and the answer in its place; without the hub, what needs no connection."""
 
         async def replace_page() -> None:
             try:
-                answer = await asking()
+                answer = await answering()
             except SpecchatError as error:
                 known = self._suggestions()
                 note = one_line(str(error), MAX_NOTE_CHARS)
@@ -227,25 +207,6 @@ class ModelPicker(ListDialog[FoundModel | None]):
         self._pages.append(page)
         self._list(None)
         self.run_worker(replace_page(), group="hub", exclusive=True)
-
-    async def _find(self, words: str) -> HubPage:
-        found = await search_beside(words)
-        return HubPage(f"Hugging Face: {words}", found, "" if found else NOTHING_FOUND)
-
-    async def _offers(self, repository: str) -> HubPage:
-        offered = await offers_beside(repository, self._context_length())
-        return HubPage(repository, offer_rows(offered, self._free_memory), OFFERED)
-
-    def _known_offers(self) -> list[HubOffer]:
-        return known_offers(self._context_length(), self._free_memory)
-
-    def _context_length(self) -> int:
-        """Tokens of context that models are opened with.
-
-        Raises:
-            InputError: the settings file is not understood.
-        """
-        return load_config(self._locations.settings).context
 
     @property
     def _free_memory(self) -> int:
@@ -274,7 +235,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
 
     def _suggestions(self) -> list[PickerRow]:
         try:
-            return offer_rows(self._known_offers(), self._free_memory)
+            return suggestions(self._locations, self._free_memory)
         except SpecchatError as error:
             self.show_error(error)
             return []
@@ -304,9 +265,10 @@ class ModelPicker(ListDialog[FoundModel | None]):
 
     def _press_enter_on(self, row: PickerRow) -> None:
         if isinstance(row, SearchRequest):
-            self._ask(HubPage(f"Hugging Face: {row.words}"), partial(self._find, row.words))
+            self._ask(asking(row), partial(answer_search, row.words))
         elif isinstance(row, HubRepository):
-            self._ask(HubPage(row.name), partial(self._offers, row.name))
+            offers = partial(answer_offers, row.name, self._locations, self._free_memory)
+            self._ask(asking(row), offers)
         elif isinstance(row, DownloadRequest | OfferRow):
             self._download(row.name if isinstance(row, DownloadRequest) else row.offer.name)
         elif isinstance(row, ModelDownload):
@@ -338,57 +300,3 @@ class ModelPicker(ListDialog[FoundModel | None]):
             self._show_keys()
         else:
             self._list(self.listed.chosen)
-
-
-class DownloadTask(BackgroundTask):
-    """Downloads, pauses and resumes one model.
-
-    Attributes:
-        fetch: the current download; None before the first one.
-    """
-
-    def __init__(self, conversation: Conversation, locations: Locations) -> None:
-        super().__init__(conversation)
-        self._locations = locations
-        self.fetch: ModelDownload | None = None
-
-    def begin(self, wanted: str) -> None:
-        """Download `wanted` in place of the current download, which can be resumed later."""
-        self.cancel()
-        self.fetch = ModelDownload(wanted)
-        self.resume()
-
-    def resume(self) -> None:
-        """Resume the current download, unless it is running."""
-        if self.fetch is not None and not self.fetch.running:
-            self.fetch.running = True
-            self._start(partial(self._download, self.fetch))
-
-    def cancel(self) -> None:
-        """Stop at once; the downloaded part is kept."""
-        super().cancel()
-        if self.fetch is not None:
-            self.fetch.running = False
-            self._notify_listener()
-
-    async def _download(self, fetch: ModelDownload) -> None:
-        async with aclosing(fetch.run(model_folders().hugging_face)) as updates:
-            async for _ in updates:
-                self._notify_listener()
-        if fetch.path is not None:
-            fetch.name = await asyncio.to_thread(model_name, fetch.path, self._locations)
-        self._notify_listener()
-        self._announce(fetch)
-
-    def _announce(self, fetch: ModelDownload) -> None:
-        """Notify of the end; an open picker shows a failure itself."""
-        if fetch.path is not None:
-            hint = (
-                ""
-                if self.watched
-                else keymap_of(self._conversation).fill(". Press {models} to open it.")
-            )
-            message = f"{one_line(fetch.name, 80)} is downloaded{hint}"
-            self._conversation.notify(message, markup=False, timeout=15 if hint else 4)
-        elif not self.watched:
-            self._conversation.show_error(fetch.failure)

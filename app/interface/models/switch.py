@@ -14,7 +14,8 @@ from app.config import load_config, write_setting
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
-from app.interface.models.picker import DownloadTask, ModelPicker
+from app.interface.models.download_task import DownloadTask
+from app.interface.models.picker import ModelPicker
 from app.locations import Locations
 from app.models.description import FoundModel
 from app.models.discovery import embedded, find_models, resolve_model

@@ -5,7 +5,8 @@ from __future__ import annotations
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
-from app.interface.models.picker import DownloadTask, ModelPicker
+from app.interface.models.download_task import DownloadTask
+from app.interface.models.picker import ModelPicker
 from tests.app.interface.conftest import Stage, ready, until
 
 

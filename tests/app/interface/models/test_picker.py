@@ -11,8 +11,10 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
+from app.interface.models import hub_pages
 from app.interface.models import picker as picker_module
-from app.interface.models.picker import ALONE, ASKING, LOOKING, NOTHING_FOUND, OFFERED
+from app.interface.models.hub_pages import ASKING, NOTHING_FOUND, OFFERED
+from app.interface.models.picker import ALONE, LOOKING
 from app.interface.screen import ChatScreen
 from app.locations import Locations, ModelFolders
 from app.models.description import FoundModel
@@ -127,7 +129,7 @@ async def test_without_the_hub_one_line_says_so_and_suggestions_remain(
         raise ModelError("cannot reach the hub: check\x1b[2J the connection")
 
     shelf(*LISTED)
-    monkeypatch.setattr(picker_module, "search_beside", offline)
+    monkeypatch.setattr(hub_pages, "search_beside", offline)
     made = stage()
     async with made.app.run_test(size=(100, 40)) as pilot:
         await open_picker(pilot, made)
@@ -152,7 +154,7 @@ async def test_typing_leaves_an_answer_of_the_hub_that_still_comes(
         return []
 
     shelf(*LISTED)
-    monkeypatch.setattr(picker_module, "search_beside", slow)
+    monkeypatch.setattr(hub_pages, "search_beside", slow)
     made = stage()
     async with made.app.run_test(size=(100, 40)) as pilot:
         await open_picker(pilot, made)
@@ -325,8 +327,8 @@ def test_what_a_repository_offers(
         ]
 
     shelf(*LISTED)
-    monkeypatch.setattr(picker_module, "search_beside", find)
-    monkeypatch.setattr(picker_module, "offers_beside", offered)
+    monkeypatch.setattr(hub_pages, "search_beside", find)
+    monkeypatch.setattr(hub_pages, "offers_beside", offered)
     made = stage()
 
     async def act(pilot: Pilot[None]) -> None:
