@@ -24,6 +24,7 @@ from app.interface.chat.copy import CopyActions
 from app.interface.chat.document_actions import DocumentActions
 from app.interface.chat.editor_actions import EditorActions
 from app.interface.chat.message_actions import MessageActions
+from app.interface.chat.thread_actions import ThreadActions
 from app.interface.commands import key_hints
 from app.interface.commands.key_hints import KeyHints
 from app.interface.commands.table import COMMANDS, RUN, SLASH_NAMES, run_slash
@@ -91,8 +92,9 @@ class ChatScreen(Screen[None]):
         self.model_switch = ModelSwitch(self.conversation, self._session_statistics, locations)
         self.copy_actions = CopyActions(self.conversation)
         self.editor_actions = EditorActions(self.conversation)
+        self.thread_actions = ThreadActions(self.conversation)
         self.message_actions = MessageActions(
-            self.conversation, self.copy_actions, self.editor_actions
+            self.conversation, self.thread_actions, self.copy_actions, self.editor_actions
         )
         self.document_actions = DocumentActions(self.conversation, history, locations)
         self.import_task = ImportTask(self.conversation, locations)
@@ -199,7 +201,7 @@ class ChatScreen(Screen[None]):
         elif self.focused is conversation.transcript:
             hints = key_hints.MESSAGES
         elif conversation.turn is not None:
-            hints = key_hints.QUEUED if conversation.is_queued else key_hints.ANSWERING
+            hints = key_hints.QUEUED if conversation.queue.messages else key_hints.ANSWERING
         elif conversation.is_editing:
             hints = key_hints.EDITING
         elif conversation.is_branching:
@@ -275,13 +277,6 @@ class ChatScreen(Screen[None]):
     def act_on_chat(self, action: str) -> None:
         """Run one of `ChatActions` on the open chat."""
         self.chat_actions.run(action, self.conversation.chat)
-
-    def branch(self) -> None:
-        """Continue from the message under the cursor, or else from before the last question."""
-        if self.conversation.transcript.cursor is not None:
-            self.conversation.transcript.action_act("branch")
-        else:
-            self.conversation.branch()
 
     def toggle_details(self) -> None:
         """Show or hide the raw figures."""

@@ -63,6 +63,9 @@ class ChatView(Vertical):
         private: whether the chat will be private, while it is unstored.
         tuning: the settings that it will have.
         hint: about the model, shown in empty chats.
+        thread: what is shown of it.
+        left_out: the last message, if those after the shown ones are left out; else None.
+        unsent: the unsent texts of all chats.
         turn: the turn in progress, in this chat or another; None between turns.
         history_thread: makes every change of the history.
         topbar, transcript, queue, prompt: its widgets.
@@ -80,11 +83,11 @@ class ChatView(Vertical):
         self.history_thread = HistoryThread(history)
         self._history = history
         self._session_statistics = session_statistics
-        self._thread = Thread()
+        self.thread = Thread()
         self._unstored: Turn | None = None
-        self._unsent = UnsentText()
+        self.unsent = UnsentText()
         self._system = ""
-        self._left_out: int | None = None
+        self.left_out: int | None = None
         # Made before they are mounted, and kept until the last worker has ended: a model can finish
         # loading, or answering, while the interface is closing.
         self.topbar, self.transcript, self.queue = TopBar(), MessageList(), QueueBar()
@@ -106,17 +109,17 @@ class ChatView(Vertical):
     @property
     def is_empty(self) -> bool:
         """Whether the open chat has no messages, and none is being answered in it."""
-        return not self._thread.messages and not (self.turn and self._shows(self.turn))
+        return not self.thread.messages and not (self.turn and self._shows(self.turn))
 
     @property
     def is_editing(self) -> bool:
         """Whether the prompt holds a question that was asked before."""
-        return self._unsent.edited is not None
+        return self.unsent.edited is not None
 
     @property
     def is_branching(self) -> bool:
         """Whether the last messages of the chat are left out, for another continuation."""
-        return self._left_out is not None
+        return self.left_out is not None
 
     def on_mount(self) -> None:
         self.transcript.show([greeting("", keymap_of(self))])
@@ -132,7 +135,7 @@ class ChatView(Vertical):
         except SpecchatError as error:
             self.show_error(error)
             return
-        self._unsent.change_chat(self.prompt, self.chat, chat)
+        self.unsent.change_chat(self.prompt, self.chat, chat)
         self._unstored = None
         self.chat, self.private, self.tuning = chat, private, ChatTuning()
         self._set_thread(thread)
@@ -180,18 +183,13 @@ class ChatView(Vertical):
 
     def restore_unsent(self, texts: UnsentTexts) -> None:
         """Take over the unsent texts of an earlier session."""
-        self._unsent.restore(self.prompt, texts)
+        self.unsent.restore(self.prompt, texts)
 
     def unsent_texts(self) -> UnsentTexts:
         """The unsent text of each chat, queued messages included."""
-        if self.turn is not None and self.is_queued:
-            self._unsent.put_back(self.prompt, self.queue.take_all(), self.turn.chat, self.chat)
-        return self._unsent.all(self.prompt, self.chat)
-
-    @property
-    def is_queued(self) -> bool:
-        """Whether messages are queued."""
-        return bool(self.queue.messages)
+        if self.turn is not None and self.queue.messages:
+            self.unsent.put_back(self.prompt, self.queue.take_all(), self.turn.chat, self.chat)
+        return self.unsent.all(self.prompt, self.chat)
 
     def edit_queued(self, index: int = -1) -> None:
         """Move a queued message back to the prompt; by default the last one."""
@@ -199,7 +197,7 @@ class ChatView(Vertical):
         if taken is None or self.turn is None:
             self.show_error(NOTHING_QUEUED)
         else:
-            self._unsent.put_back(self.prompt, taken, self.turn.chat, self.chat)
+            self.unsent.put_back(self.prompt, taken, self.turn.chat, self.chat)
             self.prompt.focus()
         self.post_message(MomentChanged())
 
@@ -224,20 +222,20 @@ class ChatView(Vertical):
         """Show `hint` in empty chats from now on."""
         self.hint = hint
         self.measure_context()
-        if not self._thread.messages and self.turn is None:
+        if not self.thread.messages and self.turn is None:
             self._show_thread()
 
     def _show_thread(self) -> None:
         """Show what is stored, the turn in progress, or a greeting."""
         turn = self.turn if self.turn and self._shows(self.turn) else None
         empty = greeting(self.hint, keymap_of(self), private=self.private)
-        self.transcript.show(entries(self._thread, turn) or [empty])
+        self.transcript.show(entries(self.thread, turn) or [empty])
         self.queue.show_in(is_open=turn is not None)
         self.post_message(MomentChanged())
 
     def _set_thread(self, thread: Thread, left_out: int | None = None) -> None:
         """Have `thread` be what is shown; it branches off if messages up to `left_out` follow."""
-        self._thread, self._left_out = thread, left_out
+        self.thread, self.left_out = thread, left_out
         self.prompt.remember(questions(thread.messages))
 
     @on(SuggestionClicked)

@@ -1,8 +1,8 @@
 """The middle of the screen: the open chat and the turn in progress.
 
-`Conversation` asks, edits, answers again and continues in the chat that `ChatView` shows. No
-question is lost: one that cannot be sent or gets no answer returns to the prompt, and one that is
-sent during an answer waits for its end.
+`Conversation` sends questions and runs turns in the chat that `ChatView` shows; edits, branches and
+versions are `ThreadActions`' business. No question is lost: one that cannot be sent or gets no
+answer returns to the prompt, and one that is sent during an answer waits for its end.
 """
 
 from __future__ import annotations
@@ -31,11 +31,7 @@ from app.interface.chat.thread import (
     is_answered,
     is_cut_off,
     new_turn,
-    other_version,
-    previous_question,
     read_thread,
-    regenerate_turn,
-    resume_turn,
     up_to,
     update_entries,
 )
@@ -56,9 +52,7 @@ from datastores.chats.records import FAILED, INTERRUPTED, StoredMessage
 from datastores.errors import SpecchatError
 
 BUSY = "Still answering. {answer.stop} stops it."
-NOTHING_TO_CONTINUE = "The last answer is complete: nothing to continue."
 WAITING_FOR_MODEL = "loading the model…"
-NO_MESSAGES = "No messages yet."
 STOP_HINT = "{answer.stop} Stop"
 BRANCH_HINT = "New branch · {answer.stop} Cancel"
 
@@ -80,8 +74,8 @@ class Conversation(ChatView):
     @on(TextArea.Changed)
     def measure_context(self) -> None:
         """Show how much of the context the chat takes, with what is in the prompt."""
-        model, edited = self.model_thread.model, self._unsent.edited
-        thread: Sequence[StoredMessage] = self._thread.messages
+        model, edited = self.model_thread.model, self.unsent.edited
+        thread: Sequence[StoredMessage] = self.thread.messages
         if edited is not None:
             thread = up_to(thread, edited.parent)
         engine = model.engine if model is not None else None
@@ -97,7 +91,7 @@ class Conversation(ChatView):
             self.prompt.border_subtitle = ""
             self.open(self.chat)
         else:
-            self._unsent.leave_edit(self.prompt)
+            self.unsent.leave_edit(self.prompt)
             self.prompt.focus()
         self.post_message(MomentChanged())
 
@@ -117,100 +111,24 @@ class Conversation(ChatView):
 
     def clear_prompt(self) -> None:
         """Cancel an edit, or else empty the prompt and remove its attachments."""
-        if self._unsent.edited is not None:
-            self._unsent.leave_edit(self.prompt)
+        if self.unsent.edited is not None:
+            self.unsent.leave_edit(self.prompt)
             self.post_message(MomentChanged())
         else:
             self.prompt.clear()
             self.prompt.attachments.set(())
 
-    def regenerate(self, answer: int | None = None) -> None:
-        """Answer the question of `answer` once more, or else the last one of the thread."""
-        messages = self._thread.messages
-        turn = regenerate_turn(messages if answer is None else up_to(messages, answer))
-        if self.is_free() and turn is not None:
-            turn.previous = messages[-1].id
-            self._answer_again(turn)
-
-    def resume(self) -> None:
-        """Go on with the last answer, if it was stopped or cut off."""
-        if not self.is_free():
-            return
-        turn = resume_turn(self._thread.messages)
-        if turn is None:
-            self.show_error(NOTHING_TO_CONTINUE)
-        else:
-            self._answer_again(turn)
-
-    def _answer_again(self, turn: Turn) -> None:
-        """Begin a turn without a question of its own."""
-        turn.previous = self._left_out or turn.previous
-        self._unsent.leave_edit(self.prompt)
-        self._begin(turn)
-        self.prompt.focus()
-
     @property
     def is_cut_off(self) -> bool:
         """Whether the last answer can go on."""
-        return is_cut_off(self._thread.messages)
+        return is_cut_off(self.thread.messages)
 
-    def edit(self) -> None:
-        """Edit the last question in the prompt; called again, the previous one."""
-        question = previous_question(self._thread.messages, self._unsent.edited)
-        if self.is_free() and question is not None:
-            self.edit_message(question.id)
-
-    def edit_message(self, question: int) -> None:
-        """Edit any question of the thread; what follows it stays as another version."""
-        found = [message for message in self._thread.messages if message.id == question]
-        if self.is_free() and found:
-            self._unsent.edit(self.prompt, found[0])
-            self.transcript.go_to_message(question)
-            self.post_message(MomentChanged())
-
-    def branch(self, message: int | None = None) -> None:
-        """Continue after `message` with other words; what follows it stays as another version.
-
-        None: before the last question; called again, before the previous one.
-        """
-        messages = self._thread.messages
-        if not messages or not self.is_free():
-            return
-        question = previous_question(messages, None)
-        kept = up_to(messages, message or (question.parent if question else None))
-        self._unsent.leave_edit(self.prompt)
-        if len(kept) < len(messages):
-            self._show_branch(
-                Thread(kept, self._thread.versions), self._left_out or messages[-1].id
-            )
-        self.prompt.focus()
-
-    def _show_branch(self, thread: Thread, left_out: int) -> None:
+    def show_branch(self, thread: Thread, left_out: int) -> None:
+        """Show only `thread`, of a chat whose messages up to `left_out` follow."""
         self._set_thread(thread, left_out)
         self._show_thread()
         self.prompt.border_subtitle = keymap_of(self).fill(BRANCH_HINT)
         self.measure_context()
-
-    def show_version_of(self, message: int, step: int, *, wraps: bool = False) -> None:
-        """Show the version of `message` `step` places further; `wraps` around at the end."""
-        known = self._thread.versions.get(message, (message,))
-        place = known.index(message) + step
-        if self.is_free() and (wraps or 0 <= place < len(known)):
-            self.open(self.chat, known[place % len(known)])
-
-    def select_message(self) -> None:
-        """Move the focus to the messages, or back to the prompt."""
-        if self.is_empty:
-            self.notify(NO_MESSAGES, markup=False, timeout=2)
-        else:
-            (self.prompt if self.transcript.has_focus else self.transcript).focus()
-
-    def switch_version(self, step: int) -> None:
-        """Show another version, `step` places further, of the last message that has one."""
-        thread = self._thread
-        version = other_version(thread.messages, thread.versions, step)
-        if self.is_free() and version is not None:
-            self.open(self.chat, version)
 
     @on(Submitted)
     def _send(self, event: Submitted) -> None:
@@ -228,8 +146,8 @@ class Conversation(ChatView):
             return
         turn = self._next_turn(event.text, self.prompt.attachments.attachments)
         self.prompt.attachments.set(())
-        self._unsent.sent(self.prompt)
-        self._begin(turn)
+        self.unsent.sent(self.prompt)
+        self.begin(turn)
 
     def _send_queued(self, turn: Turn, thread: Thread | None) -> None:
         """Send the next message behind `turn`, whose chat is `thread` now.
@@ -238,15 +156,15 @@ class Conversation(ChatView):
         """
         last = thread.messages[-1] if thread is not None and thread.messages else None
         if last is None or turn.stopped or last.finish in (INTERRUPTED, FAILED):
-            if self.is_queued:
-                self._unsent.put_back(self.prompt, self.queue.take_all(), turn.chat, self.chat)
+            if self.queue.messages:
+                self.unsent.put_back(self.prompt, self.queue.take_all(), turn.chat, self.chat)
             return
         message = self.queue.take(0)
         if message is not None and thread is not None:
             text = parse(message.text)
             assert isinstance(text, str), "commands are run at once"
             files = [chip.attachment for chip in message.chips if chip.attachment is not None]
-            self._begin(new_turn(turn.chat, thread.messages, text, files))
+            self.begin(new_turn(turn.chat, thread.messages, text, files))
 
     async def _send_when_read(self, text: str) -> None:
         """Send once the attachments are read; if one cannot be, the text is kept instead."""
@@ -255,7 +173,8 @@ class Conversation(ChatView):
         else:
             self.prompt.put_back(as_typed(text))
 
-    def _begin(self, turn: Turn) -> None:
+    def begin(self, turn: Turn) -> None:
+        """Show `turn`, store its chat if that is new, and ask."""
         turn.started = monotonic()
         turn.answer.status = "" if self.model_thread.model else WAITING_FOR_MODEL
         self.turn = turn
@@ -300,13 +219,13 @@ class Conversation(ChatView):
 
     def _next_turn(self, text: str, attachments: Sequence[Attachment]) -> Turn:
         """A turn for `text`: an edited question, or a new one at the end of the chat."""
-        thread, edited = self._thread.messages, self._unsent.edited
+        thread, edited = self.thread.messages, self.unsent.edited
         if edited is not None:
             turn = edit_turn(thread, edited, text, attachments)
         else:
             turn = new_turn(self.chat, thread, text, attachments)
-        if self._left_out is not None:
-            turn.previous, turn.branches = self._left_out, edited is None
+        if self.left_out is not None:
+            turn.previous, turn.branches = self.left_out, edited is None
         return turn
 
     @work
@@ -386,11 +305,11 @@ class Conversation(ChatView):
             if turn.text and turn.edited is None:
                 thread = Thread(up_to(thread.messages, turn.parent), thread.versions)
             if turn.branches and turn.previous is not None:
-                self._show_branch(thread, turn.previous)
+                self.show_branch(thread, turn.previous)
             else:
                 self._set_thread(thread)
                 self._show_thread()
-        self._unsent.give_back(self.prompt, turn, self.chat)
+        self.unsent.give_back(self.prompt, turn, self.chat)
 
     @on(EventsArrived)
     def _arrived(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions, code_blocks
 from app.interface.chat.editor_actions import EditorActions
+from app.interface.chat.thread_actions import ThreadActions
 from app.interface.messages import MessageActionRequested
 from app.interface.transcript.answer import Answer
 from app.interface.transcript.entries import Question
@@ -17,9 +18,14 @@ class MessageActions:
     """Actions on one message of the open chat."""
 
     def __init__(
-        self, conversation: Conversation, copying: CopyActions, editor: EditorActions
+        self,
+        conversation: Conversation,
+        thread: ThreadActions,
+        copying: CopyActions,
+        editor: EditorActions,
     ) -> None:
         self._conversation = conversation
+        self._thread = thread
         self._copying = copying
         self._editor = editor
         self._copied: tuple[int | None, int] = (None, 0)
@@ -49,13 +55,13 @@ class MessageActions:
 
     def _edit(self, message: Question | Answer) -> None:
         if isinstance(message, Question) and message.message is not None:
-            self._conversation.edit_message(message.message)
+            self._thread.edit_message(message.message)
         else:
             self._say("Only your own messages can be edited.")
 
     def _regenerate(self, message: Question | Answer) -> None:
         if isinstance(message, Answer):
-            self._conversation.regenerate(message.message)
+            self._thread.regenerate(message.message)
         else:
             self._say("Only an answer can be regenerated.")
 
@@ -66,7 +72,7 @@ class MessageActions:
         elif message is self._conversation.transcript.messages[-1]:
             self._conversation.prompt.focus()
         else:
-            self._conversation.branch(message.message)
+            self._thread.branch(message.message)
 
     def _older(self, message: Question | Answer) -> None:
         self._switch(message, -1)
@@ -80,7 +86,7 @@ class MessageActions:
 
     def _switch(self, message: Question | Answer, step: int, *, wraps: bool = False) -> None:
         if message.message is not None:
-            self._conversation.show_version_of(message.message, step, wraps=wraps)
+            self._thread.show_version_of(message.message, step, wraps=wraps)
 
     def _say(self, text: str) -> None:
         self._conversation.notify(text, markup=False, timeout=3)

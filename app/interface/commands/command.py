@@ -18,6 +18,7 @@ from app.interface.chat.conversation import Conversation
 from app.interface.chat.copy import CopyActions
 from app.interface.chat.document_actions import DocumentActions
 from app.interface.chat.editor_actions import EditorActions
+from app.interface.chat.thread_actions import ThreadActions
 from app.interface.commands.keymap import UNBOUND
 from app.interface.dialogs.chat_settings import ChatSettings
 from app.interface.models.switch import ModelSwitch
@@ -35,14 +36,13 @@ class CommandTarget(Protocol):
     model_switch: ModelSwitch
     navigation: ChatNavigation
     text_actions: TextActions
+    thread_actions: ThreadActions
 
     @property
     def app(self) -> App[object]: ...
 
     def act_on_chat(self, action: str) -> None:
         """Run one of `ChatActions` on the open chat."""
-
-    def branch(self) -> None: ...
 
     def toggle_details(self) -> None: ...
 

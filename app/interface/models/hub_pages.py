@@ -1,4 +1,4 @@
-"""What the model picker lists from Hugging Face: search results, models of a repository, suggestions.
+"""What the model picker lists from Hugging Face: search results, a repository, suggestions.
 
 The hub is asked in a child process (`app.models.hub_search`); suggestions need no connection.
 """

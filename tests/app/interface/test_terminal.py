@@ -63,7 +63,7 @@ async def test_the_terminal_is_told(
         await until(pilot, lambda: written[1:] == ["\x1b]2;sing · specchat\a"])
         made.app.post_message(events.AppBlur())
         await until(pilot, lambda: not made.app.app_focus)
-        made.conversation.regenerate()
+        made.app.chat_screen.thread_actions.regenerate()
         await until(pilot, lambda: "\x1b]9;specchat: The answer is ready: sing\a" in written)
         made.conversation.open(None, private=True)
         await until(pilot, lambda: written[-1] == "\x1b]2;Private chat · specchat\a")
