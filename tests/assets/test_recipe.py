@@ -9,9 +9,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from assets.recipe.__main__ import Recipe, main
 from assets.recipe.export import FILES, STUDENT_FILE, TARGET_FILE, copy_tokenizer
 from assets.recipe.settings import TINY
+from assets.recipe.steps import Recipe, main
 from assets.recipe.tokens import CHAT_TEMPLATE, load_tokenizer
 from assets.recipe.training import load_weights
 from engines.distillation.model import Llama

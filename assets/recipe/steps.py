@@ -1,0 +1,214 @@
+"""The steps of the recipe: one command for each, and ``all`` for all of them.
+
+The steps are functions of the same few paths. Owns the layout of the working folder:
+``tokenizer.json``, ``target``, ``student`` (checkpoints), and in the folder of results: the two
+GGUF files and ``figures.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import click
+from torch import Tensor
+
+from assets.recipe.chat_stream import ChatSource, stream_chats
+from assets.recipe.evaluation import acceptance, evaluate, noted_questions, recall_questions
+from assets.recipe.export import FILES, STUDENT_FILE, TARGET_FILE, copy_tokenizer, export
+from assets.recipe.judged import judge
+from assets.recipe.pages import read_pages, split
+from assets.recipe.prepare import make_pool, prepare
+from assets.recipe.reader import Reader
+from assets.recipe.settings import SETTINGS, Schedule, Setting
+from assets.recipe.tokens import load_tokenizer
+from assets.recipe.training import (
+    Loss,
+    TrainingRun,
+    load_teacher,
+    load_weights,
+    make_distillation_loss,
+    make_next_token_loss,
+)
+from datastores.errors import SpecchatError
+from engines.distillation.model import Llama
+from engines.distillation.weights import read_student
+
+_LOG = logging.getLogger("assets.recipe")
+
+_EVALUATION_SEED = 5
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The input of every step.
+
+    ``pages`` is a tldr checkout or archive, ``work`` the folder of checkpoints, ``out`` the folder
+    of results; ``seed`` determines the chats and their order. ``start`` is a folder with the GGUF
+    files of a pair to go on from, or of a target alone; None trains from nothing. ``tokens`` stand
+    in place of the setting's; training pauses after ``minutes``.
+    """
+
+    setting: Setting
+    pages: Path
+    work: Path
+    out: Path
+    seed: int
+    start: Path | None = None
+    tokens: int | None = None
+    minutes: float = math.inf
+
+    @property
+    def tokenizer(self) -> Path:
+        """The file of the tokenizer."""
+        return self.work / "tokenizer.json"
+
+    def run(self, role: str) -> TrainingRun:
+        """The run of the ``target`` or the ``student``, at its checkpoint if it has one."""
+        return TrainingRun(self.setting.shapes[role], self.work / role, self.given(role))
+
+    def given(self, role: str) -> Mapping[str, Tensor] | None:
+        """The weights to go on from; None: at random."""
+        path = self.start / FILES[role] if self.start else None
+        return read_student(path).weights if path and path.exists() else None
+
+    def teacher(self) -> Llama:
+        """The trained target, or the one to go on from.
+
+        Raises:
+            InputError: there is neither.
+        """
+        given, checkpoint = self.given("target"), self.work / "target"
+        if given is None or (checkpoint / "progress.json").exists():
+            given = load_weights(checkpoint)
+        return load_teacher(given, self.setting.target)
+
+    def train(self, run: TrainingRun, schedule: Schedule, loss: Loss) -> None:
+        """Train ``run`` on chats that other processes draw: on every core but one for a GPU."""
+        setting = self.setting
+        chats, longest = schedule.step_chats, setting.longest
+        source = ChatSource(self.pages, self.tokenizer, chats, longest, self.seed)
+        processes = 1 if run.device.type == "cpu" else max(1, (os.cpu_count() or 1) - 1)
+        schedule = replace(schedule, tokens=self.tokens or schedule.tokens)
+        with closing(stream_chats(source, run.progress.updates, processes)) as steps:
+            run.train(steps, schedule, loss, self.minutes * 60)
+
+
+def step_prepare(recipe: Recipe) -> None:
+    """Make the tokenizer from chats about the pages."""
+    if recipe.start is not None:
+        copy_tokenizer(recipe.start / TARGET_FILE, recipe.tokenizer)
+    vocabulary, chats = recipe.setting.target.vocabulary, recipe.setting.tokenizer_chats
+    prepare(recipe.pages, recipe.tokenizer, vocabulary, chats, recipe.seed)
+
+
+def step_train(recipe: Recipe) -> None:
+    """Train the target, resuming from its checkpoint."""
+    loss = make_next_token_loss(recipe.setting.target)
+    recipe.train(recipe.run("target"), recipe.setting.target_schedule, loss)
+
+
+def step_distil(recipe: Recipe) -> None:
+    """Distil the target into the student, resuming from its checkpoint."""
+    loss = make_distillation_loss(recipe.teacher())
+    recipe.train(recipe.run("student"), recipe.setting.student_schedule, loss)
+
+
+def step_export(recipe: Recipe) -> None:
+    """Write the checkpoints as GGUF files."""
+    for role, file in FILES.items():
+        path, shape = recipe.out / file, recipe.setting.shapes[role]
+        export(recipe.work / role, recipe.tokenizer, shape, f"specchat {role}", path)
+        _LOG.info("wrote %s", path)
+
+
+def step_evaluate(recipe: Recipe) -> None:
+    """Measure the GGUF files; the figures are logged and written to ``figures.json``."""
+    tokenizer = load_tokenizer(recipe.tokenizer)
+    target = Reader(recipe.out / TARGET_FILE, tokenizer)
+    student = Reader(recipe.out / STUDENT_FILE, tokenizer)
+    parts = split(read_pages(recipe.pages))
+    pool = make_pool(parts)
+    count = recipe.setting.questions
+    figures = evaluate(target, parts, pool, count, _EVALUATION_SEED)
+    rng = Random(_EVALUATION_SEED)
+    questions = noted_questions(parts.held_out or parts.familiar, count // 4, rng)
+    questions += recall_questions(pool.core, count // 4, rng)
+    figures |= acceptance(target, student, questions)
+    figures |= judge(target, parts, recipe.setting.judged, _EVALUATION_SEED)
+    line = json.dumps({key: round(value, 3) for key, value in figures.items()})
+    (recipe.out / "figures.json").write_text(line + "\n", encoding="utf-8")
+    _LOG.info("figures %s", line)
+
+
+STEPS = {
+    "prepare": step_prepare,
+    "train": step_train,
+    "distil": step_distil,
+    "export": step_export,
+    "evaluate": step_evaluate,
+}
+
+
+@click.command()
+@click.argument("step", type=click.Choice([*STEPS, "all"]))
+@click.option("--setting", type=click.Choice(list(SETTINGS)), default="full", show_default=True)
+@click.option(
+    "--pages",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="A checkout of github.com/tldr-pages/tldr, or a tar archive of its pages.",
+)
+@click.option(
+    "--work",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Where the checkpoints lie; a run goes on from what it finds there.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Where the GGUF files and the figures go.",
+)
+@click.option(
+    "--from",
+    "start",
+    type=click.Path(path_type=Path),
+    help="A folder with the GGUF files of a pair, or of a target, to go on from: say, assets.",
+)
+@click.option("--seed", default=11, show_default=True, help="Fixes the chats and their order.")
+@click.option("--tokens", type=int, help="Tokens to train on, in place of the setting's.")
+@click.option(
+    "--minutes",
+    type=float,
+    default=math.inf,
+    help="Pause training after so many minutes, with a checkpoint.",
+)
+def main(step: str, setting: str, work: Path, **inputs: Any) -> None:
+    """Make specchat's embedded pair from the tldr pages."""
+    work.mkdir(parents=True, exist_ok=True)
+    _log_to(work / "recipe.log")
+    recipe = Recipe(SETTINGS[setting], work=work, **inputs)
+    try:
+        for name in STEPS if step == "all" else [step]:
+            STEPS[name](recipe)
+    except SpecchatError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _log_to(path: Path) -> None:
+    """Log progress to the terminal and to the file ``path``."""
+    formatter = logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
+    _LOG.setLevel(logging.INFO)
+    for handler in (logging.StreamHandler(), logging.FileHandler(path, encoding="utf-8")):
+        handler.setFormatter(formatter)
+        _LOG.addHandler(handler)
