@@ -13,15 +13,17 @@ verifications. What differs from the paper:
 - Its γ is cut off at γ_max = 0.6, which never lets s exceed 5 or so; here the estimate is drawn
   towards the answer's long-run accuracy, so it stays below 1 by itself.
 - b is a line over s: a batch costs less than single queries, but on few cores it is not free.
-- A wrong guess costs more than the verification: the stride is written again, in c seconds, and a
-  stride that was written meanwhile is waited for and dropped. With these terms, a stride of 0 has a
+- A wrong guess costs more than the verification: the stride is written again, in c seconds, since
+  another passage has to be read (a is that of strides for which none was), and a stride that was
+  written meanwhile is waited for and dropped. With these terms, a stride of 0 has a
   rate, too: search first, as RaLMSeq does, in γ·a + (1 − γ)·c + b; the passage changes where a
   guess would have been wrong. Where searching is cheap or guesses are wrong, that is the best there
   is, and it is kept unless a guess promises `MIN_GAIN`. Whether a verification is hidden is chosen
   with the stride.
 - A stride can be searched for and written under a guess at once, in max(a, b), and writing stops
-  when the guess is found to be wrong, so it costs next to nothing. Where b < a, this hides as much
-  as asynchronous verification, which learns of a wrong guess one stride later.
+  when the guess is found to be wrong; a guess of another passage waits for the search. So a wrong
+  one costs next to nothing. Where b < a, this hides as much as asynchronous verification, which
+  learns of a wrong guess one stride later.
 - Where searching is so cheap that not even right guesses could promise it, nothing is guessed at
   all, and each stride costs what it costs RaLMSeq.
 - Searching and writing share cores and memory, so together they take more than the longer of the
@@ -114,21 +116,20 @@ class StrideScheduler(Protocol):
         """The first stride, which needs no guess, was searched for and written, prompt included."""
         ...
 
-    def speculated(self, seconds: float) -> None:
-        """One stride was written in `seconds`, its query and its guess included, with no search
-        beside it."""
-        ...
+    def wrote(self, seconds: float, *, changed: bool) -> None:
+        """One stride was written in `seconds`, with no search beside it.
 
-    def rewritten(self, seconds: float) -> None:
-        """A stride was written again in `seconds`, since its guess was wrong."""
+        Args:
+            changed: whether under another passage than the one before, which had to be read.
+        """
         ...
 
     def verified(self, verification: Verification) -> None:
         """A batch was verified."""
         ...
 
-    def retrieved(self, search_s: float, writing_s: float, right: bool | None) -> None:
-        """A stride was searched for and then written; `right` tells of its guess, if any."""
+    def retrieved(self, search_s: float, right: bool | None) -> None:
+        """A stride was searched for by itself; `right` tells of its guess, if any."""
         ...
 
 
@@ -143,16 +144,13 @@ class FixedStride:
     def began(self, search_s: float, writing_s: float) -> None:
         """Nothing to learn."""
 
-    def speculated(self, seconds: float) -> None:
-        """Nothing to learn."""
-
-    def rewritten(self, seconds: float) -> None:
+    def wrote(self, seconds: float, *, changed: bool) -> None:
         """Nothing to learn."""
 
     def verified(self, verification: Verification) -> None:
         """Nothing to learn."""
 
-    def retrieved(self, search_s: float, writing_s: float, right: bool | None) -> None:
+    def retrieved(self, search_s: float, right: bool | None) -> None:
         """Nothing to learn."""
 
 
@@ -205,15 +203,11 @@ class OptimalStride:
         if self._max_accuracy is None:
             self._choose()
 
-    def speculated(self, seconds: float) -> None:
-        """Estimate a from `seconds` and the strides before."""
-        self._strides.append(seconds)
-        if self._single and not self._recent and self._max_accuracy is None:
+    def wrote(self, seconds: float, *, changed: bool) -> None:
+        """Estimate a or c from `seconds` and those before; choose anew where nothing is pending."""
+        (self._rewrites if changed else self._strides).append(seconds)
+        if self._single and (not self.stride or not self._recent) and self._max_accuracy is None:
             self._choose()
-
-    def rewritten(self, seconds: float) -> None:
-        """Estimate c from `seconds` and those before."""
-        self._rewrites.append(seconds)
 
     def verified(self, verification: Verification) -> None:
         """Estimate b, o and γ, and choose the stride anew."""
@@ -227,13 +221,11 @@ class OptimalStride:
             self._batches.append((verification.queries, verification.seconds))
         self._choose()
 
-    def retrieved(self, search_s: float, writing_s: float, right: bool | None) -> None:
-        """Estimate a, b and, with a guess, γ, and choose the stride anew."""
+    def retrieved(self, search_s: float, right: bool | None) -> None:
+        """Estimate b and, with a guess, γ; `wrote` follows."""
         self._single.append(search_s)
-        self._strides.append(writing_s)
         if right is not None:
             self._compared(Verification(1, int(right), search_s))
-        self._choose()
 
     def _compared(self, verification: Verification) -> None:
         self._recent.append(verification)
@@ -342,7 +334,7 @@ class StrideCosts:
     Attributes:
         stride_s: seconds to write a stride (a).
         base_s, query_s: to verify any batch, and each of its queries (b).
-        rewrite_s: to write a stride again (c).
+        rewrite_s: to write a stride under another passage than the one before, or again (c).
         overlap: share of the shorter of a and b that is not hidden when both go on at once (o).
     """
 

@@ -132,7 +132,7 @@ class SpeculativeRalm:
     def _speculate(self) -> Guess:
         """As `_write_ahead`, with nothing beside it."""
         guess = self._write_ahead()
-        self._scheduler.speculated(guess.seconds)
+        self._scheduler.wrote(guess.seconds, changed=not guess.whole)
         return guess
 
     def _write_ahead(self) -> Guess:
@@ -145,17 +145,24 @@ class SpeculativeRalm:
 
     def _retrieve_beside(self) -> ConfirmedStride:
         """Search for the next stride's passage, and write under a guess until that is found to be
-        wrong."""
-        started, prefills = perf_counter(), self._writer.prefills
+        wrong.
+
+        Another passage has to be read first, which costs more than is hidden here if it turns out
+        to be wrong: such a guess waits for the search.
+        """
         guess = self._guess()
         search = self._verifier.begin([guess.query], beside=True)
+        if number_of(guess.document) != number_of(self._writer.document):
+            _, found = self._verify([guess], search)
+            return self._write_found(guess.start, found[0])
+        started = perf_counter()
         self._next = guess.start + self._request.stride
         for end in range(guess.start + 1, self._next + 1):
             if search.is_done and _count_right([guess], search.wait()[0]) == 0:
                 break
             self._writer.write(guess.document, guess.start, end)
         record_writing(self._writer, self._statistics)
-        whole = self._writer.prefills == prefills and len(self._writer.tokens) >= self._next
+        whole = len(self._writer.tokens) >= self._next
         guess = replace(guess, seconds=perf_counter() - started, whole=whole)
         matched, found = self._verify([guess], search, guess)
         if matched:
@@ -168,21 +175,25 @@ class SpeculativeRalm:
 
         If guesses could pay, one is compared with what is found, which tells the accuracy.
         """
-        start, started = self._next, perf_counter()
+        start = self._next
         guess = self._guess() if self._scheduler.guesses else None
         query = guess.query if guess is not None else self._encode(start)
-        waiting = perf_counter()
         found, search_s = self._collect(
             self._verifier.search([query], prefetches=guess is not None), 1
         )
-        waited = perf_counter() - waiting
         right = None if guess is None else bool(_count_right([guess], found))
         if right is not None:
             self._statistics.right += right
             self._statistics.guesses += 1
-        self._write_stride(start, _best(found[0]))
-        self._scheduler.retrieved(search_s, perf_counter() - started - waited, right)
-        return self._confirmed(start, _best(found[0]))
+        self._scheduler.retrieved(search_s, right)
+        return self._write_found(start, found[0])
+
+    def _write_found(self, start: int, ranked: Sequence[ScoredPassage]) -> ConfirmedStride:
+        """Write the next stride under the best passage."""
+        started, prefills = perf_counter(), self._writer.prefills
+        self._write_stride(start, _best(ranked))
+        self._scheduler.wrote(perf_counter() - started, changed=self._writer.prefills > prefills)
+        return self._confirmed(start, _best(ranked))
 
     def _guess(self) -> Guess:
         """The next stride's query and what the cache says to it."""
@@ -237,7 +248,7 @@ class SpeculativeRalm:
         started = perf_counter()
         self._writer.rewind(guess.start)
         self._write_stride(guess.start, document)
-        self._scheduler.rewritten(perf_counter() - started)
+        self._scheduler.wrote(perf_counter() - started, changed=True)
         return self._confirmed(guess.start, document)
 
     def _write_stride(self, start: int, document: Passage | None) -> None:
