@@ -92,6 +92,14 @@ IDENTITY_COLUMNS = {
     help="Passages to search: those of the texts, filled up with random ones.",
 )
 @click.option(
+    "--reach",
+    type=click.IntRange(min=1),
+    default=PREFETCH + 8,
+    show_default=True,
+    metavar="N",
+    help="Passages that adr keeps in view while it searches: recall against time.",
+)
+@click.option(
     "--table",
     "tables",
     multiple=True,
@@ -139,6 +147,7 @@ def ralm(
     texts: Path,
     retriever: str,
     corpus: int,
+    reach: int,
     tables: tuple[str, ...],
     tokens: int,
     runs: int,
@@ -164,8 +173,8 @@ def ralm(
         return
     tables = tables or ("1", "4")
     rows = _rows(options, sets, tables, larger)
-    reach = PREFETCH_FAR if "2" in tables else PREFETCH
-    base, size = knowledge_base(texts, retriever, corpus, reach + 8)
+    reach = max(reach, (PREFETCH_FAR if "2" in tables else PREFETCH) + 8)
+    base, size = knowledge_base(texts, retriever, corpus, reach)
     runs = 1 if identity else runs
     batches = {} if identity else latency_per_query(base, questions, BATCHES)
     _run(
