@@ -9,7 +9,8 @@ Against fixed draft lengths, the automatic one shows what its choices cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, median
 from threading import Event as Flag
@@ -67,6 +68,7 @@ class TimedAnswer:
         tokens: token ids of the answer.
         chain: draft tokens on the longest path of each draft, summed.
         rows: of each call of the target.
+        overhead: seconds outside the target, by part; see `overhead_parts`.
     """
 
     prompt: tuple[int, ...]
@@ -75,6 +77,7 @@ class TimedAnswer:
     rows: tuple[int, ...]
     statistics: Statistics
     text: str
+    overhead: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -146,15 +149,33 @@ def answer_question(engine: Engine, messages: Sequence[Message], sampling: Sampl
         if isinstance(event, Wrote):
             steps.append(event.step)
             pieces.extend(piece.text for piece in event.pieces)
-    calls = [step.tree for step in steps if not step.prefill]
+    calls = [step for step in steps if not step.prefill]
     return TimedAnswer(
         prompt=tuple(engine.target.tokens[: statistics.prompt_tokens]),
         tokens=tuple(token for step in steps for token in step.tokens),
-        chain=sum(max(tree.depths()) for tree in calls),
-        rows=tuple(len(tree) for tree in calls),
+        chain=sum(max(step.tree.depths()) for step in calls),
+        rows=tuple(len(step.tree) for step in calls),
         statistics=statistics,
         text="".join(pieces),
+        overhead=overhead_parts(calls),
     )
+
+
+LOOP, PLANNING = "loop", "planning"
+
+
+def overhead_parts(calls: Iterable[Step]) -> dict[str, float]:
+    """Seconds of `calls` outside the target: each drafter's, planning's (the budget and all that
+    observe the steps) and the loop's own (drawing tokens and keeping their states)."""
+    parts = defaultdict[str, float](float)
+    for step in calls:
+        timings, consulted = step.timings, 0.0
+        for proposal in step.proposals:
+            parts[proposal.drafter] += proposal.seconds
+            consulted += proposal.seconds
+        parts[PLANNING] += timings.draft - consulted
+        parts[LOOP] += timings.total - timings.target - timings.draft
+    return parts
 
 
 def summarise(
@@ -172,9 +193,11 @@ def summarise(
     """
     answers = row.answers()
     pairs = list(zip(answers, plain.answers(), strict=True))
-    total = Statistics()
+    total, overhead = Statistics(), defaultdict[str, float](float)
     for answer in answers:
         total.add(answer.statistics)
+        for part, seconds in answer.overhead.items():
+            overhead[part] += seconds
     calls = [answer.statistics for answer in answers if answer.statistics.target_calls]
     return {
         "drafters": row.drafters,
@@ -198,6 +221,9 @@ def summarise(
         "overhead_ms_per_call": median(
             [1e3 * one.overhead_seconds / one.target_calls for one in calls] or [0.0]
         ),
+        "overhead_ms_by_part": {
+            part: 1e3 * seconds / max(total.target_calls, 1) for part, seconds in overhead.items()
+        },
         "identical": mean(one.tokens == other.tokens for one, other in pairs),
         "largest_fork_gap": max(
             (fork_gap(row.engine, sampling, one, other) for one, other in pairs), default=0.0

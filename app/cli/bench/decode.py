@@ -126,7 +126,9 @@ def decode(
     """Compare sets of drafters on the same chats.
 
     Each set answers each chat in turn. Speed-ups are medians over chats of paired ratios to plain
-    decoding; the bound assumes that verifying is the only cost. Ctrl-C prints the results so far.
+    decoding; the bound assumes that verifying is the only cost. The overhead is the time per call
+    outside the target, a draft model's passes included; it is also given for each drafter. Ctrl-C
+    prints the results so far.
 
     The benchmark has stores of its own, which do not change during the run: empty, or filled from a
     history, whose unanswered questions are answered first. `rest`, a suffix array of the history,
@@ -235,7 +237,22 @@ def _report(
     optional = ("history", "shape", "fixed", "of_best_fixed", "of_hindsight")
     unused = {name for name in optional if all(row[name] in ("", None) for row in summaries)}
     columns = {name: spec for name, spec in COLUMNS.items() if name not in unused}
-    return f"{model}   {verify} ms\n\n{table(summaries, columns)}" if summaries else model
+    if not summaries:
+        return model
+    return f"{model}   {verify} ms\n\n{table(summaries, columns)}\n\n{_overheads(summaries)}"
+
+
+def _overheads(summaries: Sequence[Row]) -> str:
+    """The mean overhead of each row by part, in milliseconds per call."""
+    lines = []
+    for row in summaries:
+        parts = row["overhead_ms_by_part"]
+        assert isinstance(parts, dict)
+        text = "  ".join(f"{part} {milliseconds:.3f}" for part, milliseconds in parts.items())
+        setting = (row["history"], row["shape"], row["fixed"])
+        named = " ".join(str(value) for value in setting if value not in ("", None))
+        lines.append(f"overhead of {row['drafters']}{' ' + named if named else ''}: {text} ms")
+    return "\n".join(lines)
 
 
 GROWTH_COLUMNS = {

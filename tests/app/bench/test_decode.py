@@ -26,8 +26,18 @@ FIELDS = {
     "drafters", "chats", "tokens", "target_calls", "drafted", "accepted", "tokens_per_call",
     "acceptance_rate", "mean_acceptance_rate", "seconds", "speedup", "overhead_ms_per_call",
     "identical", "largest_fork_gap", "by_drafter", "history", "shape", "draft_length",
-    "fixed", "bound", "of_best_fixed", "of_hindsight",
+    "fixed", "bound", "of_best_fixed", "of_hindsight", "overhead_ms_by_part",
 }  # fmt: skip
+
+
+def test_the_parts_of_the_overhead_add_up_to_it(tmp_path: Path) -> None:
+    sets = rows(tmp_path)
+    list(run(sets, CHATS[1:2], Sampling(0.0)))
+    for row, drafters in zip(sets, (set(), {"prompt"}, {"prompt", "recycle"}), strict=True):
+        (answer,) = row.answers()
+        assert set(answer.overhead) == {"planning", "loop"} | drafters
+        whole = answer.statistics.overhead_seconds
+        assert sum(answer.overhead.values()) == pytest.approx(whole)
 
 
 def rows(folder: Path) -> list[DecodeRow]:
