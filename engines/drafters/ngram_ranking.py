@@ -192,9 +192,9 @@ def _add_context(
         suffix = suffix[1:]
         if after is None:
             continue
-        total, escaping = sum(after.values()), ESCAPE_WEIGHT * len(after)
-        share = left / (total + escaping)
-        left = share * escaping
+        total = sum(after.values())
+        share = left / (total + ESCAPE_WEIGHT * len(after))
+        left = share * ESCAPE_WEIGHT * len(after)
         if share * max(after.values()) < least:
             continue
         needed = MIN_SHARE * least / share
