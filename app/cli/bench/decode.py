@@ -149,11 +149,10 @@ def decode(
         costs = verify_ms(engine.target)
     engine = forced(engine) if recorded else engine
     plain = DecodeRow(PLAIN, with_drafters(engine, (), 0))
-    compared = [plain]
     with ExitStack() as opened:
         pasts = list(_pasts(opened, plain.engine, named, history, ways))
         bench = Bench(engine, options.draft_tokens, student)
-        compared += _rows(bench, named, pasts, shapes, lengths)
+        compared = [plain, *_rows(bench, named, pasts, shapes, lengths)]
         _answer(compared, chats)
     summaries = [
         summarise(row, plain, engine.defaults.sampling, costs, _fixed(row, compared))

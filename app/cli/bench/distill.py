@@ -120,9 +120,7 @@ def distill(
     and in one tree with the untrained draft model. Ctrl-C prints the results so far.
     """
     from app.bench.distill import Classroom, Material, asked_again
-    from app.bench.taught import TaughtHead, TaughtStudent
     from engines.distillation.trainer import FROM_NOTHING, TrainingSettings
-    from engines.distillation.untrained import write_untrained
 
     topics = {path.stem: read_workload(path)[:limit] for path in workloads}
     engine = with_drafters(load(replace(options, drafters=()), rows=32), (), 0)
@@ -130,11 +128,7 @@ def distill(
     streamed = {name: chats[::2] if offline else chats for name, chats in topics.items()}
     known = {"base": read_workload(base)[:limit]} if base else {}
     with TemporaryDirectory(prefix="specchat-bench-") as folder:
-        if student == UNTRAINED:
-            file = Path(folder) / "student.gguf"
-            write_untrained(engine.path, file, 1)
-        else:
-            file = _student_file(engine, student, options)
+        file = _student_file(engine, student, options, Path(folder))
         stream, again, lessons, knowns = (
             _answers(engine, part, label, seed)
             for part, label, seed in (
@@ -144,19 +138,8 @@ def distill(
                 (known, "base", 3),
             )
         )
-        opened = partial(
-            open_student,
-            vocabulary=engine.vocabulary,
-            context_length=engine.target.context_length,
-        )
         material = Material(stream, again, knowns)
-        taught = TaughtStudent(file, opened)
-        heads = {
-            "head": TaughtHead(engine.path, engine.target, engine.vocabulary),
-            "head and student": TaughtHead(
-                engine.path, engine.target, engine.vocabulary, opened(file)
-            ),
-        }
+        taught, heads = _taught(engine, file)
         room = Classroom(engine, engine.defaults.sampling, taught, material, every)
         first = FROM_NOTHING if student == UNTRAINED else TrainingSettings()
         lesson_plans = [replace(first, loss=loss) for loss in losses or (first.loss,)]
@@ -166,13 +149,31 @@ def distill(
     click.echo(_report(engine, rows, every, as_json))
 
 
-def _student_file(engine: Engine, student: str, options: Options) -> Path:
+def _taught(engine: Engine, file: Path) -> tuple[Taught, dict[str, Taught]]:
+    """The student in `file`, and by name the heads, alone and in one tree with it."""
+    from app.bench.taught import TaughtHead, TaughtStudent
+
+    opened = partial(
+        open_student, vocabulary=engine.vocabulary, context_length=engine.target.context_length
+    )
+    head = partial(TaughtHead, engine.path, engine.target, engine.vocabulary)
+    return TaughtStudent(file, opened), {"head": head(), "head and student": head(opened(file))}
+
+
+def _student_file(engine: Engine, student: str, options: Options, folder: Path) -> Path:
+    """The draft model's file; one that starts from scratch is written into `folder`."""
+    if student == UNTRAINED:
+        from engines.distillation.untrained import write_untrained
+
+        file = folder / "student.gguf"
+        write_untrained(engine.path, file, 1)
+        return file
     if student and Path(student).is_file():
         return Path(student)
-    file = student_file(student, engine.path, locate(options.data_dir))
-    if file is None:
+    found = student_file(student, engine.path, locate(options.data_dir))
+    if found is None:
         raise InputError(f"{engine.name} has no draft model: choose one with --student")
-    return file
+    return found
 
 
 def _answers(

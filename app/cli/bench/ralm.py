@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -38,6 +38,7 @@ from app.machine import machine
 from datastores.errors import InputError
 from engines.budget.cost_model import CostModel
 from engines.llama.enlarge import Enlargement
+from engines.ralm.knowledge_base import KnowledgeBase
 from engines.ralm.speculative import PREFETCH, PREFETCH_FAR
 
 BATCHES = (1, 2, 4, 8, 16)
@@ -162,48 +163,77 @@ def ralm(
     is what the ratio of search time to writing time allows. Ctrl-C prints the results so far.
     """
     questions = [chat.questions[0] for chat in read_workload(workload)[:limit]]
-    larger = Enlargement(wider, deeper)
     if knn:
-        if retriever == SPARSE or tables or plot or identity:
-            raise InputError(
-                "--knn needs --retriever edr or adr, and excludes --table, --plot and --identity"
-            )
-        knn_rows = _knn_rows(options, sets, larger)
+        _require_vectors(retriever, others=bool(tables or plot or identity))
+        knn_rows = _knn_rows(options, sets, Enlargement(wider, deeper))
         _compare_knn(knn_rows, texts, retriever, corpus, questions, tokens, runs, as_json)
         return
     tables = tables or ("1", "4")
-    rows = _rows(options, sets, tables, larger)
-    reach = max(reach, (PREFETCH_FAR if "2" in tables else PREFETCH) + 8)
-    base, size = knowledge_base(texts, retriever, corpus, reach)
+    rows = _rows(options, sets, tables, Enlargement(wider, deeper))
+    base, size = knowledge_base(texts, retriever, corpus, max(reach, _least_reach(tables)))
     runs = 1 if identity else runs
     batches = {} if identity else latency_per_query(base, questions, BATCHES)
-    _run(
-        rows,
-        questions,
-        runs,
-        lambda row, question: answer(row, base, question, tokens, warm=identity),
-        retriever,
-    )
-    if not rows[0].runs:
+    _run(rows, questions, runs, _make_answer(base, tokens, warm=identity), retriever)
+    figures = [summarise(row, rows[0]) for row in rows if row.runs]
+    if not figures:
         return
-    figures = [summarise(row, rows[0]) for row in rows]
-    ratio = retrieval_ratio(rows[0])
     if plot:
         plot.write(svg(_charts(figures, batches)))
+    setting = {"retriever": retriever, "passages": size, "tokens": tokens, "runs": runs}
     if as_json:
-        setting = {"retriever": retriever, "passages": size, "tokens": tokens, "runs": runs}
-        sizes = {"wider": wider, "deeper": deeper, "machine": machine()}
-        measured = {"r": ratio, "ms_per_query": batches, "rows": figures}
-        click.echo(json.dumps({"model": rows[0].engine.name, **setting, **sizes, **measured}))
+        setting |= {"wider": wider, "deeper": deeper}
+        click.echo(_as_json(rows[0], figures, batches, setting))
     else:
-        per_query = ", ".join(f"{ms:.2f} in {number}" for number, ms in batches.items())
-        click.echo(table(figures, IDENTITY_COLUMNS if identity else COLUMNS))
-        times = "" if identity else f"; r = {ratio:.2f}; ms per query: {per_query}"
-        click.echo(f"{retriever} over {size} passages{times}")
-        for shown in () if identity else paper_tables(figures, tables):
-            click.echo(f"\n{shown}")
+        click.echo("\n".join(_lines(rows[0], figures, batches, setting, tables)))
     if identity:
         _require_identity(figures)
+
+
+def _require_vectors(retriever: str, *, others: bool) -> None:
+    """Check the options of --knn; `others`: whether those it excludes are given."""
+    if retriever == SPARSE or others:
+        raise InputError(
+            "--knn needs --retriever edr or adr, and excludes --table, --plot and --identity"
+        )
+
+
+def _least_reach(tables: Sequence[str]) -> int:
+    """The longest prefetch, and some to spare."""
+    return (PREFETCH_FAR if "2" in tables else PREFETCH) + 8
+
+
+def _make_answer(
+    base: KnowledgeBase, tokens: int, *, warm: bool
+) -> Callable[[RalmRow, str], RalmAnswer]:
+    return lambda row, question: answer(row, base, question, tokens, warm=warm)
+
+
+def _as_json(
+    plain: RalmRow,
+    figures: Sequence[Mapping[str, object]],
+    batches: Mapping[str, float],
+    setting: Mapping[str, object],
+) -> str:
+    measured = {"r": retrieval_ratio(plain), "ms_per_query": batches, "rows": figures}
+    return json.dumps({"model": plain.engine.name, **setting, "machine": machine(), **measured})
+
+
+def _lines(
+    plain: RalmRow,
+    figures: Sequence[Mapping[str, object]],
+    batches: Mapping[str, float],
+    setting: Mapping[str, object],
+    tables: Sequence[str],
+) -> Iterator[str]:
+    """The figures for people; without `batches`, only the texts were compared."""
+    yield table(figures, COLUMNS if batches else IDENTITY_COLUMNS)
+    over = f"{setting['retriever']} over {setting['passages']} passages"
+    if not batches:
+        yield over
+        return
+    per_query = ", ".join(f"{ms:.2f} in {number}" for number, ms in batches.items())
+    yield f"{over}; r = {retrieval_ratio(plain):.2f}; ms per query: {per_query}"
+    yield from (f"\n{shown}" for shown in paper_tables(figures, tables))
 
 
 def _rows(
