@@ -5,7 +5,8 @@ Algorithm 1 of the paper, with its three accelerations, each of which may be off
 - prefetching (P): a verification puts the best `prefetch` passages of each query into the cache;
 - the stride scheduler (S): how many strides are written before their queries are verified, none
   where it is better to search first;
-- asynchronous verification (A): one more stride is written while a batch is verified.
+- asynchronous verification (A): one more stride is written while a batch is verified, or, where a
+  search is short, the very stride that is searched for.
 
 The stride before which a batch's first wrong guess was made is written again under the passage that
 the verification found, so it needs none itself. Only confirmed strides are yielded.

@@ -1,6 +1,6 @@
 """Verification: the queries of several strides, searched in the whole knowledge base at once.
 
-Asynchronous verification runs beside the decoding of one more stride, on a thread of its own. (The
+Asynchronous verification runs beside the decoding of a stride, on a thread of its own. (The
 paper simulated it: Python's interpreter lock. faiss, NumPy and SQLite release the lock while they
 search, and llama.cpp while it decodes.)
 """
