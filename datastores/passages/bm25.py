@@ -45,12 +45,13 @@ RELEVANCE_BATCH = 8
 
 _STOP_WORDS = """
 a about all an and any anyone are as at be been being best but by can command could did do does
-doing each easiest everyone everything few for from get give had has have having he help here how
-i idea if in is it its just know let line linux make may me might more most must my need no nor
-not now of off on once only or other our over own please possible same shall she shell should show
-simplest so some someone something such tell terminal than that the their them then there these
-they thing things this those to too try trying under us use used using very want was way ways we
-were what when where which who whom whose why will with would you your
+doing each easiest everyone everything few for from get give had has have having he help here how i
+idea if in is it its just know let line linux looking make may me might more most must my need no
+nor not now of off on once only or other our over own please possible recommend remind same shall
+she shell should show simplest so some someone something such tell terminal than that the their them
+then there these they thing things this those to too try trying under us use used using very want
+was way ways we were what when where which who whom whose why will with wonder wondering would you
+your
 """
 _GREETINGS = "bye goodbye hello hey hi ok okay thank thanks yeah yes"
 STOP_WORDS = frozenset([*_STOP_WORDS.split(), *_GREETINGS.split()])
