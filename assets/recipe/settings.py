@@ -111,14 +111,26 @@ FURTHER = replace(
 )
 WIDE = replace(
     FULL,
-    target=Shape(layers=10, width=384, hidden=1024, vocabulary=8192, chooser=6, copiers=(7, 8)),
+    target=Shape(
+        layers=10,
+        width=384,
+        hidden=1024,
+        vocabulary=8192,
+        chooser=6,
+        copiers=(7, 8),
+        rope_base=500_000.0,
+    ),
     student=Shape(layers=2, width=192, hidden=256, vocabulary=8192),
     target_schedule=Schedule(tokens=500_000_000, step_chats=768, decay_from=0.5),
     student_schedule=Schedule(tokens=150_000_000, step_chats=384),
 )
 """For a GPU; 44 MB and 5 MB. The rates are those of ``full``: Muon's carry over from width to width
 (Large et al., "Scalable Optimization in the Modular Norm", 2024), and larger steps, which are less
-noisy, allow higher rates but need none."""
+noisy, allow higher rates but need none. At a rotary base of 10,000 only 11 of a head's 32 pairs
+turn by less than 1.5 over 500 tokens, so that they can match a question with a task by its words;
+here it is 17. A single head over bags of tokens learns that sooner (.28 of the tasks of new phrases
+found after 8,700, not .22), and in the end as well.
+"""
 TINY = Setting(
     longest=384,
     target=Shape(layers=2, width=64, hidden=128, vocabulary=512, chooser=0, copiers=(1,)),
