@@ -13,7 +13,7 @@ import click
 
 from app.bench.report import table
 from app.cli.main import LazyGroup
-from app.cli.output import MAX_LINE_CHARACTERS
+from app.cli.output import MAX_LINE_CHARACTERS, amount
 from app.config import Options, load_config
 from app.engine.student import student_file
 from app.engine.student_versions import (
@@ -123,7 +123,7 @@ def _lines(history: LearningHistory, without: str) -> list[str]:
     lines = [table(rows, COLUMNS)] if rows else []
     if not history.current:
         lines.append(f"{_start(without)} is in use")
-    lines.append(f"{history.answers:,} answers to learn from")
+    lines.append(f"{amount(history.answers, 'answer')} to learn from")
     if history.attempt is not None and history.attempt.reason:
         reason = one_line(history.attempt.reason, MAX_LINE_CHARACTERS)
         lines.append(f"last attempt: {reason}")
