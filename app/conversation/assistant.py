@@ -193,7 +193,7 @@ class Assistant:
             answer,
             lambda: {
                 MODEL_KEY: engine.name,
-                STUDENT_KEY: engine.stores.student_version,
+                STUDENT_KEY: engine.stores.student_version.number,
                 **turn.figures(statistics, provenance),
             },
             turn.begun.text,

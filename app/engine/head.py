@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from app.engine.student_versions import head_versions
 from app.locations import Locations
-from engines.distillation.versions import ORIGINAL_IDENTITY, Versions
+from engines.distillation.versions import ORIGINAL, VersionIdentity, Versions
 from engines.drafters.head import HeadDrafter, read_head
 from engines.target import Target
 
@@ -45,19 +45,18 @@ class HeadSource:
         """Its versions."""
         return head_versions(self.locations, self.target)
 
-    def opened(self, stores: Stores) -> str:
+    def opened(self, stores: Stores) -> VersionIdentity:
         """`Versions.current_identity` when `open` opened it last."""
-        return stores.head_identity
+        return stores.head_version
 
     def open(self, stores: Stores) -> None:
         """Open the version that drafts; where it is damaged, none does, and the error is kept."""
-        stores.head, stores.head_version, versions = None, 0, self.versions
-        stores.head_identity = ORIGINAL_IDENTITY
+        stores.head, stores.head_version, versions = None, ORIGINAL, self.versions
         with stores.collecting_errors():
-            stores.head_identity = versions.current_identity
-            stores.head_version = number = versions.current
-            if versions.current_version() is not None:
-                stores.head = read_head(versions.file(number), self.target, self.width, self.size)
+            stores.head_version = versions.current_identity
+            if version := versions.current_version():
+                path = versions.file(version.number)
+                stores.head = read_head(path, self.target, self.width, self.size)
 
 
 def open_head(

@@ -19,7 +19,7 @@ from app.locations import Locations, make_folder
 from datastores.crest.reader import CrestReader
 from datastores.crest.store import CrestStore
 from datastores.errors import ModelError, SpecchatError, StoreError
-from engines.distillation.versions import ORIGINAL_IDENTITY
+from engines.distillation.versions import ORIGINAL, VersionIdentity
 from engines.drafters.mtp import Heads, TargetWithHeads
 from engines.drafters.protocol import Drafter
 from engines.step import Keep, StepObserver
@@ -41,10 +41,9 @@ class Stores:
         crest: n-grams of texts and past chats, for the model's tokenizer.
         dense: hidden states of this model.
         student: the draft model; no store, but opened and shared like one.
-        student_version: which of its versions that is; 0 for the original one.
-        student_identity: `Versions.current_identity` of it.
+        student_version: `Versions.current_identity` when it was opened.
         heads: prediction heads of the model itself, likewise.
-        head, head_version, head_identity: the draft head, likewise.
+        head, head_version: the draft head, likewise.
         stops: tokens that end an answer: nothing is drafted behind them.
         replay: what student and head learn from.
         errors: which stores were damaged and are rebuilt, or cannot be used.
@@ -53,12 +52,10 @@ class Stores:
     crest: CrestReader | None = None
     dense: DenseWorker | None = None
     student: Student | None = None
-    student_version: int = 0
-    student_identity: str = ORIGINAL_IDENTITY
+    student_version: VersionIdentity = ORIGINAL
     heads: Heads | None = None
     head: Head | None = None
-    head_version: int = 0
-    head_identity: str = ORIGINAL_IDENTITY
+    head_version: VersionIdentity = ORIGINAL
     stops: frozenset[int] = frozenset()
     replay: ReplayWriter | None = None
     errors: list[SpecchatError] = field(default_factory=list)

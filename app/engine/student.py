@@ -18,7 +18,7 @@ from app.locations import Locations
 from app.models.discovery import EMBEDDED, embedded, embedded_student, resolve_model
 from app.models.memory import require_memory
 from datastores.errors import InputError, ModelError
-from engines.distillation.versions import ORIGINAL_IDENTITY, Versions
+from engines.distillation.versions import ORIGINAL, VersionIdentity, Versions
 from engines.drafters.student import Student, StudentDrafter, require_same_vocabulary
 from engines.fingerprint import fingerprint
 from engines.target import Vocabulary
@@ -91,21 +91,18 @@ class StudentSource:
         """Name of its drafter."""
         return StudentDrafter.name
 
-    def opened(self, stores: Stores) -> str:
+    def opened(self, stores: Stores) -> VersionIdentity:
         """`Versions.current_identity` when `open` opened it last."""
-        return stores.student_identity
+        return stores.student_version
 
     def open(self, stores: Stores) -> None:
         """Open the version that drafts; where it is damaged, the original, and keep the error."""
-        path, number = self.original, 0
-        stores.student_identity = ORIGINAL_IDENTITY
+        path, stores.student_version = self.original, ORIGINAL
         with stores.collecting_errors():
             if (self.locations.students / self.target).exists():  # else nothing need be read
-                number = self.versions.current
-                stores.student_identity = self.versions.current_identity
+                stores.student_version = self.versions.current_identity
                 version = self.versions.current_version()
-                path = self.versions.file(number) if version else path
-        stores.student_version = number
+                path = self.versions.file(version.number) if version else path
         with stores.collecting_errors():
             # A version was loaded before it was published.
             trusted = path != self.original or path == embedded_student()

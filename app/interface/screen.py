@@ -264,7 +264,8 @@ class ChatScreen(Screen[None]):
         model = self.conversation.model_thread.model
         engine = model.engine if model is not None else None
         self._session_statistics.dense_states = engine.remembered if engine is not None else None
-        self._session_statistics.student_version = engine.stores.student_version if engine else 0
+        version = engine.stores.student_version.number if engine is not None else 0
+        self._session_statistics.student_version = version
         learner = model.learner if model is not None else None
         self._session_statistics.student_learns = learner is not None and learner.enabled
         for panel in self.query(Panel):

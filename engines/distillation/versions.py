@@ -31,8 +31,6 @@ KEPT = 3
 STUDENT_FILE, HEAD_FILE, VERSION_FILE = "student.gguf", "head.safetensors", "version.json"
 CURRENT_FILE, ATTEMPT_FILE = "current.json", "attempt.json"
 CHECKPOINT_SUFFIX = ".safetensors"
-ORIGINAL_IDENTITY = "0 "
-"""`Versions.current_identity` where no version drafts."""
 _PARTIAL = ".partial-"
 
 
@@ -59,6 +57,18 @@ class Version:
     last_record: int
     last_removal: int
     figures: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionIdentity:
+    """Which version drafts: its number, and the fingerprint of its file; equal for no two."""
+
+    number: int
+    fingerprint: str
+
+
+ORIGINAL = VersionIdentity(0, "")
+"""Where no version drafts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +116,14 @@ class Versions:
         return number if number in self._numbers() else 0
 
     @property
-    def current_identity(self) -> str:
-        """Number and fingerprint of the version that drafts; equal for no two of them.
+    def current_identity(self) -> VersionIdentity:
+        """The version that drafts; `ORIGINAL` for the original student.
 
         Raises:
             StoreError: the folder cannot be read.
         """
         number = self.current
-        return f"{number} {''.join(version.fingerprint for version in self._read(number))}"
+        return VersionIdentity(number, "".join(one.fingerprint for one in self._read(number)))
 
     def current_version(self) -> Version | None:
         """The version that drafts; None for the original student.

@@ -70,7 +70,7 @@ def test_a_version_drafts_from_the_next_answer_on(
     publish(versions, weights)
     adopt_versions(engine)
     assert drafting(engine) == ["prompt", "head"]
-    assert engine.stores.head_version == 1
+    assert engine.stores.head_version.number == 1
     before = engine.drafters[1]
     adopt_versions(engine)
     assert engine.drafters[1] is before

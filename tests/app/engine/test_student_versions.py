@@ -66,7 +66,7 @@ def test_the_current_version_is_opened(locations: Locations, versions: Versions)
     publish(versions)
     versions.rollback()
     with closing(load(Options(drafters=("student",)), locations)) as engine:
-        assert engine.stores.student_version == 1
+        assert engine.stores.student_version.number == 1
         assert engine.stores.student is not None
         assert engine.errors == []
 
@@ -79,12 +79,12 @@ def test_a_version_is_adopted_between_two_answers(engine: Engine, versions: Vers
     adopt_versions(engine)
     after = engine.drafters[1]
     assert after is not before
-    assert (after.name, engine.stores.student_version) == ("student", 1)
+    assert (after.name, engine.stores.student_version.number) == ("student", 1)
     adopt_versions(engine)
     assert engine.drafters[1] is after
     versions.reset()
     adopt_versions(engine)
-    assert engine.stores.student_version == 0
+    assert engine.stores.student_version.number == 0
     assert engine.errors == []
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from datastores.errors import StoreError
 from engines.distillation.versions import (
-    ORIGINAL_IDENTITY,
+    ORIGINAL,
     STUDENT_FILE,
     VERSION_FILE,
     Attempt,
@@ -93,7 +93,7 @@ def test_a_number_is_never_used_again(versions: Versions) -> None:
     publish(versions)
     known = versions.current_identity
     versions.reset()
-    assert versions.current_identity == ORIGINAL_IDENTITY
+    assert versions.current_identity == ORIGINAL
     assert publish(versions) == 2
     assert versions.current_identity != known
     versions.select(0)
