@@ -3,7 +3,9 @@
 It is measured on held-out questions, as the file that would be published, against the one that
 drafts now: α = Σ min(p, q), and the tokens per call of the whole tree, replayed over the recorded
 answers. Neither may have fallen and one must have risen. On texts that the original student knows
-it may have lost `MAX_LOSS` of α at most: a buffer can be one-sided, or poisoned.
+it may have lost `MAX_LOSS` of α at most, and of how often both prefer the same token: a buffer can
+be one-sided, or poisoned. α alone does not show what was forgotten, since a student that learns
+becomes surer everywhere.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datastores.replay_buffer.record import ReplayRecord
-from engines.distillation.trainer import mean_acceptance
+from engines.distillation.model import Llama
+from engines.distillation.trainer import mean_acceptance, mean_agreement
 from engines.distillation.weights import read_student
 from engines.drafter_replay import CombinedDrafter, Recorded, ReplayCounts, replay_calls
 from engines.drafters.prompt_lookup import PromptLookup
@@ -27,9 +30,22 @@ MIN_POSITIONS = 200
 MAX_REPLAYED = 64
 """Answers whose tree is replayed: the latest ones."""
 MAX_LOSS = 0.01
-"""α on the original student's texts that a version may lose."""
+"""α or agreement on the original student's texts that a version may lose."""
 DRAFT_ROWS = 7
 """Rows of the tree beside the root: the widest that most CPUs verify at a small extra price."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What is left of what the original student knew, on texts that it knew.
+
+    Attributes:
+        acceptance: α, at temperature 1. agreement: as it is at temperature 0, the share of
+            positions at which both prefer the same token.
+    """
+
+    acceptance: float
+    agreement: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +54,12 @@ class Quality:
 
     Attributes:
         acceptance: α on them. tokens_per_call: of the whole tree on them.
-        base: α on texts that the original student knows; None without such texts.
+        base: on texts that the original student knows; None without such texts.
     """
 
     acceptance: float
     tokens_per_call: float
-    base: float | None
+    base: Retention | None
 
 
 def measure_student(
@@ -54,8 +70,15 @@ def measure_student(
     return Quality(
         mean_acceptance(model, held_out),
         tokens_per_call(student_calls(student, replayed)),
-        mean_acceptance(model, base) if base else None,
+        measure_retention(model, base),
     )
+
+
+def measure_retention(model: Llama, base: Sequence[ReplayRecord]) -> Retention | None:
+    """Measure a student on what the original one knows; None without such texts."""
+    if not base:
+        return None
+    return Retention(mean_acceptance(model, base), mean_agreement(model, base))
 
 
 def tokens_per_call(counts: Iterable[ReplayCounts]) -> float:
@@ -111,7 +134,7 @@ def refusal(held_out: Sequence[ReplayRecord]) -> str:
     return ""
 
 
-def verdict(before: Quality, after: Quality, original_base: float | None) -> str:
+def verdict(before: Quality, after: Quality, original_base: Retention | None) -> str:
     """Why the version must not be published; empty if it may."""
     if not after.acceptance >= before.acceptance:
         return f"α on new questions fell from {before.acceptance:.4f} to {after.acceptance:.4f}"
@@ -122,9 +145,15 @@ def verdict(before: Quality, after: Quality, original_base: float | None) -> str
         )
     if (after.acceptance, after.tokens_per_call) == (before.acceptance, before.tokens_per_call):
         return "no gain on new questions"
-    if original_base is not None and not (after.base or 0.0) >= original_base - MAX_LOSS:
-        return (
-            f"α on what the original draft model knows fell from {original_base:.4f} to"
-            f" {after.base or 0.0:.4f}"
-        )
+    if original_base is None:
+        return ""
+    left = after.base or Retention(0.0, 0.0)
+    for name, known, now in (
+        ("α", original_base.acceptance, left.acceptance),
+        ("agreement", original_base.agreement, left.agreement),
+    ):
+        if not now >= known - MAX_LOSS:
+            return (
+                f"{name} on what the original draft model knows fell from {known:.4f} to {now:.4f}"
+            )
     return ""

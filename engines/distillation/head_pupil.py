@@ -69,7 +69,7 @@ class HeadPupil:
         reader = HeadReader(version, self._matrix)
         return Quality(reader.mean_acceptance(lesson.held_out), tree, None)
 
-    def original_base(self, lesson: Lesson) -> float | None:
+    def original_base(self, lesson: Lesson) -> None:
         return None
 
     def trainer(self, version: Path | None, lesson: Lesson, settings: TrainingSettings) -> Trainer:

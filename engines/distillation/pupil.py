@@ -15,7 +15,7 @@ from torch import Tensor
 
 from datastores.replay_buffer.record import ReplayRecord
 from datastores.replay_buffer.store import ReplayBuffer
-from engines.distillation.gate import Quality
+from engines.distillation.gate import Quality, Retention
 from engines.distillation.trainer import Trainer, TrainingSettings
 
 
@@ -65,9 +65,9 @@ class Pupil(Protocol):
         """
         ...
 
-    def original_base(self, lesson: Lesson) -> float | None:
-        """α of the original on its own texts: what may be lost is counted from there, or every
-        version might lose a little. None if it has none."""
+    def original_base(self, lesson: Lesson) -> Retention | None:
+        """What the original is worth on its own texts: what may be lost is counted from there, or
+        every version might lose a little. None if it has none."""
         ...
 
     def trainer(self, version: Path | None, lesson: Lesson, settings: TrainingSettings) -> Trainer:

@@ -232,7 +232,9 @@ class _Round:
             "base": float(len(lesson.base)),
         }
         if after.base is not None and before.base is not None:
-            figures |= {"base_acceptance_before": before.base, "base_acceptance": after.base}
+            for name, base in (("_before", before.base), ("", after.base)):
+                figures[f"base_acceptance{name}"] = base.acceptance
+                figures[f"base_agreement{name}"] = base.agreement
         return Version(
             number=self._versions.next_number(),
             created=time(),

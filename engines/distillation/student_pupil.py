@@ -1,24 +1,33 @@
-"""The student as a round teaches it: a copy of its GGUF file with other weights."""
+"""The student as a round teaches it: a copy of its GGUF file with other weights.
+
+Against forgetting, texts that the original student knows are learned beside the new answers; from
+them it learns its own probabilities, not the target's. With the target's, it memorised these texts
+and did worse on all others that it had known: after 200 answers to new topics (agreement at
+temperature 0 on 300 known questions that were not learned from; before: .877) .848 instead of .866,
+and with twice as much of them .838. New questions: .645 and .662 (before: .608).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from datastores.replay_buffer.record import ReplayRecord
+from datastores.replay_buffer.record import ReplayRecord, top_of
 from datastores.replay_buffer.store import ReplayBuffer
-from engines.distillation.gate import Quality, measure_student
+from engines.distillation.gate import Quality, Retention, measure_retention, measure_student
 from engines.distillation.losses import LOSSES
 from engines.distillation.pupil import Lesson
+from engines.distillation.reader import StudentReader
 from engines.distillation.trainer import (
     Trainer,
     TrainingSettings,
     freeze,
-    mean_acceptance,
     plan,
     student_backward,
 )
@@ -60,10 +69,8 @@ class StudentPupil:
         path = version or self._original
         return measure_student(path, self._load(path), lesson.held_out, lesson.base_held_out)
 
-    def original_base(self, lesson: Lesson) -> float | None:
-        if not lesson.base_held_out:
-            return None
-        return mean_acceptance(read_student(self._original).model(), lesson.base_held_out)
+    def original_base(self, lesson: Lesson) -> Retention | None:
+        return measure_retention(read_student(self._original).model(), lesson.base_held_out)
 
     def trainer(self, version: Path | None, lesson: Lesson, settings: TrainingSettings) -> Trainer:
         student = read_student(version or self._original)
@@ -72,8 +79,24 @@ class StudentPupil:
         if settings.grown:
             freeze(model, first)
         backward = partial(student_backward, model, LOSSES[settings.loss])
-        batches = plan(lesson.new, lesson.older, lesson.base, settings)
+        base = self._as_original(lesson.base) if settings.base else ()
+        batches = plan(lesson.new, lesson.older, base, settings)
         return Trainer(model, backward, batches, settings)
+
+    def _as_original(self, records: Sequence[ReplayRecord]) -> list[ReplayRecord]:
+        """`records` with the original student's probabilities in place of the target's."""
+        reader, found = StudentReader(self._original), []
+        for record in records:
+            top, logprobs, rest = top_of(reader.answer_logits(record))
+            own = replace(
+                record,
+                positions=np.arange(record.prompt_length, len(record.tokens), dtype=np.int32),
+                top_tokens=top,
+                top_logprobs=logprobs,
+                rest_logprob=rest,
+            )
+            found.append(own)
+        return found
 
     def candidates(
         self, version: Path | None, trained: Mapping[str, Tensor]

@@ -84,7 +84,7 @@ class TrainingSettings:
     seed: int = 0
 
 
-FROM_NOTHING = TrainingSettings(grown=0, epochs=12, older=4.0)
+FROM_NOTHING = TrainingSettings(grown=0, epochs=12, older=4.0, base=0.0)
 """For a student that knew nothing before: it has nothing to forget, and much to learn."""
 
 
@@ -303,6 +303,25 @@ def freeze(model: Llama, neurons: int) -> None:
             parameter.register_hook(mask.mul)  # type: ignore[no-untyped-call]
         else:
             parameter.requires_grad_(False)
+
+
+def mean_agreement(model: Llama, records: Sequence[ReplayRecord]) -> float:
+    """How often it prefers the target's likeliest token, over all positions; 0 without records.
+
+    Where that is unknown, the token that came stands for it.
+    """
+    hits = total = 0
+    with torch.no_grad():
+        for group in in_batches(records, Random(0)) if records else []:
+            batch = make_batch(group)
+            hidden = model(batch.ids).flatten(0, 1)
+            for rows, tokens in (
+                (batch.rows, batch.tokens),
+                (batch.plain_rows, batch.plain_tokens),
+            ):
+                hits += int((model.logits(hidden[rows]).argmax(dim=1) == tokens[:, 0]).sum())
+                total += len(rows)
+    return hits / total if total else 0.0
 
 
 def mean_acceptance(model: Llama, records: Sequence[ReplayRecord]) -> float:

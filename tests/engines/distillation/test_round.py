@@ -9,13 +9,17 @@ import pytest
 import torch
 
 from datastores.errors import InputError, ModelError, SpecchatError, StoreError
+from datastores.replay_buffer.record import ReplayRecord
 from datastores.storage.files import WorkLock
 from engines.distillation import round as rounds
 from engines.distillation import student_pupil
+from engines.distillation.gate import Quality, Retention, measure_retention, verdict
 from engines.distillation.holdout import split
 from engines.distillation.losses import LOSSES, forward_kl
+from engines.distillation.pupil import Lesson
 from engines.distillation.round import LOCK, PARENT_GONE, RoundResult, TrainingStep
-from engines.distillation.trainer import Trainer, mean_acceptance
+from engines.distillation.student_pupil import StudentPupil
+from engines.distillation.trainer import Trainer, mean_acceptance, mean_agreement, plan
 from engines.distillation.versions import Versions
 from engines.distillation.weights import read_student
 from engines.drafters.student import Student
@@ -252,6 +256,35 @@ def test_what_the_student_knew_is_not_lost(school: School) -> None:
     else:
         after = mean_acceptance(read_student(Versions(school.folder).file(1)).model(), held_out)
         assert after >= before - 0.01
+
+
+def test_known_texts_are_learned_as_the_original_says_them(
+    school: School, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = read_student(school.student).model()
+    base = make_records(make_teacher(school.student, 2), 30, 5)
+    taught: list[list[ReplayRecord]] = []
+    monkeypatch.setattr(
+        student_pupil, "plan", lambda *parts: (taught.append(list(parts[2])), plan(*parts))[1]
+    )
+    pupil = StudentPupil(school.student, load_student)
+    pupil.trainer(None, Lesson(base, [], base, [], [], 30, 30, 0), SETTINGS)
+    assert mean_acceptance(original, base) < 0.9
+    assert mean_acceptance(original, taught[0]) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_agreement_shows_what_acceptance_hides(school: School) -> None:
+    """A student that grows surer of what it knows gains α where it prefers more wrong tokens."""
+    teacher = make_teacher(school.student, 1)
+    records = make_records(teacher, 10, 1)
+    assert mean_agreement(teacher, records) == 1.0
+    assert 0.0 < mean_agreement(read_student(school.student).model(), records) < 1.0
+    assert measure_retention(teacher, []) is None
+    known, better = Retention(0.8, 0.9), Quality(0.7, 2.0, Retention(0.81, 0.88))
+    assert verdict(Quality(0.6, 1.9, known), better, known) == (
+        "agreement on what the original draft model knows fell from 0.9000 to 0.8800"
+    )
+    assert not verdict(Quality(0.6, 1.9, known), replace(better, base=known), known)
 
 
 def test_poisoned_answers_publish_nothing_bad(tmp_path: Path) -> None:
