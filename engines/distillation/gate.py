@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
+from datastores.errors import ModelError
 from datastores.replay_buffer.record import ReplayRecord
 from engines.distillation.model import Llama
 from engines.distillation.trainer import mean_acceptance, mean_agreement
@@ -65,10 +67,17 @@ class Quality:
 def measure_student(
     path: Path, student: Student, held_out: Sequence[ReplayRecord], base: Sequence[ReplayRecord]
 ) -> Quality:
-    """Measure the student in the file `path`, loaded as `student`."""
+    """Measure the student in the file `path`, loaded as `student`.
+
+    Raises:
+        ModelError: its weights are damaged.
+    """
     model, replayed = read_student(path).model(), held_out[-MAX_REPLAYED:]
+    acceptance = mean_acceptance(model, held_out)
+    if not isfinite(acceptance):
+        raise ModelError(f"{path} is damaged: its weights are not numbers")
     return Quality(
-        mean_acceptance(model, held_out),
+        acceptance,
         tokens_per_call(student_calls(student, replayed)),
         measure_retention(model, base),
     )

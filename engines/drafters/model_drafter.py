@@ -316,9 +316,14 @@ def likeliest(
 
     Only the sum of the softmax runs over all tokens, or over those of the draft vocabulary, which
     may be a twentieth of them.
+
+    Raises:
+        ModelError: a logit is not a number.
     """
     logits = row if draft_vocabulary is None else row[draft_vocabulary]
     tokens, leading = leaders(logits, MAX_CHILDREN, MAX_LOGIT_GAP)
+    if not len(leading):
+        raise ModelError("its weights are damaged: its logits are not numbers")
     weights = logits - leading[0]
     total = np.exp(weights, out=weights).sum()
     if draft_vocabulary is not None:

@@ -21,7 +21,7 @@ from engines.distillation.round import LOCK, PARENT_GONE, RoundResult, TrainingS
 from engines.distillation.student_pupil import StudentPupil
 from engines.distillation.trainer import Trainer, mean_acceptance, mean_agreement, plan
 from engines.distillation.versions import Versions
-from engines.distillation.weights import read_student
+from engines.distillation.weights import read_student, write_student
 from engines.drafters.student import Student
 from tests.engines.distillation.school import (
     SETTINGS,
@@ -303,6 +303,16 @@ def test_poisoned_answers_publish_nothing_bad(tmp_path: Path) -> None:
         if result.version is not None:
             path = Versions(school.folder).file(1)
             assert mean_acceptance(read_student(path).model(), held_out) >= before - 0.01
+
+
+def test_a_student_whose_weights_are_not_numbers_is_refused(school: School) -> None:
+    weights = dict(read_student(school.student).weights)
+    weights["norm"] = weights["norm"] * float("nan")
+    write_student(school.student, weights, school.folder.with_name("nan.gguf"))
+    school.student = school.folder.with_name("nan.gguf")
+    with pytest.raises(ModelError, match="is damaged: its weights are not numbers"):
+        school.run()
+    assert_nothing_published(school)
 
 
 def test_every_error_is_one_of_ours(school: School) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
@@ -271,15 +272,32 @@ def test_a_token_the_student_does_not_know_ends_its_drafts_alone() -> None:
     assert proposed(drafter(model), [1, 2, 3]).drafted > 0
 
 
-def test_a_student_that_fails_is_named_once_and_the_answer_goes_on() -> None:
-    class Broken(ScriptedTarget):
-        def verify(self, tree: DraftTree) -> NoReturn:
-            raise ModelError("llama.cpp could not evaluate 1 tokens (status 1)")
+class Broken(ScriptedTarget):
+    """Cannot be evaluated."""
 
-    one = drafter(Broken())
+    def verify(self, tree: DraftTree) -> NoReturn:
+        raise ModelError("llama.cpp could not evaluate 1 tokens (status 1)")
+
+
+class NotNumbers(ScriptedTarget):
+    """Its weights are damaged."""
+
+    def verify(self, tree: DraftTree) -> ForwardOutput:
+        output = super().verify(tree)
+        return replace(output, logits=np.full_like(output.logits, np.nan))
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [(Broken, "llama.cpp could not"), (NotNumbers, "its weights are damaged")],
+)
+def test_a_student_that_fails_is_named_once_and_the_answer_goes_on(
+    model: type[ScriptedTarget], reason: str
+) -> None:
+    one = drafter(model())
     steps = run(PROMPT, [one], fixed(4), Sampling(0.0))
     assert tokens(steps) == tokens(run(PROMPT, [], fixed(0), Sampling(0.0)))
-    assert "continuing without the draft model: llama.cpp could not" in str(one.error)
+    assert f"continuing without the draft model: {reason}" in str(one.error)
 
 
 class Words(ScriptedVocabulary):
