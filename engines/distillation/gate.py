@@ -3,9 +3,9 @@
 It is measured on held-out questions, as the file that would be published, against the one that
 drafts now: α = Σ min(p, q), and the tokens per call of the whole tree, replayed over the recorded
 answers. Neither may have fallen and one must have risen. On texts that the original student knows
-it may have lost `MAX_LOSS` of α at most, and of how often both prefer the same token: a buffer can
-be one-sided, or poisoned. α alone does not show what was forgotten, since a student that learns
-becomes surer everywhere.
+it may have lost `MAX_LOSS` of α at most, and of how often both prefer the same token, and never
+more of α than it gained on new questions: a buffer can be one-sided, or poisoned. α alone does not
+show what was forgotten, since a student that learns becomes surer everywhere.
 """
 
 from __future__ import annotations
@@ -165,4 +165,8 @@ def verdict(before: Quality, after: Quality, original_base: Retention | None) ->
             return (
                 f"{name} on what the original draft model knows fell from {known:.4f} to {now:.4f}"
             )
+    gained = after.acceptance - before.acceptance
+    lost = before.base.acceptance - left.acceptance if before.base else 0.0
+    if lost > gained:
+        return f"α rose by {gained:.4f} on new questions and fell by {lost:.4f} on known ones"
     return ""

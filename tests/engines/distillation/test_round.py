@@ -287,6 +287,16 @@ def test_agreement_shows_what_acceptance_hides(school: School) -> None:
     assert not verdict(Quality(0.6, 1.9, known), replace(better, base=known), known)
 
 
+def test_a_version_that_loses_more_than_it_gains_is_refused() -> None:
+    """Random answers: α on others like them rises by chance, at the cost of what was known."""
+    known, left = Retention(0.810, 0.880), Retention(0.803, 0.872)
+    before, after = Quality(0.019, 1.0, known), Quality(0.020, 1.0, left)
+    assert verdict(before, after, known) == (
+        "α rose by 0.0010 on new questions and fell by 0.0070 on known ones"
+    )
+    assert not verdict(before, replace(after, acceptance=0.03), known)
+
+
 def test_poisoned_answers_publish_nothing_bad(tmp_path: Path) -> None:
     """Tokens and probabilities that no model gave: there is nothing to learn in them."""
     with open_school(tmp_path, answers=0) as school:
