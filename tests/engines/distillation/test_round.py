@@ -1,6 +1,6 @@
 """A round publishes a better student, or nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,13 @@ from engines.distillation.losses import LOSSES, forward_kl
 from engines.distillation.pupil import Lesson
 from engines.distillation.round import LOCK, PARENT_GONE, RoundResult, TrainingStep
 from engines.distillation.student_pupil import StudentPupil
-from engines.distillation.trainer import Trainer, mean_acceptance, mean_agreement, plan
+from engines.distillation.trainer import (
+    Trainer,
+    TrainingSettings,
+    mean_acceptance,
+    mean_agreement,
+    plan,
+)
 from engines.distillation.versions import Versions
 from engines.distillation.weights import read_student, write_student
 from engines.drafters.student import Student
@@ -263,10 +269,18 @@ def test_known_texts_are_learned_as_the_original_says_them(
 ) -> None:
     original = read_student(school.student).model()
     base = make_records(make_teacher(school.student, 2), 30, 5)
-    taught: list[list[ReplayRecord]] = []
-    monkeypatch.setattr(
-        student_pupil, "plan", lambda *parts: (taught.append(list(parts[2])), plan(*parts))[1]
-    )
+    taught: list[Sequence[ReplayRecord]] = []
+
+    def spy(
+        new: Sequence[ReplayRecord],
+        older: Sequence[ReplayRecord],
+        known: Sequence[ReplayRecord],
+        settings: TrainingSettings,
+    ) -> list[list[ReplayRecord]]:
+        taught.append(known)
+        return plan(new, older, known, settings)
+
+    monkeypatch.setattr(student_pupil, "plan", spy)
     pupil = StudentPupil(school.student, load_student)
     pupil.trainer(None, Lesson(base, [], base, [], [], 30, 30, 0), SETTINGS)
     assert mean_acceptance(original, base) < 0.9
