@@ -113,7 +113,8 @@ class DrafterBackoff:
         if self.consultations:
             seconds = min(seconds, MAX_SPIKE_RATIO * self.seconds)
         self.consultations += 1
-        blend = max(1.0 - AVERAGE_DECAY, 1.0 / self.consultations)
+        # The first one counts only until the second: it loads, reads, and finds cold caches.
+        blend = max(1.0 - AVERAGE_DECAY, 1.0 / max(self.consultations - 1, 1))
         self.seconds += blend * (seconds - self.seconds)
         utility = gain - rate * seconds
         self.utility += blend * (utility - self.utility)

@@ -165,7 +165,7 @@ class AdaptiveBudget:
         key = drafter.name, bisect(SITUATIONS, expected)
         if key not in self._situations:
             average = self._backoffs[drafter.name]
-            self._situations[key] = replace(average, consultations=1, skipped=0)
+            self._situations[key] = replace(average, consultations=2, skipped=0)
         return self._situations[key]
 
     def _extend(

@@ -89,6 +89,13 @@ def test_reading_a_new_text_does_not_pause_a_drafter_that_pays() -> None:
     assert backoff.pause == 0
 
 
+def test_a_slow_first_consultation_does_not_pause_a_drafter_that_pays() -> None:
+    backoff, rate = DrafterBackoff(), 100.0
+    for seconds in [0.05, *[0.001] * 20]:
+        backoff.record(0.12, seconds, rate)
+        assert backoff.pause == 0
+
+
 def test_winnings_are_spent_in_the_end() -> None:
     backoff, rate, steps = DrafterBackoff(), 100.0, 0
     backoff.record(1000.0, 0.001, rate)
