@@ -82,7 +82,7 @@ class Training:
         self._stepped.clear()
         self._wanted = True
         if not self._stepped.wait(START_TIMEOUT_S):
-            reason = self._error or "it has ended, or this machine is on battery"
+            reason = self._error or "it ended, is on battery, or other programs need the processor"
             raise ModelError(f"no training is running: {reason}")
 
     def touch(self) -> float:
