@@ -69,5 +69,5 @@ def test_every_question_is_asked_both_ways_while_the_process_is_stopped(
 def test_a_training_that_fails_is_said(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_token, "START_TIMEOUT_S", 0.2)
     training.close()
-    with pytest.raises(ModelError, match="no training is running: it has ended"):
+    with pytest.raises(ModelError, match="no training is running: it ended"):
         training.work()
