@@ -279,7 +279,7 @@ COMMANDS = (
         "Branch",
         "Continue differently from an earlier point; press again to go further back",
         lambda screen: screen.thread_actions.branch_here(),
-        "alt+b",
+        "alt+n",
         slash="branch",
     ),
     Command(

@@ -172,9 +172,9 @@ async def test_branching_by_a_command_goes_back_turn_by_turn(stage: Make) -> Non
         await two_turns(pilot, made)
         await pilot.press("escape", *"/branch", "enter")
         await until(pilot, lambda: dialogue(made) == ["one?", "…"])
-        await pilot.press("alt+b")
+        await pilot.press("alt+n")
         assert dialogue(made) == []
-        await pilot.press("alt+b", "escape")
+        await pilot.press("alt+n", "escape")
         assert dialogue(made) == ["one?", "…", "two?", "…"]
         await pilot.press("alt+m", "up", "b")
         await until(pilot, lambda: made.conversation.prompt.text == "two?")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.command import CommandPalette
 from textual.widgets import OptionList, Static
 
@@ -24,6 +25,12 @@ def test_every_command_does_something_and_has_its_own_key_and_name() -> None:
     keys = [command.key for command in COMMANDS if command.key != UNBOUND]
     assert len(set(keys)) == len(keys)
     assert len({command.id for command in COMMANDS}) == len(COMMANDS)
+
+
+def test_no_default_key_is_one_that_terminals_send_for_another() -> None:
+    keys = [key for command in COMMANDS for key in command.key.split(",")]
+    letters = [key[-1] for key in keys if key.startswith("alt+") and len(key) == len("alt+x")]
+    assert not [letter for letter in letters if f"\x1b{letter}" in ANSI_SEQUENCES_KEYS]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
