@@ -177,7 +177,8 @@ def make_key_search(
     lists.add(projection.encode(stored.states), numbers, np.arange(len(stored.tokens)))
 
     def search(state: Floats, token: int) -> Rows:
-        found = lists.search(projection.query(state), token if inside else 0, FETCHED).offsets
+        nearest = lists.search(projection.query(state), token if inside else 0, FETCHED)
+        found = np.array(nearest.offsets, np.int64)
         fitting: Rows = found[stored.tokens[found] == token]
         return fitting
 
