@@ -88,6 +88,7 @@ def test_what_was_shown_a_second_before_a_kill_is_on_the_disk(
     killed = time.time()
     stream.send_signal(signal.SIGKILL)
     shown += stream.stdout.readlines()
+    stream.wait()  # its pipe may close before the lock that tells a living writer from a dead one
     old = [int(line.split()[0]) for line in shown if float(line.split()[1]) < killed - 1]
     history = History.open(tmp_path / "history.db")
     answer = history.thread(history.last_chat().id)[-1]
