@@ -193,11 +193,9 @@ def summarise(
     """
     answers = row.answers()
     pairs = list(zip(answers, plain.answers(), strict=True))
-    total, overhead = Statistics(), defaultdict[str, float](float)
+    total = Statistics()
     for answer in answers:
         total.add(answer.statistics)
-        for part, seconds in answer.overhead.items():
-            overhead[part] += seconds
     calls = [answer.statistics for answer in answers if answer.statistics.target_calls]
     return {
         "drafters": row.drafters,
@@ -221,15 +219,22 @@ def summarise(
         "overhead_ms_per_call": median(
             [1e3 * one.overhead_seconds / one.target_calls for one in calls] or [0.0]
         ),
-        "overhead_ms_by_part": {
-            part: 1e3 * seconds / max(total.target_calls, 1) for part, seconds in overhead.items()
-        },
+        "overhead_ms_by_part": _overhead_ms(answers, max(total.target_calls, 1)),
         "identical": mean(one.tokens == other.tokens for one, other in pairs),
         "largest_fork_gap": max(
             (fork_gap(row.engine, sampling, one, other) for one, other in pairs), default=0.0
         ),
         "by_drafter": total.by_source,
     }
+
+
+def _overhead_ms(answers: Sequence[TimedAnswer], calls: int) -> dict[str, float]:
+    """Mean milliseconds of overhead per call, by part."""
+    parts = dict.fromkeys((part for answer in answers for part in answer.overhead), 0.0)
+    for answer in answers:
+        for part, seconds in answer.overhead.items():
+            parts[part] += 1e3 * seconds / calls
+    return parts
 
 
 def mean_acceptance_rate(answers: Sequence[TimedAnswer]) -> float:

@@ -16,40 +16,29 @@ from app.engine.engine import Engine
 from engines.draft_tree import DraftTree
 from engines.sampler import Sampling
 from engines.target import ForwardOutput, Target
+from engines.wrapped_target import WrappedTarget
 
 MARGIN = 1.0
 """By how much the recorded logit exceeds the others, which token recycling keeps as well."""
 
 
-class ForcedTarget:
+class ForcedTarget(WrappedTarget):
     """A target whose greedy text behind the next prompts is `answer`; its own if that is empty."""
 
     def __init__(self, target: Target) -> None:
+        super().__init__(target)
         self.answer: Sequence[int] = ()
-        self._target = target
         self._start = 0
-        self.fingerprint = target.fingerprint
-        self.vocabulary_size = target.vocabulary_size
-        self.width = target.width
-        self.context_length = target.context_length
-        self.max_rows = target.max_rows
-        self.chains_only = target.chains_only
-        self.rollback_rows = target.rollback_rows
-
-    @property
-    def tokens(self) -> Sequence[int]:
-        """See `Target.tokens`."""
-        return self._target.tokens
 
     def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
         """See `Target.prefill`: the answer begins behind `tokens`."""
         self._start = len(tokens)
-        return self._target.prefill(tokens)
+        return super().prefill(tokens)
 
     @property
     def last_row(self) -> ForwardOutput:
         """See `Target.last_row`."""
-        return self._forced(self._target.last_row, list(self.answer[:1]), [0])
+        return self._forced(super().last_row, list(self.answer[:1]), [0])
 
     def verify(self, tree: DraftTree) -> ForwardOutput:
         """See `Target.verify`."""
@@ -59,15 +48,7 @@ class ForcedTarget:
             if token not in children[path[-1]]:
                 break
             path.append(children[path[-1]][token])
-        return self._forced(self._target.verify(tree), left, path)
-
-    def commit(self, path: Sequence[int]) -> None:
-        """See `Target.commit`."""
-        self._target.commit(path)
-
-    def rewind(self, length: int) -> None:
-        """See `Target.rewind`."""
-        self._target.rewind(length)
+        return self._forced(super().verify(tree), left, path)
 
     def _forced(
         self, output: ForwardOutput, tokens: Sequence[int], path: Sequence[int]

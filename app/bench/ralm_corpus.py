@@ -29,7 +29,7 @@ from datastores.passages.inverted_index import Integers, InvertedIndex, Segment
 from datastores.passages.protocol import Passage, ScoredPassage
 from datastores.passages.vectors import VectorIndex
 from datastores.passages.word_counts import PassageWords, count_words
-from engines.ralm.knowledge_base import NO_MATCH, KnowledgeBase, Query
+from engines.ralm.knowledge_base import KnowledgeBase, Query, TextKnowledgeBase
 
 EXACT, APPROXIMATE, SPARSE = "edr", "adr", "sr"
 RETRIEVERS = (EXACT, APPROXIMATE, SPARSE)
@@ -100,8 +100,8 @@ class DenseKnowledgeBase:
         return unit
 
 
-class SparseKnowledgeBase:
-    """Implements `KnowledgeBase` over words.
+class SparseRetriever:
+    """Implements `datastores.passages.protocol.Retriever` in memory.
 
     Args:
         filler: number of passages of random words beside `passages`.
@@ -122,22 +122,16 @@ class SparseKnowledgeBase:
     def __len__(self) -> int:
         return len(self._index)
 
-    def encode(self, text: str) -> Query:
-        """See `KnowledgeBase.encode`."""
-        return Query(text)
-
-    def search(self, queries: Sequence[Query], limit: int) -> list[list[ScoredPassage]]:
-        """See `KnowledgeBase.search`."""
-        found = self._index.search([query.text for query in queries], limit)
+    def search(self, queries: Sequence[str], limit: int) -> list[list[ScoredPassage]]:
+        """See `Retriever.search`."""
         return [
             [ScoredPassage(passage(self._passages, number), score) for number, score in ranked]
-            for ranked in found
+            for ranked in self._index.search(queries, limit)
         ]
 
-    def score(self, query: Query, passages: Sequence[int]) -> list[float]:
-        """See `KnowledgeBase.score`."""
-        (scores,) = self._index.score([query.text], passages)
-        return [score or NO_MATCH for score in scores]
+    def score(self, queries: Sequence[str], passages: Sequence[int]) -> list[list[float]]:
+        """See `Retriever.score`."""
+        return self._index.score(queries, passages)
 
 
 def passage(passages: Sequence[Passage], number: int) -> Passage:
@@ -159,8 +153,8 @@ def knowledge_base(texts: Path, retriever: str, size: int, reach: int) -> tuple[
     passages = _read(texts)
     filler = max(size - len(passages), 0)
     if retriever == SPARSE:
-        sparse = SparseKnowledgeBase(passages, filler)
-        return sparse, len(sparse)
+        sparse = SparseRetriever(passages, filler)
+        return TextKnowledgeBase(sparse), len(sparse)
     dense = DenseKnowledgeBase(passages, filler, approximate=retriever == APPROXIMATE, reach=reach)
     return dense, len(dense)
 

@@ -29,7 +29,7 @@ from torch.optim.adam import adam
 
 from datastores.errors import ModelError, StoreError
 from datastores.replay_buffer.record import ReplayRecord
-from engines.distillation.batches import BATCH_TOKENS, compare, in_batches, make_batch
+from engines.distillation.batches import BATCH_TOKENS, RecordBatch, compare, in_batches, make_batch
 from engines.distillation.losses import Loss
 from engines.distillation.model import Llama
 
@@ -305,33 +305,35 @@ def freeze(model: Llama, neurons: int) -> None:
             parameter.requires_grad_(False)
 
 
+@torch.no_grad()
 def mean_agreement(model: Llama, records: Sequence[ReplayRecord]) -> float:
     """How often it prefers the target's likeliest token, over all positions; 0 without records.
 
     Where that is unknown, the token that came stands for it.
     """
     hits = total = 0
-    with torch.no_grad():
-        for group in in_batches(records, Random(0)) if records else []:
-            batch = make_batch(group)
-            hidden = model(batch.ids).flatten(0, 1)
-            for rows, tokens in (
-                (batch.rows, batch.tokens),
-                (batch.plain_rows, batch.plain_tokens),
-            ):
-                hits += int((model.logits(hidden[rows]).argmax(dim=1) == tokens[:, 0]).sum())
-                total += len(rows)
+    for batch, hidden in _evaluated(model, records):
+        for rows, tokens in ((batch.rows, batch.tokens), (batch.plain_rows, batch.plain_tokens)):
+            hits += int((model.logits(hidden[rows]).argmax(dim=1) == tokens[:, 0]).sum())
+            total += len(rows)
     return hits / total if total else 0.0
 
 
+@torch.no_grad()
 def mean_acceptance(model: Llama, records: Sequence[ReplayRecord]) -> float:
     """Σ min(p, q), averaged over all positions of all answers; 0 without records."""
     from engines.distillation.losses import acceptance
 
     found: list[Tensor] = []
-    with torch.no_grad():
-        for group in in_batches(records, Random(0)) if records else []:
-            batch = make_batch(group)
-            hidden = model(batch.ids).flatten(0, 1)
-            found += [acceptance(log_p, log_q) for log_p, log_q in compare(model, hidden, batch)]
+    for batch, hidden in _evaluated(model, records):
+        found += [acceptance(log_p, log_q) for log_p, log_q in compare(model, hidden, batch)]
     return torch.cat(found).mean().item() if found else 0.0
+
+
+def _evaluated(
+    model: Llama, records: Sequence[ReplayRecord]
+) -> Iterator[tuple[RecordBatch, Tensor]]:
+    """`records` in batches, with the hidden states of all their positions."""
+    for group in in_batches(records, Random(0)) if records else []:
+        batch = make_batch(group)
+        yield batch, model(batch.ids).flatten(0, 1)

@@ -32,6 +32,7 @@ from engines.ralm.sequential import record_writing
 from engines.ralm.stride_writer import StrideWriter
 from engines.step import Step
 from engines.target import Floats, ForwardOutput, Target
+from engines.wrapped_target import WrappedTarget
 
 
 class StateIndex(Protocol):
@@ -118,7 +119,7 @@ class DrawnRow:
     key: Floats
 
 
-class InterpolatedTarget:
+class InterpolatedTarget(WrappedTarget):
     """A target with KNN-LM's distribution. Implements `engines.target.Target`.
 
     Args:
@@ -138,17 +139,10 @@ class InterpolatedTarget:
         *,
         keeps: bool = False,
     ) -> None:
-        self.fingerprint = target.fingerprint
-        self.vocabulary_size = target.vocabulary_size
-        self.width = target.width
-        self.context_length = target.context_length
-        self.max_rows = target.max_rows
-        self.chains_only = target.chains_only
-        self.rollback_rows = target.rollback_rows
+        super().__init__(target)
         self.index: StateIndex = datastore
         self.encoding_s = self.search_s = 0.0
         self.searches = self.queries = 0
-        self._target = target
         self._datastore = datastore
         self._interpolation = interpolation
         self._keeps = keeps
@@ -156,28 +150,23 @@ class InterpolatedTarget:
         self._verified: tuple[Floats, Floats] | None = None  # the model's logits, keys
         self._drawn: list[DrawnRow] = []
 
-    @property
-    def tokens(self) -> Sequence[int]:
-        """See `Target.tokens`."""
-        return self._target.tokens
-
     def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
         """See `Target.prefill`."""
         self._last_row = None
-        yield from self._target.prefill(tokens)
+        yield from super().prefill(tokens)
 
     @property
     def last_row(self) -> ForwardOutput:
         """See `Target.last_row`."""
         if self._last_row is None:
-            row = self._target.last_row
+            row = super().last_row
             self._last_row, keys = self._interpolated(row)
             self._keep(row.logits, keys, (0,))
         return self._last_row
 
     def verify(self, tree: DraftTree) -> ForwardOutput:
         """See `Target.verify`."""
-        rows = self._target.verify(tree)
+        rows = super().verify(tree)
         interpolated, keys = self._interpolated(rows)
         self._verified = rows.logits, keys
         return interpolated
@@ -187,12 +176,12 @@ class InterpolatedTarget:
         if self._verified is not None:
             self._keep(*self._verified, path)
             self._verified = None
-        self._target.commit(path)
+        super().commit(path)
 
     def rewind(self, length: int) -> None:
         """See `Target.rewind`."""
         self._last_row = None
-        self._target.rewind(length)
+        super().rewind(length)
 
     def take_drawn(self) -> list[DrawnRow]:
         """The rows that tokens were drawn from since the last call, one for each."""
