@@ -69,7 +69,9 @@ def read_chats(path: Path) -> Iterator[RecordedChat]:
             for number, line in enumerate(file):
                 if line.strip():
                     yield _chat(path, number, line)
-    except (OSError, UnicodeDecodeError, lzma.LZMAError, EOFError) as error:
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, lzma.LZMAError, EOFError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
 
 
