@@ -168,9 +168,10 @@ def _erase_states(locations: Locations, history: History) -> None:
 
 def _erase_records(locations: Locations, history: History) -> None:
     offered = _offered_chats(history)
-    for path in sorted(locations.replay.glob("*.db")):
-        replay.retain(path, CHAT_PREFIX, offered)
-    drop_tainted(locations)
+    with ExitStack() as steps:
+        steps.callback(drop_tainted, locations)  # last, and also where a buffer was damaged
+        for path in sorted(locations.replay.glob("*.db")):
+            steps.callback(replay.retain, path, CHAT_PREFIX, offered)
 
 
 def _offered_chats(history: History) -> set[str]:

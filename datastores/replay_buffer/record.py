@@ -25,6 +25,11 @@ MIN_LOGPROB = -50.0
 """Log-probabilities are stored as this at the least: a trainer cannot use minus infinity."""
 MAX_MASS_ERROR = 0.02
 """How far the probabilities of a position may miss 1: float16 rounds one by half a per cent."""
+MIN_DRAWN_SHARE = 0.5
+"""Of the tokens that should be among the likeliest by their own probabilities, the share that is.
+High temperatures draw fewer of them; answers that no model gave have next to none."""
+MIN_DRAWN = 8
+"""Tokens that should be among the likeliest; of fewer, chance may take any."""
 MAX_CONTEXT = 2**22
 """Longest record, in tokens: no model has a larger context."""
 KEY_BYTES = 16
@@ -206,6 +211,18 @@ def _require_distributions(record: ReplayRecord, vocabulary: int) -> None:
     wrong = np.flatnonzero(np.abs(mass - 1.0) > MAX_MASS_ERROR)
     if len(wrong):
         raise ValueError(f"its probabilities at one position sum to {mass[wrong[0]]:.3g}")
+    _require_drawn(record)
+
+
+def _require_drawn(record: ReplayRecord) -> None:
+    """Check that the answer can have been drawn from its probabilities."""
+    expected = (1.0 - np.exp(record.rest_logprob.astype(np.float64))).sum()
+    answer = record.tokens[record.positions]
+    drawn = int((record.top_tokens == answer[:, None]).any(axis=1).sum())
+    if expected >= MIN_DRAWN and drawn < MIN_DRAWN_SHARE * expected:
+        raise ValueError(
+            f"only {drawn} of {len(answer)} tokens are among the likeliest of their positions"
+        )
 
 
 def _require_tokens(tokens: Integers, vocabulary: int) -> None:

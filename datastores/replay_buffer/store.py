@@ -113,12 +113,10 @@ class ReplayBuffer:
     ) -> ReplayBuffer:
         """Open or create; its folder exists.
 
-        A damaged file is deleted and another one begun: what was in it would have to be erased with
-        chats that are deleted later. `store.quarantined` is not None then.
+        Raises:
+            StoreError: also where the file was damaged, once: see `_open_store`.
         """
         opened = cls(_open_store(path), fingerprint, vocabulary, max_bytes)
-        if opened.store.quarantined is not None:
-            _delete_quarantined(path)
         erase_requested(opened.store)
         return opened
 
@@ -127,7 +125,8 @@ class ReplayBuffer:
         """Open a buffer of any target.
 
         Raises:
-            FileNotFoundError: there is none, or it was damaged.
+            FileNotFoundError: there is none, or no target has one yet.
+            StoreError: also where the file was damaged, once: see `_open_store`.
         """
         if path.exists():
             store = _open_store(path)
@@ -231,13 +230,6 @@ class ReplayBuffer:
                     f"{self.store.path}: record {after_id} is damaged and was left out: {error}"
                 )
 
-    def drop_damaged(self) -> None:
-        """Delete what `records` left out."""
-        with self.store.writing() as db:
-            numbers = [(number,) for number in self.damaged]
-            db.conn.executemany("DELETE FROM records WHERE id = ?", numbers)
-        self.damaged.clear()
-
     def forget(self, source: str) -> None:
         """Leave no byte of what `source` left.
 
@@ -299,19 +291,19 @@ class ReplayBuffer:
 def retain(path: Path, prefix: str, wanted: Collection[str]) -> None:
     """Leave no byte of sources that begin with `prefix` and are not `wanted`.
 
-    For a buffer of any target. A damaged one that was set aside is deleted: it may hold them.
+    For a buffer of any target. A damaged one is deleted: it may hold them.
 
     Raises:
-        StoreError: the buffer cannot be written, or another process keeps an older state of it;
-            calling this again finishes the work.
+        StoreError: the buffer was damaged or cannot be written, or another process keeps an older
+            state of it; calling this again finishes the work.
     """
+    _delete_quarantined(path)  # of a process that was killed before it could
     with closing(_open_store(path)) as store:
         with store.writing() as db:
             sources = {row["source"] for row in db.query("SELECT source FROM sources")}
             gone = [one for one in sources if one.startswith(prefix) and one not in wanted]
             _remove(db, gone)
         erase_requested(store)
-    _delete_quarantined(path)
 
 
 def _remove(db: Database, sources: Collection[str]) -> None:
@@ -325,13 +317,23 @@ def _remove(db: Database, sources: Collection[str]) -> None:
 
 
 def _open_store(path: Path) -> Store:
-    """Open the file; it and what SQLite puts beside it are readable by their owner only."""
+    """Open the file; it and what SQLite puts beside it are readable by their owner only.
+
+    Raises:
+        StoreError: also where it was damaged. It is deleted then, since what was in it would have
+            to be erased with chats that are deleted later; the next call opens an empty one.
+    """
     with suppress(OSError):  # SQLite says better why there can be no file
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     store = Store(path, MIGRATIONS)
     if store.quarantined is not None:
         for part in path.parent.glob(f"{path.name}*"):
             part.chmod(0o600)
+        _delete_quarantined(path)
+        store.close()
+        raise StoreError(
+            f"{path} was damaged and is deleted: what draft models learn from is collected again"
+        )
     return store
 
 

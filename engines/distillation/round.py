@@ -124,14 +124,14 @@ class _Round:
     def run(self) -> Generator[TrainingStep, None, tuple[Version | None, str]]:
         """Train, measure, publish; returns the version, or why there is none."""
         lesson = self._lesson()
+        damaged = len(self._buffer.damaged)
+        left_out = f"; {damaged} damaged ones were left out" if damaged else ""
         if lesson.arrived < MIN_NEW:
-            return (
-                None,
-                f"{lesson.arrived} new answers are too few to learn from: {MIN_NEW} are needed",
-            )
+            few = f"{lesson.arrived} new answers are too few to learn from: {MIN_NEW} are needed"
+            return None, few + left_out
         if reason := refusal(lesson.held_out):
-            self._note(lesson, None, reason)
-            return None, reason
+            self._note(lesson, None, reason + left_out)
+            return None, reason + left_out
         # First of all: what drafts must still be for this target, and load.
         before = self._pupil.measure(self._start, lesson)
         trainer = yield from self._train(lesson)

@@ -21,6 +21,7 @@ from app.engine.student_versions import (
 )
 from app.locations import Locations
 from app.models.discovery import embedded, embedded_student
+from datastores.errors import StoreError
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation.versions import STUDENT_FILE, Attempt, Version, Versions
 from engines.fingerprint import fingerprint
@@ -141,6 +142,8 @@ def test_without_their_buffer_versions_go(
     publish(versions, buffer)
     buffer.close()
     replay_path(locations, TARGET).write_bytes(b"no database" * 99)
+    with pytest.raises(StoreError, match="was damaged and is deleted"):
+        drop_tainted(locations)
     drop_tainted(locations)
     assert versions.all() == []
     publish(versions)

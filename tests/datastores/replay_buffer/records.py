@@ -20,6 +20,8 @@ def record(seed: int = 0, *, length: int = 40, rows: int = 12, chat: int = 1) ->
     logits = random.normal(0.0, 4.0, (rows, VOCABULARY)).astype(np.float32)
     top_tokens, top_logprobs, rest = top_of(logits)
     positions = np.sort(random.choice(np.arange(prompt, length), rows, replace=False))
+    tokens = random.integers(0, VOCABULARY, length).astype(np.int32)
+    tokens[positions] = top_tokens[:, 0]
     key = question_key(f"question {seed}")
     return ReplayRecord(
         id=0,
@@ -27,7 +29,7 @@ def record(seed: int = 0, *, length: int = 40, rows: int = 12, chat: int = 1) ->
         created=1.7e9 + seed,
         question=key,
         topic=key,
-        tokens=random.integers(0, VOCABULARY, length).astype(np.int32),
+        tokens=tokens,
         prompt_length=prompt,
         positions=positions.astype(np.int32),
         top_tokens=top_tokens,

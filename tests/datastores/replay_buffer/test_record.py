@@ -97,6 +97,7 @@ def _changed(field: str, index: Any, value: object) -> ReplayRecord:
         (_changed("positions", -1, 40), "position 40 is not in its answer"),
         (_changed("positions", 0, 1), "not in its answer"),
         (_changed("positions", 1, 39), "do not ascend"),
+        (_changed("tokens", slice(10, None), 0), "of 12 tokens are among the likeliest"),
         (replace(record(), prompt_length=0), "cannot be its prompt"),
         (replace(record(), prompt_length=40), "cannot be its prompt"),
         (replace(record(), created=float("nan")), "created at nan"),

@@ -43,12 +43,13 @@ def say(writer: ReplayWriter, steps: int) -> tuple[AnswerRecording, list[int], l
     recording, tokens, positions = writer.recording(), [1, 2, 3], list[int]()
     recording.begin(tokens)
     for step in range(steps):
-        new, kept = [step % VOCABULARY, 5, 7], [0, 2]
+        logits, kept = logits_of(2, step), [0, 2]
+        new = [int(logits[0].argmax()), 5, int(logits[1].argmax())]
         memory = writer.memory(recording, len(kept))
         if memory is None:
             kept = []
         else:
-            memory[:] = logits_of(2, step)
+            memory[:] = logits
         recording.append(new, kept, np.full((3, 2), step, np.float32))
         positions += [len(tokens) + index for index in kept]
         tokens += new
