@@ -83,16 +83,28 @@ def compare(model: Llama, hidden: Tensor, batch: RecordBatch) -> Iterator[Compar
     Args:
         hidden: of `batch.ids`, (records * length, width).
     """
+    for logits, tokens, log_p in pieces(model, hidden, batch):
+        yield log_p, events(logits, tokens)
+
+
+def pieces(
+    model: Llama, hidden: Tensor, batch: RecordBatch
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The student's logits (n, vocabulary) at every position, with the tokens (n, k) whose
+    probabilities are known, best first, and their log p (n, k + 1).
+
+    Args:
+        hidden: of `batch.ids`, (records * length, width).
+    """
     size = max(1, ROW_ELEMENTS // model.shape.vocabulary)
-    for first in range(0, len(batch.rows), size):
-        part = slice(first, first + size)
-        logits = model.logits(hidden[batch.rows[part]])
-        yield batch.log_p[part], events(logits, batch.tokens[part])
-    for first in range(0, len(batch.plain_rows), size):
-        part = slice(first, first + size)
-        log_q = events(model.logits(hidden[batch.plain_rows[part]]), batch.plain_tokens[part])
-        log_p = torch.tensor([[0.0, MIN_LOG]]).expand_as(log_q)
-        yield log_p, log_q
+    sure = torch.tensor([[0.0, MIN_LOG]]).expand(len(batch.plain_rows), -1)
+    for rows, tokens, log_p in (
+        (batch.rows, batch.tokens, batch.log_p),
+        (batch.plain_rows, batch.plain_tokens, sure),
+    ):
+        for first in range(0, len(rows), size):
+            part = slice(first, first + size)
+            yield model.logits(hidden[rows[part]]), tokens[part], log_p[part]
 
 
 def in_batches(

@@ -18,7 +18,7 @@ from pathlib import Path
 from datastores.errors import ModelError
 from datastores.replay_buffer.record import ReplayRecord
 from engines.distillation.model import Llama
-from engines.distillation.trainer import mean_acceptance, mean_agreement
+from engines.distillation.trainer import evaluate
 from engines.distillation.weights import read_student
 from engines.drafter_replay import CombinedDrafter, Recorded, ReplayCounts, replay_calls
 from engines.drafters.prompt_lookup import PromptLookup
@@ -31,6 +31,9 @@ MIN_POSITIONS = 200
 """Fewer held-out tokens than this say nothing: one answer would decide."""
 MAX_REPLAYED = 64
 """Answers whose tree is replayed: the latest ones."""
+MIN_ACCEPTANCE = 0.1
+"""α on new questions below which nothing is worth drafting: of random answers, where .02 can rise
+to .03 by chance."""
 MAX_LOSS = 0.01
 """α or agreement on the original student's texts that a version may lose."""
 DRAFT_ROWS = 7
@@ -73,7 +76,7 @@ def measure_student(
         ModelError: its weights are damaged.
     """
     model, replayed = read_student(path).model(), held_out[-MAX_REPLAYED:]
-    acceptance = mean_acceptance(model, held_out)
+    acceptance, _ = evaluate(model, held_out)
     if not isfinite(acceptance):
         raise ModelError(f"{path} is damaged: its weights are not numbers")
     return Quality(
@@ -85,9 +88,7 @@ def measure_student(
 
 def measure_retention(model: Llama, base: Sequence[ReplayRecord]) -> Retention | None:
     """Measure a student on what the original one knows; None without such texts."""
-    if not base:
-        return None
-    return Retention(mean_acceptance(model, base), mean_agreement(model, base))
+    return Retention(*evaluate(model, base)) if base else None
 
 
 def tokens_per_call(counts: Iterable[ReplayCounts]) -> float:
@@ -154,6 +155,8 @@ def verdict(before: Quality, after: Quality, original_base: Retention | None) ->
         )
     if (after.acceptance, after.tokens_per_call) == (before.acceptance, before.tokens_per_call):
         return "no gain on new questions"
+    if after.acceptance < MIN_ACCEPTANCE:
+        return f"α on new questions is {after.acceptance:.4f}: too little to draft"
     if original_base is None:
         return ""
     left = after.base or Retention(0.0, 0.0)

@@ -29,8 +29,8 @@ from torch.optim.adam import adam
 
 from datastores.errors import ModelError, StoreError
 from datastores.replay_buffer.record import ReplayRecord
-from engines.distillation.batches import BATCH_TOKENS, RecordBatch, compare, in_batches, make_batch
-from engines.distillation.losses import Loss
+from engines.distillation.batches import BATCH_TOKENS, compare, in_batches, make_batch, pieces
+from engines.distillation.losses import Loss, acceptance, events
 from engines.distillation.model import Llama
 
 BETAS = (0.9, 0.98)
@@ -306,34 +306,17 @@ def freeze(model: Llama, neurons: int) -> None:
 
 
 @torch.no_grad()
-def mean_agreement(model: Llama, records: Sequence[ReplayRecord]) -> float:
-    """How often it prefers the target's likeliest token, over all positions; 0 without records.
+def evaluate(model: Llama, records: Sequence[ReplayRecord]) -> tuple[float, float]:
+    """α = Σ min(p, q), and how often it prefers the target's likeliest token, both averaged over
+    all positions; zeros without records.
 
-    Where that is unknown, the token that came stands for it.
+    Where only the token that came is known, it stands for the target's probabilities.
     """
-    hits = total = 0
-    for batch, hidden in _evaluated(model, records):
-        for rows, tokens in ((batch.rows, batch.tokens), (batch.plain_rows, batch.plain_tokens)):
-            hits += int((model.logits(hidden[rows]).argmax(dim=1) == tokens[:, 0]).sum())
-            total += len(rows)
-    return hits / total if total else 0.0
-
-
-@torch.no_grad()
-def mean_acceptance(model: Llama, records: Sequence[ReplayRecord]) -> float:
-    """Σ min(p, q), averaged over all positions of all answers; 0 without records."""
-    from engines.distillation.losses import acceptance
-
-    found: list[Tensor] = []
-    for batch, hidden in _evaluated(model, records):
-        found += [acceptance(log_p, log_q) for log_p, log_q in compare(model, hidden, batch)]
-    return torch.cat(found).mean().item() if found else 0.0
-
-
-def _evaluated(
-    model: Llama, records: Sequence[ReplayRecord]
-) -> Iterator[tuple[RecordBatch, Tensor]]:
-    """`records` in batches, with the hidden states of all their positions."""
+    accepted = hits = total = 0.0
     for group in in_batches(records, Random(0)) if records else []:
         batch = make_batch(group)
-        yield batch, model(batch.ids).flatten(0, 1)
+        for logits, tokens, log_p in pieces(model, model(batch.ids).flatten(0, 1), batch):
+            accepted += acceptance(log_p, events(logits, tokens)).sum().item()
+            hits += (logits.argmax(dim=1) == tokens[:, 0]).sum().item()
+            total += len(tokens)
+    return (accepted / total, hits / total) if total else (0.0, 0.0)

@@ -17,8 +17,8 @@ from gguf import GGUFWriter
 from datastores.errors import InputError, ModelError, SpecchatError, StoreError
 from datastores.replay_buffer.states import encode
 from datastores.replay_buffer.store import ReplayBuffer
+from engines.distillation import gate, head_pupil
 from engines.distillation import head as module
-from engines.distillation import head_pupil
 from engines.distillation import round as rounds
 from engines.distillation.head import HeadModel, OutputMatrix, make_head_batch, trainable
 from engines.distillation.head_pupil import HeadPupil
@@ -41,6 +41,7 @@ def small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         for name, size in (("STATE", 32), ("EMBEDDED", 16), ("RANK", 16), ("NEGATIVES", 32)):
             patched.setattr(module, name, size)
+        patched.setattr(gate, "MIN_ACCEPTANCE", 0.0)  # so small a head hardly learns
         yield
 
 
