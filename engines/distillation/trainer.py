@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -55,6 +56,11 @@ class TrainingSettings:
         512, 4.0 with its own probabilities, 8             .905   .661   .870
         1,024, 4.0 with its own probabilities, 8           .912   .668   .871
         1,024, 0.85 of the way (`SHARES`)                  .903   .670   .872
+
+    A stream of 500 answers in five rounds, where older answers to questions that were asked more
+    than once are replayed first, took .679 to .941 on these, .688 to .747 on new questions and .880
+    to .873 on known ones; in no order, .917 on the repeated ones. All 500 in one round: .915, .750
+    and .871.
 
     A pass of the student takes .27 ms as it is, .32 ms with 512 neurons more and .39 ms with 1,024.
     Where every weight learned, it forgot far more (known .771), and the loss made little difference
@@ -97,21 +103,28 @@ def plan(
 ) -> list[list[ReplayRecord]]:
     """The batches of a round: in each epoch all `new` records, and other ones of the rest.
 
+    Of `older` ones, those whose question was asked more than once come first: they are the
+    likeliest to be asked again.
+
     Args:
         most: tokens of a batch.
     """
     rng = Random(settings.seed)
-    replayed = ((older, settings.older), (base, settings.base))
+    times = Counter(record.question for record in (*new, *older))
+    repeated = [record for record in older if times[record.question] > 1]
+    once = [record for record in older if times[record.question] == 1]
     batches = []
     for _ in range(settings.epochs):
-        others = [one for of, share in replayed for one in _sample(of, share * len(new), rng)]
-        batches += in_batches([*new, *others], rng, most)
+        replayed = _sample(repeated, settings.older * len(new), rng)
+        replayed += _sample(once, settings.older * len(new) - len(replayed), rng)
+        known = _sample(base, settings.base * len(new), rng)
+        batches += in_batches([*new, *replayed, *known], rng, most)
     return batches
 
 
-def _sample(records: Sequence[ReplayRecord], count: float, rng: Random) -> Sequence[ReplayRecord]:
+def _sample(records: Sequence[ReplayRecord], count: float, rng: Random) -> list[ReplayRecord]:
     """About `count` of `records`, or all of them."""
-    return rng.sample(records, round(count)) if round(count) < len(records) else records
+    return rng.sample(records, min(round(count), len(records)))
 
 
 LOGGER = logging.getLogger("specchat.distillation")

@@ -1,5 +1,6 @@
 """A round publishes a better student, or nothing."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -284,6 +285,21 @@ def test_known_texts_are_learned_as_the_original_says_them(
     pupil.trainer(None, Lesson(base, [], base, [], [], 30, 30, 0), SETTINGS)
     assert evaluate(original, base)[0] < 0.9
     assert evaluate(original, taught[0])[0] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_repeated_questions_are_replayed_first(school: School) -> None:
+    records = list(school.buffer.records())
+    new, older = records[:10], records[10:]
+    older[5] = replace(older[5], question=new[0].question)
+    older[7] = replace(older[7], question=older[9].question)
+    settings = replace(SETTINGS, epochs=3, older=0.5)
+    taught = Counter(one.id for batch in plan(new, older, (), settings) for one in batch)
+    assert all(taught[one.id] == 3 for one in (*new, older[5], older[7], older[9]))
+    assert taught.total() == 3 * (10 + 5)
+    alone = plan(new, older, (), replace(settings, older=0.2))
+    assert {one.id for batch in alone for one in batch} <= {
+        one.id for one in (*new, older[5], older[7], older[9])
+    }
 
 
 def test_agreement_shows_what_acceptance_hides(school: School) -> None:
