@@ -162,10 +162,11 @@ class InvertedIndex:
 
     def score(self, queries: Sequence[str], ids: Sequence[int]) -> list[list[float]]:
         """For each query the score of each of `ids`; 0.0 if they share no word."""
-        rows = np.array([self._rows.get(number, -1) for number in ids], np.int64)
+        # Of the type that rows have: to search for others, NumPy copies all that are searched.
+        rows = np.array([self._rows.get(number, -1) for number in ids], np.int32)
         return [self._score(stems, rows) for stems in self._words(queries)]
 
-    def _score(self, stems: Counter[int], wanted: Integers) -> list[float]:
+    def _score(self, stems: Counter[int], wanted: NDArray[np.int32]) -> list[float]:
         totals = np.zeros(len(wanted), np.int64)
         for stem, times in stems.items():
             rows, impacts = self._impact(stem)
