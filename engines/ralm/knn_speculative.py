@@ -118,7 +118,7 @@ class SpeculativeKnn:
             if self._writer.prefills > prefills and written:
                 self._restarts[len(self._prompt) + written] = seconds
             for _ in range(drawn):
-                self._scheduler.wrote(seconds / drawn, changed=False)
+                self._scheduler.wrote(seconds / drawn, new=False)
 
     def _verify(self, confirmed: int) -> None:
         """Search for all tokens after the first `confirmed`; correct the first wrong one."""
@@ -146,8 +146,8 @@ class SpeculativeKnn:
             statistics.discarded += len(tokens) - confirmed - matched
             self._writer.correct(confirmed + matched, true[-1])
             # The state was right, so the true token needs no pass of its own.
-            self._scheduler.wrote(0.0, changed=True)
-        self._scheduler.verified(Verification(len(drawn), matched, seconds))
+            self._scheduler.wrote(0.0, new=True)
+        self._scheduler.verified(Verification(len(drawn), matched, seconds, [False] * len(drawn)))
 
     def _draw_again(
         self, confirmed: int, drawn: Sequence[DrawnRow], found: Sequence[StateMatches]

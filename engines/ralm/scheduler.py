@@ -13,21 +13,17 @@ verifications. What differs from the paper:
 - Its γ is cut off at γ_max = 0.6, which never lets s exceed 5 or so; here the estimate is drawn
   towards the answer's long-run accuracy, so it stays below 1 by itself.
 - b is a line over s: a batch costs less than single queries, but on few cores it is not free.
-- A wrong guess costs more than the verification: the stride is written again, in c seconds, since
-  another passage has to be read (a is that of strides for which none was), and a stride that was
-  written meanwhile is waited for and dropped. With these terms, a stride of 0 has a
-  rate, too: search first, as RaLMSeq does, in γ·a + (1 − γ)·c + b; the passage changes where a
-  guess would have been wrong. Where searching is cheap or guesses are wrong, that is the best there
-  is, and it is kept unless a guess promises `MIN_GAIN`. Whether a verification is hidden is chosen
-  with the stride.
-- A stride can be searched for and written under a guess at once, in max(a, b), and writing stops
-  when the guess is found to be wrong; a guess of another passage waits for the search. So a wrong
-  one costs next to nothing. Where b < a, this hides as much as asynchronous verification, which
-  learns of a wrong guess one stride later.
-- Where searching is so cheap that not even right guesses could promise it, nothing is guessed at
-  all, and each stride costs what it costs RaLMSeq.
-- Searching and writing share cores and memory, so together they take more than the longer of the
-  two: max(a, b) + o·min(a, b), where o is measured. At o = 1 nothing is hidden.
+- A passage that is not in the KV cache has to be read, which takes c seconds where a stride under
+  the same one takes a: ten times as long with a small model on a CPU. So a wrong guess costs c if
+  the true passage is another, and once more if the guessed one was. `reads_ahead` tells whether
+  that is risked: if a guess is wrong with probability 1 − p, only while (1 − p)·c < b. Else the
+  search comes first for such a guess, and γ is the probability that one is gone on with and right.
+- A stride of 0 has a rate, too: search first, as RaLMSeq does, in γ·a + (1 − γ)·c + b. Where
+  searching is cheap or guesses are wrong, that is the best there is, and it is kept unless a guess
+  promises `MIN_GAIN`; where not even right guesses could promise it, nothing is guessed at all.
+- A hidden search begins before the last stride of its batch is written, and strides are written
+  until it ends, not one. So a right guess costs the longer of writing and searching. What it really
+  costs, since both share cores and memory, is measured; `PRIOR_OVERLAP` is known before.
 - The answer's first stride, prompt included, tells b and c before anything was guessed: so the
   first batch is as large as pays, and none where searching is cheap.
 """
@@ -35,7 +31,7 @@ verifications. What differs from the paper:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
@@ -48,50 +44,43 @@ WINDOW = 5
 PAPER_STRIDE = 3
 """The paper's fixed stride."""
 PRIOR_ACCURACY, PRIOR_WEIGHT = 0.6, 2.0
-"""What is known of γ before anything was verified, and how many guesses that is worth."""
+"""What is known of a guess before any was verified, and how many guesses that is worth."""
+PRIOR_NEW = 0.2
+"""Share of guesses that have to be read, before any was made."""
+READING_WEIGHT = 8.0
+"""As `PRIOR_WEIGHT`, for guesses that have to be read: few answers have more, and to trust them too
+soon costs c, to trust them too late b."""
 PRIOR_OVERLAP = 0.5
-"""What is known of o before a verification was hidden, worth one such."""
-MAX_OVERLAP = 2.0
-"""Of one measurement: one that was disturbed must not rule hiding out for the answer."""
-MAX_HIDDEN = 1.5
-"""Strides that a hidden search may take: it has one thread, and a longer one gains from all."""
+"""Share of the shorter of writing and searching that is not hidden, before that was measured."""
 MIN_GAIN = 1.03
 """Times the rate of searching first that a guess has to promise: the estimates are not better."""
 MAX_STRIDE = 32
 """Strides written ahead at most: 128 tokens at k = 4."""
+MAX_AHEAD = 3
+"""Strides written during a search beside the last of its batch."""
 
 Rates = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The outcome of one verification.
+    """The outcome of one search.
 
     Attributes:
         queries: verified at once.
         matched: guesses before the first wrong one, or all.
         seconds: the search took.
-        beside: the stride that was written meanwhile; None if none was.
+        new: for each guess, whether its passage had to be read; empty where none was made.
+        hidden: whether strides were written meanwhile.
+        stride_s: seconds for each of those, if all guesses were right and no passage was read.
     """
 
     queries: int
     matched: int
     seconds: float
-    beside: HiddenStride | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HiddenStride:
-    """A stride that was written during a search.
-
-    Attributes:
-        seconds: it took; together_s: until the search was done as well.
-        whole: whether it was written to its end, and under the passage of the one before.
-    """
-
-    seconds: float
-    together_s: float
-    whole: bool
+    new: Sequence[bool] = ()
+    hidden: bool = False
+    stride_s: float | None = None
 
 
 class StrideScheduler(Protocol):
@@ -112,45 +101,36 @@ class StrideScheduler(Protocol):
         """Whether guesses could pay: where not, strides that are searched for need none."""
         ...
 
-    def began(self, search_s: float, writing_s: float) -> None:
-        """The first stride, which needs no guess, was searched for and written, prompt included."""
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether a guessed passage is read, if it has to be, before the search confirms it."""
         ...
 
-    def wrote(self, seconds: float, *, changed: bool) -> None:
+    def wrote(self, seconds: float, *, new: bool) -> None:
         """One stride was written in `seconds`, with no search beside it.
 
         Args:
-            changed: whether under another passage than the one before, which had to be read.
+            new: under a passage that had to be read.
         """
         ...
 
     def verified(self, verification: Verification) -> None:
-        """A batch was verified."""
-        ...
-
-    def retrieved(self, search_s: float, right: bool | None) -> None:
-        """A stride was searched for by itself; `right` tells of its guess, if any."""
+        """A batch was searched for."""
         ...
 
 
 class FixedStride:
     """Always the same stride."""
 
-    hides = guesses = True
+    hides = guesses = reads_ahead = True
 
     def __init__(self, stride: int = PAPER_STRIDE) -> None:
         self.stride = stride
 
-    def began(self, search_s: float, writing_s: float) -> None:
-        """Nothing to learn."""
-
-    def wrote(self, seconds: float, *, changed: bool) -> None:
+    def wrote(self, seconds: float, *, new: bool) -> None:
         """Nothing to learn."""
 
     def verified(self, verification: Verification) -> None:
-        """Nothing to learn."""
-
-    def retrieved(self, search_s: float, right: bool | None) -> None:
         """Nothing to learn."""
 
 
@@ -158,8 +138,8 @@ class OptimalStride:
     """OS3, beginning with a stride of 1.
 
     Args:
-        asynchronous: whether one stride can be written while a batch is verified.
-        max_accuracy: γ_max, with the paper's own objectives; None for what differs (see above).
+        asynchronous: whether strides can be written while a batch is verified.
+        max_accuracy: γ_max, with the paper's own objective; None for what differs (see above).
         max_stride: where those do not decide.
     """
 
@@ -172,116 +152,92 @@ class OptimalStride:
     ) -> None:
         self.stride = 1
         self.hides = False
-        self.guesses = True
+        self.guesses = self.reads_ahead = True
         self._max_stride = max_stride
         self._asynchronous = asynchronous
         self._max_accuracy = max_accuracy
         self._strides: deque[float] = deque(maxlen=WINDOW)
-        self._rewrites: deque[float] = deque(maxlen=WINDOW)
-        self._overlaps: deque[float] = deque([PRIOR_OVERLAP], maxlen=WINDOW)
-        self._recent: deque[Verification] = deque(maxlen=WINDOW)
+        self._readings: deque[float] = deque(maxlen=WINDOW)
+        self._hidden: deque[float] = deque(maxlen=WINDOW)  # seconds of a stride beside a search
         self._single: deque[float] = deque(maxlen=WINDOW)  # seconds of a query searched for alone
         self._batches: deque[tuple[int, float]] = deque(maxlen=WINDOW)  # (queries, seconds)
-        self._right, self._wrong = (
-            PRIOR_ACCURACY * PRIOR_WEIGHT,
-            (1 - PRIOR_ACCURACY) * PRIOR_WEIGHT,
-        )
+        self._right = Share(PRIOR_ACCURACY)
+        self._right_of_new = Share(PRIOR_ACCURACY, READING_WEIGHT)
+        self._right_and_read = Share(PRIOR_ACCURACY * (1 - PRIOR_NEW))
+        self._new = Share(PRIOR_NEW)
 
     @property
     def accuracy(self) -> float:
-        """γ: the maximum-likelihood estimate over the window, drawn towards the long run."""
-        right = sum(one.matched for one in self._recent)
-        wrong = sum(one.matched < one.queries for one in self._recent)
-        long_run = self._right / (self._right + self._wrong)
-        estimate = (right + PRIOR_WEIGHT * long_run) / (right + wrong + PRIOR_WEIGHT)
-        return estimate if self._max_accuracy is None else min(estimate, self._max_accuracy)
+        """γ, at most γ_max."""
+        return min(self._right.estimate, self._max_accuracy or 1.0)
 
-    def began(self, search_s: float, writing_s: float) -> None:
-        """Estimate b and c."""
-        self._single.append(search_s)
-        self._rewrites.append(writing_s)
-        if self._max_accuracy is None:
-            self._choose()
-
-    def wrote(self, seconds: float, *, changed: bool) -> None:
+    def wrote(self, seconds: float, *, new: bool) -> None:
         """Estimate a or c from `seconds` and those before; choose anew where nothing is pending."""
-        (self._rewrites if changed else self._strides).append(seconds)
-        if self._single and (not self.stride or not self._recent) and self._max_accuracy is None:
+        (self._readings if new else self._strides).append(seconds)
+        waits = not self.stride or not len(self._right)
+        if self._single and waits and self._max_accuracy is None:
             self._choose()
 
     def verified(self, verification: Verification) -> None:
-        """Estimate b, o and γ, and choose the stride anew."""
-        self._compared(verification)
-        if verification.beside is not None:
-            if verification.beside.whole:
-                self._overlap(verification, verification.beside)
-        elif verification.queries == 1:
-            self._single.append(verification.seconds)
-        else:
-            self._batches.append((verification.queries, verification.seconds))
-        self._choose()
+        """Estimate b, what is hidden, and how often guesses are right; choose the stride anew."""
+        self._compare(verification)
+        if verification.stride_s is not None:
+            self._hidden.append(verification.stride_s)
+        if not verification.hidden:
+            if verification.queries == 1:
+                self._single.append(verification.seconds)
+            else:
+                self._batches.append((verification.queries, verification.seconds))
+        if self._strides or self._readings:
+            self._choose()
 
-    def retrieved(self, search_s: float, right: bool | None) -> None:
-        """Estimate b and, with a guess, γ; `wrote` follows."""
-        self._single.append(search_s)
-        if right is not None:
-            self._compared(Verification(1, int(right), search_s))
-
-    def _compared(self, verification: Verification) -> None:
-        self._recent.append(verification)
-        self._right += verification.matched
-        self._wrong += verification.matched < verification.queries
+    def _compare(self, verification: Verification) -> None:
+        """Count the guesses up to the first wrong one."""
+        compared = verification.new[: verification.matched + 1]
+        if compared:
+            right = [at < verification.matched for at in range(len(compared))]
+            of_new = [one for one, new in zip(right, compared, strict=True) if new]
+            right_and_read = sum(right) - sum(of_new)
+            self._right.add(sum(right), len(compared))
+            self._right_of_new.add(sum(of_new), len(of_new))
+            self._right_and_read.add(right_and_read, len(compared))
+            self._new.add(sum(compared), len(compared))
 
     def _choose(self) -> None:
         """The best stride by the present estimates."""
-        stride_s = _mean(self._strides or self._rewrites)
         base_s, query_s = self._verification_line()
+        stride_s = _mean(self._strides or self._readings)
         if self._max_accuracy is not None:
-            self.hides = self._asynchronous
             self.stride = best_stride(
                 self.accuracy, stride_s, base_s, query_s, asynchronous=self._asynchronous
             )
+            self.hides = self._asynchronous
             return
-        costs = StrideCosts(
-            stride_s,
-            base_s,
-            query_s,
-            _mean(self._rewrites) if self._rewrites else stride_s,
-            median(self._overlaps),
-        )
-        gain, self.stride, self.hides = self._best(self.accuracy, costs)
+        costs = StrideCosts(stride_s, base_s, query_s, _mean(self._readings or [stride_s]))
+        unsure = 1 - self._right_of_new.estimate
+        self.reads_ahead = unsure * costs.reading_s < costs.verification_s(1)
+        new, same = self._new.estimate, self._right_and_read.estimate
+        if self.reads_ahead:
+            chances = Chances(self._right.estimate, new, 0.0)
+        else:
+            chances = Chances(same, 0.0, new)
+        gain, self.stride, self.hides = self._best(chances, same, costs)
         if gain < MIN_GAIN:
             self.stride, self.hides = 0, False
-        self.guesses = gain >= MIN_GAIN or self._best(1.0, costs)[0] >= MIN_GAIN
+        self.guesses = gain >= MIN_GAIN or self._best(SURE, 1.0, costs)[0] >= MIN_GAIN
 
-    def _best(self, accuracy: float, costs: StrideCosts) -> tuple[float, int, bool]:
+    def _best(self, chances: Chances, same: float, costs: StrideCosts) -> tuple[float, int, bool]:
         """The most times that a stride has the rate of searching first, that stride, and whether
         to write during its search; the shortest of equals."""
-        least = 1 / sequential_rate(accuracy, costs)
-        found = (0.0, 0, False)
-        # Before one stride was written alone, nothing tells what is hidden.
-        longest = MAX_HIDDEN * costs.stride_s if self._asynchronous and self._strides else 0.0
-        if costs.base_s + costs.query_s <= longest:
-            found = (beside_rate(accuracy, costs) * least, 0, True)
-        for hides in (False, True) if longest else (False,):
-            rates = full_rates(accuracy, costs, self._max_stride, hides=hides)
-            if hides:
-                sizes = np.arange(1, self._max_stride + 1)
-                rates[costs.base_s + costs.query_s * sizes > longest] = 0.0
-            at = int(rates.argmax())
-            found = max(found, (float(rates[at]) * least, at + 1, hides))
+        least = 1 / sequential_rate(same, costs)
+        rates = batch_rates(chances, costs, self._max_stride)
+        at = int(rates.argmax())
+        found = (float(rates[at]) * least, at + 1, False)
+        # Before one stride was written alone, nothing tells what can be hidden.
+        if self._asynchronous and self._strides:
+            hidden_s = median(self._hidden) if self._hidden else hidden_stride_s(costs)
+            found = max(found, (hidden_rate(chances, costs, hidden_s) * least, 1, True))
         return found
-
-    def _overlap(self, hidden: Verification, beside: HiddenStride) -> None:
-        """Estimate o, and a where the last strides were disturbed more than this one."""
-        stride_s = min(median(self._strides), beside.seconds) if self._strides else beside.seconds
-        if beside.seconds < _mean(self._strides):
-            self._strides.append(beside.seconds)
-        base_s, query_s = self._verification_line()
-        verify_s = base_s + query_s * hidden.queries
-        shorter, longer = sorted((stride_s, verify_s))
-        overlap = max(beside.together_s - longer, 0.0) / max(shorter, 1e-9)
-        self._overlaps.append(min(overlap, MAX_OVERLAP))
 
     def _verification_line(self) -> tuple[float, float]:
         """b as (seconds of any batch, seconds of each further query), neither below 0.
@@ -327,6 +283,55 @@ def rate(
     return verified / max(all_right * hidden_s + (1 - all_right) * synchronous_s, 1e-9)
 
 
+class Share:
+    """How often something is so: over the window, drawn towards the long run.
+
+    Args:
+        prior: before anything was seen.
+        weight: of the prior in the long run, and of that in the estimate.
+    """
+
+    def __init__(self, prior: float, weight: float = PRIOR_WEIGHT) -> None:
+        self._window: deque[tuple[int, int]] = deque(maxlen=WINDOW)
+        self._so, self._of, self._weight = prior * weight, weight, weight
+
+    def __len__(self) -> int:
+        return len(self._window)
+
+    def add(self, so: int, of: int) -> None:
+        """`so` among `of` were; none tell nothing."""
+        if of:
+            self._window.append((so, of))
+            self._so += so
+            self._of += of
+
+    @property
+    def estimate(self) -> float:
+        """Between 0 and 1, neither of them."""
+        so = sum(so for so, _ in self._window)
+        of = sum(of for _, of in self._window)
+        return (so + self._weight * self._so / self._of) / (of + self._weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Chances:
+    """What becomes of a stride.
+
+    Attributes:
+        right: its guess is gone on with, and right (γ).
+        new: it is gone on with after its passage was read.
+        first: it is searched for first, because its passage would have to be read.
+    """
+
+    right: float
+    new: float
+    first: float
+
+
+SURE = Chances(1.0, 0.0, 0.0)
+"""The most that guesses can be."""
+
+
 @dataclass(frozen=True, slots=True)
 class StrideCosts:
     """What a batch costs.
@@ -334,49 +339,62 @@ class StrideCosts:
     Attributes:
         stride_s: seconds to write a stride (a).
         base_s, query_s: to verify any batch, and each of its queries (b).
-        rewrite_s: to write a stride under another passage than the one before, or again (c).
-        overlap: share of the shorter of a and b that is not hidden when both go on at once (o).
+        reading_s: to write a stride under a passage that has to be read (c).
     """
 
     stride_s: float
     base_s: float
     query_s: float
-    rewrite_s: float
-    overlap: float = 0.0
+    reading_s: float
+
+    def verification_s(self, queries: float) -> float:
+        """b of so many queries."""
+        return self.base_s + self.query_s * queries
+
+    def mean_stride_s(self, new: float) -> float:
+        """Seconds to write a stride whose passage has to be read with the probability `new`."""
+        return self.stride_s + new * (self.reading_s - self.stride_s)
 
 
-def sequential_rate(accuracy: float, costs: StrideCosts) -> float:
-    """Strides per second where each is searched for first, as RaLMSeq does."""
-    writing_s = accuracy * costs.stride_s + (1 - accuracy) * costs.rewrite_s
-    return 1 / max(writing_s + costs.base_s + costs.query_s, 1e-9)
+def sequential_rate(same: float, costs: StrideCosts) -> float:
+    """Strides per second where each is searched for first, as RaLMSeq does; `same` is the
+    probability that its passage need not be read."""
+    return 1 / max(costs.mean_stride_s(1 - same) + costs.verification_s(1), 1e-9)
 
 
-def beside_rate(accuracy: float, costs: StrideCosts) -> float:
-    """Strides per second where each is searched for while it is written under a guess."""
-    a, b = costs.stride_s, costs.base_s + costs.query_s
-    disturbed_s = costs.overlap * min(a, b)
-    wrong_s = b + disturbed_s + costs.rewrite_s
-    return 1 / max(accuracy * (max(a, b) + disturbed_s) + (1 - accuracy) * wrong_s, 1e-9)
-
-
-def full_rates(accuracy: float, costs: StrideCosts, longest: int, *, hides: bool) -> Rates:
+def batch_rates(chances: Chances, costs: StrideCosts, longest: int) -> Rates:
     """Expected strides confirmed per second, what a wrong guess costs included, for the strides
     from 1 to `longest`.
 
-    Args:
-        hides: whether one more stride is written during the verification.
+    A batch ends early at a stride that is searched for first, whose query it includes.
     """
-    strides = np.arange(1, longest + 1)
-    a, b = costs.stride_s, costs.base_s + costs.query_s * strides
-    all_right = accuracy**strides
-    confirmed = (1 - all_right) / (1 - accuracy) if accuracy < 1 else strides
-    if hides:
-        right_s = (strides - 1) * a + np.maximum(a, b) + costs.overlap * np.minimum(a, b)
-        seconds = right_s + (1 - all_right) * (a + costs.rewrite_s)
-    else:
-        seconds = strides * a + b + (1 - all_right) * costs.rewrite_s
-    rates: Rates = confirmed / np.maximum(seconds, 1e-9)
+    lengths = np.arange(1, longest + 1)
+    all_right = chances.right**lengths
+    whole = (1 - chances.first) ** lengths
+    confirmed = np.cumsum(chances.right ** (lengths - 1))
+    written = np.cumsum(whole)
+    searching_s = costs.base_s + costs.query_s * (written + 1 - whole)
+    writing_s = written * costs.mean_stride_s(chances.new) + (1 - all_right) * costs.reading_s
+    rates: Rates = confirmed / np.maximum(writing_s + searching_s, 1e-9)
     return rates
+
+
+def hidden_rate(chances: Chances, costs: StrideCosts, hidden_s: float) -> float:
+    """Strides confirmed per second where searches are hidden; `hidden_s` is what a stride takes
+    whose guess is right and whose passage need not be read."""
+    right_s = hidden_s + costs.mean_stride_s(chances.new) - costs.stride_s
+    wrong_s = costs.verification_s(1) + costs.reading_s
+    return 1 / max(chances.right * right_s + (1 - chances.right) * wrong_s, 1e-9)
+
+
+def hidden_stride_s(costs: StrideCosts) -> float:
+    """What a stride beside a search is expected to take before that was measured: the longer of
+    the two and a share of the shorter, with as many strides to a search as are best."""
+    best = float("inf")
+    for strides in range(1, MAX_AHEAD + 2):
+        shorter, longer = sorted((strides * costs.stride_s, costs.verification_s(strides)))
+        best = min(best, (longer + PRIOR_OVERLAP * shorter) / strides)
+    return best
 
 
 def speedup_bound(stride: float, ratio: float, *, asynchronous: bool) -> float:

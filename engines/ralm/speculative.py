@@ -5,16 +5,18 @@ Algorithm 1 of the paper, with its three accelerations, each of which may be off
 - prefetching (P): a verification puts the best `prefetch` passages of each query into the cache;
 - the stride scheduler (S): how many strides are written before their queries are verified, none
   where it is better to search first;
-- asynchronous verification (A): one more stride is written while a batch is verified, or, where a
-  search is short, the very stride that is searched for.
+- asynchronous verification (A): the last stride of a batch, and more, are written while the batch
+  is verified; writing stops when a guess is found to be wrong.
 
 The stride before which a batch's first wrong guess was made is written again under the passage that
-the verification found, so it needs none itself. Only confirmed strides are yielded.
+the verification found, so it needs none itself. So is a stride that is searched for first, which is
+the last of its batch: the first stride of all, every one where guesses do not pay, and one whose
+guessed passage would have to be read at too great a risk. Only confirmed strides are yielded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -22,7 +24,7 @@ from datastores.passages.protocol import Passage, ScoredPassage
 from engines.ralm.cache import SpeculativeCache
 from engines.ralm.events import ConfirmedStride, RalmStatistics
 from engines.ralm.knowledge_base import KnowledgeBase, Query
-from engines.ralm.scheduler import HiddenStride, StrideScheduler, Verification
+from engines.ralm.scheduler import MAX_AHEAD, StrideScheduler, Verification
 from engines.ralm.sequential import encode, record_writing
 from engines.ralm.stride_writer import RalmRequest, StrideWriter, number_of
 from engines.ralm.verification import Found, Search, Verifier
@@ -36,15 +38,19 @@ class Guess:
     """The passage that the cache has for a stride; `start` is its first token in the answer.
 
     Attributes:
+        made: whether the cache was asked at all.
+        new: whether the passage would have to be read.
+        goes_on: whether the stride is written under the guess; else it is searched for first.
         seconds: the stride took to write; 0 before.
-        whole: whether it was written to its end, and under the passage of the one before.
     """
 
     start: int
     query: Query
     document: Passage | None
+    made: bool
+    new: bool
+    goes_on: bool
     seconds: float = 0.0
-    whole: bool = True
 
 
 class SpeculativeRalm:
@@ -74,7 +80,7 @@ class SpeculativeRalm:
         self._verifier = Verifier(base, prefetch, asynchronous=asynchronous)
         self._asynchronous = asynchronous
         self._cache = SpeculativeCache(base)
-        self._next = len(request.written)  # where the next stride starts
+        self._next = len(request.written)  # where the stride behind the last written one starts
         self._before: int | None = None
 
     def write(self) -> Generator[ConfirmedStride]:
@@ -91,171 +97,140 @@ class SpeculativeRalm:
             self._writer.close()
 
     def _write(self) -> Generator[ConfirmedStride]:
-        yield self._first()
-        pending: list[Guess] = []
-        while not self._ended or pending:
-            hides = self._asynchronous and self._scheduler.hides
-            if not pending and not self._scheduler.stride:
-                yield self._retrieve_beside() if hides else self._retrieve()
-                continue
-            while len(pending) < self._scheduler.stride and not self._ended:
-                pending.append(self._speculate())
-            batch, pending = pending, []
-            hides = hides and not self._ended
-            search = self._verifier.begin([guess.query for guess in batch], beside=hides)
-            if hides:
-                pending.append(self._write_ahead())
-            matched, found = self._verify(batch, search, *pending)
-            for guess in batch[:matched]:
+        batch: list[Guess] = []  # written, and not searched for yet
+        while batch or not self._ended:
+            self._extend(batch)
+            hides = self._hides and batch[-1].goes_on and not self._ended
+            queries = [guess.query for guess in batch]
+            search = self._verifier.begin(queries, beside=hides, prefetches=self._scheduler.guesses)
+            before = self._next
+            ahead = self._write_beside(search, batch) if hides else []
+            beside = (self._next - before) // self._request.stride
+            settled, found = self._verify(search, batch, ahead, beside)
+            for guess in batch[:settled]:
                 yield self._confirmed(guess.start, guess.document)
-            if matched < len(batch):
-                wasted = (guess.seconds for guess in (*batch[matched:], *pending))
-                self._statistics.wasted_s += sum(wasted)
-                pending = []
-                yield self._correct(batch[matched], _best(found[matched]))
+            if settled < len(batch):
+                dropped = (guess.seconds for guess in (*batch[settled:], *ahead))
+                self._statistics.wasted_s += sum(dropped)
+                ahead = []
+                yield self._write_found(batch[settled], _best(found[settled]))
+            batch = ahead
+
+    @property
+    def _hides(self) -> bool:
+        return self._asynchronous and self._scheduler.hides
 
     @property
     def _ended(self) -> bool:
         """Whether the answer ends before the next stride, as far as the guesses are right."""
         return bool(self._writer.finish) and len(self._writer.tokens) <= self._next
 
-    def _first(self) -> ConfirmedStride:
-        """The first stride: its query is searched, which fills the cache."""
-        start = self._next
-        query = self._encode(start)
-        found, seconds = self._collect(self._verifier.begin([query], beside=False), 1)
-        document = _best(found[0])
-        started = perf_counter()
-        self._write_stride(start, document)
-        self._scheduler.began(seconds, perf_counter() - started)
-        return self._confirmed(start, document)
+    def _extend(self, batch: list[Guess]) -> None:
+        """Guess the next strides and write them: all but the last, if that is searched for first
+        or written during the search."""
+        while not self._ended:
+            batch.append(self._guess())
+            full = len(batch) >= self._scheduler.stride
+            if not batch[-1].goes_on or (full and self._hides):
+                return
+            batch[-1] = self._write_guess(batch[-1])
+            self._scheduler.wrote(batch[-1].seconds, new=batch[-1].new)
+            if full:
+                return
 
-    def _speculate(self) -> Guess:
-        """As `_write_ahead`, with nothing beside it."""
-        guess = self._write_ahead()
-        self._scheduler.wrote(guess.seconds, changed=not guess.whole)
-        return guess
+    def _write_beside(self, search: Search, batch: list[Guess]) -> list[Guess]:
+        """Write until the search is done: the last guess of its batch, and those that are returned.
 
-    def _write_ahead(self) -> Guess:
-        """Guess the next stride's passage and write under it."""
-        started, prefills = perf_counter(), self._writer.prefills
-        guess = self._guess()
-        self._write_stride(guess.start, guess.document)
-        whole = self._writer.prefills == prefills
-        return replace(guess, seconds=perf_counter() - started, whole=whole)
-
-    def _retrieve_beside(self) -> ConfirmedStride:
-        """Search for the next stride's passage, and write under a guess until that is found to be
-        wrong.
-
-        Another passage has to be read first, which costs more than is hidden here if it turns out
-        to be wrong: such a guess waits for the search.
+        Stops at the token at which a guess is found to be wrong.
         """
-        guess = self._guess()
-        search = self._verifier.begin([guess.query], beside=True)
-        if number_of(guess.document) != number_of(self._writer.document):
-            _, found = self._verify([guess], search)
-            return self._write_found(guess.start, found[0])
+
+        def is_refuted() -> bool:
+            return search.is_done and _count_right(batch, search.wait()[0]) < len(batch)
+
+        if batch[-1].start == self._next:
+            batch[-1] = self._write_guess(batch[-1], is_refuted)
+        ahead: list[Guess] = []
+        while len(ahead) < MAX_AHEAD and not (search.is_done or self._ended):
+            guess = self._guess()
+            if not guess.goes_on:
+                break
+            ahead.append(self._write_guess(guess, is_refuted))
+        return ahead
+
+    def _guess(self) -> Guess:
+        """The next stride's query and what the cache says to it, if guesses could pay."""
+        start, scheduler, document = self._next, self._scheduler, None
+        query = encode(self._base, self._request, self._writer, start, self._statistics)
+        made = scheduler.guesses and len(self._cache) > 0
+        if made:
+            looking = perf_counter()
+            document = self._cache.guess(query)
+            self._statistics.lookup_s += perf_counter() - looking
+        new = not self._writer.has_read(document)
+        goes_on = made and scheduler.stride > 0 and (scheduler.reads_ahead or not new)
+        return Guess(start, query, document, made, new, goes_on)
+
+    def _write_guess(self, guess: Guess, is_refuted: Callable[[], bool] = lambda: False) -> Guess:
+        """Write the next stride under its guess."""
         started = perf_counter()
         self._next = guess.start + self._request.stride
         for end in range(guess.start + 1, self._next + 1):
-            if search.is_done and _count_right([guess], search.wait()[0]) == 0:
+            if is_refuted():
                 break
             self._writer.write(guess.document, guess.start, end)
         record_writing(self._writer, self._statistics)
-        whole = len(self._writer.tokens) >= self._next
-        guess = replace(guess, seconds=perf_counter() - started, whole=whole)
-        matched, found = self._verify([guess], search, guess)
-        if matched:
-            return self._confirmed(guess.start, guess.document)
-        self._statistics.wasted_s += guess.seconds
-        return self._correct(guess, _best(found[0]))
-
-    def _retrieve(self) -> ConfirmedStride:
-        """Search for the next stride's passage, then write, as RaLMSeq does.
-
-        If guesses could pay, one is compared with what is found, which tells the accuracy.
-        """
-        start = self._next
-        guess = self._guess() if self._scheduler.guesses else None
-        query = guess.query if guess is not None else self._encode(start)
-        found, search_s = self._collect(
-            self._verifier.search([query], prefetches=guess is not None), 1
-        )
-        right = None if guess is None else bool(_count_right([guess], found))
-        if right is not None:
-            self._statistics.right += right
-            self._statistics.guesses += 1
-        self._scheduler.retrieved(search_s, right)
-        return self._write_found(start, found[0])
-
-    def _write_found(self, start: int, ranked: Sequence[ScoredPassage]) -> ConfirmedStride:
-        """Write the next stride under the best passage."""
-        started, prefills = perf_counter(), self._writer.prefills
-        self._write_stride(start, _best(ranked))
-        self._scheduler.wrote(perf_counter() - started, changed=self._writer.prefills > prefills)
-        return self._confirmed(start, _best(ranked))
-
-    def _guess(self) -> Guess:
-        """The next stride's query and what the cache says to it."""
-        start = self._next
-        query = self._encode(start)
-        looking = perf_counter()
-        document = self._cache.guess(query)
-        self._statistics.lookup_s += perf_counter() - looking
-        return Guess(start, query, document)
-
-    def _encode(self, start: int) -> Query:
-        """The query of the stride that begins at `start`."""
-        return encode(self._base, self._request, self._writer, start, self._statistics)
+        return replace(guess, seconds=perf_counter() - started)
 
     def _verify(
-        self, batch: Sequence[Guess], search: Search, beside: Guess | None = None
+        self, search: Search, batch: Sequence[Guess], ahead: Sequence[Guess], beside: int
     ) -> tuple[int, Found]:
-        """How many guesses of `batch` were right before the first wrong one, and what was found.
+        """How many strides of `batch` stand as they are written, and what was found for all.
 
         Args:
-            beside: the stride that was written during the search.
+            beside: strides that were written during the search.
         """
-        found, seconds = self._collect(search, len(batch))
-        hidden = None
-        if beside is not None:
-            hidden = HiddenStride(beside.seconds, perf_counter() - search.began, beside.whole)
-        matched = _count_right(batch, found)
-        statistics = self._statistics
-        statistics.batches += 1
-        statistics.stride_sum += len(batch)
-        statistics.right += matched
-        statistics.guesses += min(matched + 1, len(batch))
-        self._scheduler.verified(Verification(len(batch), matched, seconds, hidden))
-        return matched, found
-
-    def _collect(self, search: Search, queries: int) -> tuple[Found, float]:
-        """Wait for a search, count it and put what it found into the cache."""
         found, seconds = search.wait()
         for ranked in found:
             self._cache.insert(ranked)
-        statistics = self._statistics
+        guesses = [guess for guess in batch if guess.made]
+        written = sum(guess.goes_on for guess in guesses)
+        right = _count_right(guesses, found)
+        self._record(search, len(batch), right, guesses)
+        stride_s = None
+        if beside and right == len(batch) and not any(one.new for one in (batch[-1], *ahead)):
+            stride_s = (perf_counter() - search.began) / beside
+        new = [guess.new for guess in guesses]
+        self._scheduler.verified(
+            Verification(len(batch), right, seconds, new, bool(beside), stride_s)
+        )
+        return min(right, written), found
+
+    def _record(self, search: Search, queries: int, right: int, guesses: Sequence[Guess]) -> None:
+        """Count a search, of whose `guesses` so many are right before the first wrong one."""
+        statistics, (_, seconds) = self._statistics, search.wait()
         statistics.searches += 1
         statistics.queries += queries
         statistics.search_s += seconds
         statistics.waited_s += search.waited
-        return found, seconds
+        statistics.right += right
+        statistics.guesses += min(right + 1, len(guesses))
+        written = sum(guess.goes_on for guess in guesses)
+        statistics.batches += written > 0
+        statistics.stride_sum += written
 
-    def _correct(self, guess: Guess, document: Passage | None) -> ConfirmedStride:
-        """Take back what was written under a wrong guess and behind it, and write it anew."""
-        self._statistics.rollbacks += 1
-        self._statistics.discarded += len(self._writer.tokens) - guess.start
-        started = perf_counter()
-        self._writer.rewind(guess.start)
-        self._write_stride(guess.start, document)
-        self._scheduler.wrote(perf_counter() - started, changed=True)
-        return self._confirmed(guess.start, document)
-
-    def _write_stride(self, start: int, document: Passage | None) -> None:
-        self._next = start + self._request.stride
-        self._writer.write(document, start, self._next)
+    def _write_found(self, guess: Guess, document: Passage | None) -> ConfirmedStride:
+        """Write a stride under the passage that was found, instead of what was written under its
+        guess and behind it."""
+        if guess.start < self._next:
+            self._statistics.rollbacks += 1
+            self._statistics.discarded += len(self._writer.tokens) - guess.start
+            self._writer.rewind(guess.start)
+        new, started = not self._writer.has_read(document), perf_counter()
+        self._next = guess.start + self._request.stride
+        self._writer.write(document, guess.start, self._next)
         record_writing(self._writer, self._statistics)
+        self._scheduler.wrote(perf_counter() - started, new=new)
+        return self._confirmed(guess.start, document)
 
     def _confirmed(self, start: int, document: Passage | None) -> ConfirmedStride:
         """The stride that begins at `start`, whose passage is right."""
@@ -275,6 +250,6 @@ def _best(ranked: Sequence[ScoredPassage]) -> Passage | None:
 def _count_right(batch: Sequence[Guess], found: Found) -> int:
     """How many guesses are right before the first wrong one."""
     best = (number_of(_best(ranked)) for ranked in found)
-    pairs = enumerate(zip(batch, best, strict=True))
+    pairs = enumerate(zip(batch, best, strict=False))
     wrong = (at for at, (guess, true) in pairs if number_of(guess.document) != true)
     return next(wrong, len(batch))

@@ -83,6 +83,7 @@ class StrideWriter:
         self._steps: Generator[Step] | None = None
         self._unconfirmed: list[Step] = []
         self._confirmed = len(request.written)  # tokens in steps that were handed out
+        self._read: set[int | None] = set()  # documents whose prompts are cached or parked
 
     def write(self, document: Passage | None, start: int, until: int) -> None:
         """Go on from `start` under `document` until there are `until` tokens, or the answer ends.
@@ -104,6 +105,10 @@ class StrideWriter:
                 self._take(next(self._running()))
                 self.finish = self.finish or self._request.interruption()
         self.seconds += perf_counter() - started
+
+    def has_read(self, document: Passage | None) -> bool:
+        """Whether the KV cache holds the prompt with `document`, unless others needed its cells."""
+        return number_of(document) in self._read
 
     def rewind(self, length: int) -> None:
         """Take back all tokens but the first `length`."""
@@ -169,11 +174,14 @@ class StrideWriter:
                 return
             if isinstance(self._target, ParkingTarget):
                 self._target.park()
+            else:
+                self._read.clear()
         self.prefills += 1
         for _ in self._target.prefill(text):
             self.finish = request.interruption()
             if self.finish:
                 return
+        self._read.add(number_of(document))
         self._steps = decode(
             self._target,
             self._drafters,

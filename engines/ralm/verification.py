@@ -1,6 +1,6 @@
 """Verification: the queries of several strides, searched in the whole knowledge base at once.
 
-Asynchronous verification runs beside the decoding of a stride, on a thread of its own. (The
+Asynchronous verification runs beside the decoding of strides, on a thread of its own. (The
 paper simulated it: Python's interpreter lock. faiss, NumPy and SQLite release the lock while they
 search, and llama.cpp while it decodes.)
 """
@@ -83,8 +83,8 @@ class Verifier:
         if self._thread is not None:
             self._thread.shutdown()
 
-    def begin(self, queries: Sequence[Query], *, beside: bool) -> Search:
-        """Search for `queries`, with all prefetched passages.
+    def begin(self, queries: Sequence[Query], *, beside: bool, prefetches: bool) -> Search:
+        """Search for `queries`, for the best passage of each alone unless it `prefetches`.
 
         Args:
             beside: something is done meanwhile; else the search is over when this returns.
@@ -92,12 +92,8 @@ class Verifier:
         Raises:
             SpecchatError: here or by `Search.wait`: the knowledge base cannot be read.
         """
-        work = partial(self._search, queries, self._limit)
+        work = partial(self._search, queries, self._limit if prefetches else 1)
         return Search(work, self._thread if beside else None)
-
-    def search(self, queries: Sequence[Query], *, prefetches: bool) -> Search:
-        """Search for `queries` here, for the best passages alone unless it `prefetches`."""
-        return Search(partial(self._search, queries, self._limit if prefetches else 1), None)
 
     def _search(self, queries: Sequence[Query], limit: int) -> tuple[Found, float]:
         started = perf_counter()

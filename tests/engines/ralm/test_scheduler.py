@@ -8,19 +8,30 @@ from hypothesis import strategies as st
 
 from engines.ralm.scheduler import (
     MAX_STRIDE,
+    Chances,
     FixedStride,
-    HiddenStride,
     OptimalStride,
     StrideCosts,
     Verification,
+    batch_rates,
     best_stride,
-    full_rates,
+    hidden_rate,
+    hidden_stride_s,
     rate,
     sequential_rate,
     speedup_bound,
 )
 
 SECONDS = st.floats(1e-4, 10)
+
+
+def verified(queries: int, matched: int, seconds: float, *, new: bool = False) -> Verification:
+    return Verification(queries, matched, seconds, [new] * queries)
+
+
+def searched_first(scheduler: OptimalStride, seconds: float) -> None:
+    """A stride for which nothing was guessed."""
+    scheduler.verified(Verification(1, 0, seconds))
 
 
 @given(st.floats(0, 0.99), SECONDS, SECONDS, st.booleans())
@@ -65,8 +76,8 @@ def test_estimates_stay_in_bounds_whatever_happens(
     scheduler = OptimalStride(asynchronous=asynchronous)
     assert scheduler.stride == 1
     for queries, share, seconds in outcomes:
-        scheduler.wrote(min(seconds, 1e6), changed=False)
-        scheduler.verified(Verification(queries, int(queries * share), min(seconds, 1e6)))
+        scheduler.wrote(min(seconds, 1e6), new=False)
+        scheduler.verified(verified(queries, int(queries * share), min(seconds, 1e6)))
         assert 0 <= scheduler.stride <= MAX_STRIDE
         assert 0 < scheduler.accuracy < 1
 
@@ -74,83 +85,115 @@ def test_estimates_stay_in_bounds_whatever_happens(
 def test_it_learns_when_guesses_are_right_and_wrong() -> None:
     scheduler = OptimalStride(asynchronous=False)
     for _ in range(20):
-        scheduler.wrote(1.0, changed=False)
-        scheduler.verified(Verification(scheduler.stride, scheduler.stride, 17.0))
+        scheduler.wrote(1.0, new=False)
+        scheduler.verified(verified(scheduler.stride, scheduler.stride, 17.0))
     assert scheduler.accuracy > 0.95
     assert scheduler.stride > 15
     for _ in range(8):
-        scheduler.wrote(1.0, changed=False)
-        scheduler.verified(Verification(scheduler.stride, 0, 17.0))
+        scheduler.wrote(1.0, new=False)
+        scheduler.verified(verified(scheduler.stride, 0, 17.0))
     assert scheduler.accuracy < 0.4
     assert scheduler.stride <= 4
 
 
-@given(st.floats(0, 1), SECONDS, SECONDS, SECONDS, st.floats(0, 2), st.booleans())
+@given(st.floats(0, 1), SECONDS, SECONDS, SECONDS)
 def test_wrong_guesses_cost_at_least_what_the_paper_says(
-    accuracy: float,
-    stride_s: float,
-    verify_s: float,
-    rewrite_s: float,
-    overlap: float,
-    hides: bool,
+    accuracy: float, stride_s: float, verify_s: float, reading_s: float
 ) -> None:
-    costs = StrideCosts(stride_s, verify_s, 0.0, rewrite_s, overlap)
-    rates = full_rates(accuracy, costs, MAX_STRIDE, hides=hides)
-    for stride, ours in enumerate(rates.tolist(), start=1):
-        paper = rate(stride, accuracy, stride_s, verify_s, asynchronous=hides)
-        assert ours <= paper * (1 + 1e-6) or hides
+    costs = StrideCosts(stride_s, verify_s, 0.0, reading_s)
+    rates = batch_rates(Chances(accuracy, 0.0, 0.0), costs, MAX_STRIDE).tolist()
+    paper = [
+        rate(stride, accuracy, stride_s, verify_s, asynchronous=False)
+        for stride in range(1, MAX_STRIDE + 1)
+    ]
+    assert all(ours <= theirs * (1 + 1e-6) for ours, theirs in zip(rates, paper, strict=True))
     # Right guesses cost what the paper says, and searching first is RaLMSeq.
-    right = full_rates(
-        1.0, StrideCosts(stride_s, verify_s, 0.0, rewrite_s), MAX_STRIDE, hides=hides
-    )
+    right = batch_rates(Chances(1.0, 0.0, 0.0), costs, MAX_STRIDE)
     assert right.tolist() == pytest.approx(
         [
-            rate(stride, 1.0, stride_s, verify_s, asynchronous=hides)
+            rate(stride, 1.0, stride_s, verify_s, asynchronous=False)
             for stride in range(1, MAX_STRIDE + 1)
         ]
     )
     assert sequential_rate(1.0, costs) == pytest.approx(1 / (stride_s + verify_s))
 
 
+@given(st.floats(0, 1), SECONDS, SECONDS, st.floats(1, 20))
+def test_a_batch_of_strides_that_are_all_searched_first_is_the_sequential_one(
+    same: float, stride_s: float, verify_s: float, longer: float
+) -> None:
+    costs = StrideCosts(stride_s, verify_s / 2, verify_s / 2, stride_s * longer)
+    first = batch_rates(Chances(0.0, 0.0, 1.0), costs, MAX_STRIDE)
+    assert first.tolist() == pytest.approx([sequential_rate(0.0, costs)] * MAX_STRIDE)
+    # Where all that is gone on with is right, hiding gains, and what is searched first loses none.
+    chances = Chances(same, 0.0, 1 - same)
+    hidden_s = max(stride_s, verify_s)
+    assert hidden_rate(chances, costs, hidden_s) >= sequential_rate(same, costs) * (1 - 1e-9)
+
+
+def test_what_is_hidden_is_bounded_by_the_search_before_it_is_measured() -> None:
+    assert hidden_stride_s(StrideCosts(1.0, 0.0, 0.0, 9.0)) == 1.0
+    assert hidden_stride_s(StrideCosts(1.0, 0.0, 1.0, 9.0)) == 1.5
+    # Several strides share a search that is longer than one.
+    assert hidden_stride_s(StrideCosts(1.0, 2.0, 0.0, 9.0)) < 2.0
+
+
 def test_where_guesses_are_wrong_it_searches_first_until_they_are_right() -> None:
-    scheduler = OptimalStride(asynchronous=True)
+    scheduler = OptimalStride(asynchronous=False)
     for at in range(60):
         if scheduler.stride:
-            scheduler.wrote(1.0, changed=False)
-            scheduler.wrote(1.0, changed=True)
+            scheduler.wrote(1.0, new=False)
+            scheduler.wrote(1.0, new=True)
             right = scheduler.stride * (at > 20)
-            scheduler.verified(Verification(scheduler.stride, right, 5.0))
+            scheduler.verified(verified(scheduler.stride, right, 5.0))
         else:
             assert scheduler.guesses, "they are compared with what is found"
-            scheduler.retrieved(5.0, at > 20)
-            scheduler.wrote(1.0, changed=False)
+            scheduler.verified(verified(1, int(at > 20), 5.0))
+            scheduler.wrote(1.0, new=False)
         assert at != 20 or scheduler.stride == 0
     assert scheduler.stride > 8
-    assert not scheduler.hides, "a search of five strides is not hidden behind one"
 
 
 def test_where_searching_is_nearly_free_nothing_is_guessed_until_it_is_not() -> None:
     scheduler = OptimalStride(asynchronous=True)
-    scheduler.began(0.01, 3.0)
+    searched_first(scheduler, 0.01)
+    scheduler.wrote(3.0, new=True)
     for _ in range(20):
         assert (scheduler.stride, scheduler.guesses) == (0, False)
-        scheduler.retrieved(0.01, None)
-        scheduler.wrote(1.0, changed=False)
-    scheduler.retrieved(17.0, None)
-    scheduler.wrote(1.0, changed=False)
+        searched_first(scheduler, 0.01)
+        scheduler.wrote(1.0, new=False)
+    searched_first(scheduler, 17.0)
+    scheduler.wrote(1.0, new=False)
     assert scheduler.guesses
+
+
+@pytest.mark.parametrize(
+    ("search_s", "right", "reads"), [(2.0, 1, False), (2.0, 0, False), (30.0, 0, True)]
+)
+def test_a_passage_is_read_ahead_only_if_a_search_takes_longer_than_the_risk(
+    search_s: float, right: int, reads: bool
+) -> None:
+    scheduler = OptimalStride(asynchronous=True)
+    searched_first(scheduler, search_s)
+    scheduler.wrote(10.0, new=True)
+    for _ in range(4):
+        scheduler.verified(verified(1, right, search_s, new=True))
+        scheduler.wrote(10.0, new=True)
+        scheduler.verified(verified(1, 1, search_s))
+        scheduler.wrote(1.0, new=False)
+    assert scheduler.reads_ahead == (reads or bool(right))
 
 
 def test_a_verification_that_costs_by_the_query_is_not_put_off() -> None:
     # On few cores a batch costs as much as its queries one by one: nothing is gained by waiting.
     scheduler = OptimalStride(asynchronous=False)
     for _ in range(12):
-        scheduler.wrote(1.0, changed=False)
-        scheduler.verified(Verification(scheduler.stride, scheduler.stride, 5.0 * scheduler.stride))
+        scheduler.wrote(1.0, new=False)
+        scheduler.verified(verified(scheduler.stride, scheduler.stride, 5.0 * scheduler.stride))
     constant = OptimalStride(asynchronous=False)
     for _ in range(12):
-        constant.wrote(1.0, changed=False)
-        constant.verified(Verification(constant.stride, constant.stride, 5.0))
+        constant.wrote(1.0, new=False)
+        constant.verified(verified(constant.stride, constant.stride, 5.0))
     assert constant.stride > 8
     assert scheduler.stride < constant.stride
 
@@ -158,58 +201,47 @@ def test_a_verification_that_costs_by_the_query_is_not_put_off() -> None:
 def test_the_papers_bound_on_the_accuracy() -> None:
     scheduler = OptimalStride(asynchronous=False, max_accuracy=0.6)
     for _ in range(20):
-        scheduler.wrote(1.0, changed=False)
-        scheduler.verified(Verification(scheduler.stride, scheduler.stride, 17.0))
+        scheduler.wrote(1.0, new=False)
+        scheduler.verified(verified(scheduler.stride, scheduler.stride, 17.0))
     assert scheduler.accuracy == 0.6
     assert scheduler.stride <= 7
 
 
 def test_a_fixed_stride_stays() -> None:
     scheduler = FixedStride(4)
-    scheduler.wrote(1.0, changed=False)
-    scheduler.verified(Verification(4, 0, 9.0))
+    scheduler.wrote(1.0, new=False)
+    scheduler.verified(verified(4, 0, 9.0))
     assert scheduler.stride == 4
 
 
 def test_the_first_stride_tells_how_far_to_write_ahead() -> None:
     for search_s, strides in ((17.0, range(3, 9)), (0.1, range(1))):
         scheduler = OptimalStride(asynchronous=False)
-        scheduler.began(search_s, 3.0)
+        searched_first(scheduler, search_s)
+        scheduler.wrote(3.0, new=True)
         assert scheduler.stride in strides
-        scheduler.wrote(1.0, changed=False)
+        scheduler.wrote(1.0, new=False)
         assert scheduler.stride in strides
 
 
-def test_a_search_is_hidden_only_where_that_does_not_slow_the_writing() -> None:
-    for overlap, hides in ((0.0, True), (0.3, True), (1.0, False), (1.6, False)):
-        scheduler = OptimalStride(asynchronous=True)
-        scheduler.began(0.5, 1.0)
-        rounds = []
-        for _ in range(20):
-            rounds.append(scheduler.hides)
-            beside = HiddenStride(1.0, 1.0 + 0.5 * overlap, whole=True)
-            if scheduler.stride or scheduler.hides:
-                if scheduler.stride:
-                    scheduler.wrote(1.0, changed=False)
-                queries = max(scheduler.stride, 1)
-                hidden = beside if scheduler.hides else None
-                scheduler.verified(Verification(queries, queries, 0.5 * queries, hidden))
-            else:
-                scheduler.retrieved(0.5, True)
-                scheduler.wrote(1.0, changed=False)
-        assert any(rounds), "it is tried"
-        assert scheduler.hides == hides
-
-
-def test_a_stride_that_changed_its_passage_tells_nothing_of_hiding() -> None:
+@pytest.mark.parametrize(
+    ("overlap", "hides"), [(0.0, True), (0.3, True), (1.0, False), (1.6, False)]
+)
+def test_a_search_is_hidden_only_where_that_does_not_slow_the_writing(
+    overlap: float, hides: bool
+) -> None:
     scheduler = OptimalStride(asynchronous=True)
-    scheduler.began(0.5, 1.0)
+    searched_first(scheduler, 0.5)
+    scheduler.wrote(1.0, new=True)
+    rounds = []
     for _ in range(20):
+        rounds.append(scheduler.hides)
         if scheduler.hides:
-            slow = HiddenStride(9.0, 9.0, whole=False)
-            scheduler.verified(Verification(max(scheduler.stride, 1), 1, 0.5, slow))
+            beside = 1.0 + 0.5 * overlap
+            scheduler.verified(Verification(1, 1, 0.5, [False], True, beside))
         else:
-            scheduler.retrieved(0.5, True)
-            scheduler.wrote(1.0, changed=False)
-    assert scheduler.hides
-    assert scheduler.stride == 0, "a stride is written while its own query is searched for"
+            queries = max(scheduler.stride, 1)
+            scheduler.verified(verified(queries, queries, 0.5 * queries))
+            scheduler.wrote(1.0, new=False)
+    assert any(rounds), "it is tried"
+    assert scheduler.hides == hides
