@@ -76,11 +76,15 @@ class InvertedLists:
         """Keys in all lists."""
         return int(self._index.ntotal)
 
+    def size(self, number: int) -> int:
+        """Keys in a list."""
+        return int(self._lists.list_size(number))
+
     def reserve(self, counts: Integers) -> None:
         """Make room for `counts[i]` more keys in list i at once, so that lists do not grow by
         doubling."""
         for number in np.flatnonzero(counts).tolist():
-            size = self._lists.list_size(number)
+            size = self.size(number)
             self._lists.resize(number, size + int(counts[number]))
             self._lists.resize(number, size)
 
@@ -97,7 +101,7 @@ class InvertedLists:
     def search(self, query: Floats, number: int, k: int) -> Neighbours:
         """The nearest `k` in a list, or as many as there are, to float32 [dimensions], scaled and
         shifted as codes are."""
-        k = min(k, int(self._lists.list_size(number)))
+        k = min(k, self.size(number))
         distances, offsets = self._memory(k)
         if k:
             # faiss cuts fractions off, and what does not fit into a byte wraps around.
@@ -122,7 +126,7 @@ class InvertedLists:
         which `wanted`, indexed by offset, is true."""
         codes, offsets = [np.zeros((0, self._dimensions), np.uint8)], [np.zeros(0, np.int64)]
         for number in range(self._lists.nlist):
-            if size := int(self._lists.list_size(number)):
+            if size := self.size(number):
                 ids = self._array(self._lists.get_ids(number), size)
                 mine = wanted[ids]
                 if mine.any():
@@ -279,6 +283,8 @@ class DenseMemory:
             if not self._keys:
                 return None
             projection, lists = self._keys
+            if not lists.size(token):
+                return Matches([], [], [], [])
             found = lists.search(projection.query(state), token, k)
             return self._matches(found, token, before, length)
         finally:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from datastores.crest import reader as crest_reader
 from datastores.crest.build import MAX_NGRAM
 from datastores.crest.counting import TokenDocument
 from datastores.crest.format import CrestEntry, hashes
@@ -81,6 +82,21 @@ def test_a_tree_in_one_tier_is_that_tier(store: CrestStore) -> None:
     alone = trees(store, [document(0, [7, 8, 1])])
     store.update([document(1, [3, 4, 5] * 3, kind=2)])
     assert trees(store, [document(0, [7, 8, 1])]) == alone
+
+
+@pytest.mark.parametrize("resident", [0, 1, 1 << 20])
+def test_pages_in_memory_are_those_on_disk(
+    store: CrestStore, monkeypatch: pytest.MonkeyPatch, resident: int
+) -> None:
+    docs = [document(number, [number, 8, 9, number % 3] * 40) for number in range(30)]
+    store.rebuild(docs[1:])
+    store.update(docs[:1])
+    everywhere = {ngram: unfold(entry) for ngram, entry in trees(store, docs).items()}
+    monkeypatch.setattr(crest_reader, "MAX_RESIDENT_PAGES", resident)
+    with closing(CrestReader(store.store.path)) as reader:
+        held = [tier.resident is not None for tier in reader._tiers.values()]
+    assert held == {0: [False, False], 1: [True, False], 1 << 20: [True, True]}[resident]
+    assert {ngram: unfold(entry) for ngram, entry in trees(store, docs).items()} == everywhere
 
 
 def test_joined_trees_add_their_counts() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from datastores.crest import reader as crest_reader
 from datastores.crest.build import MAX_NGRAM
 from datastores.crest.counting import TokenDocument
 from datastores.crest.reader import LOOKUPS_PER_REFRESH, CrestReader, CrestTree
@@ -86,7 +87,10 @@ def test_an_open_reader_sees_what_is_written(store: CrestStore) -> None:
     reader.close()
 
 
-def test_a_store_made_anew_under_a_reader_is_not_taken_for_damaged(store: CrestStore) -> None:
+def test_a_store_made_anew_under_a_reader_is_not_taken_for_damaged(
+    store: CrestStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crest_reader, "MAX_RESIDENT_PAGES", 0)
     store.rebuild([document(0, [1, 2, 10] * 2)])
     reader = CrestReader(store.store.path)
     reader.lookup([2])
