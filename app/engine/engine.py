@@ -34,6 +34,7 @@ from datastores.errors import ModelError, SpecchatError
 from datastores.kv_blocks import KvBlocks
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
+from engines.budget.loss_limit import DrafterBackoffs
 from engines.budget.policies import AdaptiveBudget, FixedBudget
 from engines.budget.protocol import Budget
 from engines.chat_template.prompt_builder import Message
@@ -108,6 +109,7 @@ class Engine:
     budget: Budget
     costs: CostModel
     calibration: AcceptanceModel
+    backoffs: DrafterBackoffs
     defaults: AnswerDefaults
     learned: LearnedState
     max_passages: int = MAX_PASSAGES
@@ -159,7 +161,7 @@ class Engine:
         Raises:
             StoreError: it cannot be written.
         """
-        self.learned.save(self.costs, self.calibration)
+        self.learned.save(self.costs, self.calibration, self.backoffs)
 
     def close(self) -> None:
         """Save what was learned for the next session, and close the stores.
@@ -196,7 +198,7 @@ def load(
     chosen = model_path(options, config, locations)
     path = enlarged_copy(chosen, larger, locations.cache) if larger else chosen
     model = _load_model(path, options, config, locations.cache / "models.json", rows)
-    learned, costs, calibration = _restore_learned(model, locations)
+    learned, costs, calibration, backoffs = _restore_learned(model, locations)
     names = _without_heavy(options.drafters) if light else options.drafters
     stores = open_stores(names, locations, model.target, model.vocabulary, config.crest.max_bytes)
     source = _open_student(names, stores, chosen, model, options, config, locations, light=light)
@@ -210,9 +212,10 @@ def load(
         vocabulary=model.vocabulary,
         render=model.render,
         drafters=make_drafters(names, stores),
-        budget=make_budget(options.draft_tokens, costs, calibration),
+        budget=make_budget(options.draft_tokens, costs, calibration, backoffs),
         costs=costs,
         calibration=calibration,
+        backoffs=backoffs,
         defaults=_answer_defaults(options, config, path),
         max_passages=EMBEDDED_PASSAGES if path == embedded() else MAX_PASSAGES,
         trained_context=model.trained_context,
@@ -252,12 +255,12 @@ def _load_model(
 
 def _restore_learned(
     model: LoadedModel, locations: Locations
-) -> tuple[LearnedState, CostModel, AcceptanceModel]:
+) -> tuple[LearnedState, CostModel, AcceptanceModel, DrafterBackoffs]:
     """What earlier sessions measured and learned with the same weights and build."""
-    costs, calibration = CostModel(), AcceptanceModel()
+    costs, calibration, backoffs = CostModel(), AcceptanceModel(), DrafterBackoffs()
     learned = LearnedState(locations.costs, f"{model.target.fingerprint}/{model.build}")
-    learned.restore(costs, calibration)
-    return learned, costs, calibration
+    learned.restore(costs, calibration, backoffs)
+    return learned, costs, calibration, backoffs
 
 
 def _open_student(
@@ -337,14 +340,15 @@ def with_drafters(
     stores: Stores | None = None,
 ) -> Engine:
     """The same loaded model with new drafters over `stores`; costs are shared."""
-    calibration = AcceptanceModel()
+    calibration, backoffs = AcceptanceModel(), DrafterBackoffs()
     stores = stores or Stores()
     made = make_drafters(drafters, stores)
     return replace(
         engine,
         drafters=made,
         calibration=calibration,
-        budget=make_budget(draft_tokens, engine.costs, calibration),
+        backoffs=backoffs,
+        budget=make_budget(draft_tokens, engine.costs, calibration, backoffs),
         observers=make_observers(stores),
     )
 
@@ -360,10 +364,15 @@ def open_chat_states(engine: Engine, folder: Path, max_bytes: int) -> None:
         engine.states = ChatStates(engine.target, engine.busy, files)
 
 
-def make_budget(draft_tokens: int | None, costs: CostModel, calibration: AcceptanceModel) -> Budget:
+def make_budget(
+    draft_tokens: int | None,
+    costs: CostModel,
+    calibration: AcceptanceModel,
+    backoffs: DrafterBackoffs,
+) -> Budget:
     """The budget for `--draft-tokens`: measured (None) or a fixed length."""
     if draft_tokens is None:
-        return AdaptiveBudget(costs, calibration)
+        return AdaptiveBudget(costs, calibration, backoffs)
     return FixedBudget(draft_tokens, costs, calibration)
 
 

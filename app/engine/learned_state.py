@@ -1,8 +1,8 @@
 """What the engine learns about this machine and its user, kept between sessions.
 
-Costs V(n, L) belong to a model with a build and thread count, calibration to a model and its
-drafters. Both are caches: if the file is missing or damaged they are learned again, and damage is
-reported, never raised.
+Costs V(n, L) belong to a model with a build and thread count, calibration and what each drafter
+cost and brought to a model and its drafters. All are caches: if the file is missing or damaged they
+are learned again, and damage is reported, never raised.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datastores.errors import SpecchatError, StoreError
 from datastores.storage.files import write_atomic
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
+from engines.budget.loss_limit import DrafterBackoffs
 
 _UNUSABLE = (AttributeError, KeyError, TypeError, ValueError, RecursionError, OSError)
 """Raised for a file that cannot be read, and for values of the wrong shape when restoring them."""
@@ -32,24 +33,29 @@ class LearnedState:
         self._path = path
         self._key = key
 
-    def restore(self, costs: CostModel, calibration: AcceptanceModel) -> None:
+    def restore(
+        self, costs: CostModel, calibration: AcceptanceModel, backoffs: DrafterBackoffs
+    ) -> None:
         """Restore what an earlier session learned, all of it or nothing."""
         try:
             stored = _read(self._path).get(self._key)
             if stored is not None:
                 # Into fresh objects first: partly damaged state must change nothing.
-                for cost_model, acceptance in (
-                    (CostModel(), AcceptanceModel()),
-                    (costs, calibration),
+                for cost_model, acceptance, drafters in (
+                    (CostModel(), AcceptanceModel(), DrafterBackoffs()),
+                    (costs, calibration, backoffs),
                 ):
                     cost_model.restore(stored["costs"])
                     acceptance.restore(stored["calibration"])
+                    drafters.restore(stored.get("drafters", {}))
         except _UNUSABLE:
             self.error = StoreError(
                 f"{self._path} is damaged: speeds and acceptance rates are measured again"
             )
 
-    def save(self, costs: CostModel, calibration: AcceptanceModel) -> None:
+    def save(
+        self, costs: CostModel, calibration: AcceptanceModel, backoffs: DrafterBackoffs
+    ) -> None:
         """Save what was learned; other keys in the file stay.
 
         Two processes may save at once: the file is replaced atomically, and the later one wins.
@@ -61,7 +67,11 @@ class LearnedState:
             everything = _read(self._path)
         except _UNUSABLE:
             everything = {}
-        everything[self._key] = {"costs": costs.state(), "calibration": calibration.state()}
+        everything[self._key] = {
+            "costs": costs.state(),
+            "calibration": calibration.state(),
+            "drafters": backoffs.state(),
+        }
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomic(self._path, [json.dumps(everything)])
@@ -85,7 +95,7 @@ def costs_of(path: Path, fingerprint: str) -> CostModel:
     for key in keys:
         if key.startswith(f"{fingerprint}/"):
             costs = CostModel()
-            LearnedState(path, key).restore(costs, AcceptanceModel())
+            LearnedState(path, key).restore(costs, AcceptanceModel(), DrafterBackoffs())
     return costs
 
 

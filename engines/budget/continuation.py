@@ -19,13 +19,12 @@ rows are chosen (`engines.budget.policies`).
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from engines.budget.loss_limit import DrafterBackoff
+from engines.budget.loss_limit import DrafterBackoffs
 from engines.budget.selection import BASE, MergedDraft, consult
 from engines.draft_tree import MODELS
 from engines.drafters.protocol import Drafter
@@ -89,7 +88,7 @@ class SecondRound:
     """Consults drafters at the most probable leaf, each while that is worth its time."""
 
     def __init__(self) -> None:
-        self._backoffs = defaultdict[str, DrafterBackoff](DrafterBackoff)
+        self._backoffs = DrafterBackoffs()
 
     def propose(
         self,

@@ -9,6 +9,10 @@ tried again. So the steepness of the curve is fitted to all samples together, ea
 is weighted against that fit by the number of its samples, and samples that are not refreshed are
 dropped, until the width is probed once more.
 
+A plain cycle right after a wider one takes longer than one after another: llama.cpp builds its
+graph anew, 0.65 ms where a plain cycle takes 1.0 ms. Plain decoding has no such cycles, so their
+excess counts as a cost of the wider one.
+
 Owns measurements. Decides nothing (`engines.budget.policies` does).
 """
 
@@ -49,6 +53,8 @@ class CostModel:
         self._live: set[int] = set()
         self._ratios: dict[int, deque[float]] = {}
         self._replays = deque[float]((PRIOR_REPLAY,), maxlen=MAX_SAMPLES)
+        self._last_rows = 1
+        self._excess = deque[float]((0.0,), maxlen=MAX_SAMPLES)
         self._curve = [prior_ratio(max(rows, 1)) for rows in range(WIDTHS[-1] + 1)]
         self._since_refit = 0
         self._cycles = 0
@@ -58,6 +64,9 @@ class CostModel:
     def observe(self, rows: int, length: int, seconds: float) -> None:
         """One cycle took `seconds` with `rows` rows at context length `length`."""
         self._age(rows)
+        if rows == 1 < self._last_rows and self._plain:
+            seconds = self._charge_excess(length, seconds)
+        self._last_rows = rows
         if rows == 1:
             octave = _octave(length)
             self._plain.setdefault(octave, deque(maxlen=MAX_SAMPLES)).append(seconds)
@@ -69,6 +78,19 @@ class CostModel:
             self._since_refit += 1
             if self._since_refit >= REFIT_INTERVAL or len(self._ratios[rows]) <= MIN_SAMPLES:
                 self._refit()
+
+    def _charge_excess(self, length: int, seconds: float) -> float:
+        """Add what a plain cycle took longer than others to the cost of the wider one before it.
+
+        Returns:
+            what it would have taken after a plain one.
+        """
+        excess = max(seconds / self.plain(length) - 1.0, 0.0)
+        usual = median(self._excess)
+        self._excess.append(excess)
+        if samples := self._ratios.get(self._last_rows):
+            samples[-1] += usual
+        return seconds / (1.0 + usual)
 
     def observe_replay(self, rows: int, length: int, seconds: float) -> None:
         """Going back to a checkpoint and replaying `rows` rows took `seconds`."""

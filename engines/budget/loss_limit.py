@@ -6,15 +6,18 @@ exceeds the balance is not verified, however good its estimate. Where drafts win
 full and does not matter; where they lose, the loss is at most `INITIAL_PASSES` passes plus
 `PASSES_PER_TOKEN` for each token.
 
-`DrafterBackoff` decides whether consulting one drafter is worth its time at this step.
+`DrafterBackoff` decides whether consulting one drafter is worth its time at this step, and
+`DrafterBackoffs` keeps what was found between sessions.
 
 Knows no drafts: only tokens, costs and rates.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, isfinite
 
 INITIAL_PASSES = 2.0
 """Balance before anything was won. Smaller initial balances and limited stakes, tried on the chats
@@ -38,16 +41,23 @@ often. There are several of them, and merging and learning come on top. Of the v
 first chats in virtual time with one thread's costs, this one lost least at temperature 1.5 (0.970
 of plain speed after 200 tokens, 0.956 with 0.004), for perhaps 2 to 3 % of the greedy gain."""
 MIN_CONSULTATIONS = 4
-"""Consultations before the first pause."""
+"""Consultations before the first pause, unless they lose `MAX_INITIAL_LOSS` before."""
+MAX_INITIAL_LOSS = 2.0
+"""Tokens that the first consultations may lose: four of a draft model, at twice the time of a pass
+of a small target, took 5 % of the first chats' time."""
+PAUSE_GROWTH = 8.0
+"""By what factor a pause grows for each token that a consultation costs, where that is more than
+double: a cheap drafter may be given many chances, one as slow as the target may not."""
 MAX_WINNINGS = 8.0
 """The most tokens won that a drafter may lose again in fruitless consultations."""
-MAX_POLLING_PAUSE_STEPS = 1
-"""Longest pause while the winnings last. A drafter wins seldom and much: a draft model was paused
-for hundreds of steps after ten fruitless consultations in a row, by chance. In virtual time (12 to
-14 answers of the embedded model, costs of the copy four times as wide, no history), total speed was
-1.07 of that of the best fixed length; with long pauses, 1.00 at somewhat steeper costs. At the
-embedded model's own costs, with pauses and with this: 1.03 and 1.18 on chats with nothing to reuse,
-1.15 and 1.21 without a draft model; there a drafter could lose one token before it had won any."""
+WINNINGS_SHARE = 0.1
+"""Share of the speed that fruitless consultations may cost while the winnings last; every second
+step may have one. A drafter wins seldom and much: with long pauses a draft model was paused for
+hundreds of steps after ten fruitless consultations in a row, by chance (virtual time, 12 to 14
+answers of the embedded model at the costs of the copy four times as wide: total speed 1.00 of that
+of the best fixed length, 1.07 with a consultation at every second step)."""
+MAX_RESTORED_PAUSE_STEPS = 64
+"""Longest pause with which a drafter begins a session: its store or the texts may have changed."""
 MAX_SPIKE_RATIO = 1.5
 """One consultation counts for at most this many average ones: another program had the core, or a
 draft model read a new text, for which it has an allowance of its own. With 4, such a reading made
@@ -83,9 +93,12 @@ class DrafterBackoff:
         seconds: average time of a consultation, planning included.
         utility: average tokens it adds to a step, less their verification, less λ · seconds.
         consultations: so far.
-        pause: steps to skip between consultations; doubled each time the drafter does not pay.
+        pause: steps to skip between consultations; at least doubled each time the drafter does
+            not pay.
         skipped: steps skipped since the last one.
         winnings: tokens it has added, less what its consultations cost, within limits.
+        polling_share, winnings_share: share of the speed that fruitless consultations may cost
+            without and with winnings.
     """
 
     seconds: float = 0.0
@@ -94,6 +107,8 @@ class DrafterBackoff:
     pause: int = 0
     skipped: int = 0
     winnings: float = 0.0
+    polling_share: float = MAX_POLLING_SHARE
+    winnings_share: float = WINNINGS_SHARE
 
     @property
     def keeps_learning(self) -> bool:
@@ -121,8 +136,42 @@ class DrafterBackoff:
         self.winnings = min(max(self.winnings + utility, 0.0), MAX_WINNINGS)
         if self.utility >= 0.0:
             self.pause = 0
-        elif self.consultations >= MIN_CONSULTATIONS:
-            longest = min(MAX_PAUSE_STEPS, ceil(rate * self.seconds / MAX_POLLING_SHARE) - 1)
+        elif (
+            self.consultations >= MIN_CONSULTATIONS
+            or (self.consultations - 1) * self.utility < -MAX_INITIAL_LOSS
+        ):
+            cost = rate * self.seconds
+            longest = min(MAX_PAUSE_STEPS, ceil(cost / self.polling_share) - 1)
             if self.winnings > 0.0:
-                longest = min(longest, MAX_POLLING_PAUSE_STEPS)
-            self.pause = min(2 * self.pause + 1, longest)
+                longest = min(longest, max(ceil(cost / self.winnings_share) - 1, 1))
+            growth = max(2.0, PAUSE_GROWTH * cost)
+            self.pause = min(ceil(growth * self.pause) + 1, longest)
+
+
+class DrafterBackoffs(defaultdict[str, DrafterBackoff]):
+    """A backoff for each drafter, by name."""
+
+    def __init__(self) -> None:
+        super().__init__(DrafterBackoff)
+
+    def state(self) -> dict[str, dict[str, float]]:
+        """What each drafter cost and brought, as plain JSON values."""
+        return {
+            name: {"seconds": one.seconds, "utility": one.utility, "pause": one.pause}
+            for name, one in self.items()
+            if one.consultations >= MIN_CONSULTATIONS
+        }
+
+    def restore(self, state: Mapping[str, Mapping[str, float]]) -> None:
+        """Continue from a saved `state`.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        for name, kept in state.items():
+            seconds, utility, pause = kept["seconds"], kept["utility"], kept["pause"]
+            if not (seconds >= 0.0 and pause >= 0 and isfinite(seconds + utility)):
+                raise ValueError("costs out of range")
+            self[name] = DrafterBackoff(
+                seconds, utility, MIN_CONSULTATIONS, int(min(pause, MAX_RESTORED_PAUSE_STEPS))
+            )

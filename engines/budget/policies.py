@@ -17,7 +17,6 @@ Owns λ and the drafters' backoffs. Costs come from `engines.budget.cost_model`,
 from __future__ import annotations
 
 from bisect import bisect
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -25,7 +24,7 @@ from time import perf_counter
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.continuation import SecondRound
 from engines.budget.cost_model import WIDTHS, CostModel
-from engines.budget.loss_limit import DrafterBackoff, LossLimiter
+from engines.budget.loss_limit import DrafterBackoff, DrafterBackoffs, LossLimiter
 from engines.budget.protocol import BudgetStatus, Draft
 from engines.budget.selection import (
     MergedDraft,
@@ -63,6 +62,12 @@ RATE_DECAY = 0.995
 """Decay of λ's sums at each step."""
 PAUSE_STEPS = 12
 """Steps without a draft after which drafting counts as paused."""
+OVERHEAD_SHARE = 0.02
+"""Share of the speed that planning and learning, the drafters' time apart, may cost where drafting
+brings nothing; twice that while it has won more. They take 0.1 ms a step, as much as a tenth of
+the smallest targets' pass."""
+MAX_LEARNING_GAP_STEPS = 3
+"""Longest pause of all drafting during which drafters go on learning."""
 SLOW_TOKENS = 0.1
 """A drafter is slow if a consultation takes the time of more tokens than these."""
 SITUATIONS = (0.3, 1.5)
@@ -91,12 +96,20 @@ class Plan:
 class AdaptiveBudget:
     """Verifies as many draft tokens as pay on this machine, at this position of this text."""
 
-    def __init__(self, costs: CostModel, calibration: AcceptanceModel) -> None:
+    def __init__(
+        self,
+        costs: CostModel,
+        calibration: AcceptanceModel,
+        backoffs: DrafterBackoffs | None = None,
+    ) -> None:
         self._costs = costs
         self._calibration = calibration
-        self._backoffs = defaultdict[str, DrafterBackoff](DrafterBackoff)
+        self._backoffs = DrafterBackoffs() if backoffs is None else backoffs
         self._situations: dict[tuple[str, int], DrafterBackoff] = {}
         self._second_round = SecondRound()
+        self._drafting = DrafterBackoff(
+            polling_share=OVERHEAD_SHARE, winnings_share=2.0 * OVERHEAD_SHARE
+        )
         self._limiter = LossLimiter()
         self._reach = float(MAX_ROWS)
         self._tokens = 0.0
@@ -106,6 +119,7 @@ class AdaptiveBudget:
         self._since_plain = PLAIN_INTERVAL_STEPS
         self._since_draft = 0
         self._loss = 0.0
+        self._consulting = False
 
     def begin(self, context: Context) -> None:
         """A new answer: old proposals are not scored against its text."""
@@ -117,9 +131,12 @@ class AdaptiveBudget:
         """The rows that pay, or the root alone."""
         length = len(context.tokens)
         if room <= 1 or not drafters or self._plain_is_due(length):
-            self._since_plain = 0
+            self._since_plain, self._consulting = 0, False
             return root_only(context.root), ()
         self._since_plain += 1
+        self._consulting = self._drafting.should_consult()
+        if not self._consulting:
+            return root_only(context.root), ()
         table, vocabulary = self._costs.table(length), target.vocabulary_size
         limit = min(room - 1, self._limit(table))
         context.row_price = self._rate(table[1]) * (table[limit + 1] - table[1]) / limit
@@ -194,7 +211,9 @@ class AdaptiveBudget:
         return plan
 
     def top_tokens_needed(self, drafters: Sequence[Drafter]) -> int:
-        """As many as any drafter learns from that is not paused for long."""
+        """As many as any drafter learns from that is not paused for long; none while all are."""
+        if self._drafting.pause > MAX_LEARNING_GAP_STEPS:
+            return 0
         learning = (one for one in drafters if self._backoffs[one.name].keeps_learning)
         return max((drafter.top_tokens_needed for drafter in learning), default=0)
 
@@ -205,12 +224,27 @@ class AdaptiveBudget:
         self._calibration.learn(step.tokens)
         record_cost(self._costs, step)
         extra = self._costs.ratio(len(step.tree)) - 1.0
-        extra += step.timings.replay / self._costs.plain(step.position)
+        if step.timings.replay:
+            extra += step.timings.replay / self._costs.plain(step.position)
         self._limiter.record(len(step.tokens), extra)
+        self._record_drafting(step, extra)
         self._tokens = self._tokens * RATE_DECAY + len(step.tokens)
         self._seconds = self._seconds * RATE_DECAY + step.timings.total
         self._decode_seconds += step.timings.total
         self._since_draft = 0 if step.drafted else self._since_draft + 1
+
+    def _record_drafting(self, step: Step, extra: float) -> None:
+        """Record what drafting as a whole has won by a step for which drafters were consulted.
+
+        Args:
+            extra: what the step's pass cost beyond a plain one, in plain ones.
+        """
+        if self._consulting:
+            plain = self._costs.plain(step.position)
+            rate = self._rate(plain)
+            gain = len(step.tokens) - 1 - rate * plain * extra
+            consulted = sum(proposal.seconds for proposal in step.proposals)
+            self._drafting.record(gain, step.timings.draft - consulted, rate)
 
     def status(self, length: int) -> BudgetStatus:
         """How drafting fares at context length `length`."""
@@ -229,8 +263,7 @@ class AdaptiveBudget:
         return max(live, 1.0 / plain)
 
     def _plain_is_due(self, length: int) -> bool:
-        interval = PLAIN_INTERVAL_STEPS if self._costs.measured(length) else 2
-        return self._since_plain >= interval
+        return self._since_plain >= PLAIN_INTERVAL_STEPS or not self._costs.measured(length)
 
     def _limit(self, table: list[float]) -> int:
         """The most rows beside the root that could pay, if nearly all were accepted, and that are

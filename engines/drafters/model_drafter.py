@@ -219,6 +219,8 @@ class ModelDrafter:
     def observe(self, step: Step) -> None:
         """Learn λ, and how deep drafts are verified."""
         self._costs.observe(step, self.source)
+        if not step.proposals:
+            return
         proposed = (one.tree for one in step.proposals if one.drafter == self.name)
         if any(tree.drafted for tree in proposed):
             rows = zip(step.tree.depths(), step.tree.sources, strict=True)

@@ -12,6 +12,7 @@ from app.engine.engine import AnswerDefaults, Engine, make_budget
 from app.engine.learned_state import LearnedState
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
+from engines.budget.loss_limit import DrafterBackoffs
 from engines.chat_template.prompt_builder import Message
 from engines.sampler import Sampling
 from engines.step import Context, Step
@@ -84,7 +85,7 @@ def scripted_engine(
     sampling: Sampling | None = None,
 ) -> Engine:
     """A ready engine; `folder` takes what it learns."""
-    costs, calibration = CostModel(), AcceptanceModel()
+    costs, calibration, backoffs = CostModel(), AcceptanceModel(), DrafterBackoffs()
     return Engine(
         name="scripted",
         path=folder / "scripted.gguf",
@@ -92,9 +93,10 @@ def scripted_engine(
         vocabulary=ScriptedVocabulary(),
         render=render,
         drafters=make_drafters(drafters),
-        budget=make_budget(draft_tokens, costs, calibration),
+        budget=make_budget(draft_tokens, costs, calibration, backoffs),
         costs=costs,
         calibration=calibration,
+        backoffs=backoffs,
         defaults=AnswerDefaults(
             sampling or Sampling(temperature=0.8, seed=3), seeded=True, max_tokens=max_tokens
         ),

@@ -29,6 +29,7 @@ from datastores.chats.records import ASSISTANT, USER, StoredMessage
 from datastores.errors import InputError
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
+from engines.budget.loss_limit import DrafterBackoffs
 from engines.drafter_replay import ReplayCounts
 from engines.fingerprint import fingerprint
 from tests.app.characters import Characters
@@ -197,7 +198,7 @@ def test_a_script_reads_one_object(
         costs.observe(1, 100, 0.02)
         costs.observe(8, 100, 0.021)
     kept = LearnedState(locate(tmp_path / "data").costs, f"{fingerprint(embedded())}/some build")
-    kept.save(costs, AcceptanceModel())
+    kept.save(costs, AcceptanceModel(), DrafterBackoffs())
     assert run([*told, "--limit", "3", "--json"]) == 0
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(report) == {

@@ -11,6 +11,7 @@ from app.engine.learned_state import LearnedState
 from datastores.errors import StoreError
 from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel
+from engines.budget.loss_limit import MAX_RESTORED_PAUSE_STEPS, DrafterBackoffs
 
 
 def learned_costs() -> CostModel:
@@ -23,13 +24,13 @@ def learned_costs() -> CostModel:
 
 def test_costs_survive_and_keys_stay_apart(tmp_path: Path) -> None:
     path = tmp_path / "cache" / "costs.json"
-    LearnedState(path, "one").save(learned_costs(), AcceptanceModel())
-    LearnedState(path, "other").save(CostModel(), AcceptanceModel())
+    LearnedState(path, "one").save(learned_costs(), AcceptanceModel(), DrafterBackoffs())
+    LearnedState(path, "other").save(CostModel(), AcceptanceModel(), DrafterBackoffs())
     again = CostModel()
-    LearnedState(path, "one").restore(again, AcceptanceModel())
+    LearnedState(path, "one").restore(again, AcceptanceModel(), DrafterBackoffs())
     assert again.table(10)[8] == pytest.approx(0.75)
     empty = CostModel()
-    LearnedState(path, "other").restore(empty, AcceptanceModel())
+    LearnedState(path, "other").restore(empty, AcceptanceModel(), DrafterBackoffs())
     assert empty.table(10) == CostModel().table(10)
     assert list(path.parent.iterdir()) == [path]
 
@@ -45,6 +46,9 @@ def test_costs_survive_and_keys_stay_apart(tmp_path: Path) -> None:
         b'{"one": {}}',
         b'{"one": {"costs": {"plain": {"9": [NaN]}, "ratios": {}}, "calibration": {}}}',
         b'{"one": {"costs": {"plain": {"9": [0.5]}, "ratios": {}}, "calibration": 3}}',
+        b'{"one": {"costs": {}, "calibration": {}, "drafters": {"student": {"pause": 1}}}}',
+        b'{"one": {"costs": {}, "calibration": {}, "drafters":'
+        b' {"student": {"seconds": 1e999, "utility": 0.1, "pause": 1}}}}',
         b"[" * 100_000,
     ],
 )
@@ -53,20 +57,32 @@ def test_a_damaged_file_means_a_word_and_learning_again(tmp_path: Path, content:
     path.write_bytes(content)
     costs = CostModel()
     learned = LearnedState(path, "one")
-    learned.restore(costs, AcceptanceModel())
+    learned.restore(costs, AcceptanceModel(), DrafterBackoffs())
     assert costs.table(10) == CostModel().table(10)
     assert "\n" not in str(learned.error)
     assert "measured again" in str(learned.error)
-    learned.save(learned_costs(), AcceptanceModel())
+    learned.save(learned_costs(), AcceptanceModel(), DrafterBackoffs())
     again = LearnedState(path, "one")
-    again.restore(costs, AcceptanceModel())
+    again.restore(costs, AcceptanceModel(), DrafterBackoffs())
     assert again.error is None
     assert costs.table(10) != CostModel().table(10)
 
 
+def test_a_drafter_that_did_not_pay_begins_the_next_session_paused(tmp_path: Path) -> None:
+    path, backoffs, again = tmp_path / "costs.json", DrafterBackoffs(), DrafterBackoffs()
+    for _ in range(8):
+        backoffs["student"].record(0.0, 0.002, 1000.0)
+        backoffs["prompt"].record(1.0, 0.00001, 1000.0)
+    LearnedState(path, "one").save(CostModel(), AcceptanceModel(), backoffs)
+    LearnedState(path, "one").restore(CostModel(), AcceptanceModel(), again)
+    assert again["prompt"].pause == 0
+    assert again["student"].pause == MAX_RESTORED_PAUSE_STEPS < backoffs["student"].pause
+    assert again["student"].utility == backoffs["student"].utility < 0.0
+
+
 def test_nothing_kept_is_no_damage(tmp_path: Path) -> None:
     learned = LearnedState(tmp_path / "costs.json", "one")
-    learned.restore(CostModel(), AcceptanceModel())
+    learned.restore(CostModel(), AcceptanceModel(), DrafterBackoffs())
     assert learned.error is None
 
 
@@ -75,7 +91,7 @@ def test_what_cannot_be_written_is_named_and_what_was_kept_stays(
 ) -> None:
     path = tmp_path / "costs.json"
     learned = LearnedState(path, "one")
-    learned.save(learned_costs(), AcceptanceModel())
+    learned.save(learned_costs(), AcceptanceModel(), DrafterBackoffs())
     before = path.read_bytes()
 
     def full(*_: object) -> None:
@@ -83,7 +99,7 @@ def test_what_cannot_be_written_is_named_and_what_was_kept_stays(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(StoreError, match=r"costs\.json cannot be written \(No space left"):
-        learned.save(CostModel(), AcceptanceModel())
+        learned.save(CostModel(), AcceptanceModel(), DrafterBackoffs())
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -94,12 +110,12 @@ def test_weights_that_were_never_learnt_are_not_taken_over(
     tmp_path: Path, part: str, name: str, value: float
 ) -> None:
     path = tmp_path / "costs.json"
-    LearnedState(path, "one").save(learned_costs(), AcceptanceModel())
+    LearnedState(path, "one").save(learned_costs(), AcceptanceModel(), DrafterBackoffs())
     kept = json.loads(path.read_text())
     kept["one"]["calibration"][part + name][-1] = value
     path.write_text(json.dumps(kept))
     learned, calibration = LearnedState(path, "one"), AcceptanceModel()
-    learned.restore(CostModel(), calibration)
+    learned.restore(CostModel(), calibration, DrafterBackoffs())
     assert "measured again" in str(learned.error)
     assert calibration.state() == AcceptanceModel().state()
 
@@ -110,9 +126,9 @@ def test_a_file_with_the_old_keys_of_path_calibration_is_restored(tmp_path: Path
     old = {name.replace("path_", "following_"): values for name, values in state.items()}
     path.write_text(json.dumps({"one": {"costs": learned_costs().state(), "calibration": old}}))
     learned, costs, calibration = LearnedState(path, "one"), CostModel(), AcceptanceModel()
-    learned.restore(costs, calibration)
+    learned.restore(costs, calibration, DrafterBackoffs())
     assert calibration.state() == state
-    learned.save(costs, calibration)
+    learned.save(costs, calibration, DrafterBackoffs())
     assert json.loads(path.read_text())["one"]["calibration"] == state
 
 
@@ -120,7 +136,7 @@ def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "costs.json"
     path.mkdir()
     learned = LearnedState(path, "one")
-    learned.restore(CostModel(), AcceptanceModel())
+    learned.restore(CostModel(), AcceptanceModel(), DrafterBackoffs())
     assert "measured again" in str(learned.error)
     with pytest.raises(StoreError, match="cannot be written"):
-        learned.save(CostModel(), AcceptanceModel())
+        learned.save(CostModel(), AcceptanceModel(), DrafterBackoffs())

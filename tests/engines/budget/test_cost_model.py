@@ -57,3 +57,16 @@ def test_an_outlier_does_not_move_the_costs() -> None:
         costs.observe(1, 100, 0.010)
     costs.observe(1, 100, 5.0)
     assert costs.plain(100) == pytest.approx(0.010)
+
+
+def test_a_plain_cycle_after_a_wider_one_does_not_pass_for_plain_decoding() -> None:
+    costs, unmixed = CostModel(), CostModel()
+    for model, after_wide in ((costs, 0.016), (unmixed, 0.010)):
+        for _ in range(30):
+            for seconds in (0.010, 0.010, 0.010):
+                model.observe(1, 100, seconds)
+            model.observe(4, 100, 0.020)
+            model.observe(1, 100, after_wide)
+    assert costs.plain(100) == pytest.approx(0.010)
+    # What the wider cycle left behind is a cost of drafting.
+    assert costs.ratio(4) == pytest.approx(unmixed.ratio(4) + 0.6, rel=0.1)

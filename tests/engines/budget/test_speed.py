@@ -7,6 +7,7 @@ itself, and cost next to nothing where it does not.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from engines.budget.acceptance_model import AcceptanceModel
 from engines.budget.cost_model import CostModel, prior_ratio
 from engines.budget.policies import AdaptiveBudget, FixedBudget
 from engines.budget.protocol import Budget
+from engines.budget.selection import MergedDraft
 from engines.decode import StopCriteria
 from engines.draft_tree import STUDENT, DraftTree, chain
 from engines.drafters import model_drafter
@@ -220,3 +222,17 @@ def test_a_good_student_pays(clock: Clock, steepness: float) -> None:
 def test_a_student_as_dear_as_the_target_is_left_alone(clock: Clock, cost: float) -> None:
     good = small_model(clock, cost, wrong=False)
     assert speedup(clock, [good], GREEDY, prompt=1000) >= 0.97
+
+
+def test_planning_is_left_alone_where_it_takes_a_tenth_of_a_pass(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = selection.merge
+
+    def slow(*given: Any) -> MergedDraft:
+        clock.now += 0.1 * PASS
+        return merge(*given)
+
+    monkeypatch.setattr(policies, "merge", slow)
+    assert speedup(clock, [PromptLookup(), TokenRecycling()], RANDOM) >= 0.96
+    assert speedup(clock, [PromptLookup(), TokenRecycling()], GREEDY) > 1.8
