@@ -326,6 +326,17 @@ def test_a_version_that_loses_more_than_it_gains_is_refused() -> None:
     assert not verdict(before, replace(after, acceptance=0.23), known)
 
 
+def test_noise_on_new_questions_does_not_refuse() -> None:
+    before = Quality(0.7243, 3.990, None)
+    assert not verdict(before, Quality(0.7244, 3.963, None), None)
+    assert not verdict(before, Quality(0.7230, 3.991, None), None)
+    assert verdict(before, Quality(0.7242, 3.989, None), None) == "no gain on new questions"
+    assert "α on new questions fell" in verdict(before, Quality(0.7210, 4.1, None), None)
+    assert "tokens per step on new questions fell" in verdict(
+        before, Quality(0.8, 3.94, None), None
+    )
+
+
 def test_what_is_hardly_ever_accepted_is_refused() -> None:
     """Random answers: α on others like them rises by chance."""
     before, after = Quality(0.019, 1.0, None), Quality(0.020, 1.0, None)
