@@ -294,7 +294,7 @@ class AcceptanceModel:
     def _label_rows(self, proposal: PendingProposal, tokens: Sequence[int]) -> bool:
         """Walk the proposal along `tokens`; whether some rows are still to be labelled."""
         for token in tokens:
-            children = proposal.merged.children(proposal.row)
+            children = proposal.merged.children[proposal.row]
             if not children:
                 return False
             for key, row in children.items():

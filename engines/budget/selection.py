@@ -64,7 +64,7 @@ class MergedDraft:
         evidence: of each row, the estimates of the drafters that proposed it.
         proposers: of each row, a bit set of the drafters, by first column, that proposed a child
             of it.
-        index: rows by their parent and token.
+        children: of each row, its children: token id → row.
     """
 
     tree: DraftTree
@@ -72,11 +72,7 @@ class MergedDraft:
     depths: list[int]
     evidence: list[list[Evidence]]
     proposers: list[int]
-    index: dict[tuple[int, int], int]
-
-    def children(self, row: int) -> dict[int, int]:
-        """The rows of its children by their tokens."""
-        return {token: child for (parent, token), child in self.index.items() if parent == row}
+    children: list[dict[int, int]]
 
     def features(self, row: int) -> list[tuple[int, float]]:
         """The columns of a row (not the root) that are not 0, and their values."""
@@ -120,7 +116,7 @@ class MergedDraft:
 
 def merge(root: int, proposals: Sequence[Proposal], temperature: float) -> MergedDraft:
     """One trie under `root` in which equal paths are one, with the estimates of each row."""
-    merged = MergedDraft(root_only(root), temperature, [0], [[]], [0], {})
+    merged = MergedDraft(root_only(root), temperature, [0], [[]], [0], [{}])
     for proposal in proposals:
         graft(merged, proposal)
     return merged
@@ -134,21 +130,22 @@ def graft(merged: MergedDraft, proposal: Proposal) -> None:
         merged.evidence,
         merged.proposers,
     )
-    draft, base, index = proposal.tree, BASE[proposal.drafter], merged.index
+    draft, base, children = proposal.tree, BASE[proposal.drafter], merged.children
     rows = [0]
     for token in proposal.after:
-        rows[0] = index[rows[0], token]
+        rows[0] = children[rows[0]][token]
     columns = zip(
         draft.parents, draft.tokens, draft.sources, draft.probabilities, draft.supports, strict=True
     )
     next(columns)
     for draft_parent, token, sources, claimed, support in columns:
         parent = rows[draft_parent]
-        row = index.get((parent, token), 0)
+        row = children[parent].get(token, 0)
         if row:
             tree.sources[row] |= sources
         else:
-            row = index[parent, token] = tree.add(parent, token, sources, 0.0)
+            row = children[parent][token] = tree.add(parent, token, sources, 0.0)
+            children.append({})
             depths.append(depths[parent] + 1)
             evidence.append([])
             proposers.append(0)
