@@ -11,16 +11,20 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 
 from app.indexing.corpus_index import discard_quarantined
 from app.locations import Locations, make_folder
 from datastores.library.library import Library
+from datastores.passages.associations import ASSOCIATIONS_FILE, Associations
 from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk, split
 from datastores.passages.dense import DenseRetriever, fuse
 from datastores.passages.protocol import ScoredPassage
+from datastores.passages.reranking import Reranker
 from datastores.passages.store import PassageStore
 from datastores.passages.word_counts import StoredWords
 
@@ -29,7 +33,8 @@ MAX_PER_DOCUMENT = 2
 NEAREST = 3
 """Passages that count as relevant since they are the nearest by meaning."""
 OVERFETCH = 4
-"""Times as many passages are ranked as are asked for, so that long documents crowd nobody out."""
+"""Times as many passages may be relevant, or near, as are asked for: long documents crowd nobody
+out, and among many some passage shares words with any question by coincidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +142,26 @@ def find(
         StoreError: a store cannot be read.
     """
     retriever = Bm25Retriever(passages)
-    depth = -1 if source else limit * OVERFETCH
-    (ranked,) = retriever.search([query], depth)
+    texts = {key for path, key in library.source_texts() if path == source} if source else None
+    ranked = Reranker(retriever, associations()).search(query, limit * OVERFETCH, texts)
     candidates: Iterable[ScoredPassage] = ranked
     if relevant_only:
-        candidates = retriever.relevant(query, ranked)
+        candidates = retriever.relevant(query, ranked[: limit * OVERFETCH])
     if dense is not None:
-        (near,) = dense.search([query], depth)
+        (near,) = dense.search([query], -1 if source else limit * OVERFETCH)
         fused = fuse([ranked, near])
         candidates = _covered(list(candidates), near, fused) if relevant_only else fused
     return list(_selected(library, candidates, limit, source))
+
+
+@cache
+def associations() -> Associations:
+    """The words that ask for others, as shipped; see `assets.recipe.associations`.
+
+    Raises:
+        StoreError: the file is missing or damaged.
+    """
+    return Associations.read(Path(str(files("assets") / ASSOCIATIONS_FILE)))
 
 
 def _covered(

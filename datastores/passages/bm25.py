@@ -17,6 +17,8 @@ from datastores.passages.store import INDEX, PassageStore, passage_of
 
 HEADING_WEIGHT, CONTENT_WEIGHT = 2.0, 1.0
 """A word in a heading counts twice."""
+SATURATION, LENGTH_SHARE = 1.2, 0.75
+"""k1 and b of FTS5's `bm25`."""
 MAX_QUERY_WORDS = 64
 """Later words of a query are ignored: a query is a question or 32 tokens, never a document."""
 MIN_COVERAGE = 0.5
@@ -62,10 +64,13 @@ _CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|re|ve|ll|d|m))\b", re.IGNOREC
 """Else the "s" of "the router's address" is a word of the question."""
 
 _SEARCH = f"""
-    SELECT chunks.*, -bm25({INDEX}, {HEADING_WEIGHT}, {CONTENT_WEIGHT}) AS score
-    FROM {INDEX} JOIN chunks ON chunks.id = {INDEX}.rowid
-    WHERE {INDEX} MATCH ? ORDER BY score DESC, chunks.id LIMIT ?
+    WITH found AS (
+        SELECT rowid AS id, -bm25({INDEX}, {HEADING_WEIGHT}, {CONTENT_WEIGHT}) AS score
+        FROM {INDEX} WHERE {INDEX} MATCH ? ORDER BY score DESC, id LIMIT ?
+    )
+    SELECT chunks.*, score FROM found JOIN chunks USING (id) ORDER BY score DESC, id
 """
+"""Texts are read after the ranking: a question of common words matches most passages."""
 _SCORE = f"""
     SELECT rowid AS id, -bm25({INDEX}, {HEADING_WEIGHT}, {CONTENT_WEIGHT}) AS score
     FROM {INDEX} WHERE {INDEX} MATCH ? AND rowid IN
@@ -102,8 +107,12 @@ class Bm25Retriever:
         return scores
 
     def _search(self, query: str, limit: int) -> list[ScoredPassage]:
-        words = match_expression(query)
-        rows = self._passages.store.rows(_SEARCH, (words, limit)) if words else []
+        return self.search_words(informative_words(query), limit)
+
+    def search_words(self, words: Iterable[str], limit: int) -> list[ScoredPassage]:
+        """The best `limit` passages that have one of `words`, best first; all if it is -1."""
+        expression = any_of(words)
+        rows = self._passages.store.rows(_SEARCH, (expression, limit)) if expression else []
         return [ScoredPassage(passage_of(row), float(row["score"])) for row in rows]
 
     def relevant(
@@ -120,8 +129,8 @@ class Bm25Retriever:
         if STOP_WORDS.issuperset(words):
             yield from (one for one in ranked if one.passage.chunk.heading.lower() in words)
             return
-        weights = [self._rarity(self._frequency(word)) for word in words]
-        few, unique = len(self._passages) < FEW_PASSAGES, self._rarity(1)
+        weights = [self.rarity(self.frequency(word)) for word in words]
+        few, unique = len(self._passages) < FEW_PASSAGES, self.rarity(1)
         waiting = iter(ranked)
         while words and (judged := list(islice(waiting, batch))):
             ids = [one.passage.id for one in judged]
@@ -133,11 +142,11 @@ class Bm25Retriever:
                 if _is_enough(held, weights, sure=sure, few=few):
                     yield one
 
-    def _frequency(self, word: str) -> int:
+    def frequency(self, word: str) -> int:
         """How many passages hold `word`."""
         return int(self._passages.store.rows(_FREQUENCY, (f'"{word}"',))[0]["number"])
 
-    def _rarity(self, frequency: int) -> float:
+    def rarity(self, frequency: float) -> float:
         """The inverse document frequency of a word in so many passages, as in BM25."""
         passages = max(MIN_STATISTICS, len(self._passages))
         return log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
@@ -171,8 +180,13 @@ def _words(text: str) -> list[str]:
 
 
 def match_expression(query: str) -> str:
-    """`query` as an FTS5 expression that matches any of its words; empty if it has none.
+    """`query` as an FTS5 expression that matches any of its words; empty if it has none."""
+    return any_of(informative_words(query))
+
+
+def any_of(words: Iterable[str]) -> str:
+    """An FTS5 expression that matches any of `words`; empty if there are none.
 
     Words are quoted, so nothing in them is an operator.
     """
-    return " OR ".join(f'"{word}"' for word in informative_words(query))
+    return " OR ".join(f'"{word}"' for word in words)

@@ -23,12 +23,16 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from datastores.passages.bm25 import CONTENT_WEIGHT, HEADING_WEIGHT, informative_words
+from datastores.passages.bm25 import (
+    CONTENT_WEIGHT,
+    HEADING_WEIGHT,
+    LENGTH_SHARE,
+    SATURATION,
+    informative_words,
+)
 from datastores.passages.exact import in_parallel
 from datastores.passages.word_counts import COUNT_BITS, PassageWords, Words, count_words
 
-SATURATION, LENGTH_SHARE = 1.2, 0.75
-"""k1 and b of FTS5's `bm25`."""
 MIN_RARITY = 1e-6
 """FTS5's weight of a word in more than half of all passages."""
 UNIT = 1 << 20

@@ -141,8 +141,7 @@ def count_words(texts: Sequence[tuple[str, str]]) -> list[Words]:
     """The words of each (heading, content), as the store's own index has them."""
     if not texts:
         return []
-    with _counting:
-        found = _count_with_fts5(texts)
+    found = count_terms(texts)
     words = np.fromiter(
         (
             key_of(term) << COUNT_BITS
@@ -184,18 +183,20 @@ def _tokenizer() -> Database:
     return database
 
 
-def _count_with_fts5(texts: Sequence[tuple[str, str]]) -> list[tuple[int, str, int, int]]:
-    """Number of a text, word, how often its heading has it, and its content; by text."""
-    connection = _tokenizer().conn
-    connection.execute("BEGIN")
-    try:
-        connection.executemany(
-            "INSERT INTO texts (rowid, heading, content) VALUES (?, ?, ?)",
-            ((number, *text) for number, text in enumerate(texts)),
-        )
-        return connection.execute(
-            "SELECT doc, term, sum(col = 'heading'), sum(col = 'content')"
-            " FROM words GROUP BY doc, term"
-        ).fetchall()
-    finally:
-        connection.execute("ROLLBACK")
+def count_terms(texts: Sequence[tuple[str, str]]) -> list[tuple[int, str, int, int]]:
+    """Number of a (heading, content), word as the store's own index has it, how often the heading
+    has it, and the content; by number."""
+    with _counting:
+        connection = _tokenizer().conn
+        connection.execute("BEGIN")
+        try:
+            connection.executemany(
+                "INSERT INTO texts (rowid, heading, content) VALUES (?, ?, ?)",
+                ((number, *text) for number, text in enumerate(texts)),
+            )
+            return connection.execute(
+                "SELECT doc, term, sum(col = 'heading'), sum(col = 'content')"
+                " FROM words GROUP BY doc, term"
+            ).fetchall()
+        finally:
+            connection.execute("ROLLBACK")
