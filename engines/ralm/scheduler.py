@@ -16,7 +16,7 @@ verifications. What differs from the paper:
 - A passage that is not in the KV cache has to be read, which takes c seconds where a stride under
   the same one takes a: ten times as long with a small model on a CPU. So a wrong guess costs c if
   the true passage is another, and once more if the guessed one was. `reads_ahead` tells whether
-  that is risked: if a guess is wrong with probability 1 − p, only while (1 − p)·c < b. Else the
+  that is risked: if a guess is wrong with probability 1 − p, only while 2·(1 − p)·c < b. Else the
   search comes first for such a guess, and γ is the probability that one is gone on with and right.
 - A stride of 0 has a rate, too: search first, as RaLMSeq does, in γ·a + (1 − γ)·c + b. Where
   searching is cheap or guesses are wrong, that is the best there is, and it is kept unless a guess
@@ -50,8 +50,16 @@ PRIOR_NEW = 0.2
 READING_WEIGHT = 8.0
 """As `PRIOR_WEIGHT`, for guesses that have to be read: few answers have more, and to trust them too
 soon costs c, to trust them too late b."""
+RISK = 2.0
+"""Times the expected loss that a search has to take before such a passage is read ahead: a guess
+deep in a batch is wrong more often, and so is all behind it."""
 PRIOR_OVERLAP = 0.5
 """Share of the shorter of writing and searching that is not hidden, before that was measured."""
+HIDDEN_WINDOW = 3 * WINDOW
+"""Hidden strides that are looked at: single searches differ much, and most batches are of one."""
+PRIOR_BATCH, PRIOR_QUERY = 4, 0.2
+"""What is known of batches before one was searched for, as if it were one of that size: the share
+of a single search that each further query takes."""
 MIN_GAIN = 1.03
 """Times the rate of searching first that a guess has to promise: the estimates are not better."""
 MAX_STRIDE = 32
@@ -158,7 +166,7 @@ class OptimalStride:
         self._max_accuracy = max_accuracy
         self._strides: deque[float] = deque(maxlen=WINDOW)
         self._readings: deque[float] = deque(maxlen=WINDOW)
-        self._hidden: deque[float] = deque(maxlen=WINDOW)  # seconds of a stride beside a search
+        self._hidden: deque[float] = deque(maxlen=HIDDEN_WINDOW)  # seconds beside a search
         self._single: deque[float] = deque(maxlen=WINDOW)  # seconds of a query searched for alone
         self._batches: deque[tuple[int, float]] = deque(maxlen=WINDOW)  # (queries, seconds)
         self._right = Share(PRIOR_ACCURACY)
@@ -215,7 +223,7 @@ class OptimalStride:
             return
         costs = StrideCosts(stride_s, base_s, query_s, _mean(self._readings or [stride_s]))
         unsure = 1 - self._right_of_new.estimate
-        self.reads_ahead = unsure * costs.reading_s < costs.verification_s(1)
+        self.reads_ahead = unsure * costs.reading_s * RISK < costs.verification_s(1)
         new, same = self._new.estimate, self._right_and_read.estimate
         if self.reads_ahead:
             chances = Chances(self._right.estimate, new, 0.0)
@@ -242,10 +250,13 @@ class OptimalStride:
     def _verification_line(self) -> tuple[float, float]:
         """b as (seconds of any batch, seconds of each further query), neither below 0.
 
-        Least squares over the searches beside which nothing was written; a constant while all had
-        one size.
+        Least squares over the searches beside which nothing was written, and what is known before;
+        a constant while all had one size.
         """
         searches = [*((1, seconds) for seconds in self._single), *self._batches]
+        if self._single:
+            more = PRIOR_QUERY * (PRIOR_BATCH - 1)
+            searches.append((PRIOR_BATCH, _mean(self._single) * (1 + more)))
         sizes = np.array([queries for queries, _ in searches], float)
         seconds = np.array([taken for _, taken in searches])
         spread = sizes - sizes.mean()
