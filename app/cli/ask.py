@@ -62,6 +62,10 @@ from engines.ralm.events import RalmStatistics
 
 EXIT_INTERRUPTED = 130
 NO_PASSAGE = "No passage of your imports matches."
+TOO_LONG = (
+    "A passage of your imports matches, but does not fit into the context: raise `context` in the"
+    " settings."
+)
 WORDED = "In the words of your imports, not the model's own (--docs knn)."
 NOT_ENCODED = (
     "Answered in the model's own words: no import is indexed for --docs knn yet. Leave `specchat`"
@@ -296,6 +300,7 @@ def printing(*, formatted: bool) -> Iterator[Write]:
 class PrintedAnswer:
     """An answer with its figures and the passages it was given; None: nothing was searched.
 
+    If there are none, `too_long` says that the best one does not fit into the context.
     `states` of imported texts is what it was worded from; None for the model's own words.
     `retrieval` are the figures of retrieval while it was written.
     """
@@ -305,6 +310,7 @@ class PrintedAnswer:
     passages: Sequence[FoundPassage] | None = None
     states: int | None = None
     retrieval: RalmStatistics | None = None
+    too_long: bool = False
 
 
 def converse(
@@ -316,10 +322,12 @@ def converse(
     retrieval: RalmStatistics | None = None
     states: int | None = None
     end: Finished | None = None
+    too_long = False
 
     def take(event: Event) -> None:
-        nonlocal end, passages, retrieval, states
+        nonlocal end, passages, retrieval, states, too_long
         if isinstance(event, Retrieved):
+            too_long = too_long or event.too_long
             passages = event.passages if event.passages or event.requested else None
             if event.unindexed:
                 left = amount(event.unindexed, "imported file")
@@ -339,7 +347,7 @@ def converse(
 
     model_thread.ask(lambda _: begin(), take).result()
     assert end is not None, "a turn ends with Finished"
-    return PrintedAnswer(end, "".join(texts), passages, states, retrieval)
+    return PrintedAnswer(end, "".join(texts), passages, states, retrieval, too_long)
 
 
 def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected: bool) -> None:
@@ -351,8 +359,8 @@ def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected
     if as_json:
         click.echo(json.dumps(report(engine, answer)))
         return
-    if answer.passages is not None and not answer.passages:
-        click.echo(NO_PASSAGE, err=True)
+    if not answer.passages and (answer.too_long or answer.passages is not None):
+        click.echo(TOO_LONG if answer.too_long else NO_PASSAGE, err=True)
     for number, passage in enumerate(answer.passages or (), 1):
         place = one_line(citation(passage).place, MAX_LINE_CHARACTERS)
         click.echo(f"[{number}] {place}", err=True)

@@ -70,7 +70,7 @@ class AnswerModes:
             self.source,
         )
         passages = fitting(engine, request.messages, found, request.end.max_tokens)
-        yield Retrieved(passages, unindexed, requested)
+        yield Retrieved(passages, unindexed, requested, too_long=bool(found) and not passages)
         return passages if passages or requested else None
 
     def resume(self, engine: Engine, request: AnswerRequest, stopped: StoredMessage) -> None:

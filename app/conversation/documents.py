@@ -79,6 +79,7 @@ class Documents:
             locations.cache / "models.json",
             partial(choose_embedder, locations, setting),
             report,
+            configured=bool(setting),
         )
         return cls(library, passages, locations, embedding)
 
@@ -145,7 +146,7 @@ class Documents:
     ) -> tuple[FoundPassage, ...]:
         """The best passages that are relevant to `question`, best first.
 
-        At most `limit`, and no more tokens than `MAX_CONTEXT_SHARE` of the context.
+        At most `limit`, and after the first no more tokens than `MAX_CONTEXT_SHARE` of the context.
 
         Args:
             source: only passages imported from this path; empty for all.
@@ -163,7 +164,7 @@ class Documents:
         chosen: list[FoundPassage] = []
         for passage in found:
             room -= len(vocabulary.encode(passage.chunk.content))
-            if room < 0:
+            if chosen and room < 0:
                 break
             chosen.append(passage)
         return tuple(chosen)

@@ -35,11 +35,13 @@ class Retrieved:
         unindexed: imported texts that could not be searched yet.
         requested: whether the chat or the question asks for them; else it need not be said that
             none is relevant.
+        too_long: whether there are relevant ones, of which not even the best fits into the context.
     """
 
     passages: tuple[FoundPassage, ...]
     unindexed: int = 0
     requested: bool = True
+    too_long: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class PassageEmbedding:
         probe_cache: as for `engines.llama.model.load`.
         choose: the file of the embedding model to use; None for none. May take a while.
         report: takes what keeps a model from being used, once each.
+        configured: whether the settings name the model.
     """
 
     def __init__(
@@ -60,12 +61,15 @@ class PassageEmbedding:
         probe_cache: Path,
         choose: Callable[[], Path | None],
         report: Callable[[SpecchatError], object],
+        *,
+        configured: bool = False,
     ) -> None:
         self._passages = passages
         self._stored = StoredVectors(passages)
         self._probe_cache = probe_cache
         self._choose = choose
         self._report = report
+        self._unchecked = configured
         self._reported: set[str] = set()
         self._model: EmbeddingModel | None = None
         self._retriever: DenseRetriever | None = None
@@ -89,6 +93,7 @@ class PassageEmbedding:
         """
         embedder = self._stored.embedder
         if embedder is None:
+            self._check_configured()
             return None
         model = self._usable(embedder)
         if model is None:
@@ -164,6 +169,15 @@ class PassageEmbedding:
         while wait([result], POLL_S).not_done:
             yield
         return result.result()
+
+    def _check_configured(self) -> None:
+        """Report a model of the settings that cannot be used, before anything was embedded."""
+        if self._unchecked:
+            self._unchecked = False
+            try:
+                self._choose()
+            except ModelError as error:
+                self._tell(error)
 
     def _usable(self, embedder: Embedder) -> EmbeddingModel | None:
         """The model of the stored vectors; None, reported, if it is gone or another one now."""

@@ -62,7 +62,11 @@ def choose_embedder(
         found = map(describe, find_models(locations, folders).candidates)
         usable = [model for model in found if model.embeds]
         return min(usable, key=lambda model: (model.size, model.name)).path if usable else None
-    model = describe(candidate_of(resolve_model(setting, locations, folders), ()))
+    try:
+        path = resolve_model(setting, locations, folders)
+    except ModelError as error:
+        raise ModelError(f"{error}; or change embedding in {locations.settings}") from error
+    model = describe(candidate_of(path, ()))
     if not model.embeds:
         raise ModelError(
             f"{setting} cannot embed texts ({model.problem or 'it writes text'}): change embedding"

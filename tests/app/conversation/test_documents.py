@@ -224,8 +224,12 @@ def test_a_hostile_document_is_material_in_its_own_message(
 
 def test_passages_take_their_share_of_the_context_at_most(documents: Documents) -> None:
     vocabulary = ScriptedVocabulary()
-    assert len(documents.relevant(ABOUT_IT, 4, vocabulary, 4 * len(WALRUS))) == 1
-    assert documents.relevant(ABOUT_IT, 4, vocabulary, 4 * len(WALRUS) - 4) == ()
+    put(documents._library, "more.md", f"{WALRUS} {WALRUS}")
+    list(update(documents._library, documents._passages))
+    share = 4 * 3 * len(WALRUS) + 4
+    assert len(documents.relevant(ABOUT_IT, 4, vocabulary, share)) == 2
+    assert len(documents.relevant(ABOUT_IT, 4, vocabulary, share - 8)) == 1
+    assert len(documents.relevant(ABOUT_IT, 4, vocabulary, 4)) == 1, "whether it fits is seen later"
 
 
 def test_notes_outlive_earlier_turns_and_are_cited_only_where_the_model_reads_them(
@@ -242,7 +246,9 @@ def test_notes_outlive_earlier_turns_and_are_cited_only_where_the_model_reads_th
     assert read == [f"{HEADER}\n\n{WALRUS}", full]
     assert history.thread(chat.id)[-1].statistics[CITATIONS_KEY]
     alone = f"{ABOUT_IT} " * 5
-    list(assistant.answer(chat.id, history.chat(chat.id).active, alone))
+    assert Retrieved((), too_long=True) in list(
+        assistant.answer(chat.id, history.chat(chat.id).active, alone)
+    )
     assert [message.content for message in prompts[-1]] == [alone]
     assert history.thread(chat.id)[-1].statistics[CITATIONS_KEY] == []
 

@@ -11,7 +11,7 @@ import pytest
 from app.indexing.embedding import PassageEmbedding
 from app.indexing.passage_index import find
 from app.locations import Locations
-from datastores.errors import SpecchatError
+from datastores.errors import ModelError, SpecchatError
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from datastores.passages.chunks import split
@@ -74,6 +74,25 @@ def embed(embedding: PassageEmbedding) -> list[tuple[int, int]]:
     """Embed everything; the progress that was reported."""
     reported = (progress for progress in embedding.embed() if progress is not None)
     return [(progress.done, progress.total) for progress in reported]
+
+
+def test_a_model_of_the_settings_that_is_missing_is_reported_by_the_first_search(
+    passages: PassageStore, file: Path, errors: list[SpecchatError]
+) -> None:
+    def missing() -> Path:
+        raise ModelError("no model is called 'gone'")
+
+    for configured in (False, True):
+        own = PassageStore(passages.store.new_connection())
+        probed = file.with_name("probed.json")
+        with closing(
+            PassageEmbedding(own, probed, missing, errors.append, configured=configured)
+        ) as embedding:
+            assert embedding.retriever() is None
+            assert embedding.retriever() is None
+    assert [str(one) for one in errors] == [
+        "imports are searched by words only: no model is called 'gone'"
+    ]
 
 
 def test_it_is_embedded_once_and_searched_by_every_later_session(
