@@ -14,7 +14,6 @@ Knows no drafts: only tokens, costs and rates.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, isfinite
@@ -148,11 +147,12 @@ class DrafterBackoff:
             self.pause = min(ceil(growth * self.pause) + 1, longest)
 
 
-class DrafterBackoffs(defaultdict[str, DrafterBackoff]):
-    """A backoff for each drafter, by name."""
+class DrafterBackoffs(dict[str, DrafterBackoff]):
+    """A backoff for each drafter, by name, made when it is first asked for."""
 
-    def __init__(self) -> None:
-        super().__init__(DrafterBackoff)
+    def __missing__(self, name: str) -> DrafterBackoff:
+        self[name] = backoff = DrafterBackoff()
+        return backoff
 
     def state(self) -> dict[str, dict[str, float]]:
         """What each drafter cost and brought, as plain JSON values."""
