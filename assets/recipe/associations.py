@@ -84,7 +84,10 @@ def associate(learned_from: Sequence[Pair]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for (word, other), count in counts.items():
         weight = count / (totals[other] + PRIOR_COUNT)
-        if other not in (word, _NO_WORD) and count >= MIN_COUNT and weight >= MIN_WEIGHT:
+        numbers = word.isdecimal() or other.isdecimal()  # ask for themselves only
+        if numbers or other in (word, _NO_WORD):
+            continue
+        if count >= MIN_COUNT and weight >= MIN_WEIGHT:
             found[word][other] = min(weight, MAX_WEIGHT)
     return {word: _best(others) for word, others in found.items()}
 
