@@ -94,7 +94,8 @@ class DenseKnowledgeBase:
     def _vector(self, text: str) -> Vectors:
         rarest = max(self._rarity.values())
         total = np.zeros(WIDTH, np.float32)
-        for word in _words(text):
+        # "!!!!" has no words, but gets a direction: for the zero vector all passages would tie.
+        for word in _words(text) or [""]:
             total += self._rarity.get(word, rarest) * _word_vector(word)
         unit: Vectors = total / np.float32(max(float(np.linalg.norm(total)), 1e-9))
         return unit
