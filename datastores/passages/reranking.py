@@ -99,7 +99,7 @@ class Reranker:
         candidates = _counted(
             self._candidates((words, [*words, *related]), max(least, CANDIDATES), texts), wanted
         )
-        mean = fmean(one.length for one in candidates) if candidates else 0.0
+        mean = fmean([one.length for one in candidates] or [0]) or 1.0  # all may be without words
         scored = [ScoredPassage(one.passage, _score(one, asked, mean)) for one in candidates]
         return sorted(scored, key=lambda one: (-one.score, one.passage.id))
 

@@ -77,6 +77,11 @@ def test_texts_limit_a_search_and_a_query_may_be_empty(passages: PassageStore) -
     assert reranker.search("?!", 5) == reranker.search("giraffe", 5) == []
 
 
+def test_a_passage_may_have_words_in_its_heading_alone(passages: PassageStore) -> None:
+    put(passages, "rule", "* * *", "Walrus")
+    assert search(passages, "walrus") == ["rule"]
+
+
 def test_as_many_as_wanted_are_found(passages: PassageStore) -> None:
     for number in range(CANDIDATES):
         put(passages, f"more {number}", f"One more note, number {number}.")
