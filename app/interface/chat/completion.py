@@ -43,13 +43,14 @@ class Completion:
         self._suggestions = suggestions
         self._search = PathSearch(Path.cwd())
         self._target: CompletionSpan | None = None
+        self._listed: CompletionSpan | None = None
         self._row = 0
         self._dismissed: tuple[int, int] | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to choose."""
-        return self._suggestions.chosen is not None
+        """Whether there is something to choose for what is typed: the list may be behind it."""
+        return self._suggestions.chosen is not None and self._listed == self._target
 
     def move(self, step: int) -> None:
         """Highlight another suggestion."""
@@ -102,14 +103,15 @@ class Completion:
 
     def _close(self) -> None:
         self._target = None
-        if self.is_open:
+        if self._suggestions.chosen is not None:
             self._suggestions.show(())
 
     def _suggest(self, found: CompletionSpan) -> None:
         if found.kind == COMMAND:
             known = completions(found.typed, self.commands)
-            self._suggestions.show(
-                [Suggestion(f"/{one.name}", f"{one.argument} {one.help}".strip()) for one in known]
+            self._list(
+                found,
+                [Suggestion(f"/{one.name}", f"{one.argument} {one.help}".strip()) for one in known],
             )
         else:
             self._prompt.run_worker(self._find(found), group="completion", exclusive=True)
@@ -118,7 +120,11 @@ class Completion:
         """In a thread: reading a large folder takes a while."""
         texts = await asyncio.to_thread(self._texts_for, found)
         if found == self._target:
-            self._suggestions.show([Suggestion(text) for text in texts])
+            self._list(found, [Suggestion(text) for text in texts])
+
+    def _list(self, found: CompletionSpan, suggestions: Sequence[Suggestion]) -> None:
+        self._listed = found
+        self._suggestions.show(suggestions)
 
     def _texts_for(self, found: CompletionSpan) -> Sequence[str]:
         if found.kind != MODEL:

@@ -75,6 +75,7 @@ class Prompt(TextInput):
 
     def action_send(self) -> None:
         """Send the text, or run it as a command, and empty the box."""
+        self.completion.update()  # pasted keys come before the message of their change
         if self.completion.is_open:
             self.choose(run=True)
             return

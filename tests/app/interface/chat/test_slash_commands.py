@@ -15,7 +15,7 @@ from app.interface.models.picker import ModelPicker
 from app.locations import ModelFolders
 from datastores.chats.history import History
 from engines.draft_tree import CHATS
-from tests.app.interface.conftest import SIZES, Compare, Stage, ask, notices, ready, until
+from tests.app.interface.conftest import SIZES, Compare, Stage, ask, burst, notices, ready, until
 from tests.app.interface.scripted import Script, passes_of
 from tests.app.models.gguf_files import write_gguf
 
@@ -51,6 +51,9 @@ async def test_commands_are_completed_and_run(stage: Make, history: History) -> 
         await until(pilot, lambda: isinstance(made.app.screen, ModelPicker))
         await pilot.press("escape", *"/system Be brief.", "enter")
         await until(pilot, lambda: history.chats()[0].system == "Be brief.")
+        await pilot.press(*"/rename")
+        await burst(pilot, *" Again", "enter")
+        await until(pilot, lambda: history.chats()[0].title == "Again")
         await pilot.press(*"/new", "enter")
         await until(pilot, lambda: made.conversation.chat is None)
     assert made.assistant.asked == ["one"]
