@@ -54,9 +54,10 @@ def _weights(entries: Iterable[str]) -> dict[str, float]:
 
 
 def write_associations(path: Path, heading: str, words: Mapping[str, Mapping[str, float]]) -> None:
-    """Write `words` (stems, with the weights of others) below `heading`, in the file's form."""
+    """Write `words` (stems, with the weights of others, best first) below `heading`, in the file's
+    form."""
     lines = [f"{COMMENT} {heading}"]
     for word, others in sorted(words.items()):
-        ranked = sorted(others.items(), key=lambda pair: (-pair[1], pair[0]))
-        lines.append(" ".join((word, *(f"{other}:{round(100 * w)}" for other, w in ranked))))
+        entries = (f"{other}:{round(100 * weight)}" for other, weight in others.items())
+        lines.append(" ".join((word, *entries)))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

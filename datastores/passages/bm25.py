@@ -89,7 +89,7 @@ class Bm25Retriever:
 
     def search(self, queries: Sequence[str], limit: int) -> list[list[ScoredPassage]]:
         """For each query the best `limit` passages that share a word with it."""
-        return [self._search(query, limit) for query in queries]
+        return [self.search_words(informative_words(query), limit) for query in queries]
 
     def score(self, queries: Sequence[str], passages: Sequence[int]) -> list[list[float]]:
         """For each query the score of each of `passages` (ids); 0.0 if they share no word."""
@@ -105,9 +105,6 @@ class Bm25Retriever:
             found = {row["id"]: float(row["score"]) for row in rows}
             scores.append([found.get(number, 0.0) for number in passages])
         return scores
-
-    def _search(self, query: str, limit: int) -> list[ScoredPassage]:
-        return self.search_words(informative_words(query), limit)
 
     def search_words(self, words: Iterable[str], limit: int) -> list[ScoredPassage]:
         """The best `limit` passages that have one of `words`, best first; all if it is -1."""
@@ -144,7 +141,7 @@ class Bm25Retriever:
 
     def frequency(self, word: str) -> int:
         """How many passages hold `word`."""
-        return int(self._passages.store.rows(_FREQUENCY, (f'"{word}"',))[0]["number"])
+        return int(self._passages.store.rows(_FREQUENCY, (any_of([word]),))[0]["number"])
 
     def rarity(self, frequency: float) -> float:
         """The inverse document frequency of a word in so many passages, as in BM25."""
