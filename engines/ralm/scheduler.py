@@ -7,11 +7,14 @@ expected number of verified strides per second,
     asynchronous   (1 − γ^s) / (1 − γ) / (γ^s·((s − 1)·a + max(a, b)) + (1 − γ^s)·(s·a + b))
 
 where a is the time of a speculative stride (encoding its query included), b that of a
-verification, and γ the probability that a guess is right. All three are estimated over the last
+verification, and γ the probability that a guess is right. a and b are estimated over the last
 verifications. What differs from the paper:
 
 - Its γ is cut off at γ_max = 0.6, which never lets s exceed 5 or so; here the estimate is drawn
   towards the answer's long-run accuracy, so it stays below 1 by itself.
+- Its γ counts every guess of the last five verifications alike. Wrong guesses come in bursts, so
+  after five long batches that were right, four more would be thrown away before the estimate
+  falls. Here guesses are forgotten one by one, at the rate `MEMORY`.
 - b is a line over s: a batch costs less than single queries, but on few cores it is not free.
 - A passage that is not in the KV cache has to be read, which takes c seconds where a stride under
   the same one takes a: ten times as long with a small model on a CPU. So a wrong guess costs c if
@@ -40,9 +43,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 WINDOW = 5
-"""Verifications that the estimates look at (section 5.1)."""
+"""Verifications whose times are looked at (section 5.1)."""
 PAPER_STRIDE = 3
 """The paper's fixed stride."""
+MEMORY = 0.9
+"""Weight of a guess, where the next one has 1."""
 PRIOR_ACCURACY, PRIOR_WEIGHT = 0.6, 2.0
 """What is known of a guess before any was verified, and how many guesses that is worth."""
 PRIOR_NEW = 0.2
@@ -182,7 +187,7 @@ class OptimalStride:
     def wrote(self, seconds: float, *, new: bool) -> None:
         """Estimate a or c from `seconds` and those before; choose anew where nothing is pending."""
         (self._readings if new else self._strides).append(seconds)
-        waits = not self.stride or not len(self._right)
+        waits = not self.stride or not self._right.added
         if self._single and waits and self._max_accuracy is None:
             self._choose()
 
@@ -202,14 +207,12 @@ class OptimalStride:
     def _compare(self, verification: Verification) -> None:
         """Count the guesses up to the first wrong one."""
         compared = verification.new[: verification.matched + 1]
-        if compared:
-            right = [at < verification.matched for at in range(len(compared))]
-            of_new = [one for one, new in zip(right, compared, strict=True) if new]
-            right_and_read = sum(right) - sum(of_new)
-            self._right.add(sum(right), len(compared))
-            self._right_of_new.add(sum(of_new), len(of_new))
-            self._right_and_read.add(right_and_read, len(compared))
-            self._new.add(sum(compared), len(compared))
+        right = [at < verification.matched for at in range(len(compared))]
+        pairs = list(zip(right, compared, strict=True))
+        self._right.add(right)
+        self._right_of_new.add([one for one, new in pairs if new])
+        self._right_and_read.add([one and not new for one, new in pairs])
+        self._new.add(compared)
 
     def _choose(self) -> None:
         """The best stride by the present estimates."""
@@ -295,33 +298,35 @@ def rate(
 
 
 class Share:
-    """How often something is so: over the window, drawn towards the long run.
+    """How often something is so: lately, drawn towards the long run.
 
     Args:
         prior: before anything was seen.
         weight: of the prior in the long run, and of that in the estimate.
+
+    Attributes:
+        added: outcomes so far.
     """
 
     def __init__(self, prior: float, weight: float = PRIOR_WEIGHT) -> None:
-        self._window: deque[tuple[int, int]] = deque(maxlen=WINDOW)
-        self._so, self._of, self._weight = prior * weight, weight, weight
+        self.added = 0
+        self._prior, self._weight = prior, weight
+        self._so = 0  # of all that were added
+        self._lately_so = self._lately = 0.0
 
-    def __len__(self) -> int:
-        return len(self._window)
-
-    def add(self, so: int, of: int) -> None:
-        """`so` among `of` were; none tell nothing."""
-        if of:
-            self._window.append((so, of))
-            self._so += so
-            self._of += of
+    def add(self, outcomes: Sequence[bool]) -> None:
+        """Whether it was so, in order."""
+        for outcome in outcomes:
+            self._lately_so = self._lately_so * MEMORY + outcome
+            self._lately = self._lately * MEMORY + 1
+        self.added += len(outcomes)
+        self._so += sum(outcomes)
 
     @property
     def estimate(self) -> float:
         """Between 0 and 1, neither of them."""
-        so = sum(so for so, _ in self._window)
-        of = sum(of for _, of in self._window)
-        return (so + self._weight * self._so / self._of) / (of + self._weight)
+        long_run = (self._so + self._weight * self._prior) / (self.added + self._weight)
+        return (self._lately_so + self._weight * long_run) / (self._lately + self._weight)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,13 @@ def test_it_learns_when_guesses_are_right_and_wrong() -> None:
         scheduler.verified(verified(scheduler.stride, scheduler.stride, 17.0))
     assert scheduler.accuracy > 0.95
     assert scheduler.stride > 15
-    for _ in range(8):
+    # However many were right, a few wrong ones in a row are enough.
+    for _ in range(3):
+        scheduler.wrote(1.0, new=False)
+        scheduler.verified(verified(scheduler.stride, 0, 17.0))
+    assert scheduler.accuracy < 0.85
+    assert scheduler.stride <= 12
+    for _ in range(9):
         scheduler.wrote(1.0, new=False)
         scheduler.verified(verified(scheduler.stride, 0, 17.0))
     assert scheduler.accuracy < 0.4
