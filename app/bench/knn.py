@@ -41,6 +41,9 @@ METHODS = (SEQUENTIAL, RalmMethod(stride=3), RalmMethod(stride=5), RalmMethod(st
 """As in figure 5: the sequential one, two fixed strides, OS3."""
 MAX_STATES = 20_000
 """States of the texts at most; more are filled up with random keys."""
+RANDOM_LENGTH = 2.0
+"""Of the random keys, where a state's is 1. Of unit length, one of 200,000 would be the nearest of
+all in a third of an answer's tokens, and as none follows another, no cache could guess them."""
 BLOCK = 256
 """Tokens of a text that are read at a time, from an empty context."""
 
@@ -151,10 +154,10 @@ def _lookup(led_to: Tokens) -> Callable[[Rows], Tokens]:
 
 
 def _random_codes(projection: Projection, count: int) -> Codes:
-    """Of keys of unit length in random directions."""
+    """Of keys in random directions."""
     random = np.random.default_rng(1)
     drawn = random.standard_normal((count, projection.dimensions), np.float32)
-    drawn *= projection.scale / np.linalg.norm(drawn, axis=1, keepdims=True)
+    drawn *= RANDOM_LENGTH * projection.scale / np.linalg.norm(drawn, axis=1, keepdims=True)
     codes: Codes = (np.rint(drawn).clip(-127, 127) + 128).astype(np.uint8)
     return codes
 
