@@ -42,6 +42,10 @@ class StateMatches(NamedTuple):
     distances: NDArray[np.float64]
     tokens: Tokens
 
+    def nearest(self, k: int) -> StateMatches:
+        """The first `k` of them."""
+        return StateMatches(self.rows[:k], self.distances[:k], self.tokens[:k])
+
 
 class FlatKeys:
     """Keys that are searched whole, by faiss: 4 ns a key on one core.

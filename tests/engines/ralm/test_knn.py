@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import exp, log
 
 import numpy as np
@@ -17,6 +17,7 @@ from engines.budget.cost_model import CostModel
 from engines.budget.policies import FixedBudget
 from engines.decode import StopCriteria
 from engines.drafters.protocol import Drafter
+from engines.ralm import knn_speculative
 from engines.ralm.events import RalmStatistics
 from engines.ralm.knn_lm import InterpolatedTarget, Interpolation, write_sequentially
 from engines.ralm.knn_speculative import SpeculativeKnn
@@ -50,6 +51,14 @@ def _state(target: ScriptedTarget, token: int) -> Floats:
 
 
 STORE = datastore()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_are_cached() -> Iterator[None]:
+    """As few of the store's 61 different states as leave wrong guesses."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(knn_speculative, "CACHED", 8)
+        yield
 
 
 def asked(temperature: float, stop: StopCriteria, seed: int = 5) -> RalmRequest:
