@@ -36,7 +36,7 @@ from app.conversation.attachments import (
     read_attachment,
     read_stream,
 )
-from app.conversation.citations import citation, citation_records
+from app.conversation.citations import citation, citation_records, why_none
 from app.conversation.events import (
     Dropped,
     Event,
@@ -61,11 +61,6 @@ from datastores.errors import InputError, SpecchatError, StoreError
 from engines.ralm.events import RalmStatistics
 
 EXIT_INTERRUPTED = 130
-NO_PASSAGE = "No passage of your imports matches."
-TOO_LONG = (
-    "A passage of your imports matches, but does not fit into the context: raise `context` in the"
-    " settings."
-)
 WORDED = "In the words of your imports, not the model's own (--docs knn)."
 NOT_ENCODED = (
     "Answered in the model's own words: no import is indexed for --docs knn yet. Leave `specchat`"
@@ -155,6 +150,7 @@ def ask(
         reported = _report_errors(engine, reported)
         with _warning(reported):
             model_thread.close()
+        reported = _report_errors(engine, reported)  # the replay buffer is written until then
         if not unsaved:
             with _warning(reported):
                 _index_exchange(history, chat.id, locations, engine)
@@ -300,7 +296,7 @@ def printing(*, formatted: bool) -> Iterator[Write]:
 class PrintedAnswer:
     """An answer with its figures and the passages it was given; None: nothing was searched.
 
-    If there are none, `too_long` says that the best one does not fit into the context.
+    `why_none` says why there are none; empty if it need not be said.
     `states` of imported texts is what it was worded from; None for the model's own words.
     `retrieval` are the figures of retrieval while it was written.
     """
@@ -310,7 +306,7 @@ class PrintedAnswer:
     passages: Sequence[FoundPassage] | None = None
     states: int | None = None
     retrieval: RalmStatistics | None = None
-    too_long: bool = False
+    why_none: str = ""
 
 
 def converse(
@@ -322,13 +318,13 @@ def converse(
     retrieval: RalmStatistics | None = None
     states: int | None = None
     end: Finished | None = None
-    too_long = False
+    without = ""
 
     def take(event: Event) -> None:
-        nonlocal end, passages, retrieval, states, too_long
+        nonlocal end, passages, retrieval, states, without
         if isinstance(event, Retrieved):
-            too_long = too_long or event.too_long
-            passages = event.passages if event.passages or event.requested else None
+            passages = event.passages
+            without = why_none(requested=event.requested, too_long=event.too_long)
             if event.unindexed:
                 left = amount(event.unindexed, "imported file")
                 click.echo(f"not searched yet: {left}, still being indexed", err=True)
@@ -347,7 +343,7 @@ def converse(
 
     model_thread.ask(lambda _: begin(), take).result()
     assert end is not None, "a turn ends with Finished"
-    return PrintedAnswer(end, "".join(texts), passages, states, retrieval, too_long)
+    return PrintedAnswer(end, "".join(texts), passages, states, retrieval, without)
 
 
 def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected: bool) -> None:
@@ -359,8 +355,8 @@ def _print_end(engine: Engine, answer: PrintedAnswer, as_json: bool, *, expected
     if as_json:
         click.echo(json.dumps(report(engine, answer)))
         return
-    if not answer.passages and (answer.too_long or answer.passages is not None):
-        click.echo(TOO_LONG if answer.too_long else NO_PASSAGE, err=True)
+    if answer.why_none and not answer.passages:
+        click.echo(answer.why_none, err=True)
     for number, passage in enumerate(answer.passages or (), 1):
         place = one_line(citation(passage).place, MAX_LINE_CHARACTERS)
         click.echo(f"[{number}] {place}", err=True)

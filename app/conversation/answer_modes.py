@@ -70,7 +70,8 @@ class AnswerModes:
             self.source,
         )
         passages = fitting(engine, request.messages, found, request.end.max_tokens)
-        yield Retrieved(passages, unindexed, requested, too_long=bool(found) and not passages)
+        request.too_long = bool(found) and not passages
+        yield Retrieved(passages, unindexed, requested, request.too_long)
         return passages if passages or requested else None
 
     def resume(self, engine: Engine, request: AnswerRequest, stopped: StoredMessage) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from app.chat_settings import AnswerEnd
-from app.conversation.citations import CITATIONS_KEY, citation_records
+from app.conversation.citations import CITATIONS_KEY, TOO_LONG_KEY, citation_records
 from app.conversation.continuation import NOTHING_WRITTEN, SAMPLING_KEY, PartialAnswer
 from app.conversation.documents import with_notes
 from app.conversation.generation import GenerationRequest
@@ -29,6 +29,7 @@ class AnswerRequest:
         messages: up to the question, as the model gets them.
         end: where the answer ends.
         passages: that go before the question; None if no text was searched.
+        too_long: whether there are relevant ones, of which not even the best fits.
         begun: what the answer goes on from.
         states: of imported texts that it is worded from; None for the model's own words.
     """
@@ -39,6 +40,7 @@ class AnswerRequest:
     sampling: Sampling
     end: AnswerEnd
     passages: Sequence[FoundPassage] | None = None
+    too_long: bool = False
     begun: PartialAnswer = NOTHING_WRITTEN
     states: int | None = None
 
@@ -59,4 +61,6 @@ class AnswerRequest:
             figures[STATES_KEY] = self.states
         if self.passages is not None:
             figures[CITATIONS_KEY] = citation_records(self.passages)
+        if self.too_long:
+            figures[TOO_LONG_KEY] = True
         return self.begun.with_citations(figures)

@@ -20,6 +20,14 @@ from datastores.passages.protocol import Passage
 
 CITATIONS_KEY = "citations"
 """Of the citations among an answer's stored figures; an empty list: nothing relevant was found."""
+TOO_LONG_KEY = "passage_too_long"
+"""Stored with an answer if there was a relevant passage, but not even the best fitted."""
+
+NO_PASSAGE = "No passage of your imports matches."
+PASSAGE_TOO_LONG = (
+    "A passage of your imports matches, but does not fit into the context: raise `context` in the"
+    " settings."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +79,33 @@ def citation_records(passages: Sequence[FoundPassage]) -> list[dict[str, object]
     return [asdict(citation(passage)) for passage in passages]
 
 
-def stored_citations(figures: Mapping[str, object]) -> list[Citation] | None:
-    """The citations among the figures of an answer; None if no text was searched for it.
+def stored_citations(figures: Mapping[str, object]) -> list[Citation]:
+    """The citations among the figures of an answer.
 
     Restored chats may hold anything: what is no citation is left out.
     """
     records = figures.get(CITATIONS_KEY)
     if not isinstance(records, list):
-        return None
+        return []
     return [found for record in records if (found := _stored(record)) is not None]
+
+
+def why_none(*, requested: bool, too_long: bool) -> str:
+    """Why an answer cites nothing, in a sentence; empty if that is not worth one.
+
+    Args:
+        requested: whether the person asked for imports to be searched.
+        too_long: whether there was a relevant passage, but not even the best fitted.
+    """
+    if too_long:
+        return PASSAGE_TOO_LONG
+    return NO_PASSAGE if requested else ""
+
+
+def stored_why_none(figures: Mapping[str, object]) -> str:
+    """The same from the figures of an answer."""
+    searched = isinstance(figures.get(CITATIONS_KEY), list)
+    return why_none(requested=searched, too_long=figures.get(TOO_LONG_KEY) is True)
 
 
 def _stored(record: object) -> Citation | None:

@@ -165,7 +165,7 @@ def as_markdown(history: HistoryReader, chats: Sequence[Chat]) -> Iterator[str]:
             for one in message.attachments:
                 yield f"*Attached: {' '.join(one.name.split())}*\n\n"
             yield f"{_with_closed_fence(question_of(message))}\n\n"
-            yield from _sources(stored_citations(message.statistics) or ())
+            yield from _sources(stored_citations(message.statistics))
 
 
 def _sources(citations: Sequence[Citation]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from threading import Lock
 from time import monotonic, perf_counter, thread_time
 from typing import Protocol
 
-from app.conversation.citations import citation
+from app.conversation.citations import citation, why_none
 from app.conversation.events import (
     Dropped,
     Event,
@@ -133,8 +133,8 @@ class EventApplier:
         if isinstance(event, Resumed):
             answer.resume(event.pieces)
         elif isinstance(event, Retrieved):
-            if event.passages or event.requested:
-                answer.cite([citation(passage) for passage in event.passages])
+            answer.cite([citation(passage) for passage in event.passages])
+            answer.why_none = why_none(requested=event.requested, too_long=event.too_long)
             if event.unindexed:
                 texts = f"{event.unindexed:,} imported file{'s' * (event.unindexed != 1)}"
                 answer.note = f"Not searched yet: {texts}, still being indexed"

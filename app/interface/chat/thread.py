@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.conversation.attachments import Attachment, attachments_of, question_of
-from app.conversation.citations import stored_citations
+from app.conversation.citations import stored_citations, stored_why_none
 from app.conversation.events import Event
 from app.conversation.statistics import SOURCES_KEY, STATES_KEY
 from app.interface.commands.keymap import Keymap
@@ -275,6 +275,7 @@ def _answer(message: StoredMessage, finish: str) -> Answer:
     runs = message.statistics.get(SOURCES_KEY)
     answer = Answer(message.content, finish, runs=runs if isinstance(runs, list) else ())
     answer.citations = stored_citations(message.statistics)
+    answer.why_none = stored_why_none(message.statistics)
     states = message.statistics.get(STATES_KEY)
     answer.states = states if isinstance(states, int) else None
     return answer

@@ -18,7 +18,7 @@ from rich.text import Text
 from app.conversation.citations import Citation
 from app.conversation.statistics import Piece, attributed_pieces
 from app.interface.draft_sources import SOURCES
-from app.interface.panel.phrases import duration
+from app.interface.panel.phrases import duration, wrapped
 from app.interface.transcript.markdown import MarkdownStream
 from app.interface.transcript.plain_text import (
     NO_TEXT,
@@ -96,7 +96,6 @@ FIRST_TEXT = 1
 """The index of the first text of the answer proper."""
 
 NOTHING_WRITTEN = "■ empty answer"
-NO_PASSAGE = "No passage of your imports matches."
 WORDED = "In the words of your imports, not the model's own."
 NOT_ENCODED = "In the model's own words: your imports are not indexed yet."
 
@@ -112,7 +111,8 @@ class Answer:
         note: a line above the answer; empty for none.
         folded: whether the reasoning is folded.
         fold_row: the row that folds and unfolds the reasoning; None where there is none.
-        citations: the passages it was given; None if it is not worth a line that there are none.
+        citations: the passages it was given.
+        why_none: the line in their place if there are none; empty for none.
         states: of imported texts that it was worded from; None for the model's own words.
         citation_rows: the index of the citation that a row shows.
         texts: what can be selected, once it is laid out: the reasoning comes first.
@@ -133,7 +133,8 @@ class Answer:
         self.note = ""
         self.folded = True
         self.fold_row: int | None = None
-        self.citations: Sequence[Citation] | None = None
+        self.citations: Sequence[Citation] = ()
+        self.why_none = ""
         self.states: int | None = None
         self.citation_rows: dict[int, int] = {}
         self.texts: list[PlainText] = [NO_TEXT]
@@ -159,8 +160,8 @@ class Answer:
 
     def cite(self, citations: Sequence[Citation]) -> None:
         """Add what a search of the imports found to the answer's citations so far."""
-        known = self.citations or ()
-        self.citations = [*known, *(one for one in citations if one not in known)]
+        new = (one for one in citations if one not in self.citations)
+        self.citations = [*self.citations, *new]
 
     def append_fragment(self, pieces: Iterable[Piece], seconds: Iterable[float] = ()) -> None:
         """Append the text of new tokens, one piece for each, and the seconds that each took."""
@@ -182,12 +183,13 @@ class Answer:
         if layout != self._layout:
             self._layout, self._stream = layout, None
         parts = self.parts
-        rows = [_line(line, layout, "dim") for line in (self._wording(), self.note) if line]
+        notes = (self._wording(), self.note)
+        rows = [row for note in notes for row in _wrapped(note, layout, "dim")]
         rows += [Row([])] if rows else []
         rows += self._reasoning(parts, layout, len(rows))
         rows += self._body(parts, layout)
         if ending := self._ending(parts):
-            rows += [*([Row([])] if rows else []), _line(ending, layout, "warning")]
+            rows += [*([Row([])] if rows else []), *_wrapped(ending, layout, "warning")]
         rows += self._sources(layout, len(rows))
         if self.status:
             rows.append(_line(self.status, layout, "dim"))
@@ -204,7 +206,7 @@ class Answer:
     def _sources(self, layout: Layout, above: int) -> list[Row]:
         """The citations of a complete answer, numbered, below an empty row."""
         self.citation_rows = {}
-        if self.citations is None or self.finish == GROWING:
+        if self.finish == GROWING:
             return []
         lines = [
             f"[{number}] {_shortened(cited, layout.width - 4)}"
@@ -212,8 +214,9 @@ class Answer:
         ]
         first = above + bool(above)
         self.citation_rows = {first + index: index for index in range(len(lines))}
-        rows = [_line(line, layout, "dim") for line in lines or [NO_PASSAGE]]
-        return [*([Row([])] if above else []), *rows]
+        rows = [_line(line, layout, "dim") for line in lines]
+        rows = rows or _wrapped(self.why_none, layout, "dim")
+        return [*([Row([])] if above and rows else []), *rows]
 
     def _reasoning(self, parts: ReasoningSplit, layout: Layout, above: int) -> list[Row]:
         self.fold_row = None
@@ -296,6 +299,11 @@ def _shortened(cited: Citation, columns: int) -> str:
     """Where a citation is from; the end of a long path stays."""
     place = tilde_path(cited.place)
     return place if len(place) <= columns else f"…{place[len(place) - columns + 1 :]}"
+
+
+def _wrapped(text: str, layout: Layout, kind: str) -> list[Row]:
+    """A sentence on as many rows as it needs; none for an empty one."""
+    return [_line(line, layout, kind) for line in wrapped(text, layout.width)]
 
 
 def _line(text: str, layout: Layout, kind: str) -> Row:

@@ -292,9 +292,9 @@ class Transcript(EntryScroll, can_focus=True):
         return answer.parts.answer.strip() if answer is not None else ""
 
     @property
-    def last_citations(self) -> Sequence[Citation] | None:
-        """The passages given to the last answer; None if no imports were searched for it."""
-        return self._last_answer.citations if self._last_answer is not None else None
+    def last_citations(self) -> Sequence[Citation]:
+        """The passages given to the last answer."""
+        return self._last_answer.citations if self._last_answer is not None else ()
 
     @property
     def _last_answer(self) -> Answer | None:
@@ -346,7 +346,7 @@ class Transcript(EntryScroll, can_focus=True):
             self.update_entry(entry)
         elif isinstance(entry, Answer) and offset in entry.citation_rows:
             index = entry.citation_rows[offset]
-            self.post_message(CitationChosen(entry.citations or (), index))
+            self.post_message(CitationChosen(entry.citations, index))
         elif isinstance(entry, Question) and entry.toggle_fold(offset):
             self.update_entry(entry)
 

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.ask import NO_PASSAGE, NOT_ENCODED, NOTHING_IMPORTED
+from app.cli.ask import NOT_ENCODED, NOTHING_IMPORTED
 from app.cli.main import run
 from app.conversation.attachments import question_of
+from app.conversation.citations import NO_PASSAGE, PASSAGE_TOO_LONG
 from datastores.chats.history import History
 from tests.datastores.chats.test_deletion import holding
 
@@ -279,6 +280,23 @@ def test_imported_texts_answer_and_are_cited(tmp_path: Path) -> None:
     assert not uncovered.stderr
     uncovered = specchat(data, "ask", "Which planet is the largest?", "--docs", "once", *SHORT)
     assert uncovered.stderr.decode().splitlines() == [NO_PASSAGE]
+
+
+def test_what_kept_an_answer_from_its_passage_or_from_being_learned_is_said(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (tmp_path / "frobnicate.md").write_text("Turn the blue knob of frobnicate. " * 30)
+    specchat(data, "import", str(tmp_path / "frobnicate.md"))
+    question = "How do I turn the blue knob of frobnicate?"
+    (data / "config.toml").write_text("context = 256")
+    assert specchat(data, "ask", question, *SHORT).stderr.decode().splitlines() == [
+        PASSAGE_TOO_LONG
+    ]
+    (buffer,) = (data / "replay").glob("*.db")
+    buffer.write_bytes(b"x" * 8192)
+    stderr = specchat(data, "ask", question, "--docs", "off", *SHORT).stderr.decode()
+    assert stderr.splitlines() == [
+        f"{buffer} was damaged and is deleted: what draft models learn from is collected again"
+    ]
 
 
 def test_one_import_alone_is_searched(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_what_is_no_citation_is_left_out(records: object) -> None:
 def test_records_of_the_first_version_are_read() -> None:
     record = {"source": "/a", "file": "b", "first_line": 1, "last_line": 2}
     assert stored_citations({CITATIONS_KEY: [record]}) == [Citation("/a", "b", 0, 1, 2, "")]
-    assert stored_citations({}) is None
+    assert stored_citations({}) == []
     assert stored_citations({CITATIONS_KEY: []}) == []
 
 

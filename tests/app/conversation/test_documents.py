@@ -11,7 +11,14 @@ import pytest
 
 from app.chat_settings import AnswerEnd
 from app.conversation.assistant import Assistant
-from app.conversation.citations import CITATIONS_KEY, CitedText, read_cited, stored_citations
+from app.conversation.citations import (
+    CITATIONS_KEY,
+    PASSAGE_TOO_LONG,
+    CitedText,
+    read_cited,
+    stored_citations,
+    stored_why_none,
+)
 from app.conversation.documents import HEADER, Documents, with_notes
 from app.conversation.events import Dropped, Finished, Retrieved
 from app.conversation.generation import GenerationRequest
@@ -175,7 +182,6 @@ def test_a_source_may_be_forgotten_while_an_answer_uses_it(
         forget_source(library, history, locations, "/notes")
     assert isinstance(list(events)[-1], Finished)
     cited = stored_citations(history.thread(chat.id)[-1].statistics)
-    assert cited is not None
     assert read_cited(locations, cited) == [CitedText(None)]
     assert not any(
         b"brass telescopes" in file.read_bytes()
@@ -250,7 +256,8 @@ def test_notes_outlive_earlier_turns_and_are_cited_only_where_the_model_reads_th
         assistant.answer(chat.id, history.chat(chat.id).active, alone)
     )
     assert [message.content for message in prompts[-1]] == [alone]
-    assert history.thread(chat.id)[-1].statistics[CITATIONS_KEY] == []
+    stored = history.thread(chat.id)[-1].statistics
+    assert (stored_citations(stored), stored_why_none(stored)) == ([], PASSAGE_TOO_LONG)
 
 
 def test_a_document_that_does_not_fit_into_a_stride_is_not_cited(

@@ -14,7 +14,7 @@ from threading import Event as Flag
 import numpy as np
 
 from app.conversation.attachments import Attachment, compose
-from app.conversation.citations import CITATIONS_KEY, citation_records
+from app.conversation.citations import CITATIONS_KEY, TOO_LONG_KEY, citation_records
 from app.conversation.events import (
     Dropped,
     Event,
@@ -65,6 +65,7 @@ class Script:
     prefill: Sequence[tuple[int, int]] = ((12, 12),)
     dropped: int = 0
     passages: tuple[FoundPassage, ...] | None = None
+    too_long: bool = False
     states: int | None = None
     finish: str = "stop"
     fails: SpecchatError | None = None
@@ -136,6 +137,7 @@ class ScriptedAssistant:
             figures: dict[str, object] = {SOURCES_KEY: provenance.runs()}
             if script.passages is not None:
                 figures[CITATIONS_KEY] = citation_records(script.passages)
+                figures[TOO_LONG_KEY] = script.too_long
             if script.states is not None:
                 figures[STATES_KEY] = script.states
             self.history.extend_message(answer.id, said, [], figures, finish)
@@ -145,7 +147,7 @@ def events_of(script: Script, stop: Flag) -> Generator[Event]:
     """The events of one answer, as `app.conversation.generation.generate` yields them."""
     statistics = Statistics(prompt_tokens=script.prefill[-1][1])
     if script.passages is not None:
-        yield Retrieved(script.passages)
+        yield Retrieved(script.passages, too_long=script.too_long)
     if script.states is not None:
         yield Interpolated(script.states)
     if script.dropped:

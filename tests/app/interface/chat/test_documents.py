@@ -11,13 +11,13 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 
-from app.conversation.citations import citation
+from app.conversation.citations import NO_PASSAGE, PASSAGE_TOO_LONG, citation
 from app.indexing.passage_index import FoundPassage, find, open_passages, update
 from app.interface.chat import chat_list, event_stream
 from app.interface.chat.document_actions import NO_SOURCES, OFF, ON, WORDED
 from app.interface.dialogs import cited_passages
 from app.interface.dialogs.cited_passages import CHANGED, GONE, CitedPassages
-from app.interface.transcript.answer import NO_PASSAGE, NOT_ENCODED, Answer
+from app.interface.transcript.answer import NOT_ENCODED, Answer
 from app.interface.transcript.answer import WORDED as WORDED_LINE
 from app.locations import Locations
 from app.runtime.deletion import forget_source
@@ -191,6 +191,20 @@ async def test_without_sources_the_key_says_why(stage: Make) -> None:
         assert NO_PASSAGE in shown(made)
         await pilot.press("alt+s")
         assert notices(made) == [NO_SOURCES]
+
+
+@pytest.mark.parametrize("width", [80, 40])
+async def test_a_passage_that_does_not_fit_is_told_from_none(stage: Make, width: int) -> None:
+    made = stage(Script(passes_of("No.", [0], 1), passages=(), too_long=True))
+    async with made.app.run_test(size=(width, 24)) as pilot:
+        await ready(pilot, made)
+        await ask(pilot, made, "first")
+        for _ in ("as it is written", "as it is stored"):
+            assert PASSAGE_TOO_LONG in " ".join(shown(made).split())
+            made.conversation.open(None)
+            await until(pilot, lambda: made.conversation.chat is None)
+            made.conversation.open(1)
+            await until(pilot, lambda: "first" in shown(made))
 
 
 async def test_a_chat_is_switched_before_and_after_it_is_stored(
