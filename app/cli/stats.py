@@ -53,7 +53,7 @@ def _lines(report: UsageReport) -> Iterator[str]:
     for one in report.periods:
         usage = one.usage
         yield (
-            f"{one.start.isoformat():<12}{usage.answers:>8,}{usage.step_tokens:>10,}"
+            f"{one.start.isoformat():<12}{usage.answers:>8,}{usage.tokens:>10,}"
             f"{usage.steps:>10,}{_speed(usage.speed):>8}{_speed(usage.plain_speed):>9}"
         )
     yield ""

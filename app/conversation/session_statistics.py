@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from app.conversation.events import Event, Finished, Speculated, Wrote
 from app.conversation.statistics import Statistics, plain_time
 from engines.budget.protocol import BudgetStatus
-from engines.draft_tree import SOURCE_NAMES, credited
+from engines.draft_tree import SOURCE_NAMES
 from engines.ralm.events import RalmStatistics
 from engines.step import Step
 
@@ -59,14 +59,6 @@ class Throughput:
 
 
 @dataclass(slots=True)
-class DraftCounts:
-    """Draft tokens of one source: verified, and emitted and credited to it."""
-
-    verified: int = 0
-    accepted: int = 0
-
-
-@dataclass(slots=True)
 class TrendBucket:
     """Calls and their tokens in interval `number`, counted from the clock's zero."""
 
@@ -83,8 +75,8 @@ class SessionStatistics:
         answers: answers with at least one token.
         writing: whether an answer is being generated.
         answer: the statistics of the current answer, or else of the last one.
-        throughput: of `answer`; session: the throughput of all answers.
-        drafts: draft tokens of the answer, by source name.
+        throughput: of `answer`; session: the throughput of all answers, and session_tokens all that
+            they have, those that came with reading the prompt included.
         longest_drafted: draft tokens of the answer on the longest path of each verified tree.
         draft_seconds: time spent in drafters and budget for the answer.
         retrieval: of the answer, if it retrieves while it is written; None otherwise.
@@ -100,7 +92,7 @@ class SessionStatistics:
     answer: Statistics = field(default_factory=Statistics)
     throughput: Throughput = field(default_factory=Throughput)
     session: Throughput = field(default_factory=Throughput)
-    drafts: dict[str, DraftCounts] = field(default_factory=dict)
+    session_tokens: int = 0
     longest_drafted: int = 0
     draft_seconds: float = 0.0
     retrieval: RalmStatistics | None = None
@@ -173,6 +165,7 @@ class SessionStatistics:
         if not self.writing:
             self._begin()
         self.answer.observe(event.step)
+        self.session_tokens += len(event.step.tokens)
         self.budget_status = event.budget_status
         if not event.step.prefill:
             self._count(event.step, event.budget_status, time)
@@ -180,7 +173,7 @@ class SessionStatistics:
     def _begin(self) -> None:
         self.writing = True
         self.answers += 1
-        self.answer, self.throughput, self.drafts = Statistics(), Throughput(), {}
+        self.answer, self.throughput = Statistics(), Throughput()
         self.longest_drafted, self.draft_seconds = 0, 0.0
         self.retrieval = None
         self._recent = Throughput()
@@ -196,7 +189,7 @@ class SessionStatistics:
             self._recent.remove(*self._steps.popleft())
         self.draft_seconds += step.timings.draft
         self._add_to_trend(int(time / TREND_SECONDS * TREND_BUCKETS), tokens)
-        self._count_drafts(step)
+        self.longest_drafted += max(step.tree.depths())
 
     def _add_to_trend(self, number: int, tokens: int) -> None:
         """Count one call."""
@@ -204,14 +197,3 @@ class SessionStatistics:
             self._buckets.append(TrendBucket(number))
         self._buckets[-1].calls += 1
         self._buckets[-1].tokens += tokens
-
-    def _count_drafts(self, step: Step) -> None:
-        """Count the verified rows by the source they would be credited to."""
-        self.longest_drafted += max(step.tree.depths())
-        for row in range(1, len(step.tree)):
-            self._drafts_of(step.tree.sources[row]).verified += 1
-        for sources in filter(None, step.sources):
-            self._drafts_of(sources).accepted += 1
-
-    def _drafts_of(self, sources: int) -> DraftCounts:
-        return self.drafts.setdefault(SOURCE_NAMES[credited(sources)], DraftCounts())

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from rich.style import Style
 from rich.text import Text
 
-from app.conversation.session_statistics import DraftCounts, SessionStatistics
+from app.conversation.session_statistics import SessionStatistics
 from app.interface.draft_sources import LABELS_BY_NAME
 from app.interface.panel import phrases
 from app.interface.panel.drawing import PanelStyles
@@ -49,7 +49,7 @@ def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Te
     """A row for each source that has proposed something in this answer."""
     assert stats.budget_status is not None
     counterfactual = stats.budget_status.counterfactual_acceptance
-    names = [name for name in LABELS_BY_NAME if name in stats.drafts or name in counterfactual]
+    names = [name for name in LABELS_BY_NAME if name in stats.answer.drafted_by_source or name in counterfactual]
     label = width - SHARE_COLUMNS * len(HEADINGS)
     headings = "/".join(HEADINGS)  # as words over their columns they would leave none for labels
     title = "by source".ljust(width - len(headings))
@@ -68,23 +68,23 @@ def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Te
 
 
 def _accepted(stats: SessionStatistics, name: str) -> float | None:
-    """The share of a source's verified drafts that was accepted; None where none was verified."""
-    counts = stats.drafts.get(name, DraftCounts())
-    return counts.accepted / counts.verified if counts.verified else None
+    """The share of a source's checked drafts that was accepted; None where none was checked."""
+    drafted = stats.answer.drafted_by_source.get(name)
+    return stats.answer.by_source.get(name, 0) / drafted if drafted else None
 
 
 def _figures(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
     """Counts and times of the answer: labels at the left edge, values at the right."""
     answer, calls = stats.answer, stats.answer.target_calls
     rows = [("tokens", f"{answer.tokens:,}"), ("model steps", f"{calls:,}")]
-    rows.append(("drafted · accepted", f"{answer.drafted:,} · {answer.accepted:,}"))
+    rows.append(("drafted · accepted", f"{stats.longest_drafted:,} · {answer.accepted:,}"))
     if calls:
         rows.append(("time per step", _milliseconds(answer.target_seconds / calls)))
         rows.append(("drafting per step", _milliseconds(stats.draft_seconds / calls)))
         rows.append(("overhead per step", _milliseconds(answer.overhead_seconds / calls)))
     if answer.first_token_seconds:
         rows.append(("time to first word", phrases.duration(answer.first_token_seconds)))
-    rows.append(("this session", f"{stats.session.tokens:,} · {phrases.saved(stats)}"))
+    rows.append(("this session", f"{stats.session_tokens:,} · {phrases.saved(stats)}"))
     if stats.dense_states is not None:
         rows.append(("contexts indexed", phrases.dense_states(stats.dense_states)))
     if small := phrases.student(stats):

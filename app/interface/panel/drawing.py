@@ -74,7 +74,7 @@ def headline(stats: SessionStatistics, styles: PanelStyles) -> Text:
     """`2.3× faster`; the speed alone where the model writes by itself."""
     assert stats.budget_status is not None
     if phrases.is_unaided(stats):
-        return Text(phrases.speed(stats.current.speed), style=styles.text + Style(bold=True))
+        return Text(phrases.own_speed(stats.current), style=styles.text + Style(bold=True))
     style = styles.accent if phrases.is_faster(stats.current) else styles.text
     said = phrases.ratio(stats.current, stats.budget_status, writing=stats.writing)
     return Text(said, style=style + Style(bold=True))

@@ -49,7 +49,7 @@ SPEED_COLUMNS = len("1,234 tok/s  ")
 SPEEDS = ((False, "with drafts"), (True, "without"))
 """The speeds compared: whether it is the plain one, and its label."""
 
-READY, READY_SHORT = "drafts would have supplied", "ready"
+READY, READY_SHORT = "drafts would have supplied", "possible"
 """The title of what drafts hold while the model writes by itself, and its label in the footer."""
 NOTHING_READY = "nothing yet; chats and imports help"
 
@@ -75,7 +75,7 @@ def column(
     if detailed:
         lines += details(stats, width, styles)
         return lines if len(lines) <= height else [line for line in lines if line]
-    tokens = f"{stats.session.tokens:,} tokens · {phrases.saved(stats)}"
+    tokens = f"{stats.session_tokens:,} tokens · {phrases.saved(stats)}"
     session = [_title("this session", styles), Text(tokens, style=styles.text)]
     small = _student_lines(stats, width, styles)
     return [*lines, *small, *session, Text(), Text(styles.hint, style=styles.dim)]
@@ -135,7 +135,7 @@ def _speed_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> l
 
 
 def _unaided_lines(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Text]:
-    said = f"{phrases.own_speed(stats.current)} {phrases.advice(stats, styles.larger)}"
+    said = f"{phrases.UNAIDED} {phrases.advice(stats, styles.larger)}"
     return [Text(line, style=styles.dim) for line in phrases.wrapped(said, width)]
 
 
@@ -153,14 +153,17 @@ def _speed_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Te
         value = speed_text(stats, plain, styles)
         speed.append_text(value).pad_right(max(1, SPEED_COLUMNS - 1 - value.cell_len))
         speeds.append(speed)
-    speeds[-1].rstrip()
-    return _with_fitting(line, speeds, width)
+    compared = speeds[0] + speeds[1]
+    compared.rstrip()
+    speeds[0].rstrip()  # the speed without drafts says nothing alone
+    fitting = next((one for one in (compared, speeds[0]) if line.cell_len + len(one) <= width), "")
+    return line + fitting
 
 
 def _unaided_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
     line = Text.assemble(headline(stats, styles))
     line.pad_right(max(1, FOOTER_LABEL - line.cell_len))
-    return line.append(phrases.own_speed(stats.current), style=styles.dim)
+    return line.append(phrases.UNAIDED, style=styles.dim)
 
 
 def _advice_line(stats: SessionStatistics, width: int, styles: PanelStyles) -> Text:
@@ -221,12 +224,10 @@ def _parts_line(line: Text, parts: list[BarPart], width: int, styles: PanelStyle
 
 
 def _fitting(all_parts: list[BarPart], width: int) -> list[BarPart]:
-    """The first sources that fit with their bars, without those that gave nothing."""
-    shown: list[BarPart] = []
-    for part in (part for part in all_parts if part.share > 0 or not part.source.name):
-        columns = sum(map(_min_columns, (*shown, part)))
-        if columns <= width - MAX_SHARE_COLUMNS // 4 or not shown:
-            shown.append(part)
+    """The largest sources that fit with their bars, without those that gave nothing."""
+    shown = [part for part in all_parts if part.share > 0 or not part.source.name]
+    while len(shown) > 1 and sum(map(_min_columns, shown)) > width - MAX_SHARE_COLUMNS // 4:
+        shown.remove(min(shown, key=lambda part: (part.share, bool(part.source.name))))
     return shown
 
 

@@ -22,17 +22,20 @@ MIN_SPEED_DIFFERENCE = 0.02
 """Smaller relative differences of speed count as none."""
 
 MIN_MEASURED_TOKENS = 12
-"""The speed of a shorter answer is not shown."""
+"""Speeds and shares of fewer tokens are not shown."""
 
 MANY_STATES = 4096
 """With fewer states (about fifty answers), the dense index rarely has a match."""
 
-MIN_SAVED_SECONDS, MIN_SAVED_SHARE = 0.05, 0.02
-"""Less, or a smaller share of the time without drafts, counts as nothing saved or lost."""
+MIN_SAVED_SECONDS = 0.05
+"""Less search time counts as nothing saved or lost."""
 
 FAST_TOKENS_PER_S = 100.0
 """A model this fast by itself writes ahead of its reader, and its passes cost hardly more than
 finding drafts for them."""
+
+UNAIDED = "The model by itself."
+"""What a speed is of while no drafts are used."""
 
 INTRODUCTION = (
     "Ask something. This panel shows how much time you saved, and where the guessed words came"
@@ -89,7 +92,9 @@ def percent(share: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`42 s`, `3 min 5 s`."""
+    """`42 s`, `3 min 5 s`; what would round to nothing is `<0.1 s`."""
+    if 0 < seconds < 0.05:
+        return "<0.1 s"
     if seconds < 10:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -110,10 +115,8 @@ def is_fast(throughput: Throughput) -> bool:
 
 
 def own_speed(throughput: Throughput) -> str:
-    """`This model answers at 710 tokens/s by itself.`, to two digits, so that it stands still."""
-    speed = float(f"{throughput.speed:.2g}")
-    written = f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"
-    return f"This model answers at {written} tokens/s by itself."
+    """`710 tok/s` of a model that writes by itself, to two digits, so that it stands still."""
+    return speed(float(f"{throughput.speed:.2g}"))
 
 
 def advice(stats: SessionStatistics, larger: str) -> str:
@@ -122,8 +125,8 @@ def advice(stats: SessionStatistics, larger: str) -> str:
     if is_fast(stats.current):
         return f"Drafting pays with larger models · {larger}"
     if not stats.budget_status.loss:
-        return "Drafting is paused after wrong guesses. It retries automatically."
-    return "Drafting is paused until guesses improve. Chats and imports help."
+        return "Drafting paused after wrong guesses; it retries automatically."
+    return "Drafting paused until guesses improve; chats and imports help."
 
 
 def accepted(stats: SessionStatistics) -> str:
@@ -141,8 +144,7 @@ def calls(stats: SessionStatistics) -> str:
 def saved(stats: SessionStatistics) -> str:
     """The time saved or lost in this session."""
     seconds = stats.saved_seconds
-    least = max(MIN_SAVED_SECONDS, MIN_SAVED_SHARE * stats.session.plain_seconds)
-    if abs(seconds) < least:
+    if abs(seconds) <= MIN_SPEED_DIFFERENCE * stats.session.plain_seconds:
         return "no time saved"
     return f"{duration(abs(seconds))} {'saved' if seconds >= 0 else 'lost'}"
 
@@ -189,7 +191,7 @@ def student(stats: SessionStatistics) -> str:
     """`v3 · 84% accepted`: the draft model, in this answer; empty where it does not learn."""
     if not stats.student_learns and not stats.student_version:
         return ""
-    compared = stats.answer.student_compared
+    compared = stats.answer.student_compared >= MIN_MEASURED_TOKENS
     said = [f"v{stats.student_version}"] if stats.student_version else []
     said += [f"{percent(stats.answer.student_acceptance)} accepted"] if compared else []
     return " · ".join(said) or "original"

@@ -61,6 +61,33 @@ def test_the_footer_starts_with_the_ratio_and_both_speeds() -> None:
     assert drafts.endswith("F2 more")
 
 
+@pytest.mark.parametrize("width", range(20, 60))
+def test_a_speed_is_never_shown_without_the_one_before_it(width: int) -> None:
+    speeds, words, _ = footer_of(SCRIPT, width)
+    assert "with drafts" in speeds or "without" not in speeds
+    assert "37%" in words or width < 40, "the largest sources stay"
+
+
+def test_details_and_statistics_count_accepted_drafts_alike() -> None:
+    stats = statistics_of(SCRIPT)
+    lines = [line.plain for line in column(stats, 34, 60, STYLES, detailed=True)]
+    table = lines[next(at for at, line in enumerate(lines) if line.startswith("by source")) :]
+    (chats,) = [line.split() for line in table if line.startswith("P past chats")]
+    answer = stats.answer
+    accepted = answer.by_source["chats"] / answer.drafted_by_source["chats"]
+    assert chats[4] == f"{accepted:.0%}"
+    counts = f"{stats.longest_drafted} · {answer.accepted}"
+    assert any(line.startswith("drafted") and line.endswith(counts) for line in table)
+
+
+def test_little_time_is_not_no_time() -> None:
+    stats = statistics_of(SCRIPT)
+    stats.session = Throughput(47, 0.5, 0.54)
+    assert phrases.saved(stats) == "<0.1 s saved"
+    stats.session = Throughput(47, 0.5, 0.505)
+    assert phrases.saved(stats) == "no time saved"
+
+
 def test_the_footer_leaves_out_what_does_not_fit() -> None:
     speeds, _, drafts = footer_of(SCRIPT, 46)
     assert speeds.split() == ["2.4×", "faster", "with", "drafts", "48", "tok/s"]
@@ -95,8 +122,8 @@ def unaided(status: BudgetStatus, cycle: float) -> Script:
     ("status", "cycle", "said"),
     [
         (PAUSED, 0.06, "17 tok/s"),
-        (FAST, 0.0015, "667 tok/s"),
-        (replace(FAST, paused=True), 0.0015, "667 tok/s"),
+        (FAST, 0.0015, "670 tok/s"),
+        (replace(FAST, paused=True), 0.0015, "670 tok/s"),
     ],
 )
 def test_a_model_that_writes_by_itself_is_never_called_slower(
@@ -114,12 +141,12 @@ def test_a_model_that_writes_by_itself_is_never_called_slower(
 
 def test_a_fast_model_is_said_to_be_fast() -> None:
     speed, ready, advice = footer_of(unaided(FAST, 0.0015))
-    assert speed == "667 tok/s    This model answers at 670 tokens/s by itself."
-    assert ready.startswith("ready        P▓")
+    assert speed == "670 tok/s    The model by itself."
+    assert ready.startswith("possible     P▓")
     assert ready.endswith("past chats 41%")
     assert advice.startswith("drafts       Drafting pays with larger models · F5")
     _, nothing, _ = footer_of(unaided(replace(FAST, counterfactual_acceptance={}), 0.0015))
-    assert nothing == "ready        nothing yet; chats and imports help"
+    assert nothing == "possible     nothing yet; chats and imports help"
 
 
 def test_what_drafts_have_ready_adds_up() -> None:
