@@ -251,7 +251,7 @@ def named(source: str, library: Library) -> Source:
     for known in library.sources():
         if known.path in names:
             return known
-    raise InputError(f"{source} is not imported: `specchat sources` lists imports")
+    raise InputError(f"no import '{source}': `specchat sources` lists imports")
 
 
 @click.command()

@@ -279,7 +279,7 @@ def growth(
     as_json: bool,
     plot: TextIO | None,
 ) -> None:
-    """Replay months of chats: each is answered, then used for drafts.
+    """Replay months of chats, each answered, then drafted from.
 
     Compares growing stores with empty ones, in windows of 20 chats. Your own stores are not used.
     Ctrl-C prints the results so far.

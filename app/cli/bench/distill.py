@@ -111,7 +111,7 @@ def distill(
     as_json: bool,
     plot: TextIO | None,
 ) -> None:
-    """Train a draft model on a stream of answers, topic after topic.
+    """Train a draft model on answers, topic after topic.
 
     Each answer is drafted for before it is learned from. α is the papers' Σ min(p, q) at three
     temperatures, live acceptance is what specchat's rule accepts, and tokens per step count the

@@ -156,11 +156,12 @@ def ralm(
     knn: bool,
     plot: TextIO | None,
 ) -> None:
-    """Compare iterative retrieval with speculative retrieval, which writes the same text.
+    """Compare iterative retrieval with speculative retrieval.
 
-    The first question of each chat is answered by RaLMSeq and by RaLMSpec with prefetching (P), the
-    stride scheduler OS3 (S) and asynchronous verification (A). Speed-ups are paired, and the bound
-    is what the ratio of search time to writing time allows. Ctrl-C prints the results so far.
+    Both write the same text. The first question of each chat is answered by RaLMSeq and by RaLMSpec
+    with prefetching (P), the stride scheduler OS3 (S) and asynchronous verification (A). Speed-ups
+    are paired, and the bound is what the ratio of search time to writing time allows. Ctrl-C prints
+    the results so far.
     """
     questions = [chat.questions[0] for chat in read_workload(workload)[:limit]]
     if knn:

@@ -95,7 +95,7 @@ def crest(
     as_json: bool,
     plot: Path | None,
 ) -> None:
-    """Compare CREST with REST and the other drafters, by replaying recorded answers.
+    """Compare CREST with REST and others on recorded answers.
 
     Files have one chat per line, {"id", "messages": [{"role", "content"}]}, plain or .xz. A chat of
     the history whose question is also replayed is left out. Token recycling is underestimated, as
@@ -232,7 +232,7 @@ class Numbers(click.ParamType[tuple[int, ...]]):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 @click.pass_obj
 def import_(options: Options, documents: tuple[int, ...], as_json: bool) -> None:
-    """Measure what one note costs: importing, changing and forgetting it.
+    """Measure the cost of one note: import, change and forget it.
 
     Reports CPU seconds of the whole command beside N other notes; storing 100,000 takes minutes.
     Your own stores are not used. `traces` counts files that still contain a word of the forgotten

@@ -90,6 +90,12 @@ class ContextMeter:
 
 def show(prompt: Prompt, use: ContextUse | None) -> None:
     """Show `use` in the border of the prompt; nothing for an empty chat, or None."""
-    counted = use is not None and use.tokens > 0
-    prompt.border_title = f"{use.tokens:,} of {use.limit:,} tokens" if use and counted else ""
+    prompt.border_title = _described(use) if use is not None else ""
     prompt.set_class(use is not None and use.overflows, "-overflows")
+
+
+def _described(use: ContextUse) -> str:
+    """`812 of 2,048 tokens`, or that there are more; empty for none."""
+    if use.tokens > use.limit:
+        return f"{use.tokens:,} tokens, {use.limit:,} fit"
+    return f"{use.tokens:,} of {use.limit:,} tokens" if use.tokens else ""

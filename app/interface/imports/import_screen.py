@@ -57,10 +57,11 @@ class ImportScreen(ListDialog[None]):
         self._import_task = import_task
         self._deletion_task = deletion_task
         self._initial = import_task.state.typed if typed is None else typed
+        self._replaceable = typed is None and not import_task.state.error
         self._names_listed = 0
 
     def compose(self) -> ComposeResult:
-        box = LineInput(self._initial, BOX, selected=False)
+        box = LineInput(self._initial, BOX, selected=self._replaceable)
         log = Log(auto_scroll=False)
         log.can_focus = False
         frame = Vertical(box, Static(classes="-names"), Static(classes="-state"), log)
@@ -94,6 +95,7 @@ class ImportScreen(ListDialog[None]):
         status.update(Text("\n").join(status_lines(state, status.content_size.width, styles)))
         if self.box.display == state.running:
             self.box.display = not state.running
+            self.box.select_on_focus = not state.error  # a wrong path is corrected, not replaced
             self._show_completions(PathCompletion("", ()))
             self.set_focus(None if state.running else self.box)
         frame = self.query_one(Vertical)

@@ -114,7 +114,7 @@ ALONE = (
     "No other models on this machine. Enter downloads a suggested one; type words to search Hugging"
     " Face for others."
 )
-WITHOUT_HUB = "These fit this machine:"
+WITHOUT_HUB = "The models above fit this machine."
 
 
 class ModelPicker(ListDialog[FoundModel | None]):
@@ -226,7 +226,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
     def _own_page(self, typed: str) -> HubPage:
         """The models on this machine; suggestions if there is nothing to choose among."""
         listed = rows(self._found, self._download_task.fetch, typed)
-        alone = all(isinstance(row, ListedModel) and row.in_use for row in listed)
+        alone = len(listed) <= 1 and all(isinstance(row, ListedModel) for row in listed)
         if self._searching:
             return HubPage("Models", listed, LOOKING)
         if typed.strip() or not alone:

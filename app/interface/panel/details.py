@@ -49,7 +49,8 @@ def _table(stats: SessionStatistics, width: int, styles: PanelStyles) -> list[Te
     """A row for each source that has proposed something in this answer."""
     assert stats.budget_status is not None
     counterfactual = stats.budget_status.counterfactual_acceptance
-    names = [name for name in LABELS_BY_NAME if name in stats.answer.drafted_by_source or name in counterfactual]
+    proposed = {*stats.answer.drafted_by_source, *counterfactual}
+    names = [name for name in LABELS_BY_NAME if name in proposed]
     label = width - SHARE_COLUMNS * len(HEADINGS)
     headings = "/".join(HEADINGS)  # as words over their columns they would leave none for labels
     title = "by source".ljust(width - len(headings))

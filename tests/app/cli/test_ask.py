@@ -310,7 +310,7 @@ def test_one_import_alone_is_searched(tmp_path: Path) -> None:
     assert isinstance(cited, list)
     assert [one["source"] for one in cited] == [chosen]
     unknown = specchat(data, "ask", question, "--source", "/nowhere", code=1)
-    assert b"/nowhere is not imported" in unknown.stderr
+    assert b"no import '/nowhere'" in unknown.stderr
     off = specchat(data, "ask", question, "--source", chosen, "--docs", "off", code=1)
     assert b"--source needs --docs once, iterative or knn" in off.stderr
 

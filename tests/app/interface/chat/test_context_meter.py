@@ -38,7 +38,7 @@ async def test_it_counts_what_is_typed_and_attached(stage: Make, tmp_path: Path)
         assert not prompt.has_class("-overflows")
         await type_in(pilot, made, "y" * 40)
         await until(pilot, lambda: prompt.has_class("-overflows"))
-        assert meter(made) == "102 of 100 tokens"
+        assert meter(made) == "102 tokens, 100 fit"
         prompt.attachments.detach(-1)
         prompt.clear()
         await until(pilot, lambda: meter(made) == "")
