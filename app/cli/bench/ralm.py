@@ -321,7 +321,7 @@ def _run(
     answer: Callable[[Row, str], RalmAnswer],
     label: str,
 ) -> None:
-    """Fill the rows' runs, all or the whole ones before Ctrl-C."""
+    """Fill the rows' runs, with all questions or those before Ctrl-C."""
     try:
         count = len(rows) * len(questions) * runs
         with click.progressbar(length=count, label=label, file=sys.stderr) as bar:
@@ -329,16 +329,14 @@ def _run(
                 bar.update(1)
     except KeyboardInterrupt:
         click.echo("interrupted; results so far:", err=True)
-        _keep_whole_runs(rows, len(questions))
+        _keep_common_answers(rows)
 
 
-def _keep_whole_runs(rows: Sequence[RalmRow], questions: int) -> None:
-    """Drop a run that some row has not finished."""
+def _keep_common_answers(rows: Sequence[RalmRow]) -> None:
+    """Drop the answers to a question that some row has not answered."""
+    answered = min((len(row.runs[-1]) for row in rows if row.runs), default=0)
     for row in rows:
-        if row.runs and any(len(one.runs[-1]) < questions for one in rows):
-            row.runs[-1] = row.runs[-1][:0]
-    for row in rows:
-        row.runs = [answers for answers in row.runs if answers]
+        row.runs = [*row.runs[:-1], *(run[:answered] for run in row.runs[-1:] if answered)]
 
 
 def _require_identity(figures: Sequence[Mapping[str, object]]) -> None:

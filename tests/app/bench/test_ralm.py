@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from app.bench.ralm import summarise
+from app.bench.ralm import RalmAnswer, answer, summarise
 from app.bench.ralm_corpus import knowledge_base
 from app.bench.ralm_tables import FULL, SEQUENTIAL, TABLES, RalmMethod, paper_tables
 from app.cli.main import run
@@ -72,6 +72,24 @@ def test_it_prints_a_table_and_draws_charts(bench: Call, tmp_path: Path) -> None
     assert "edr over 500 passages; r = " in output
     assert "table" not in output, "one method is no table of the paper"
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+
+
+def test_interrupted_it_shows_the_questions_that_all_methods_answered(
+    bench: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chats = tmp_path / "chats.jsonl"
+    chats.write_text(3 * (chats.read_text() + "\n"))
+    asked = count()
+
+    def interrupted(*arguments: Any, **named: Any) -> RalmAnswer:
+        if next(asked) == 5:  # of two methods, one has answered the third question
+            raise KeyboardInterrupt
+        return answer(*arguments, **named)
+
+    monkeypatch.setattr("app.cli.bench.ralm.answer", interrupted)
+    output = bench("--table", "full", "--drafters", "none", "--retriever", "sr", "--json")
+    rows = json.loads(output.splitlines()[-1])["rows"]
+    assert [row["answers"] for row in rows] == [2, 2]
 
 
 def test_identity_needs_no_times_and_fails_where_texts_differ(
