@@ -236,12 +236,13 @@ def _print_offers(offered: Sequence[HubOffer], free: int, as_json: bool) -> None
             "name": ("* " if one == best else "  ") + one_line(one.name),
             "size": description.format_size(one.size),
             "memory": description.format_size(one.needed),
+            "speed": f"~{description.format_speed(one.speed)}",
             "": "" if one.fits(free) else "does not fit",
         }
         for one in offered
     ]
-    click.echo(table(rows, {"name": "", "size": "", "memory": "", "": ""}))
-    note = f"{description.format_size(free)} of memory free"
+    click.echo(table(rows, {"name": "", "size": "", "memory": "", "speed": "", "": ""}))
+    note = f"{description.format_size(free)} of memory free; speeds are estimates"
     get = f"; to download it: specchat models pull {one_line(best.name)}" if best else ""
     click.echo(note + get, err=True)
 

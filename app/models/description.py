@@ -30,6 +30,13 @@ def format_parameters(count: int) -> str:
     return f"{count / 1e6:.0f} M" if count >= 1e6 else f"{count / 1e3:.0f} K"
 
 
+def format_speed(tokens_per_second: float) -> str:
+    """`41 tok/s`, `2.5 tok/s`."""
+    if tokens_per_second >= 10:
+        return f"{tokens_per_second:,.0f} tok/s"
+    return f"{tokens_per_second:.1f} tok/s"
+
+
 def format_time_left(seconds: float) -> str:
     """The remaining time: `40 s left`, `3 min left`, `1 h 20 min left`."""
     if seconds < 60:

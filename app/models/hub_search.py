@@ -26,6 +26,7 @@ from app.models.hub import (
     repository_models,
 )
 from app.models.memory import OTHER_BYTES, MemoryEstimate, estimate
+from app.models.speed import MIN_TOKENS_PER_S, active_bytes, estimated_speed
 from datastores.errors import InputError, ModelError
 from engines.llama.gguf import Metadata, read_metadata_from
 
@@ -64,15 +65,21 @@ class HubOffer:
         name: `ORG/REPO:QUANTISATION`.
         size: of its files, in bytes.
         needed: bytes of memory it takes.
+        speed: tokens per second it would write here, an estimate.
     """
 
     name: str
     size: int
     needed: int
+    speed: float
 
     def fits(self, free: int) -> bool:
         """Whether `free` bytes of memory are enough for it."""
         return self.needed <= free
+
+    def usable(self, free: int) -> bool:
+        """Whether it fits, and writes fast enough to wait for."""
+        return self.fits(free) and self.speed >= MIN_TOKENS_PER_S
 
 
 def search_hub(words: str) -> list[HubRepository]:
@@ -132,21 +139,19 @@ def offers(repository: str, context: int) -> list[HubOffer]:
             f"{repository} holds no GGUF model: look for a repository with GGUF in its name"
         )
     header = _remote_header(min(models, key=lambda model: model.size))
-    return [
-        HubOffer(model.name, model.size, _needed(header, model.size, context)) for model in models
-    ]
+    return [_offer(model, header, context) for model in models]
 
 
 def suggested(offered: Sequence[HubOffer], free: int) -> HubOffer | None:
-    """The one to download with `free` bytes of memory; None if none fits.
+    """The one to download with `free` bytes of memory; None if none is usable.
 
-    The largest that fits, up to the default quantisation: beyond it, quality hardly grows, while
+    The largest that is, up to the default quantisation: beyond it, quality hardly grows, while
     every token takes longer.
     """
     default = [one.size for one in offered if quantisation(one.name) == DEFAULT_QUANTISATION]
     small = [one for one in offered if not default or one.size <= max(default)]
-    fitting = [one for one in small if one.fits(free)]
-    return max(fitting, key=lambda one: one.size, default=None)
+    usable = [one for one in small if one.usable(free)]
+    return max(usable, key=lambda one: one.size, default=None)
 
 
 def ranked(offered: Sequence[HubOffer], free: int) -> list[HubOffer]:
@@ -175,21 +180,28 @@ _KNOWN = (
 
 
 def known_offers(context: int, free: int) -> list[HubOffer]:
-    """Well-known models that fit into `free` bytes, the largest first. Needs no connection."""
+    """Well-known models that are usable with `free` bytes of memory, the largest first; if none is,
+    the smallest that fits. Needs no connection."""
     known = []
     for name, gigabytes, keys in _KNOWN:
         size = int(gigabytes * 1e9)
         # Keys and values, two bytes each.
         need = MemoryEstimate(size, OTHER_BYTES + size // 20, 2 * 2 * keys)
-        known.append(HubOffer(f"{name}:{DEFAULT_QUANTISATION}", size, need.total(context)))
-    return [one for one in reversed(known) if one.fits(free)][:MAX_SUGGESTED]
+        needed = need.total(context)
+        speed = estimated_speed(size, needed)
+        known.append(HubOffer(f"{name}:{DEFAULT_QUANTISATION}", size, needed, speed))
+    fitting = [one for one in reversed(known) if one.fits(free)]
+    return [one for one in fitting if one.usable(free)][:MAX_SUGGESTED] or fitting[-1:]
 
 
-def _needed(header: Metadata | None, size: int, context: int) -> int:
+def _offer(model: RemoteModel, header: Metadata | None, context: int) -> HubOffer:
+    active = size = model.size
     if header is None:
-        return MemoryEstimate(size, OTHER_BYTES + size // 5, 0).total(0)
-    length = min(context, header.number("context_length", context))
-    return estimate(header, size).total(length)
+        needed = MemoryEstimate(size, OTHER_BYTES + size // 5, 0).total(0)
+    else:
+        length = min(context, header.number("context_length", context))
+        needed, active = estimate(header, size).total(length), active_bytes(header, size)
+    return HubOffer(model.name, size, needed, estimated_speed(active, needed))
 
 
 class _RemoteBytes:

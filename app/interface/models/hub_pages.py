@@ -15,7 +15,7 @@ from app.models.hub_search import HubRepository, known_offers, offers_beside, se
 
 ASKING = "searching Hugging Face…"
 NOTHING_FOUND = "Hugging Face has no such model. Use fewer or other words."
-OFFERED = "Fewer bits are smaller and faster, but less exact."
+OFFERED = "Fewer bits are smaller and faster, but less exact. Speeds are estimates."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ async def answer_offers(repository: str, locations: Locations, free_memory: int)
 
 
 def suggestions(locations: Locations, free_memory: int) -> list[PickerRow]:
-    """Well-known models that fit into `free_memory` bytes.
+    """Well-known models that are usable with `free_memory` bytes.
 
     Raises:
         InputError: the settings file is not understood.

@@ -111,8 +111,8 @@ REDRAW_SECONDS = 0.2
 BOX = "Filter by name, or search Hugging Face: words, or ORG/REPO[:QUANT]"
 LOOKING = "looking for models…"
 ALONE = (
-    "No other models on this machine. Enter downloads a suggested one; type words to search Hugging"
-    " Face for others."
+    "No other models on this machine. Enter downloads a suggested one (speeds are estimates); type"
+    " words to search Hugging Face for others."
 )
 WITHOUT_HUB = "The models above fit this machine."
 

@@ -236,7 +236,8 @@ def _offer(row: OfferRow, free_memory: int, width: int, styles: PanelStyles) -> 
     needed = f"needs {description.format_size(offer.needed)} of memory"
     free = f"{description.format_size(free_memory)} free"
     download = f"{description.format_size(offer.size)} download"
-    return head.append(f"\n{_join(download, f'{needed}, {free}')}", styles.dim)
+    about = f"~{description.format_speed(offer.speed)}"
+    return head.append(f"\n{_join(download, about, f'{needed}, {free}')}", styles.dim)
 
 
 def _head(

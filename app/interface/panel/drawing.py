@@ -14,6 +14,7 @@ from rich.text import Text
 from app.conversation.session_statistics import SessionStatistics
 from app.interface.draft_sources import LABELS_BY_NAME, MODEL_LABEL, SourceLabel
 from app.interface.panel import phrases
+from app.models.description import format_speed
 from engines.budget.protocol import BudgetStatus
 
 NO_VALUE = "·"
@@ -94,9 +95,9 @@ def speed_text(stats: SessionStatistics, plain: bool, styles: PanelStyles) -> Te
     """`41 tok/s`, `~18 tok/s`."""
     assert stats.budget_status is not None
     if not plain:
-        return Text(phrases.speed(stats.current.speed), style=styles.text)
+        return Text(format_speed(stats.current.speed), style=styles.text)
     mark = phrases.mark(stats.budget_status)
-    return Text(mark + phrases.speed(stats.current.plain_speed), style=styles.text)
+    return Text(mark + format_speed(stats.current.plain_speed), style=styles.text)
 
 
 def share_bar(part: BarPart, columns: int, styles: PanelStyles) -> Text:

@@ -10,7 +10,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from app.conversation.session_statistics import SessionStatistics, Throughput
-from app.models.description import format_time_left
+from app.models.description import format_speed, format_time_left
 from app.runtime.learning import Learned, LearningProgress
 from engines.budget.protocol import BudgetStatus
 from engines.ralm.events import RalmStatistics
@@ -79,13 +79,6 @@ def mark(budget_status: BudgetStatus) -> str:
     return "" if budget_status.plain_measured else "~"
 
 
-def speed(tokens_per_second: float) -> str:
-    """`41 tok/s`."""
-    if tokens_per_second >= 10:
-        return f"{tokens_per_second:,.0f} tok/s"
-    return f"{tokens_per_second:.1f} tok/s"
-
-
 def percent(share: float) -> str:
     """`41%`; a positive share is never shown as 0."""
     return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
@@ -116,7 +109,7 @@ def is_fast(throughput: Throughput) -> bool:
 
 def own_speed(throughput: Throughput) -> str:
     """`710 tok/s` of a model that writes by itself, to two digits, so that it stands still."""
-    return speed(float(f"{throughput.speed:.2g}"))
+    return format_speed(float(f"{throughput.speed:.2g}"))
 
 
 def advice(stats: SessionStatistics, larger: str) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from app.cli.main import run
+from app.models import speed
 from app.models.hub_search import (
     MAX_SUGGESTED,
     HubOffer,
@@ -22,7 +23,9 @@ from app.models.hub_search import (
     suggested,
 )
 from app.models.memory import memory_estimate
+from app.models.speed import MIN_TOKENS_PER_S, active_bytes
 from datastores.errors import InputError, ModelError
+from engines.llama.gguf import Metadata, Value
 from tests.app.models.gguf_files import write_gguf
 from tests.app.models.hub import REPOSITORY, Hub
 
@@ -40,8 +43,8 @@ FOUND = [
 FEW, MANY = 3_250_000_000, 10**12
 
 
-def offer(tag: str, size: int) -> HubOffer:
-    return HubOffer(f"org/repo:{tag}", size, 2 * size)
+def offer(tag: str, size: int, speed: float = 20.0) -> HubOffer:
+    return HubOffer(f"org/repo:{tag}", size, 2 * size, speed)
 
 
 @pytest.fixture
@@ -93,7 +96,50 @@ def test_the_largest_that_fits_is_suggested_up_to_the_default() -> None:
     assert suggested([eight], 3) is None
 
 
-def test_well_known_models_that_fit_need_no_connection() -> None:
+def test_what_is_too_slow_is_not_suggested() -> None:
+    two, four = offer("Q2_K", 1, MIN_TOKENS_PER_S), offer("Q4_K_M", 2, MIN_TOKENS_PER_S - 0.1)
+    assert suggested([two, four], 100) == two
+    assert suggested([four], 100) is None
+
+
+@pytest.mark.parametrize(
+    ("cores", "cards", "best"),
+    [(1, 0, "1B"), (2, 0, "4B"), (4, 0, "8B"), (64, 0, "14B"), (2, 24 * 10**9, "32B")],
+)
+def test_well_known_models_suit_the_cores_and_the_cards(
+    monkeypatch: pytest.MonkeyPatch, cores: int, cards: int, best: str
+) -> None:
+    monkeypatch.setattr(speed, "default_threads", lambda: cores)
+    monkeypatch.setattr(speed, "free_gpu_memory", lambda: cards)
+    assert best in known_offers(CONTEXT, MANY)[0].name
+
+
+def test_a_machine_too_slow_for_all_gets_the_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "CORE_BYTES_PER_S", 1e6)
+    (only,) = known_offers(CONTEXT, MANY)
+    assert "1B" in only.name
+    assert suggested([only], MANY) is None
+
+
+def test_of_experts_only_those_in_use_take_time() -> None:
+    header: dict[str, Value] = {
+        "general.architecture": "qwen3moe",
+        "qwen3moe.embedding_length": 2048,
+        "qwen3moe.block_count": 48,
+        "qwen3moe.expert_feed_forward_length": 768,
+        "qwen3moe.expert_count": 128,
+        "qwen3moe.expert_used_count": 8,
+        "qwen3moe.vocab_size": 151_936,
+    }
+    size = 18_600_000_000
+    active = active_bytes(Metadata(header, {}), size)
+    assert active / size == pytest.approx(3.3 / 30.5, rel=0.1), "30.5 billion, 3.3 at work"
+    del header["qwen3moe.expert_count"]
+    assert active_bytes(Metadata(header, {}), size) == size
+
+
+def test_well_known_models_that_fit_need_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "default_threads", lambda: 8)
     assert known_offers(CONTEXT, 10**8) == []
     few, many = known_offers(CONTEXT, FEW), known_offers(CONTEXT, MANY)
     assert [one.name for one in few] == [
@@ -113,8 +159,9 @@ async def test_the_interface_asks_in_a_process_of_its_own(hub: Hub, real: Path) 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine with little memory, and nothing piped in."""
+    """A machine with little memory and two cores, and nothing piped in."""
     monkeypatch.setattr("app.cli.models.available_memory", lambda: FEW)
+    monkeypatch.setattr(speed, "default_threads", lambda: 2)
     monkeypatch.setattr("sys.stdin", None)
     monkeypatch.setenv("SPECCHAT_DATA_DIR", str(tmp_path / "data"))
 

@@ -17,6 +17,7 @@ from app.interface.models.hub_pages import ASKING, NOTHING_FOUND, OFFERED
 from app.interface.models.picker import ALONE, LOOKING
 from app.interface.screen import ChatScreen
 from app.locations import Locations, ModelFolders
+from app.models import speed
 from app.models.description import FoundModel
 from app.models.discovery import EMBEDDED, embedded
 from app.models.download import ModelDownload
@@ -76,7 +77,8 @@ LISTED = (
 
 @pytest.fixture
 def shelf(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets which models are found."""
+    """Sets which models are found, on a machine of eight cores."""
+    monkeypatch.setattr(speed, "default_threads", lambda: 8)
 
     def found(*listed: ListedModel) -> None:
         monkeypatch.setattr(
@@ -322,7 +324,7 @@ def test_what_a_repository_offers(
     async def offered(repository: str, context: int) -> list[HubOffer]:
         sizes = {"Q2_K": 3.2e9, "Q4_K_M": 4.9e9, "Q8_0": 8.5e9, "F16": 16.1e9}
         return [
-            HubOffer(f"{repository}:{tag}", int(size), int(size + 1.5e9))
+            HubOffer(f"{repository}:{tag}", int(size), int(size + 1.5e9), 20e9 / size)
             for tag, size in sizes.items()
         ]
 
