@@ -125,13 +125,9 @@ def decode(
         position = step.position + len(step.tokens)
         outputs = _outputs(rows, walk, position, keep, budget.top_tokens_needed(drafters))
         context.hidden = outputs.hidden[-1]
-        committing = perf_counter()
-        target.commit(walk.path)
-        committed = perf_counter()
+        committing, replay = _commit(target, walk.path, tree)
         left -= len(walk.tokens)
-        inside = verified - drafted + committed - committing
-        replayed = len(tree) - len(walk.path) > target.rollback_rows
-        replay = committed - committing if replayed else 0.0
+        inside = verified - drafted + committing
         timings = Timings(inside, drafted - started, perf_counter() - started, replay)
         finish = _finish(context, target, stop, left)
         step = _step(position, walk, tree, proposals, outputs, timings, finish)
@@ -171,6 +167,16 @@ def walk_tree(
         if not child or len(walk.tokens) == left or stop.reached(context):
             return walk
         row = child
+
+
+def _commit(target: Target, path: Sequence[int], tree: DraftTree) -> tuple[float, float]:
+    """Commit `path`; the seconds that took, and how many of them went into replaying its rows since
+    the others of `tree` could not be rewound."""
+    started = perf_counter()
+    target.commit(path)
+    seconds = perf_counter() - started
+    replayed = len(tree) - len(path) > target.rollback_rows
+    return seconds, seconds if replayed else 0.0
 
 
 def _outputs(

@@ -139,6 +139,10 @@ class ParkingTarget(Protocol):
         """Leave all cells to the cached text."""
         ...
 
+    def cached_prefix(self, tokens: Sequence[int]) -> int:
+        """How many of the first of `tokens` are cached or parked."""
+        ...
+
 
 @runtime_checkable
 class SavableTarget(Protocol):

@@ -17,7 +17,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import chain, count
@@ -84,6 +84,9 @@ class LocalModels:
     skipped: list[SkippedModel]
 
 
+Suits = Callable[[ModelCandidate], bool]
+
+
 def find_models(locations: Locations, folders: ModelFolders | None = None) -> LocalModels:
     """Search all folders. A file that several links lead to counts once."""
     candidates: dict[str, ModelCandidate] = {}
@@ -102,11 +105,19 @@ def find_models(locations: Locations, folders: ModelFolders | None = None) -> Lo
     return LocalModels(list(candidates.values()), skipped)
 
 
-def resolve_model(choice: str, locations: Locations, folders: ModelFolders | None = None) -> Path:
+def resolve_model(
+    choice: str,
+    locations: Locations,
+    folders: ModelFolders | None = None,
+    suits: Suits = lambda candidate: True,
+) -> Path:
     """The file or folder of a model given by path or name; the embedded one if none was chosen.
 
     An existing path takes precedence over a name. Anything that ends in `.gguf` is a path, so that
     the error for a mistyped one is about the file.
+
+    Args:
+        suits: see `find_model`.
 
     Raises:
         ModelError: no model has that name.
@@ -116,13 +127,19 @@ def resolve_model(choice: str, locations: Locations, folders: ModelFolders | Non
     path = Path(choice).expanduser()
     if is_model(path) or path.suffix.lower() == GGUF_SUFFIX or _is_folder(choice, path):
         return path
-    return find_model(choice, locations, folders).files[0]
+    return find_model(choice, locations, folders, suits).files[0]
 
 
 def find_model(
-    name: str, locations: Locations, folders: ModelFolders | None = None
+    name: str,
+    locations: Locations,
+    folders: ModelFolders | None = None,
+    suits: Suits = lambda candidate: True,
 ) -> ModelCandidate:
     """The model of that name; the part after the colon may be left out if that is unambiguous.
+
+    Args:
+        suits: whether a model can be used where it is asked for; only such are suggested.
 
     Raises:
         ModelError: there is none, or more than one.
@@ -142,7 +159,7 @@ def find_model(
             raise ModelError(f"{name!r} matches {names}: give the full name")
     raise ModelError(
         f"no model {name!r}: `specchat models` lists the available ones"
-        + _suggestion(name, [candidate.name for candidate in known])
+        + _suggestion(name, [candidate.name for candidate in known if suits(candidate)])
     )
 
 

@@ -63,7 +63,7 @@ def choose_embedder(
         usable = [model for model in found if model.embeds]
         return min(usable, key=lambda model: (model.size, model.name)).path if usable else None
     try:
-        path = resolve_model(setting, locations, folders)
+        path = resolve_model(setting, locations, folders, _embeds)
     except ModelError as error:
         raise ModelError(f"{error}; or change embedding in {locations.settings}") from error
     model = describe(candidate_of(path, ()))
@@ -73,6 +73,10 @@ def choose_embedder(
             f" in {locations.settings}"
         )
     return model.path
+
+
+def _embeds(candidate: ModelCandidate) -> bool:
+    return describe(candidate).embeds
 
 
 def first_launch_offer(

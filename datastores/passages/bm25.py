@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from math import log
 
@@ -81,11 +82,13 @@ _FREQUENCY = f"SELECT count(*) AS number FROM {INDEX} WHERE {INDEX} MATCH ?"
 class Bm25Retriever:
     """Implements `datastores.passages.protocol.Retriever`.
 
-    Methods raise StoreError if the store cannot be read.
+    Passages and words are counted once: what is added later needs a new retriever. Methods raise
+    StoreError if the store cannot be read.
     """
 
     def __init__(self, passages: PassageStore) -> None:
         self._passages = passages
+        self._frequencies: dict[str, int] = {}
 
     def search(self, queries: Sequence[str], limit: int) -> list[list[ScoredPassage]]:
         """For each query the best `limit` passages that share a word with it."""
@@ -127,7 +130,7 @@ class Bm25Retriever:
             yield from (one for one in ranked if one.passage.chunk.heading.lower() in words)
             return
         weights = [self.rarity(self.frequency(word)) for word in words]
-        few, unique = len(self._passages) < FEW_PASSAGES, self.rarity(1)
+        few, unique = self._count < FEW_PASSAGES, self.rarity(1)
         waiting = iter(ranked)
         while words and (judged := list(islice(waiting, batch))):
             ids = [one.passage.id for one in judged]
@@ -139,13 +142,20 @@ class Bm25Retriever:
                 if _is_enough(held, weights, sure=sure, few=few):
                     yield one
 
+    @cached_property
+    def _count(self) -> int:
+        return len(self._passages)
+
     def frequency(self, word: str) -> int:
         """How many passages hold `word`."""
-        return int(self._passages.store.rows(_FREQUENCY, (any_of([word]),))[0]["number"])
+        if word not in self._frequencies:
+            (row,) = self._passages.store.rows(_FREQUENCY, (any_of([word]),))
+            self._frequencies[word] = int(row["number"])
+        return self._frequencies[word]
 
     def rarity(self, frequency: float) -> float:
         """The inverse document frequency of a word in so many passages, as in BM25."""
-        passages = max(MIN_STATISTICS, len(self._passages))
+        passages = max(MIN_STATISTICS, self._count)
         return log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
 
 

@@ -200,6 +200,10 @@ class LlamaTarget:
         """Leave all cells to the cached text."""
         self._parked.clear()
 
+    def cached_prefix(self, tokens: Sequence[int]) -> int:
+        """See `ParkingTarget.cached_prefix`."""
+        return max(common_prefix(self._text.tokens, tokens), self._parked.nearest(tokens)[1])
+
     def save_state(self, start: int, end: int) -> NDArray[np.uint8]:
         """See `SavableTarget.save_state`."""
         if not self._in_sync:

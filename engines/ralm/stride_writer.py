@@ -83,7 +83,7 @@ class StrideWriter:
         self._steps: Generator[Step] | None = None
         self._unconfirmed: list[Step] = []
         self._confirmed = len(request.written)  # tokens in steps that were handed out
-        self._read: set[int | None] = set()  # documents whose prompts are cached or parked
+        self._read: set[int | None] = set()  # documents whose prompts were read
 
     def write(self, document: Passage | None, start: int, until: int) -> None:
         """Go on from `start` under `document` until there are `until` tokens, or the answer ends.
@@ -107,8 +107,12 @@ class StrideWriter:
         self.seconds += perf_counter() - started
 
     def has_read(self, document: Passage | None) -> bool:
-        """Whether the KV cache holds the prompt with `document`, unless others needed its cells."""
-        return number_of(document) in self._read
+        """Whether the KV cache holds the prompt with `document`; others may need its cells."""
+        read = number_of(document) in self._read
+        if read and isinstance(self._target, ParkingTarget):
+            prompt = self._request.prompt(document)
+            return self._target.cached_prefix(prompt) == len(prompt)
+        return read
 
     def rewind(self, length: int) -> None:
         """Take back all tokens but the first `length`."""

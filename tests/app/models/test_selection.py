@@ -164,6 +164,9 @@ def test_the_smallest_embedding_model_searches_unless_one_is_chosen(
     assert choose_embedder(locations, "") == small
     assert choose_embedder(locations, "a/b") == large
     assert choose_embedder(locations, str(large)) == large
+    for mistyped, similar in (("smal", "; similar: small;"), ("embeded", "ones; or change")):
+        with pytest.raises(ModelError, match=similar):
+            choose_embedder(locations, mistyped)
     assert choose_embedder(locations, NO_EMBEDDER) is None
     small.unlink()
     large.unlink()

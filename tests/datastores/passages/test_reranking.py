@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,3 +102,22 @@ def test_associations_are_read_as_they_were_written(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(StoreError, match=r"words.txt is damaged \(.*\): reinstall"):
             Associations.read(path)
+
+
+def test_ranking_and_relevance_count_nothing_twice(
+    passages: PassageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(passages, "one", "The walrus keeps brass telescopes.")
+    counted: list[tuple[str, tuple[object, ...]]] = []
+    read = passages.store.rows
+
+    def rows(sql: str, values: tuple[object, ...] = ()) -> Any:
+        if "count(*)" in sql:
+            counted.append((sql, values))
+        return read(sql, values)
+
+    monkeypatch.setattr(passages.store, "rows", rows)
+    retriever, question = Bm25Retriever(passages), "Which telescopes does the walrus keep?"
+    ranked = Reranker(retriever, Associations()).search(question, 5)
+    assert list(retriever.relevant(question, ranked)) == ranked != []
+    assert len(counted) == len(set(counted)) > 1

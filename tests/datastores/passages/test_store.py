@@ -75,11 +75,11 @@ def test_a_greeting_concerns_no_passage(passages: PassageStore) -> None:
 def test_one_word_in_common_is_enough_among_a_few_notes(
     passages: PassageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    retriever = Bm25Retriever(passages)
     office = Chunk("Office", 1, 1, "The router of the office is at 10.0.3.7, in the cupboard.")
     passages.add(b"office", [(0, office)])
 
     def relevant(query: str) -> bool:
+        retriever = Bm25Retriever(passages)
         return bool(list(retriever.relevant(query, retriever.search([query], 1)[0])))
 
     for question in ("What is the router's address?", "what’s the router’s IP?", "where's router"):

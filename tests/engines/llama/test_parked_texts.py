@@ -80,8 +80,8 @@ def test_the_least_recently_used_text_makes_room(target: LlamaTarget) -> None:
         list(target.prefill(text(number, 40)))
         target.park()
     assert 0 < len(target._parked) < 8
-    assert target._parked.nearest(text(0, 40))[1] == len(START), "the first one is gone"
-    assert target._parked.nearest(text(7, 40))[1] == len(text(7, 40))
+    assert target.cached_prefix(text(0, 40)) == len(START), "the first one is gone"
+    assert target.cached_prefix(text(7, 40)) == len(text(7, 40))
     target.rewind(0)
     list(target.prefill(list(range(300, 300 + CONTEXT - 2))))
     assert not len(target._parked), "the cached text needs every cell"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from datastores.passages.chunks import Chunk
 from datastores.passages.protocol import Passage, ScoredPassage
+from datastores.tokens import common_prefix
 from engines.ralm.knowledge_base import NO_MATCH, Query
 from engines.target import ForwardOutput
 from tests.engines.scripted import VOCABULARY, ScriptedTarget
@@ -66,6 +67,9 @@ class DocumentTarget(ScriptedTarget):
 
     def drop_parked(self) -> None:
         self.parked.clear()
+
+    def cached_prefix(self, tokens: Sequence[int]) -> int:
+        return max(common_prefix(text, tokens) for text in (self.tokens, *self.parked))
 
     def _rows(self, suffixes: list[tuple[int, ...]]) -> ForwardOutput:
         first = self.tokens[0] if self.tokens else 0

@@ -284,3 +284,16 @@ def test_closing_it_halfway_leaves_no_thread_and_no_parked_text() -> None:
     strides.close()
     assert len(text(confirmed)) == 20
     assert not target.parked
+
+
+def test_a_passage_that_the_cache_dropped_has_to_be_read_again() -> None:
+    asked, target = request(0.0, StopCriteria(NEVER, ANSWER)), DocumentTarget()
+    first, second = ScriptedBase(2).search([Query("any")], 2)[0]
+    writing = writer(asked, [], target)
+    writing.write(first.passage, 0, 4)
+    writing.write(second.passage, 4, 8)
+    assert writing.has_read(first.passage)
+    assert writing.has_read(second.passage)
+    target.drop_parked()
+    assert not writing.has_read(first.passage)
+    assert writing.has_read(second.passage)
