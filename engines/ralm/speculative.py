@@ -6,7 +6,8 @@ Algorithm 1 of the paper, with its three accelerations, each of which may be off
 - the stride scheduler (S): how many strides are written before their queries are verified, none
   where it is better to search first;
 - asynchronous verification (A): the last stride of a batch, and more, are written while the batch
-  is verified; writing stops when a guess is found to be wrong.
+  is verified; writing stops when a guess is found to be wrong. A stride that is searched for first
+  is not written, but the passage that is guessed for it is read, as far as the search takes.
 
 The stride before which a batch's first wrong guess was made is written again under the passage that
 the verification found, so it needs none itself. So is a stride that is searched for first, which is
@@ -41,7 +42,7 @@ class Guess:
         made: whether the cache was asked at all.
         new: whether the passage would have to be read.
         goes_on: whether the stride is written under the guess; else it is searched for first.
-        seconds: the stride took to write; 0 before.
+        seconds: the stride took to write, or its passage to read meanwhile; 0 before.
     """
 
     start: int
@@ -51,6 +52,11 @@ class Guess:
     new: bool
     goes_on: bool
     seconds: float = 0.0
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether there is something to do for the stride before its search is over."""
+        return self.goes_on or (self.made and self.new)
 
 
 class SpeculativeRalm:
@@ -100,7 +106,7 @@ class SpeculativeRalm:
         batch: list[Guess] = []  # written, and not searched for yet
         while batch or not self._ended:
             self._extend(batch)
-            hides = self._hides and batch[-1].goes_on and not self._ended
+            hides = self._hides and batch[-1].can_begin and not self._ended
             queries = [guess.query for guess in batch]
             search = self._verifier.begin(queries, beside=hides, prefetches=self._scheduler.guesses)
             before = self._next
@@ -110,7 +116,7 @@ class SpeculativeRalm:
             for guess in batch[:settled]:
                 yield self._confirmed(guess.start, guess.document)
             if settled < len(batch):
-                dropped = (guess.seconds for guess in (*batch[settled:], *ahead))
+                dropped = (guess.seconds for guess in (*batch[settled:], *ahead) if guess.goes_on)
                 self._statistics.wasted_s += sum(dropped)
                 ahead = []
                 yield self._write_found(batch[settled], _best(found[settled]))
@@ -140,6 +146,7 @@ class SpeculativeRalm:
 
     def _write_beside(self, search: Search, batch: list[Guess]) -> list[Guess]:
         """Write until the search is done: the last guess of its batch, and those that are returned.
+        Or read the passage of the last guess, if that is searched for first.
 
         Stops at the token at which a guess is found to be wrong.
         """
@@ -147,6 +154,9 @@ class SpeculativeRalm:
         def is_refuted() -> bool:
             return search.is_done and _count_right(batch, search.wait()[0]) < len(batch)
 
+        if not batch[-1].goes_on:
+            batch[-1] = self._read_guess(batch[-1], search)
+            return []
         if batch[-1].start == self._next:
             batch[-1] = self._write_guess(batch[-1], is_refuted)
         ahead: list[Guess] = []
@@ -178,6 +188,13 @@ class SpeculativeRalm:
             if is_refuted():
                 break
             self._writer.write(guess.document, guess.start, end)
+        record_writing(self._writer, self._statistics)
+        return replace(guess, seconds=perf_counter() - started)
+
+    def _read_guess(self, guess: Guess, search: Search) -> Guess:
+        """Read the passage of a stride that is searched for first."""
+        started = perf_counter()
+        self._writer.read(guess.document, guess.start, lambda: search.is_done)
         record_writing(self._writer, self._statistics)
         return replace(guess, seconds=perf_counter() - started)
 
@@ -225,11 +242,14 @@ class SpeculativeRalm:
             self._statistics.rollbacks += 1
             self._statistics.discarded += len(self._writer.tokens) - guess.start
             self._writer.rewind(guess.start)
-        new, started = not self._writer.has_read(document), perf_counter()
+        new, reading_s = not self._writer.has_read(document), 0.0
+        if not guess.goes_on and number_of(document) == number_of(guess.document):
+            reading_s = guess.seconds
+        started = perf_counter()
         self._next = guess.start + self._request.stride
         self._writer.write(document, guess.start, self._next)
         record_writing(self._writer, self._statistics)
-        self._scheduler.wrote(perf_counter() - started, new=new)
+        self._scheduler.wrote(reading_s + perf_counter() - started, new=new)
         return self._confirmed(guess.start, document)
 
     def _confirmed(self, start: int, document: Passage | None) -> ConfirmedStride:

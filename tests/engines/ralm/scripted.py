@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from datastores.passages.chunks import Chunk
 from datastores.passages.protocol import Passage, ScoredPassage
@@ -61,6 +61,11 @@ class DocumentTarget(ScriptedTarget):
     def __init__(self, *, context_length: int = 512, chains_only: bool = False) -> None:
         super().__init__(context_length=context_length, chains_only=chains_only)
         self.parked: list[list[int]] = []
+        self.prefilled: list[list[int]] = []
+
+    def prefill(self, tokens: Sequence[int]) -> Iterator[int]:
+        self.prefilled.append(list(tokens))
+        yield from super().prefill(tokens)
 
     def park(self) -> None:
         self.parked.append(list(self.tokens))
