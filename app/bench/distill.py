@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -40,7 +40,7 @@ from engines.sampler import Sampling
 WINDOW = 50
 """Answers over which α is averaged, as in the paper."""
 RECOVERED = 0.9
-"""Share of a topic's last level at which the student has recovered from the shift."""
+"""Share of the level before a shift of topic at which the student is back."""
 
 
 def answers(
@@ -86,7 +86,8 @@ class DistillRow:
         new, repeated: figures of the answers as they were met; `late_new`, `late_repeated`: of
             the second half of the stream alone.
         again: figures, after the stream, of what it asked more than once.
-        topics: α of each answer by topic.
+        met: answers by topic.
+        topics: by topic, α of its answers to new questions, by their number among its answers.
         base_before, base_after: figures on what the original student knows.
         versions: published. refused: why the others were not.
         learned: tokens of the answers that it could learn from.
@@ -101,7 +102,8 @@ class DistillRow:
     late_new: Figures = field(default_factory=Figures)
     late_repeated: Figures = field(default_factory=Figures)
     again: Figures = field(default_factory=Figures)
-    topics: dict[str, list[float]] = field(default_factory=dict)
+    topics: dict[str, dict[int, float]] = field(default_factory=dict)
+    met: Counter[str] = field(default_factory=Counter)
     base_before: Figures = field(default_factory=Figures)
     base_after: Figures = field(default_factory=Figures)
     versions: int = 0
@@ -113,7 +115,9 @@ class DistillRow:
         """Count an answer of the stream."""
         level = figures.alpha(self.temperature)
         self.curve.append(level)
-        self.topics.setdefault(answer.topic, []).append(level)
+        self.met[answer.topic] += 1
+        if not answer.repeated:
+            self.topics.setdefault(answer.topic, {})[self.met[answer.topic]] = level
         (self.repeated if answer.repeated else self.new).add(figures)
         if late:
             (self.late_repeated if answer.repeated else self.late_new).add(figures)
@@ -129,7 +133,7 @@ class DistillRow:
             "again": self.again.summary(),
             "base_before": self.base_before.summary(),
             "base_after": self.base_after.summary(),
-            "topics": {name: _topic(values) for name, values in self.topics.items()},
+            "shifts": shifts(self.topics),
             "versions": self.versions,
             "refused": self.refused,
             "learned_tokens": self.learned,
@@ -138,18 +142,24 @@ class DistillRow:
         }
 
 
-def _topic(values: Sequence[float]) -> dict[str, object]:
-    """The first and the last level, and how many answers it took to recover."""
-    means = moving_mean(values)
-    last = means[-1]
-    return {
-        "answers": len(values),
-        "first": fmean(values[:WINDOW]),
-        "last": last,
-        "recovered_after": next(
-            number for number, mean in enumerate(means, 1) if mean >= RECOVERED * last
-        ),
-    }
+def shifts(topics: Mapping[str, Mapping[int, float]]) -> list[dict[str, object]]:
+    """What each shift of topic did to α on new questions, in means over `WINDOW` of them.
+
+    Args:
+        topics: as in `DistillRow`, in order.
+
+    Returns:
+        The new topic; α `before` the shift, `first` and `last` after it; and how many answers it
+        took to be `back` at `RECOVERED` of the level before: None if it never was.
+    """
+    found: list[dict[str, object]] = []
+    for (_, before), (topic, after) in pairwise(topics.items()):
+        level, means = moving_mean([*before.values()])[-1], moving_mean([*after.values()])
+        whole = list(zip(after, means, strict=True))[min(WINDOW, len(means)) - 1 :]
+        back = next((number for number, mean in whole if mean >= RECOVERED * level), None)
+        shift = {"topic": topic, "before": level, "first": whole[0][1], "last": means[-1]}
+        found.append({**shift, "back": back})
+    return found
 
 
 def moving_mean(values: Sequence[float]) -> list[float]:

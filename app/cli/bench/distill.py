@@ -55,6 +55,15 @@ SETS = {
     "base_after": "known, after",
 }
 """Keys of a row's figures, and what the table calls them."""
+SHIFTS = "α on new questions at each shift of topic, and answers until 90 % of the level before:"
+SHIFT_COLUMNS = {
+    "student": "",
+    "topic": "",
+    "before": ".3f",
+    "first": ".3f",
+    "last": ".3f",
+    "back": "d",
+}
 FILE = click.Path(path_type=Path)
 
 
@@ -256,7 +265,7 @@ def _report(engine: Engine, rows: Sequence[DistillRow], every: int, as_json: boo
         head: dict[str, Any] = {"model": engine.name, "fingerprint": engine.target.fingerprint}
         head |= {"machine": machine(), "temperature": temperature, "every": every}
         return json.dumps({**head, "rows": summaries})
-    lines = [
+    levels = [
         {
             "student": summary["student"],
             "questions": label,
@@ -267,10 +276,18 @@ def _report(engine: Engine, rows: Sequence[DistillRow], every: int, as_json: boo
         for key, label in SETS.items()
         if summary[key]["answers"]
     ]
+    shifts = [
+        {"student": summary["student"], **shift}
+        for summary in summaries
+        for shift in summary["shifts"]
+    ]
     costs = "\n".join(
         f"{summary['student']}: {summary['versions']} versions, {len(summary['refused'])} rounds"
         f" without one, from {summary['learned_tokens']} tokens, {summary['cpu_seconds']} s of CPU"
         for summary in summaries
         if summary["learned_tokens"]
     )
-    return f"{engine.name}, temperature {temperature:g}\n\n{table(lines, COLUMNS)}\n\n{costs}"
+    parts = [f"{engine.name}, temperature {temperature:g}", table(levels, COLUMNS)]
+    if shifts:
+        parts += [SHIFTS, table(shifts, SHIFT_COLUMNS)]
+    return "\n\n".join([*parts, costs])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from app.bench.acceptance import StreamedAnswer, alphas, measure
-from app.bench.distill import WINDOW, Classroom, Material, asked_again, moving_mean
+from app.bench.distill import WINDOW, Classroom, Material, asked_again, moving_mean, shifts
 from app.bench.taught import TaughtHead, TaughtStudent
 from app.bench.workloads import Workload
 from app.cli.main import run
@@ -63,7 +63,10 @@ def test_new_and_repeated_questions_are_counted_apart(room: Classroom) -> None:
     assert (row.new.answers, row.repeated.answers) == (60, 20)
     assert (row.late_new.answers, row.late_repeated.answers) == (30, 10)
     assert len(summary["curve"]) == 80
-    assert summary["topics"]["topic 1"]["answers"] == 40
+    (shift,) = summary["shifts"]
+    assert shift["topic"] == "topic 1"
+    assert shift["last"] == pytest.approx(row.late_new.alpha(0))  # 30 answers of one length
+    assert row.met == {"topic 0": 40, "topic 1": 40}
     assert summary["base_before"] == summary["base_after"]
     assert summary["again"] == {**summary["repeated"], "tokens_per_call": None}
     assert summary["new"]["tokens_per_call"] >= 1
@@ -154,6 +157,23 @@ def test_questions_asked_more_than_once_are_asked_again() -> None:
     chats = [Workload("a", ("one", "two")), Workload("b", ("three", "one"))]
     found = asked_again({"first": chats, "second": chats[:1]})
     assert found == {"first": [Workload("", ("one",))], "second": []}
+
+
+def test_a_shift_ends_where_the_level_before_is_nearly_reached() -> None:
+    before = dict.fromkeys(range(1, 81), 0.8)
+    # Every fifth answer is to a repeated question, which does not count.
+    numbers = [number for number in range(1, 201) if number % 5]
+    after = {number: 0.5 if number <= 100 else 0.9 for number in numbers}
+    (found,) = shifts({"a": before, "b": after})
+    assert found == {
+        "topic": "b",
+        "before": pytest.approx(0.8),
+        "first": pytest.approx(0.5),
+        "last": pytest.approx(0.9),
+        "back": 134,  # 28 of the last 50 new answers at 0.9 make 0.724
+    }
+    assert shifts({"a": before, "b": dict.fromkeys(numbers, 0.7)})[0]["back"] is None
+    assert shifts({"a": before}) == []
 
 
 def test_means_are_over_the_last_answers() -> None:
