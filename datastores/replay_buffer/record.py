@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,22 @@ def question_key(text: str) -> str:
     # A text without letters or digits is its own key.
     content = " ".join(words) or text.strip()
     return hashlib.blake2b(content.encode("utf-8", "replace"), digest_size=KEY_BYTES).hexdigest()
+
+
+def shortened(record: ReplayRecord, length: int) -> ReplayRecord:
+    """`record` with the first `length` tokens of its answer alone."""
+    end = record.prompt_length + length
+    rows = int(np.searchsorted(record.positions, end))
+    states = record.states
+    return replace(
+        record,
+        tokens=record.tokens[:end],
+        positions=record.positions[:rows],
+        top_tokens=record.top_tokens[:rows],
+        top_logprobs=record.top_logprobs[:rows],
+        rest_logprob=record.rest_logprob[:rows],
+        states=AnswerStates(states.codes[:length], states.scales[:length]),
+    )
 
 
 def require_valid(record: ReplayRecord, vocabulary: int) -> None:

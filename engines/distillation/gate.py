@@ -3,10 +3,13 @@
 It is measured on held-out questions, as the file that would be published, against the one that
 drafts now: α = Σ min(p, q), and the tokens per call of the whole tree, replayed over the recorded
 answers. One must have risen, α to `MIN_ACCEPTANCE` at the least, and the other not have fallen by
-more than noise. On texts that the original student knows it may have lost `MAX_LOSS` of α at most,
-and of how often both prefer the same token, and no more of α than it gained on new questions, but
-for noise: a buffer can be one-sided, or poisoned. α alone does not show what was forgotten, since a
-student that learns becomes surer everywhere.
+more than chance explains: one standard error of the difference, over the same answers.
+
+On known texts it may have lost `MAX_LOSS` of the original student's α at most, and of how often
+both prefer the same token; and of the α of the one that drafts no more than that either, nor than
+it gained on new questions, but for noise: a buffer can be one-sided, or poisoned. α alone does not
+show what was forgotten, since a student that learns becomes surer everywhere. Known are texts that
+the original student drafts well, or else older held-out questions.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from datastores.errors import ModelError
 from datastores.replay_buffer.record import ReplayRecord
@@ -36,19 +42,17 @@ MIN_ACCEPTANCE = 0.1
 """α on new questions below which nothing is worth drafting: of random answers, where .02 can rise
 to .03 by chance."""
 MAX_LOSS = 0.01
-"""α or agreement on the original student's texts that a version may lose."""
+"""α or agreement on known texts that a version may lose."""
 MAX_NOISE = 0.0025
-"""α that comes and goes between two rounds: .0018 on 132 texts in a stream of 500 answers. Refusing
-for less cost what had been learned of repeated questions."""
-MAX_CALLS_NOISE = 0.01
-"""The same for tokens per call, as a share: one answer in ten takes a call more or less."""
+"""α on known texts that comes and goes between two rounds: .0018 on 132 in a stream of 500 answers.
+Refusing for less cost what had been learned of repeated questions."""
 DRAFT_ROWS = 7
 """Rows of the tree beside the root: the widest that most CPUs verify at a small extra price."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is left of what the original student knew, on texts that it knew.
+    """What is left of what was known, on known texts.
 
     Attributes:
         acceptance: α, at temperature 1. agreement: as it is at temperature 0, the share of
@@ -60,16 +64,48 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerMean:
+    """A mean over the parts of some answers, such as their positions or calls.
+
+    Attributes:
+        totals: of the parts of each answer. counts: of its parts.
+    """
+
+    totals: tuple[float, ...]
+    counts: tuple[float, ...]
+
+    @property
+    def value(self) -> float:
+        """The mean; 0 without parts."""
+        parts = sum(self.counts)
+        return sum(self.totals) / parts if parts else 0.0
+
+    def influence(self) -> NDArray[np.float64]:
+        """How far each answer moves the mean, float64 [answers]; their sum is 0."""
+        totals, counts = np.array(self.totals), np.array(self.counts)
+        influence: NDArray[np.float64] = (totals - self.value * counts) / max(counts.sum(), 1.0)
+        return influence
+
+    def error_of_change(self, after: AnswerMean) -> float:
+        """Standard error of the difference to the mean `after` of the same answers.
+
+        By linearisation, as for any ratio of sums (Cochran 1977, "Sampling Techniques", 6.4).
+        """
+        moved = after.influence() - self.influence()
+        return float(np.sqrt((moved**2).sum() * len(moved) / max(len(moved) - 1, 1)))
+
+
+@dataclass(frozen=True, slots=True)
 class Quality:
     """What a student or head is worth on held-out questions.
 
     Attributes:
         acceptance: α on them. tokens_per_call: of the whole tree on them.
-        base: on texts that the original student knows; None without such texts.
+        base: on known texts; None without such texts.
     """
 
-    acceptance: float
-    tokens_per_call: float
+    acceptance: AnswerMean
+    tokens_per_call: AnswerMean
     base: Retention | None
 
 
@@ -82,8 +118,10 @@ def measure_student(
         ModelError: its weights are damaged.
     """
     model, replayed = read_student(path).model(), held_out[-MAX_REPLAYED:]
-    acceptance, _ = evaluate(model, held_out)
-    if not isfinite(acceptance):
+    found = [evaluate(model, [record])[0] for record in held_out]
+    lengths = tuple(float(len(one.tokens) - one.prompt_length) for one in held_out)
+    acceptance = AnswerMean(tuple(np.multiply(found, lengths).tolist()), lengths)
+    if not isfinite(acceptance.value):
         raise ModelError(f"{path} is damaged: its weights are not numbers")
     return Quality(
         acceptance,
@@ -93,15 +131,14 @@ def measure_student(
 
 
 def measure_retention(model: Llama, base: Sequence[ReplayRecord]) -> Retention | None:
-    """Measure a student on what the original one knows; None without such texts."""
+    """Measure a student on known texts; None without such texts."""
     return Retention(*evaluate(model, base)) if base else None
 
 
-def tokens_per_call(counts: Iterable[ReplayCounts]) -> float:
-    """Of several answers; 0 without calls."""
+def tokens_per_call(counts: Iterable[ReplayCounts]) -> AnswerMean:
+    """Of several answers."""
     every = list(counts)
-    calls = sum(count.calls for count in every)
-    return sum(count.tokens for count in every) / calls if calls else 0.0
+    return AnswerMean(tuple(one.tokens for one in every), tuple(one.calls for one in every))
 
 
 def student_calls(
@@ -152,30 +189,27 @@ def refusal(held_out: Sequence[ReplayRecord]) -> str:
 
 def verdict(before: Quality, after: Quality, original_base: Retention | None) -> str:
     """Why the version must not be published; empty if it may."""
-    if not after.acceptance >= before.acceptance - MAX_NOISE:
-        return f"α on new questions fell from {before.acceptance:.4f} to {after.acceptance:.4f}"
-    if not after.tokens_per_call >= before.tokens_per_call * (1.0 - MAX_CALLS_NOISE):
-        return (
-            f"tokens per step on new questions fell from {before.tokens_per_call:.3f} to"
-            f" {after.tokens_per_call:.3f}"
-        )
-    if after.acceptance <= before.acceptance and after.tokens_per_call <= before.tokens_per_call:
+    for name, was, now in (
+        ("α", before.acceptance, after.acceptance),
+        ("tokens per step", before.tokens_per_call, after.tokens_per_call),
+    ):
+        if not now.value >= was.value - was.error_of_change(now):
+            return f"{name} on new questions fell from {was.value:.4f} to {now.value:.4f}"
+    gained = after.acceptance.value - before.acceptance.value
+    if gained <= 0.0 and after.tokens_per_call.value <= before.tokens_per_call.value:
         return "no gain on new questions"
-    if after.acceptance < MIN_ACCEPTANCE:
-        return f"α on new questions is {after.acceptance:.4f}: too little to draft"
+    if after.acceptance.value < MIN_ACCEPTANCE:
+        return f"α on new questions is {after.acceptance.value:.4f}: too little to draft"
     if original_base is None:
         return ""
     left = after.base or Retention(0.0, 0.0)
-    for name, known, now in (
+    for name, known, kept in (
         ("α", original_base.acceptance, left.acceptance),
         ("agreement", original_base.agreement, left.agreement),
     ):
-        if not now >= known - MAX_LOSS:
-            return (
-                f"{name} on what the original draft model knows fell from {known:.4f} to {now:.4f}"
-            )
-    gained = after.acceptance - before.acceptance
+        if not kept >= known - MAX_LOSS:
+            return f"{name} on known texts fell from {known:.4f} to {kept:.4f}"
     lost = before.base.acceptance - left.acceptance if before.base else 0.0
-    if lost > gained + MAX_NOISE:
+    if lost > min(gained, MAX_LOSS) + MAX_NOISE:
         return f"α rose by {gained:.4f} on new questions and fell by {lost:.4f} on known ones"
     return ""

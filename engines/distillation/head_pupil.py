@@ -15,7 +15,13 @@ from torch import Tensor
 
 from datastores.replay_buffer.record import ReplayRecord
 from datastores.replay_buffer.store import ReplayBuffer
-from engines.distillation.gate import MAX_REPLAYED, Quality, tokens_per_call, tree_calls
+from engines.distillation.gate import (
+    MAX_REPLAYED,
+    AnswerMean,
+    Quality,
+    tokens_per_call,
+    tree_calls,
+)
 from engines.distillation.head import (
     SAMPLED_STATES,
     DraftVocabulary,
@@ -28,7 +34,7 @@ from engines.distillation.head import (
     trainable,
     write_head,
 )
-from engines.distillation.pupil import Lesson
+from engines.distillation.pupil import STEPS, Lesson
 from engines.distillation.reader import HeadReader
 from engines.distillation.trainer import Trainer, TrainingSettings, plan
 from engines.distillation.versions import HEAD_FILE
@@ -39,8 +45,6 @@ HEAD = TrainingSettings(grown=0, rate=3e-3, epochs=12, older=4.0, base=0.0)
 """How a round of the head learns."""
 BATCH_TOKENS = 512
 """Tokens of a batch, prompts included, which teach nothing: some 250 states."""
-LAST_SHARE = 0.5
-"""How far from the version that drafts towards the trained weights, tried last."""
 
 
 class HeadPupil:
@@ -63,11 +67,15 @@ class HeadPupil:
     def measure(self, version: Path | None, lesson: Lesson) -> Quality:
         replayed = lesson.held_out[-MAX_REPLAYED:]
         if version is None:
-            return Quality(0.0, tokens_per_call(tree_calls([], replayed)), None)
+            nothing = AnswerMean(*[(0.0,) * len(lesson.held_out)] * 2)
+            return Quality(nothing, tokens_per_call(tree_calls([], replayed)), None)
         head = read_head(version, self.origin, self._matrix.width, self._matrix.size)
         tree = tokens_per_call(tree_calls([HeadDrafter(head, self._stops)], replayed))
         reader = HeadReader(version, self._matrix)
-        return Quality(reader.mean_acceptance(lesson.held_out), tree, None)
+        found = [reader.acceptances(record) for record in lesson.held_out]
+        totals = tuple(float(each.sum()) for each in found)
+        counts = tuple(float(len(each)) for each in found)
+        return Quality(AnswerMean(totals, counts), tree, None)
 
     def original_base(self, lesson: Lesson) -> None:
         return None
@@ -94,10 +102,12 @@ class HeadPupil:
     def candidates(
         self, version: Path | None, trained: Mapping[str, Tensor]
     ) -> Iterator[Mapping[str, Tensor]]:
-        yield trained
-        if version is not None:
-            start = read_weights(version)[0]
-            yield {name: torch.lerp(start[name], trained[name], LAST_SHARE) for name in start}
+        if version is None:
+            yield trained
+            return
+        start = read_weights(version)[0]
+        for share in STEPS:
+            yield {name: torch.lerp(start[name], trained[name], share) for name in start}
 
     def write(self, weights: Mapping[str, Tensor], path: Path) -> None:
         assert self._vocabulary is not None, "weights come from `trainer`"

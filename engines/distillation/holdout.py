@@ -13,10 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from datastores.replay_buffer.record import ReplayRecord
+from datastores.replay_buffer.record import ReplayRecord, shortened
 
 HELD_OUT = 0.15
 """Share of all questions, and of all topics. A thread of one question has one digest for both."""
+MAX_MEASURED = 128
+"""Tokens of an answer that measure: of 48 answers, one that ran on held 40 % of all tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,16 @@ def split(records: Iterable[ReplayRecord]) -> Holdout:
         if _is_held_out(record) and record.question not in asked and record.topic not in topics
     ]
     return Holdout(learned, held_out)
+
+
+def measuring(held_out: Iterable[ReplayRecord]) -> list[ReplayRecord]:
+    """`held_out` so that no one answer decides: its first `MAX_MEASURED` tokens, and only once,
+    however many questions got it."""
+    answers: dict[bytes, ReplayRecord] = {}
+    for record in held_out:
+        short = shortened(record, MAX_MEASURED)
+        answers.setdefault(short.tokens[short.prompt_length :].tobytes(), short)
+    return list(answers.values())
 
 
 def _is_held_out(record: ReplayRecord) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +15,6 @@ from engines.distillation.head import (
     first_logits,
     make_head_batch,
     read_weights,
-    trainable,
 )
 from engines.distillation.weights import read_student
 from engines.target import Floats
@@ -70,12 +68,11 @@ class HeadReader:
         logits[:, self._vocabulary.tokens.numpy()] = drafted.numpy()
         return logits
 
-    def mean_acceptance(self, records: Sequence[ReplayRecord]) -> float:
-        """Σ min(p, q) over the target's likely tokens, averaged over positions; 0 without any."""
-        found = []
-        for record in filter(trainable, records):
-            batch = make_head_batch([record], self._vocabulary)
-            shares = first_logits(self._model, batch, self._vocabulary).softmax(dim=1)
-            drafted = shares.gather(1, batch.likely[:, 0])
-            found.append(torch.minimum(drafted, batch.chances[:, 0]).sum(dim=1))
-        return torch.cat(found).mean().item() if found else 0.0
+    def acceptances(self, record: ReplayRecord) -> Floats:
+        """Σ min(p, q) over the target's likely tokens, at each drafted position of a trainable
+        record: float32 [n]."""
+        batch = make_head_batch([record], self._vocabulary)
+        shares = first_logits(self._model, batch, self._vocabulary).softmax(dim=1)
+        drafted = shares.gather(1, batch.likely[:, 0])
+        overlap: Floats = torch.minimum(drafted, batch.chances[:, 0]).sum(dim=1).numpy()
+        return overlap

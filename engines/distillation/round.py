@@ -22,7 +22,7 @@ from datastores.replay_buffer.record import ReplayRecord
 from datastores.replay_buffer.store import ReplayBuffer
 from datastores.storage.files import WorkLock
 from engines.distillation.gate import Quality, refusal, verdict
-from engines.distillation.holdout import split
+from engines.distillation.holdout import measuring, split
 from engines.distillation.pupil import Lesson, Pupil
 from engines.distillation.trainer import Trainer, TrainingSettings
 from engines.distillation.versions import Attempt, Version, Versions
@@ -177,17 +177,24 @@ class _Round:
         seen = self._seen()
         new = [record for record in sides.learned if record.id > seen][-MAX_NEW:]
         known = [record for record in sides.learned if record.id <= seen]
+        held_out = measuring(sides.held_out)
         base = split(self._base)
         return Lesson(
             new=new,
             older=known,
             base=base.learned,
-            held_out=sides.held_out,
-            base_held_out=base.held_out[:MAX_BASE_HELD_OUT],
+            held_out=held_out,
+            base_held_out=base.held_out[:MAX_BASE_HELD_OUT] or self._known(held_out),
             arrived=sum(record.id > self._attempted() for record in records),
             last_record=records[-1].id if records else 0,
             last_removal=self._last_removal,
         )
+
+    def _known(self, held_out: Sequence[ReplayRecord]) -> Sequence[ReplayRecord]:
+        """Those of `held_out` that the current version was measured with: without base material,
+        they show what is forgotten. Nothing if they are too few."""
+        older = [record for record in held_out if record.id <= self._seen()]
+        return () if refusal(older) else older
 
     def _seen(self) -> int:
         """Id of the last record of the buffer that the current version learned from."""
@@ -222,10 +229,10 @@ class _Round:
         parent = self._parent
         figures = {
             "steps": float(steps),
-            "acceptance_before": before.acceptance,
-            "acceptance": after.acceptance,
-            "tokens_per_call_before": before.tokens_per_call,
-            "tokens_per_call": after.tokens_per_call,
+            "acceptance_before": before.acceptance.value,
+            "acceptance": after.acceptance.value,
+            "tokens_per_call_before": before.tokens_per_call.value,
+            "tokens_per_call": after.tokens_per_call.value,
             "held_out": float(len(lesson.held_out)),
             "new": float(len(lesson.new)),
             "older": float(len(lesson.older)),

@@ -21,7 +21,7 @@ from datastores.replay_buffer.record import ReplayRecord, top_of
 from datastores.replay_buffer.store import ReplayBuffer
 from engines.distillation.gate import Quality, Retention, measure_retention, measure_student
 from engines.distillation.losses import LOSSES
-from engines.distillation.pupil import Lesson
+from engines.distillation.pupil import STEPS, Lesson
 from engines.distillation.reader import StudentReader
 from engines.distillation.trainer import (
     Trainer,
@@ -35,13 +35,11 @@ from engines.distillation.weights import read_student, write_student
 from engines.drafters.student import Student
 from engines.fingerprint import fingerprint
 
-SHARES = (1.0, 0.85, 0.7)
-"""How far what is published is from the original weights towards the trained ones: the first of
-these that passes the gate. On this line, what was learned grows faster than what is forgotten
-(Wortsman et al. 2022, "Robust fine-tuning of zero-shot models"); and it starts at the original
-student, or every version would spend a little more of what may be forgotten."""
-LAST_SHARE = 0.5
-"""How far from the version that drafts, tried last: a smaller step than the whole round's."""
+SHARES = (0.85, 0.7)
+"""How far from the original weights, tried after `STEPS`. On this line, what was learned grows
+faster than what is forgotten (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models"); and
+it starts at the original student, or every version would spend a little more of what may be
+forgotten."""
 
 LoadStudent = Callable[[Path], Student]
 """Load a file as it will draft. Raises InputError for another vocabulary, ModelError for a file
@@ -100,8 +98,9 @@ class StudentPupil:
     def candidates(
         self, version: Path | None, trained: Mapping[str, Tensor]
     ) -> Iterator[Mapping[str, Tensor]]:
-        origins = [(self._original, share) for share in SHARES]
-        origins.append((version or self._original, LAST_SHARE))
+        origins = [(version or self._original, share) for share in STEPS]
+        if version is not None:
+            origins += [(self._original, share) for share in SHARES]
         hidden = len(trained["layers.0.gate_proj"])
         for origin, share in origins:
             start = read_student(origin).grown(hidden).weights
