@@ -9,7 +9,9 @@ On known texts it may have lost `MAX_LOSS` of the original student's α at most,
 both prefer the same token; and of the α of the one that drafts no more than that either, nor than
 it gained on new questions, but for noise: a buffer can be one-sided, or poisoned. α alone does not
 show what was forgotten, since a student that learns becomes surer everywhere. Known are texts that
-the original student drafts well, or else older held-out questions.
+the original student drafts well, or else older held-out questions. In the first round of a student
+without known texts there are neither: what consistent false answers teach it there makes drafts
+worse, never an answer another, until `specchat student reset`.
 """
 
 from __future__ import annotations
