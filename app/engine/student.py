@@ -16,6 +16,7 @@ from app.engine.stores import Stores
 from app.engine.student_versions import versions_of
 from app.locations import Locations
 from app.models.discovery import EMBEDDED, embedded, embedded_student, resolve_model
+from app.models.gguf_files import model_parts
 from app.models.memory import require_memory
 from datastores.errors import InputError, ModelError
 from engines.distillation.versions import ORIGINAL, VersionIdentity, Versions
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
 
 UNTRAINED = "new"
-"""The setting for a draft model made on this machine, which begins knowing nothing."""
+"""The setting for a draft model made on this machine, which has learned nothing yet."""
 UNTRAINED_SEED = 1
 UNTRAINED_FILE = "new.gguf"
 """Its name, in the folder of the model that it drafts for."""
@@ -181,7 +182,7 @@ def make_student(model: Path, locations: Locations) -> Path:
         raise InputError("the built-in model has its own draft model")
     path = _untrained_file(model, locations)
     if not path.exists():
-        write_untrained(model, path, UNTRAINED_SEED)
+        write_untrained(path, UNTRAINED_SEED, *model_parts(model))
     return path
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from datastores.errors import StoreError
 from engines.distillation.model import LlamaShape
-from engines.distillation.weights import ARCHITECTURE, interleave, tensor_name
+from engines.distillation.weights import ARCHITECTURE, ROPE_FACTORS, interleave, tensor_name
 
 
 def write_llama(
@@ -27,12 +27,14 @@ def write_llama(
     shape: LlamaShape,
     weights: Mapping[str, Tensor],
     add_tokenizer: Callable[[Any], None],
+    rope_factors: Tensor | None = None,
 ) -> None:
     """Write `weights`, by the names of `Llama`'s parameters, to `path`, whole or not at all.
 
     Args:
         name: of the model, for display.
         add_tokenizer: adds the vocabulary, and whatever else is known, to a `gguf.GGUFWriter`.
+        rope_factors: as in `weights.StudentFile`.
 
     Raises:
         StoreError: the file cannot be written.
@@ -52,6 +54,8 @@ def write_llama(
             kind = torch.float16 if values.ndim == 2 else torch.float32
             data = np.ascontiguousarray(values.detach().to(kind).numpy())
             writer.add_tensor(tensor_name(key), data)
+        if rope_factors is not None:
+            writer.add_tensor(ROPE_FACTORS, rope_factors.numpy())
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
@@ -77,4 +81,6 @@ def _describe(writer: Any, shape: LlamaShape) -> None:
     writer.add_layer_norm_rms_eps(shape.epsilon)
     writer.add_rope_freq_base(shape.rope_base)
     writer.add_rope_dimension_count(shape.head_size)
+    writer.add_key_length(shape.head_size)
+    writer.add_value_length(shape.head_size)
     writer.add_vocab_size(shape.vocabulary)

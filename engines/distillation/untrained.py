@@ -1,11 +1,13 @@
-"""A student that knows nothing yet: random weights over the vocabulary of a target's file.
+"""A student that has learned nothing yet, with the vocabulary of a target's file.
 
-For models that have no small sister: it learns all it knows from their answers on this machine.
-Owns its sizes. Refuses to know where the file is kept.
+For models that have no small sister: it learns from their answers on this machine. It begins as
+what can be pruned out of the target, or at random where the target is no plain Llama. Owns its
+sizes. Refuses to know where the file is kept.
 """
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from pathlib import Path
 
@@ -14,33 +16,49 @@ import torch
 from datastores.errors import ModelError
 from engines.distillation.export import write_llama
 from engines.distillation.model import Llama, LlamaShape
-from engines.distillation.weights import MAX_CONTEXT, copy_entries
+from engines.distillation.pruning import prune
+from engines.distillation.weights import MAX_CONTEXT, StudentFile, copy_entries, open_gguf
 
 LAYERS, WIDTH, HIDDEN, HEAD_SIZE = 2, 128, 256, 64
 TOKENIZER = "tokenizer."
 """What the names of a file's entries about its vocabulary and its chat template begin with."""
 
+LOGGER = logging.getLogger("specchat.distillation")
 
-def write_untrained(target: Path, destination: Path, seed: int) -> None:
-    """Write a student for the model in the file `target` to `destination`.
+
+def write_untrained(destination: Path, seed: int, target: Path, *parts: Path) -> None:
+    """Write a student for the model in the file `target`, and its other `parts`, to `destination`.
 
     Args:
-        seed: of its weights.
+        seed: of its weights, where they are drawn at random.
 
     Raises:
         ModelError: `target` cannot be read, or has no vocabulary.
         StoreError: `destination` cannot be written.
     """
-    from gguf import GGUFReader
-
+    reader = open_gguf(target)
     try:
-        reader = GGUFReader(target)
         vocabulary = len(reader.fields["tokenizer.ggml.tokens"].data)
         architecture = reader.fields["general.architecture"].contents()
         context = reader.fields[f"{architecture}.context_length"].contents()
-    except (OSError, ValueError, IndexError, KeyError) as error:
+    except KeyError as error:
         raise ModelError(f"{target} cannot be read as a GGUF file: {error}") from error
+    try:
+        student = prune(WIDTH, HIDDEN, target, *parts)
+    except ModelError as error:
+        LOGGER.info("the draft model for %s begins at random: %s", target, error)
+        student = _random_student(vocabulary, context, seed)
+    write_llama(
+        destination,
+        "student",
+        student.shape,
+        student.weights,
+        partial(copy_entries, reader, prefix=TOKENIZER),
+        student.rope_factors,
+    )
 
+
+def _random_student(vocabulary: int, context: int, seed: int) -> StudentFile:
     torch.manual_seed(seed)
     shape = LlamaShape(
         layers=LAYERS,
@@ -52,11 +70,4 @@ def write_untrained(target: Path, destination: Path, seed: int) -> None:
         head_size=HEAD_SIZE,
         context=min(context, MAX_CONTEXT),
     )
-    model = Llama(shape)
-    write_llama(
-        destination,
-        "student",
-        shape,
-        model.state_dict(),
-        partial(copy_entries, reader, prefix=TOKENIZER),
-    )
+    return StudentFile(shape, Llama(shape).state_dict(), None)

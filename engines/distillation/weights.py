@@ -43,7 +43,7 @@ _WHOLE = {
     "output_norm.weight": "norm",
     "output.weight": "lm_head",
 }
-_ROPE_FACTORS = "rope_freqs.weight"
+ROPE_FACTORS = "rope_freqs.weight"
 _BLOCK_NAME = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
 
 
@@ -91,13 +91,13 @@ def read_student(path: Path) -> StudentFile:
         ModelError: it cannot be read, is no Llama, or has weights of a type or kind that cannot be
             trained.
     """
-    reader = _open(path)
-    shape = _shape(path, reader)
+    reader = open_gguf(path)
+    shape = read_shape(path, reader)
     weights: dict[str, Tensor] = {}
     factors: Tensor | None = None
     for tensor in reader.tensors:
-        values = torch.from_numpy(_values(path, tensor))
-        if tensor.name == _ROPE_FACTORS:
+        values = torch.from_numpy(read_values(path, tensor))
+        if tensor.name == ROPE_FACTORS:
             factors = values
             continue
         name = parameter_name(path, tensor.name)
@@ -122,8 +122,8 @@ def write_student(source: Path, weights: Mapping[str, Tensor], destination: Path
         ModelError: `source` cannot be read or is not a Llama of these sizes.
         StoreError: `destination` cannot be written.
     """
-    reader = _open(source)
-    shape = _shape(source, reader)
+    reader = open_gguf(source)
+    shape = read_shape(source, reader)
     has_grown = len(weights["layers.0.gate_proj"]) != shape.hidden
     try:
         if has_grown:
@@ -177,7 +177,12 @@ def deinterleave(weight: Tensor, heads: int) -> Tensor:
     return pairs.swapaxes(1, 2).reshape(rows, columns)
 
 
-def _open(path: Path) -> Any:
+def open_gguf(path: Path) -> Any:
+    """A `gguf.GGUFReader`.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
     from gguf import GGUFReader
 
     try:
@@ -186,7 +191,13 @@ def _open(path: Path) -> Any:
         raise ModelError(f"{path} cannot be read as a GGUF file: {error}") from error
 
 
-def _shape(path: Path, reader: Any) -> LlamaShape:
+def read_shape(path: Path, reader: Any, *parts: Any) -> LlamaShape:
+    """The sizes of the Llama that `reader` reads, the first of its `parts` if there are more.
+
+    Raises:
+        ModelError: it is no Llama, or does not say its sizes.
+    """
+
     def value(key: str, default: Any = None) -> Any:
         field = reader.fields.get(key)
         found = default if field is None else field.contents()
@@ -206,7 +217,7 @@ def _shape(path: Path, reader: Any) -> LlamaShape:
     head_size = value("llama.rope.dimension_count", width // heads)
     if value("llama.attention.key_length", head_size) != head_size:
         raise ModelError(f"{path} cannot be trained: its heads are rotated only in part")
-    names = {tensor.name: tensor for tensor in reader.tensors}
+    names = {tensor.name: tensor for part in (reader, *parts) for tensor in part.tensors}
     if "token_embd.weight" not in names:
         raise ModelError(f"{path} cannot be trained: it has no tensor token_embd.weight")
     return LlamaShape(
@@ -224,12 +235,16 @@ def _shape(path: Path, reader: Any) -> LlamaShape:
     )
 
 
-def _values(path: Path, tensor: Any) -> Any:
-    """A tensor's weights as a new float32 array."""
+def read_values(path: Path, tensor: Any, rows: slice = slice(None)) -> Any:
+    """A tensor's weights, or some `rows` of them, as a new float32 array.
+
+    Raises:
+        ModelError: weights of this type cannot be read.
+    """
     from gguf.quants import dequantize
 
     try:
-        return np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+        return np.array(dequantize(tensor.data[rows], tensor.tensor_type), dtype=np.float32)
     except NotImplementedError as error:
         raise ModelError(
             f"{path} cannot be trained: weights of type {tensor.tensor_type.name} cannot be read;"
@@ -291,7 +306,7 @@ def _encoded(path: Path, tensor: Any, shape: LlamaShape, weights: Mapping[str, T
     """The new weights of a tensor of the source, in its own type, as an array."""
     from gguf.quants import quantize
 
-    if tensor.name == _ROPE_FACTORS:
+    if tensor.name == ROPE_FACTORS:
         return tensor.data
     name = parameter_name(path, tensor.name)
     values = weights[name].detach().float()

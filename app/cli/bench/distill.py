@@ -21,6 +21,7 @@ from app.engine.engine import Engine, load, with_drafters
 from app.engine.student import UNTRAINED, open_student, student_file
 from app.locations import locate
 from app.machine import machine
+from app.models.gguf_files import model_parts
 from datastores.errors import InputError
 
 if TYPE_CHECKING:
@@ -170,12 +171,12 @@ def _taught(engine: Engine, file: Path) -> tuple[Taught, dict[str, Taught]]:
 
 
 def _student_file(engine: Engine, student: str, options: Options, folder: Path) -> Path:
-    """The draft model's file; one that starts from scratch is written into `folder`."""
+    """The draft model's file; a new one is written into `folder`."""
     if student == UNTRAINED:
         from engines.distillation.untrained import write_untrained
 
         file = folder / "student.gguf"
-        write_untrained(engine.path, file, 1)
+        write_untrained(file, 1, *model_parts(engine.path))
         return file
     if student and Path(student).is_file():
         return Path(student)
