@@ -143,8 +143,8 @@ def use(options: Options, name: str | None, student: str | None) -> None:
 
     NAME is a name that `specchat models` lists, or the path of a GGUF file or a safetensors folder.
     `embedded` is the built-in model, which has its own draft model. If a model has no smaller one
-    of its family, `--student new` makes a draft model out of a small part of it, which learns from
-    your chats.
+    of its family, `--student new` makes a draft model from a small part of the model, which learns
+    from your chats.
     """
     if name is None and student is None:
         raise click.UsageError("give a NAME or a --student")

@@ -1,10 +1,10 @@
-"""A draft model pruned out of its target: two layers of it, on the main directions of its stream.
+"""A draft model pruned out of its target: some layers of it, on the main directions of its stream.
 
 What the target's weights know need not be learned again from a person's few answers. Weight
 subcloning (Samragh et al. 2023, arXiv 2312.09299) begins small models like this, and Minitron
 (Muralidharan et al. 2024, arXiv 2407.14679) goes on by distillation, as `trainer` does.
 
-Depth: the first layer, without which the others read nothing, and one past the middle (`DEPTH`).
+Depth: the first layer, without which the others read nothing, and others at equal distances.
 Width: the residual stream is projected on its main directions, as in SliceGPT (Ashkboos et al.
 2024, arXiv 2401.15024). RMSNorm commutes with rotations once its scales are multiplied into the
 matrices behind it (theorem 1 there), so only what the other directions hold is lost. SliceGPT takes
@@ -34,10 +34,6 @@ from engines.distillation.weights import (
     read_values,
 )
 
-DEPTH = 0.6
-"""Which layer follows the first, as a share of all. Of the embedded target's eight, the first and
-one more agree with all of them on .33 of the tokens before they learn anything if it is the sixth,
-.31 if the fourth, .21 if the last; two without the first on less than .04."""
 READERS = {
     "q_proj": "input_layernorm",
     "k_proj": "input_layernorm",
@@ -52,14 +48,15 @@ PIECE_ROWS = 8192
 """Rows of a matrix that are read at a time: the whole of a large target would not fit in memory."""
 
 
-def prune(width: int, hidden: int, target: Path, *parts: Path) -> StudentFile:
+def prune(target: Path, *parts: Path, layers: int, width: int, hidden: int) -> StudentFile:
     """Prune the Llama in `target`, a GGUF file, or in this first file and its other `parts`.
 
-    If it has two layers and everything in them is kept, the result is the target itself, but that
-    its stream is rotated.
+    Where the sizes leave everything as it is, the result is the target itself, but that its stream
+    is rotated.
 
     Args:
-        width: of the residual stream, at most. hidden: neurons of a feed-forward layer, at most.
+        layers: at most. width: of the residual stream, at most. hidden: neurons of a feed-forward
+            layer, at most.
 
     Raises:
         ModelError: it cannot be read, is no plain Llama, or has weights of a type that cannot be
@@ -67,8 +64,8 @@ def prune(width: int, hidden: int, target: Path, *parts: Path) -> StudentFile:
     """
     source = _Target(target, *parts)
     whole = source.shape
-    layers = kept_layers(whole.layers)
-    basis = _main_directions(source, layers, min(width, whole.width))
+    kept = kept_layers(whole.layers, layers)
+    basis = _main_directions(source, kept, min(width, whole.width))
     # RMSNorm divides by √(Σx² / width + ε): the same x over a smaller width are divided by more.
     smaller = whole.width / basis.shape[1]
     scale = torch.full((basis.shape[1],), smaller**0.5)
@@ -77,13 +74,13 @@ def prune(width: int, hidden: int, target: Path, *parts: Path) -> StudentFile:
         "norm": scale,
         "lm_head": source.projected(source.output, basis, "norm"),
     }
-    for place, layer in enumerate(layers):
+    for place, layer in enumerate(kept):
         pruned = _pruned_layer(source, layer, basis, hidden)
         pruned |= dict.fromkeys(READERS.values(), scale)
         weights |= {f"layers.{place}.{name}": weight for name, weight in pruned.items()}
     shape = replace(
         whole,
-        layers=len(layers),
+        layers=len(kept),
         width=basis.shape[1],
         hidden=len(weights["layers.0.gate_proj"]),
         epsilon=whole.epsilon * smaller,
@@ -92,9 +89,10 @@ def prune(width: int, hidden: int, target: Path, *parts: Path) -> StudentFile:
     return StudentFile(shape, weights, source.rope_factors)
 
 
-def kept_layers(layers: int) -> tuple[int, ...]:
-    """Which of so many layers are kept."""
-    return tuple(sorted({0, min(layers - 1, round(DEPTH * layers))}))
+def kept_layers(layers: int, count: int) -> list[int]:
+    """Which `count` of so many layers are kept, at most: at equal distances from the first on."""
+    kept = min(layers, count)
+    return [place * layers // kept for place in range(kept)]
 
 
 class _Target:
@@ -141,25 +139,27 @@ class _Target:
 
 def _main_directions(source: _Target, layers: Sequence[int], count: int) -> Tensor:
     """The orthonormal columns (target's width, `count`) that hold most of what is read from the
-    stream and written to it, each matrix counting the same.
-
-    A piece of each matrix is enough, and vocabularies begin with their frequent tokens.
-    """
-    rows = [next(source.pieces("embed_tokens")), next(source.pieces(source.output, "norm"))]
-    moments = sum(map(_moments, rows), torch.zeros(()))
-    for layer in layers:
-        for name, norm in READERS.items():
-            piece = next(source.pieces(f"layers.{layer}.{name}", f"layers.{layer}.{norm}"))
-            moments = moments + _moments(piece)
-        for name in WRITERS:
-            moments = moments + _moments(source.whole(f"layers.{layer}.{name}").T)
-    _, vectors = torch.linalg.eigh(moments)
+    stream and written to it, each matrix counting the same."""
+    width = source.shape.width
+    moments = torch.zeros(width, width)
+    for rows in _stream_rows(source, layers):
+        moments += rows.T @ rows / rows.square().sum()
+    vectors: Tensor = torch.linalg.eigh(moments).eigenvectors
     return vectors.flip(1)[:, :count].contiguous()
 
 
-def _moments(rows: Tensor) -> Tensor:
-    """The second moments (width, width) of rows (n, width), whatever their scale."""
-    return rows.T @ rows / rows.square().sum()
+def _stream_rows(source: _Target, layers: Sequence[int]) -> Iterator[Tensor]:
+    """Vectors in the stream's space, (n, target's width), of one matrix after the other.
+
+    A piece of each is enough: vocabularies begin with their frequent tokens.
+    """
+    yield next(source.pieces("embed_tokens"))
+    yield next(source.pieces(source.output, "norm"))
+    for layer in layers:
+        for name, norm in READERS.items():
+            yield next(source.pieces(f"layers.{layer}.{name}", f"layers.{layer}.{norm}"))
+        for name in WRITERS:
+            yield source.whole(f"layers.{layer}.{name}").T
 
 
 def _pruned_layer(source: _Target, layer: int, basis: Tensor, hidden: int) -> dict[str, Tensor]:

@@ -19,7 +19,11 @@ from engines.distillation.model import Llama, LlamaShape
 from engines.distillation.pruning import prune
 from engines.distillation.weights import MAX_CONTEXT, StudentFile, copy_entries, open_gguf
 
-LAYERS, WIDTH, HIDDEN, HEAD_SIZE = 2, 128, 256, 64
+LAYERS, WIDTH, HIDDEN = 4, 128, 256
+"""Sizes of what is pruned. On new questions after 200 answers of the embedded target: width 128
+with 2, 3 and 4 layers .66, .70 and .71; width 256 with 2 layers and all neurons .68; at random,
+with 2 layers, .56."""
+RANDOM_LAYERS, HEAD_SIZE = 2, 64
 TOKENIZER = "tokenizer."
 """What the names of a file's entries about its vocabulary and its chat template begin with."""
 
@@ -44,7 +48,7 @@ def write_untrained(destination: Path, seed: int, target: Path, *parts: Path) ->
     except KeyError as error:
         raise ModelError(f"{target} cannot be read as a GGUF file: {error}") from error
     try:
-        student = prune(WIDTH, HIDDEN, target, *parts)
+        student = prune(target, *parts, layers=LAYERS, width=WIDTH, hidden=HIDDEN)
     except ModelError as error:
         LOGGER.info("the draft model for %s begins at random: %s", target, error)
         student = _random_student(vocabulary, context, seed)
@@ -61,7 +65,7 @@ def write_untrained(destination: Path, seed: int, target: Path, *parts: Path) ->
 def _random_student(vocabulary: int, context: int, seed: int) -> StudentFile:
     torch.manual_seed(seed)
     shape = LlamaShape(
-        layers=LAYERS,
+        layers=RANDOM_LAYERS,
         width=WIDTH,
         hidden=HIDDEN,
         vocabulary=vocabulary,

@@ -28,6 +28,11 @@ from tests.engines.tiny import FORWARD, WIDTH, TinyVocabulary, write_llama, writ
 IDS = torch.arange(10, 40).unsqueeze(0)
 
 
+def prune_nothing(*target: Path) -> StudentFile:
+    """To the sizes that `write_grouped` has."""
+    return prune(*target, layers=2, width=WIDTH, hidden=FORWARD)
+
+
 @torch.no_grad()
 def assert_alike(pruned: StudentFile, target: StudentFile) -> None:
     """Both give the same logits, but for rounding."""
@@ -38,14 +43,14 @@ def assert_alike(pruned: StudentFile, target: StudentFile) -> None:
 def test_a_target_of_which_nothing_is_pruned_is_the_same(tmp_path: Path) -> None:
     tied = write_llama(tmp_path / "tied.gguf", TinyVocabulary())
     for target in (tied, write_grouped(tmp_path / "grouped.gguf")):
-        pruned = prune(WIDTH, FORWARD, target)
+        pruned = prune_nothing(target)
         assert_alike(pruned, read_student(target))
 
 
 def test_what_holds_nothing_is_pruned_first(tmp_path: Path) -> None:
     target, wide = write_grouped(tmp_path / "target.gguf"), tmp_path / "wide.gguf"
     enlarge(target, Enlargement(wider=2), wide)
-    pruned = prune(WIDTH, FORWARD, wide)
+    pruned = prune_nothing(wide)
     assert (pruned.shape.width, pruned.shape.hidden) == (WIDTH, FORWARD)
     assert_alike(pruned, read_student(target))
 
@@ -61,25 +66,20 @@ def test_a_pruned_file_runs_in_llama_cpp(tmp_path: Path, monkeypatch: pytest.Mon
     require_same_vocabulary(load_vocabulary(path), load_vocabulary(target))
 
 
-def test_the_first_layer_is_kept_and_one_past_the_middle() -> None:
-    assert [kept_layers(layers) for layers in (1, 2, 3, 8, 32)] == [
-        (0,),
-        (0, 1),
-        (0, 2),
-        (0, 5),
-        (0, 19),
-    ]
+def test_layers_are_kept_at_equal_distances_from_the_first_on() -> None:
+    found = [kept_layers(layers, 4) for layers in (1, 4, 8, 30)]
+    assert found == [[0], [0, 1, 2, 3], [0, 2, 4, 6], [0, 7, 15, 22]]
 
 
 def test_a_target_in_several_files_is_read_from_all(tmp_path: Path) -> None:
     target = write_grouped(tmp_path / "target.gguf")
-    pruned = prune(WIDTH, FORWARD, *split_gguf(target, tmp_path / "parts.gguf", 8))
+    pruned = prune_nothing(*split_gguf(target, tmp_path / "parts.gguf", 8))
     assert_alike(pruned, read_student(target))
 
 
 def test_a_target_that_is_no_plain_llama_gives_random_weights(tmp_path: Path) -> None:
     target, path = write_mixture(tmp_path / "target.gguf", TinyVocabulary()), tmp_path / "new.gguf"
     with pytest.raises(ModelError, match="it has a tensor"):
-        prune(WIDTH, FORWARD, target)
+        prune_nothing(target)
     write_untrained(path, 1, target)
     assert read_student(path).shape.width == untrained.WIDTH
