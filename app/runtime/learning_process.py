@@ -30,7 +30,8 @@ from engines.distillation.head import OutputMatrix
 from engines.distillation.head_pupil import HEAD, HeadPupil
 from engines.distillation.round import RoundResult, TrainingStep, run_round
 from engines.distillation.student_pupil import StudentPupil
-from engines.distillation.trainer import FROM_NOTHING, TrainingSettings
+from engines.distillation.trainer import TrainingSettings
+from engines.distillation.untrained import training_settings
 from engines.drafters.student import Student
 from engines.target import Vocabulary
 
@@ -100,6 +101,7 @@ def _student_round(
     def load(path: Path) -> Student:
         return open_student(path, vocabulary, CONTEXT_LENGTH, gpu_layers=0, threads=1)
 
+    made_here = original.name == UNTRAINED_FILE
     folder = versions_of(locations, target, original).folder
     known, questions = folder / KNOWN_FILE, known_questions(model, original)
     for done in answer_known(model, known, questions):
@@ -109,7 +111,7 @@ def _student_round(
         pupil=StudentPupil(original, load),
         folder=folder,
         base=known_records(model, known, vocabulary.size),
-        settings=FROM_NOTHING if original.name == UNTRAINED_FILE else TrainingSettings(),
+        settings=training_settings(original) if made_here else TrainingSettings(),
     )
 
 

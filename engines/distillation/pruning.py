@@ -44,8 +44,11 @@ READERS = {
 """The matrices of a layer that read from the stream, each with the norm before it."""
 WRITERS = ("o_proj", "down_proj")
 """Those that write to it."""
-PIECE_ROWS = 8192
+PIECE_ROWS = 4096
 """Rows of a matrix that are read at a time: the whole of a large target would not fit in memory."""
+
+MIN_SQUARES = 1e-12
+"""Below any matrix's sum of squares but that of zeros, as in layers added by `llama.enlarge`."""
 
 
 def prune(target: Path, *parts: Path, layers: int, width: int, hidden: int) -> StudentFile:
@@ -143,7 +146,7 @@ def _main_directions(source: _Target, layers: Sequence[int], count: int) -> Tens
     width = source.shape.width
     moments = torch.zeros(width, width)
     for rows in _stream_rows(source, layers):
-        moments += rows.T @ rows / rows.square().sum()
+        moments += rows.T @ rows / rows.square().sum().clamp(min=MIN_SQUARES)
     vectors: Tensor = torch.linalg.eigh(moments).eigenvectors
     return vectors.flip(1)[:, :count].contiguous()
 
@@ -151,7 +154,8 @@ def _main_directions(source: _Target, layers: Sequence[int], count: int) -> Tens
 def _stream_rows(source: _Target, layers: Sequence[int]) -> Iterator[Tensor]:
     """Vectors in the stream's space, (n, target's width), of one matrix after the other.
 
-    A piece of each is enough: vocabularies begin with their frequent tokens.
+    A piece of each is enough: vocabularies begin with their frequent tokens, and neurons have no
+    order.
     """
     yield next(source.pieces("embed_tokens"))
     yield next(source.pieces(source.output, "norm"))
@@ -159,7 +163,7 @@ def _stream_rows(source: _Target, layers: Sequence[int]) -> Iterator[Tensor]:
         for name, norm in READERS.items():
             yield next(source.pieces(f"layers.{layer}.{name}", f"layers.{layer}.{norm}"))
         for name in WRITERS:
-            yield source.whole(f"layers.{layer}.{name}").T
+            yield source.whole(f"layers.{layer}.{name}").T[:PIECE_ROWS]
 
 
 def _pruned_layer(source: _Target, layer: int, basis: Tensor, hidden: int) -> dict[str, Tensor]:

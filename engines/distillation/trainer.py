@@ -17,7 +17,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -93,6 +93,8 @@ class TrainingSettings:
 
 FROM_NOTHING = TrainingSettings(grown=0, epochs=12, older=4.0, base=0.0)
 """For a student that knew nothing before: it has nothing to forget, and much to learn."""
+PRUNED = replace(FROM_NOTHING, rate=2e-3, epochs=6)
+"""For one pruned out of its target, which learns faster, and loses what it has at a higher rate."""
 
 
 def plan(

@@ -17,12 +17,20 @@ from datastores.errors import ModelError
 from engines.distillation.export import write_llama
 from engines.distillation.model import Llama, LlamaShape
 from engines.distillation.pruning import prune
-from engines.distillation.weights import MAX_CONTEXT, StudentFile, copy_entries, open_gguf
+from engines.distillation.trainer import FROM_NOTHING, PRUNED, TrainingSettings
+from engines.distillation.weights import (
+    MAX_CONTEXT,
+    StudentFile,
+    copy_entries,
+    open_gguf,
+    read_student,
+)
 
 LAYERS, WIDTH, HIDDEN = 4, 128, 256
-"""Sizes of what is pruned. On new questions after 200 answers of the embedded target: width 128
-with 2, 3 and 4 layers .66, .70 and .71; width 256 with 2 layers and all neurons .68; at random,
-with 2 layers, .56."""
+"""Sizes of what is pruned. After 200 answers of the embedded target, agreement on 12,021 tokens of
+new questions, and the share of the target's weights that a pass reads: width 128 with 2, 3 and 4
+layers .66 (.14), .70 (.17) and .71 (.20); width 256 with 2 layers and all neurons .68 (.36); from
+random weights, with 2 layers, .56 (.12)."""
 RANDOM_LAYERS, HEAD_SIZE = 2, 64
 TOKENIZER = "tokenizer."
 """What the names of a file's entries about its vocabulary and its chat template begin with."""
@@ -60,6 +68,16 @@ def write_untrained(destination: Path, seed: int, target: Path, *parts: Path) ->
         partial(copy_entries, reader, prefix=TOKENIZER),
         student.rope_factors,
     )
+
+
+def training_settings(student: Path) -> TrainingSettings:
+    """How the student in a file that `write_untrained` wrote learns.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    # What is pruned has an output matrix of its own.
+    return FROM_NOTHING if read_student(student).shape.tied else PRUNED
 
 
 def _random_student(vocabulary: int, context: int, seed: int) -> StudentFile:

@@ -130,7 +130,8 @@ def distill(
     and in one tree with the untrained draft model. Ctrl-C prints the results so far.
     """
     from app.bench.distill import Classroom, Material, asked_again
-    from engines.distillation.trainer import FROM_NOTHING, TrainingSettings
+    from engines.distillation.trainer import TrainingSettings
+    from engines.distillation.untrained import training_settings
 
     topics = {path.stem: read_workload(path)[:limit] for path in workloads}
     engine = with_drafters(load(replace(options, drafters=()), rows=32), (), 0)
@@ -151,7 +152,7 @@ def distill(
         material = Material(stream, again, knowns)
         taught, heads = _taught(engine, file)
         room = Classroom(engine, engine.defaults.sampling, taught, material, every)
-        first = FROM_NOTHING if student == UNTRAINED else TrainingSettings()
+        first = training_settings(file) if student == UNTRAINED else TrainingSettings()
         lesson_plans = [replace(first, loss=loss) for loss in losses or (first.loss,)]
         rows = list(_rows(room, lesson_plans, lessons, heads if head else {}, per_topic=per_topic))
     if plot:

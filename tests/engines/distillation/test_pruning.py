@@ -11,7 +11,8 @@ import torch
 from datastores.errors import ModelError
 from engines.distillation import untrained
 from engines.distillation.pruning import kept_layers, prune
-from engines.distillation.untrained import write_untrained
+from engines.distillation.trainer import FROM_NOTHING, PRUNED
+from engines.distillation.untrained import training_settings, write_untrained
 from engines.distillation.weights import StudentFile, read_student
 from engines.drafters.student import require_same_vocabulary
 from engines.llama.enlarge import Enlargement, enlarge
@@ -29,8 +30,8 @@ IDS = torch.arange(10, 40).unsqueeze(0)
 
 
 def prune_nothing(*target: Path) -> StudentFile:
-    """To the sizes that `write_grouped` has."""
-    return prune(*target, layers=2, width=WIDTH, hidden=FORWARD)
+    """To the width that `write_grouped` has, and its neurons."""
+    return prune(*target, layers=3, width=WIDTH, hidden=FORWARD)
 
 
 @torch.no_grad()
@@ -49,7 +50,7 @@ def test_a_target_of_which_nothing_is_pruned_is_the_same(tmp_path: Path) -> None
 
 def test_what_holds_nothing_is_pruned_first(tmp_path: Path) -> None:
     target, wide = write_grouped(tmp_path / "target.gguf"), tmp_path / "wide.gguf"
-    enlarge(target, Enlargement(wider=2), wide)
+    enlarge(target, Enlargement(wider=2, deeper=1), wide)
     pruned = prune_nothing(wide)
     assert (pruned.shape.width, pruned.shape.hidden) == (WIDTH, FORWARD)
     assert_alike(pruned, read_student(target))
@@ -62,6 +63,7 @@ def test_a_pruned_file_runs_in_llama_cpp(tmp_path: Path, monkeypatch: pytest.Mon
     write_untrained(path, 1, target)
     shape = read_student(path).shape
     assert (shape.width, shape.hidden, shape.layers) == (WIDTH // 2, FORWARD // 3, 2)
+    assert training_settings(path) == PRUNED
     assert abs(llama_cpp_logits(path) - torch_logits(path)).max() < ROUNDED
     require_same_vocabulary(load_vocabulary(path), load_vocabulary(target))
 
@@ -83,3 +85,4 @@ def test_a_target_that_is_no_plain_llama_gives_random_weights(tmp_path: Path) ->
         prune_nothing(target)
     write_untrained(path, 1, target)
     assert read_student(path).shape.width == untrained.WIDTH
+    assert training_settings(path) == FROM_NOTHING
