@@ -286,6 +286,7 @@ def _report(engine: Engine, rows: Sequence[DistillRow], every: int, as_json: boo
     costs = "\n".join(
         f"{summary['student']}: {summary['versions']} versions, {len(summary['refused'])} rounds"
         f" without one, from {summary['learned_tokens']} tokens, {summary['cpu_seconds']} s of CPU"
+        + "".join(f"\n  no version: {reason}" for reason in dict.fromkeys(summary["refused"]))
         for summary in summaries
         if summary["learned_tokens"]
     )
