@@ -141,10 +141,8 @@ def decode(
     named = _named(sets)
     rows = widest(max((options.draft_tokens or 0, *lengths)), shapes)
     larger = Enlargement(wider, deeper)
-    own = tuple(
-        name for name in loaded_with_model(named.values()) if name != STUDENT or not student
-    )
-    engine = load(replace(options, drafters=own), larger=larger, rows=rows)
+    loaded = replace(options, drafters=_loaded(named, student))
+    engine = load(loaded, larger=larger, rows=rows)
     with engine.busy:
         costs = verify_ms(engine.target)
     engine = forced(engine) if recorded else engine
@@ -166,6 +164,12 @@ def _named(sets: tuple[str, ...]) -> Sets:
     """Each set except plain decoding, which is always measured."""
     kind = DrafterNames(KNOWN)
     return {name: kind.convert(name, None, None) for name in sets or ("all",) if name != PLAIN}
+
+
+def _loaded(named: Sets, student: Path | None) -> tuple[str, ...]:
+    """The drafters that come with the model; a draft model in a file of its own does not."""
+    names = loaded_with_model(named.values())
+    return tuple(name for name in names if name != STUDENT or student is None)
 
 
 def _pasts(

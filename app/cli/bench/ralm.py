@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TextIO
@@ -38,7 +38,6 @@ from app.machine import machine
 from datastores.errors import InputError
 from engines.budget.cost_model import CostModel
 from engines.llama.enlarge import Enlargement
-from engines.ralm.knowledge_base import KnowledgeBase
 from engines.ralm.speculative import PREFETCH, PREFETCH_FAR
 
 BATCHES = (1, 2, 4, 8, 16)
@@ -66,6 +65,28 @@ IDENTITY_COLUMNS = {
     name: COLUMNS.get(name, "")
     for name in ("method", "drafters", "answers", "identical", "changes", "accuracy", "rollbacks")
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What every row does: `runs` times answer `questions` in `tokens` tokens each.
+
+    Attributes:
+        texts: folder of what is retrieved.
+        corpus: passages, or states, that are searched.
+    """
+
+    questions: Sequence[str]
+    texts: Path
+    retriever: str
+    corpus: int
+    tokens: int
+    runs: int
+
+    @property
+    def setting(self) -> dict[str, object]:
+        """What is reported with the figures."""
+        return {"retriever": self.retriever, "tokens": self.tokens, "runs": self.runs}
 
 
 @click.command()
@@ -164,23 +185,20 @@ def ralm(
     the results so far.
     """
     questions = [chat.questions[0] for chat in read_workload(workload)[:limit]]
+    experiment = Experiment(questions, texts, retriever, corpus, tokens, 1 if identity else runs)
     if knn:
         _require_vectors(retriever, others=bool(tables or plot or identity))
-        knn_rows = _knn_rows(options, sets, Enlargement(wider, deeper))
-        _compare_knn(knn_rows, texts, retriever, corpus, questions, tokens, runs, as_json)
+        _compare_knn(_knn_rows(options, sets, Enlargement(wider, deeper)), experiment, as_json)
         return
     tables = tables or ("1", "4")
     rows = _rows(options, sets, tables, Enlargement(wider, deeper))
-    base, size = knowledge_base(texts, retriever, corpus, max(reach, _least_reach(tables)))
-    runs = 1 if identity else runs
-    batches = {} if identity else latency_per_query(base, questions, BATCHES)
-    _run(rows, questions, runs, _make_answer(base, tokens, warm=identity), retriever)
-    figures = [summarise(row, rows[0]) for row in rows if row.runs]
+    reach = max(reach, _least_reach(tables))
+    figures, batches, passages = _measure(rows, experiment, reach, warm=identity)
     if not figures:
         return
     if plot:
         plot.write(svg(_charts(figures, batches)))
-    setting = {"retriever": retriever, "passages": size, "tokens": tokens, "runs": runs}
+    setting = experiment.setting | {"passages": passages}
     if as_json:
         setting |= {"wider": wider, "deeper": deeper}
         click.echo(_as_json(rows[0], figures, batches, setting))
@@ -203,10 +221,25 @@ def _least_reach(tables: Sequence[str]) -> int:
     return (PREFETCH_FAR if "2" in tables else PREFETCH) + 8
 
 
-def _make_answer(
-    base: KnowledgeBase, tokens: int, *, warm: bool
-) -> Callable[[RalmRow, str], RalmAnswer]:
-    return lambda row, question: answer(row, base, question, tokens, warm=warm)
+def _measure(
+    rows: Sequence[RalmRow], experiment: Experiment, reach: int, *, warm: bool
+) -> tuple[list[dict[str, object]], dict[str, float], int]:
+    """The rows' figures, milliseconds per query by size of batch, and the number of passages.
+
+    Args:
+        warm: keep the KV cache from answer to answer: times mean nothing then, and no query is
+            timed.
+    """
+    base, passages = knowledge_base(
+        experiment.texts, experiment.retriever, experiment.corpus, reach
+    )
+    batches = {} if warm else latency_per_query(base, experiment.questions, BATCHES)
+
+    def answered(row: RalmRow, question: str) -> RalmAnswer:
+        return answer(row, base, question, experiment.tokens, warm=warm)
+
+    _run(rows, experiment, answered, experiment.retriever)
+    return [summarise(row, rows[0]) for row in rows if row.runs], batches, passages
 
 
 def _as_json(
@@ -278,50 +311,39 @@ def _knn_rows(options: Options, sets: Sequence[str], larger: Enlargement) -> lis
     return rows
 
 
-def _compare_knn(
-    rows: list[KnnRow],
-    texts: Path,
-    retriever: str,
-    corpus: int,
-    questions: Sequence[str],
-    tokens: int,
-    runs: int,
-    as_json: bool,
-) -> None:
+def _compare_knn(rows: list[KnnRow], experiment: Experiment, as_json: bool) -> None:
     """Run KNN-LM and print its figures; speed-ups are over the sequential row of the same k."""
-    engine = rows[0].engine
+    engine, approximate = rows[0].engine, experiment.retriever == APPROXIMATE
     with engine.busy:
-        states = read_states(engine, texts, corpus, approximate=retriever == APPROXIMATE)
-    _run(
-        rows,
-        questions,
-        runs,
-        lambda row, question: answer_in_words(row, states, question, tokens),
-        f"knn {retriever}",
-    )
+        states = read_states(engine, experiment.texts, experiment.corpus, approximate=approximate)
+
+    def answered(row: KnnRow, question: str) -> RalmAnswer:
+        return answer_in_words(row, states, question, experiment.tokens)
+
+    _run(rows, experiment, answered, f"knn {experiment.retriever}")
     plain = {row.neighbours: row for row in reversed(rows) if not row.method.speculates}
     if not rows[0].runs:
         return
     figures = [{"k": row.neighbours, **summarise(row, plain[row.neighbours])} for row in rows]
     ratios = {k: retrieval_ratio(row) for k, row in plain.items()}
     if as_json:
-        setting = {"retriever": retriever, "states": len(states), "tokens": tokens, "runs": runs}
+        setting = experiment.setting | {"states": len(states)}
         measured = {"r": ratios, "machine": machine(), "rows": figures}
         click.echo(json.dumps({"model": engine.name, **setting, **measured}))
     else:
         click.echo(table(figures, {"k": "", **COLUMNS}))
         listed = ", ".join(f"{ratio:.2f} at k = {k}" for k, ratio in sorted(ratios.items()))
-        click.echo(f"{retriever} over {len(states)} states; r = {listed}")
+        click.echo(f"{experiment.retriever} over {len(states)} states; r = {listed}")
 
 
 def _run(
     rows: Sequence[Row],
-    questions: Sequence[str],
-    runs: int,
+    experiment: Experiment,
     answer: Callable[[Row, str], RalmAnswer],
     label: str,
 ) -> None:
     """Fill the rows' runs, with all questions or those before Ctrl-C."""
+    questions, runs = experiment.questions, experiment.runs
     try:
         count = len(rows) * len(questions) * runs
         with click.progressbar(length=count, label=label, file=sys.stderr) as bar:
