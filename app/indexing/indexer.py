@@ -43,6 +43,8 @@ RETRY_INTERVAL_S = 15.0
 """Time until the next attempt if another process is doing the same work."""
 QUIET_S = 60.0
 """Without a new message or import for so long, what was added is merged into the large store."""
+WORKER = "app.indexing.indexer"
+"""The module of the worker."""
 EXIT_YIELDED = 75
 """Exit code of a worker that yielded to a process waiting for the lock; it is started again."""
 
@@ -206,7 +208,7 @@ def worker_command(
 ) -> tuple[str, ...]:
     """The worker's module and arguments."""
     folders = (locations.data, locations.cache, locations.config)
-    return ("app.indexing.indexer", *map(str, (model, *folders, budget_bytes, int(settle))))
+    return (WORKER, *map(str, (model, *folders, budget_bytes, int(settle))))
 
 
 def _index_messages(index: CorpusIndex, message: int) -> tuple[int, bool]:

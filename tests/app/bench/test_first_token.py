@@ -18,8 +18,8 @@ from app.engine.engine import Engine
 from app.locations import Locations
 from datastores.errors import ModelError
 from engines.sampler import Sampling
+from tests.waiting import TIMEOUT_S
 
-TIMEOUT_S = 60.0
 CHILD = "tests.app.runtime.learning_child"
 
 

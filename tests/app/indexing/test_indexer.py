@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -22,15 +21,21 @@ from datastores.errors import SpecchatError
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from engines.llama.vocabulary import LlamaVocabulary, load_vocabulary
+from tests.waiting import TIMEOUT_S, until
 
 MODEL = Path(__file__).parents[3] / "assets" / "target-f16.gguf"
 BUDGET = 2**22
-TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")
 def vocabulary() -> LlamaVocabulary:
     return load_vocabulary(MODEL)
+
+
+@pytest.fixture(autouse=True)
+def at_normal_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are not starved by other programs."""
+    monkeypatch.setattr("app.indexing.indexer.WORKER", "tests.app.indexing.indexer_child")
 
 
 @pytest.fixture
@@ -46,16 +51,6 @@ def indexer(
 
 def _import(library: Library, text: str, source: str = "/s") -> None:
     library.write([StoreDocument(source, "f", 0, Document("t", (Part(NOTES, text),)))])
-
-
-def _wait_until(true: Callable[[], object]) -> None:
-    """Poll until `true`; fail after a minute."""
-    never = threading.Event()
-    for _ in range(int(TIMEOUT_S / 0.05)):
-        if true():
-            return
-        never.wait(0.05)
-    pytest.fail("the condition was not met in time")
 
 
 def _knows(locations: Locations, vocabulary: LlamaVocabulary, text: str) -> bool:
@@ -80,13 +75,13 @@ def test_changes_while_it_runs_are_indexed(
 ) -> None:
     _import(library, " walrus telescopes" * 20)
     indexer.start()
-    _wait_until(lambda: _knows(locations, vocabulary, " walrus"))
+    until(lambda: _knows(locations, vocabulary, " walrus"))
     _import(library, " penguin umbrellas" * 20, source="/later")
-    _wait_until(lambda: _knows(locations, vocabulary, " penguin"))
+    until(lambda: _knows(locations, vocabulary, " penguin"))
     history.add_message(history.create_chat().id, None, "user", " badger lantern" * 20)
-    _wait_until(lambda: _knows(locations, vocabulary, " badger"))
+    until(lambda: _knows(locations, vocabulary, " badger"))
     library.forget("/s")
-    _wait_until(lambda: not _is_due(locations, vocabulary))
+    until(lambda: not _is_due(locations, vocabulary))
     assert indexer.error is None
 
 
@@ -106,8 +101,8 @@ def test_what_was_added_is_merged_when_nothing_more_comes(
     monkeypatch.setattr("datastores.crest.store.MIN_MERGED_TOKENS", 10)
     _import(library, " walrus telescopes" * 20)
     indexer.start()
-    _wait_until(lambda: _knows(locations, vocabulary, " walrus"))
-    _wait_until(lambda: not pending())
+    until(lambda: _knows(locations, vocabulary, " walrus"))
+    until(lambda: not pending())
     assert _knows(locations, vocabulary, " walrus")
     assert indexer.error is None
 
@@ -117,7 +112,7 @@ def test_closing_stops_the_worker(
 ) -> None:
     _import(library, "".join(f"word{number} " for number in range(300_000)))
     indexer.start()
-    _wait_until(lambda: indexer.progress is not None)
+    until(lambda: indexer.progress is not None)
     indexer.close()
     assert indexer._worker is None
 
@@ -148,7 +143,7 @@ def test_a_failed_worker_is_reported(
     reported: list[SpecchatError | None] = []
     failing._notify = lambda _, error: reported.append(error)
     failing.start()
-    _wait_until(lambda: any(reported))
+    until(lambda: any(reported))
     failing.close()
     assert "indexing failed: " in str(reported[0])
     assert "no.gguf" in str(reported[0])
@@ -162,7 +157,7 @@ def test_a_damaged_library_is_reported(locations: Locations, vocabulary: LlamaVo
         locations, MODEL, vocabulary, BUDGET, lambda _, error: reported.append(str(error))
     )
     started.start()
-    _wait_until(lambda: reported)
+    until(lambda: reported)
     started.close()
     assert "a damaged library was set aside as " in reported[0]
 
@@ -185,7 +180,7 @@ def test_an_import_is_indexed_when_the_library_is_stable(
     monkeypatch.setattr(Corpus, "library_version", imports)
     monkeypatch.setattr(CorpusIndex, "is_due", is_due)
     indexer.start()
-    _wait_until(lambda: len(seen) > 8)
+    until(lambda: len(seen) > 8)
     assert asked == [3]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ from engines.draft_tree import CHATS, PROMPT, RECYCLE
 from tests.app.interface.imports.scripted import ScriptedImport
 from tests.app.interface.scripted import Script, ScriptedAssistant, passes_of
 from tests.app.models.conftest import home, hub, others
+from tests.waiting import TIMEOUT_S
 
 __all__ = ["home", "hub", "others"]
 """Fixtures: `home` for every test, since what models are on this machine must not be seen."""
@@ -165,12 +167,11 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ScriptedImport]:
 
 async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
     """Let the application run until `condition` holds."""
-    for _ in range(1000):
-        if condition():
-            await pilot.pause()
-            return
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, "what the test waits for did not happen"
         await pilot.pause(0.01)
-    raise AssertionError("what the test waits for did not happen")
+    await pilot.pause()
 
 
 async def ask(pilot: Pilot[None], stage: Stage, text: str) -> None:

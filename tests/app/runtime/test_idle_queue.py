@@ -10,8 +10,7 @@ import pytest
 
 from app.runtime.idle_encoding import EncodingProgress
 from app.runtime.idle_work import IdleQueue, IdleWork
-
-TIMEOUT_S = 30.0
+from tests.waiting import TIMEOUT_S
 
 
 @pytest.fixture(autouse=True)

@@ -21,8 +21,7 @@ from app.runtime.learning import (
 )
 from datastores.errors import SpecchatError, StoreError
 from datastores.storage.files import process_id, process_id_of
-
-TIMEOUT_S = 60.0
+from tests.waiting import TIMEOUT_S, until
 
 
 class Room:
@@ -97,13 +96,6 @@ def running(room: Room) -> Iterator[Callable[[str], Learner]]:
 
 
 Running = Callable[[str], Learner]
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def child_of(learner: Learner) -> psutil.Process | None:
