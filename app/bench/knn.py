@@ -30,14 +30,19 @@ from engines.chat_template.prompt_builder import Message
 from engines.decode import StopCriteria
 from engines.ralm.events import RalmStatistics
 from engines.ralm.knn_lm import InterpolatedTarget, Interpolation, write_sequentially
-from engines.ralm.knn_speculative import SpeculativeKnn
+from engines.ralm.knn_speculative import PRIOR_ACCURACY, SpeculativeKnn
 from engines.ralm.stride_writer import RalmRequest, StrideWriter
 from engines.sampler import make_sampler
 from engines.state_encoding import InPlace
 from engines.step import Step
 
 NEIGHBOURS = (1, 16, 256, 1024)
-METHODS = (SEQUENTIAL, RalmMethod(stride=3), RalmMethod(stride=5), RalmMethod(stride=0))
+METHODS = (
+    SEQUENTIAL,
+    RalmMethod(stride=3),
+    RalmMethod(stride=5),
+    RalmMethod(stride=0, prior_accuracy=PRIOR_ACCURACY),
+)
 """As in figure 5: the sequential one, two fixed strides, OS3."""
 MAX_STATES = 20_000
 """States of the texts at most; more are filled up with random keys."""

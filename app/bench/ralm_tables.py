@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from app.bench.report import table
-from engines.ralm.scheduler import PAPER_STRIDE, FixedStride, OptimalStride, StrideScheduler
+from engines.ralm.scheduler import (
+    PAPER_STRIDE,
+    PRIOR_ACCURACY,
+    FixedStride,
+    OptimalStride,
+    StrideScheduler,
+)
 from engines.ralm.speculative import PREFETCH, PREFETCH_FAR
 
 PAPER_MAX_ACCURACY = 0.6
@@ -25,6 +31,7 @@ class RalmMethod:
         prefetch: passages of each query put into the cache.
         stride: fixed speculation stride; 0 for OS3.
         max_accuracy: γ_max of the paper's own OS3; None for ours.
+        prior_accuracy: what OS3 expects of the first guesses.
     """
 
     speculates: bool = True
@@ -32,6 +39,7 @@ class RalmMethod:
     stride: int = PAPER_STRIDE
     asynchronous: bool = False
     max_accuracy: float | None = None
+    prior_accuracy: float = PRIOR_ACCURACY
 
     @property
     def name(self) -> str:
@@ -48,7 +56,11 @@ class RalmMethod:
         """A fresh scheduler for one answer."""
         if self.stride:
             return FixedStride(self.stride)
-        return OptimalStride(asynchronous=self.asynchronous, max_accuracy=self.max_accuracy)
+        return OptimalStride(
+            asynchronous=self.asynchronous,
+            max_accuracy=self.max_accuracy,
+            prior_accuracy=self.prior_accuracy,
+        )
 
 
 SEQUENTIAL = RalmMethod(speculates=False)

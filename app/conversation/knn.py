@@ -32,7 +32,7 @@ from app.engine.engine import Engine
 from app.engine.stores import open_dense
 from engines.ralm.events import RalmStatistics
 from engines.ralm.knn_lm import InterpolatedTarget, Interpolation, write_sequentially
-from engines.ralm.knn_speculative import SpeculativeKnn
+from engines.ralm.knn_speculative import PRIOR_ACCURACY, SpeculativeKnn
 from engines.ralm.scheduler import OptimalStride
 from engines.ralm.stride_writer import RalmRequest, StrideWriter
 from engines.sampler import make_sampler
@@ -139,6 +139,6 @@ class KnnAnswer:
             self._states,
             INTERPOLATION,
             self._request,
-            OptimalStride(asynchronous=False, max_stride=MAX_STRIDE),
+            OptimalStride(asynchronous=False, max_stride=MAX_STRIDE, prior_accuracy=PRIOR_ACCURACY),
             self.figures,
         ).write()

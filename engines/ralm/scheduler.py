@@ -154,6 +154,7 @@ class OptimalStride:
         asynchronous: whether strides can be written while a batch is verified.
         max_accuracy: γ_max, with the paper's own objective; None for what differs (see above).
         max_stride: where those do not decide.
+        prior_accuracy: of guesses, before any was verified.
     """
 
     def __init__(
@@ -162,6 +163,7 @@ class OptimalStride:
         asynchronous: bool,
         max_accuracy: float | None = None,
         max_stride: int = MAX_STRIDE,
+        prior_accuracy: float = PRIOR_ACCURACY,
     ) -> None:
         self.stride = 1
         self.hides = False
@@ -174,9 +176,9 @@ class OptimalStride:
         self._hidden: deque[float] = deque(maxlen=HIDDEN_WINDOW)  # seconds beside a search
         self._single: deque[float] = deque(maxlen=WINDOW)  # seconds of a query searched for alone
         self._batches: deque[tuple[int, float]] = deque(maxlen=WINDOW)  # (queries, seconds)
-        self._right = Share(PRIOR_ACCURACY)
+        self._right = Share(prior_accuracy)
         self._right_of_new = Share(PRIOR_ACCURACY, READING_WEIGHT)
-        self._right_and_read = Share(PRIOR_ACCURACY * (1 - PRIOR_NEW))
+        self._right_and_read = Share(prior_accuracy * (1 - PRIOR_NEW))
         self._new = Share(PRIOR_NEW)
 
     @property

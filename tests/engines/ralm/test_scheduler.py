@@ -230,6 +230,16 @@ def test_the_first_stride_tells_how_far_to_write_ahead() -> None:
         assert scheduler.stride in strides
 
 
+def test_the_first_batch_is_longer_where_guesses_are_known_to_be_right() -> None:
+    first = []
+    for accuracy in (0.6, 0.95):
+        scheduler = OptimalStride(asynchronous=False, prior_accuracy=accuracy)
+        scheduler.wrote(1.0, new=False)
+        searched_first(scheduler, 12.0)
+        first.append(scheduler.stride)
+    assert 2 <= first[0] < first[1] / 2
+
+
 @pytest.mark.parametrize(
     ("overlap", "hides"), [(0.0, True), (0.3, True), (1.0, False), (1.6, False)]
 )
