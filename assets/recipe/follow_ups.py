@@ -12,6 +12,7 @@ from functools import cache
 from random import Random
 
 from assets.recipe import read_lines, words
+from assets.recipe.drawn_values import draw_value
 from assets.recipe.pages import Example
 from assets.recipe.placeholders import kind_of, long_options, marks_of, readable
 from assets.recipe.turns import (
@@ -24,7 +25,7 @@ from assets.recipe.turns import (
     reply,
     user,
 )
-from assets.recipe.values import carry, draw_value, find_values
+from assets.recipe.values import carry, find_values
 from assets.recipe.wording import Style, slip
 
 _NARROW = (

@@ -19,11 +19,12 @@ from functools import cached_property
 from random import Random
 
 from assets.recipe.destructive import warning
+from assets.recipe.drawn_values import name_values, redraw_values
 from assets.recipe.material_files import Remark, Task
 from assets.recipe.outside import Outside
 from assets.recipe.pages import Example, Page
 from assets.recipe.placeholders import readable
-from assets.recipe.values import carry, name_values
+from assets.recipe.values import carry
 from assets.recipe.wording import Style, ask, reword
 
 ANSWER_NO_COMMAND = "I do not know a command for it."
@@ -122,6 +123,7 @@ _EXAMPLES = (
     "{} cheat sheet",
     "show me how {} is used",
 )
+_REDRAWN = 0.8
 _NEXT = ("and ", "and how do I ", "now ", "ok, and ", "next: ", "then ", "also ")
 _EXPLAIN = (
     "what does `{}` do?",
@@ -174,6 +176,8 @@ def ask_spoken(
 ) -> Chat:
     """A task in one of its hand-written, colloquial ``phrases``."""
     phrase = rng.choice(phrases)
+    if not noted and rng.random() < _REDRAWN:
+        phrase = redraw_values(phrase, example.command, rng)
     if rng.random() < 0.4 and not phrase.endswith("?"):
         phrase = reword(phrase, rng, style)
     if not noted and rng.random() < style.values:

@@ -8,18 +8,21 @@ agrees with its question however the question was made.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from random import Random
 
 from assets.recipe import read_lines, words
 from assets.recipe.placeholders import Kind, kind_of, label, marks_of, rewrite
 
+_RARE = 4
 
-def _english() -> frozenset[str]:
-    """Words that occur in the everyday phrases: after a cue such as "user" they are no names."""
-    text = " ".join(line.rpartition("::")[2] for line in read_lines("everyday.txt"))
-    return frozenset(re.findall(r"[a-z]+", text.lower()))
+
+def english() -> frozenset[str]:
+    """Words that people use for several tasks: after a cue such as "user" they are no names."""
+    tasks = (*read_lines("everyday.txt"), *read_lines("own_words.txt"))
+    phrases = (task.rpartition("::")[2].lower() for task in tasks)
+    counts = Counter(word for each in phrases for word in set(re.findall(r"[a-z]+", each)))
+    return frozenset(word for word, count in counts.items() if count >= _RARE)
 
 
 def _table() -> dict[Kind, list[str]]:
@@ -98,7 +101,7 @@ _FUNCTION_WORDS = frozenset(
     )
 )
 _COMMON = (
-    _english()
+    english()
     | _FUNCTION_WORDS
     | frozenset(words("name names id ids list info exists running inside itself contents sizes"))
 )
@@ -257,108 +260,3 @@ def _alike(value: str, mark: str) -> bool:
     return bool(wanted) and (
         ending == wanted or any({ending.rsplit(".", 1)[-1], wanted} <= each for each in _ALIKE)
     )
-
-
-_VAGUE: Mapping[Kind, str] = {
-    "file": r"file|document|script|image|video|archive",
-    "archive": r"archive|zip file|tar file|tarball",
-    "path": r"file or directory|file|directory|folder",
-    "directory": r"directory|folder",
-    "device": r"device|disk|drive|partition",
-    "port": r"port",
-    "pid": r"process|PID",
-    "user": r"user|username",
-    "group": r"group",
-    "host": r"host|server|domain|remote host|website|machine|IP address",
-    "url": r"URL|website|page",
-    "service": r"service|unit|systemd service",
-    "package": r"package",
-    "branch": r"branch",
-    "container": r"container",
-    "image": r"image",
-    "program": r"program|process|application",
-    "pattern": r"pattern|string|text|word|regular expression|regex|search pattern",
-    "message": r"message|commit message",
-}
-_KEEPS_NOUN = frozenset(words("port pid user group service package branch container directory"))
-_AFTER: Mapping[Kind, tuple[str, ...]] = {
-    "file": (" {}", " for {}", ": {}", ", it is called {}", " ({})"),
-    "path": (" {}", " for {}", ": {}"),
-    "directory": (" in {}", " under {}", ", the folder is {}", " for {}", " {}"),
-    "device": (" on {}", ": {}", ", it is {}"),
-    "port": (" on port {}", ", port {}", " with port {}"),
-    "pid": (", process {}", " with pid {}"),
-    "number": (" {}", ", {} of them", " with {}"),
-    "size": (" {}", " of {}", ", {}"),
-    "duration": (" for {}", " every {}", ", {}"),
-    "glob": (", only {}", " for {}", " of all {}"),
-    "user": (" for {}", " for user {}", ", the user is {}", " as {}"),
-    "group": (" for the group {}", ", group {}"),
-    "host": (" on {}", " at {}", " for {}", ", the host is {}"),
-    "url": (" {}", " from {}", ": {}"),
-    "pattern": (' "{}"', " for the word {}", ", the word is {}", " with the text {}"),
-    "message": (' with the message "{}"', ' saying "{}"'),
-}
-_ENDINGS = words("txt pdf csv log py md jpg json html conf sh mp4")
-_SYLLABLES = words("ba co de fi go ha ju ka lo mi na po ra su ti vo we xi ya zu ber lin tok mar")
-
-
-def draw_value(kind: Kind, mark: str, rng: Random) -> str:
-    """A value for a placeholder, as a person writes it in a question."""
-    if kind in {"file", "path"} and rng.random() < 0.5:
-        return _file_name(mark, rng)
-    if kind == "file" and re.search(r"\.(tar|zip|7z|rar|tgz)|archive", mark):
-        return rng.choice(VALUES["archive"])
-    if kind == "path":
-        kind = rng.choice(("file", "directory"))
-    if kind in {"user", "branch", "container", "group"} and rng.random() < 0.4:
-        return _invented(rng)
-    if kind == "port" and rng.random() < 0.5:
-        return str(rng.randint(80, 65000))
-    if kind == "number" and rng.random() < 0.5:
-        return str(rng.randint(2, 400))
-    if kind == "directory" and rng.random() < 0.4:
-        root = rng.choice(("~/", "/srv/", "/home/", "/var/", "./", "/mnt/", "/"))
-        return root + "/".join(_invented(rng) for _ in range(rng.randint(1, 2)))
-    return rng.choice(VALUES[kind])
-
-
-def _invented(rng: Random) -> str:
-    return "".join(rng.choice(_SYLLABLES) for _ in range(rng.randint(2, 3)))
-
-
-def _file_name(mark: str, rng: Random) -> str:
-    """An invented file name, with the ending that the placeholder asks for where it has one."""
-    wanted = re.sub(r"\[[^\]]*\]", "", mark.split(" ")[0]).rsplit("/", 1)[-1].partition(".")[2]
-    usual = rng.choice(_ENDINGS)
-    return f"{_invented(rng)}.{wanted if re.fullmatch('[a-z0-9.]{1,7}', wanted) else usual}"
-
-
-def name_values(phrase: str, command: str, rng: Random) -> str:
-    """``phrase`` with values for one to three of the placeholders of ``command``.
-
-    A value replaces the vague thing or the placeholder's own name in the phrase, or follows it.
-    """
-    known = [mark for mark in dict.fromkeys(marks_of(command)) if kind_of(mark) in _TAKES_VALUES]
-    count = min(len(known), rng.choices((1, 2, 3), (6, 3, 1))[0])
-    for mark in sorted(rng.sample(known, count), key=known.index):
-        phrase = _name_value(phrase, mark, rng)
-    return phrase
-
-
-_TAKES_VALUES = frozenset(VALUES) | {"path"}
-
-
-def _name_value(phrase: str, mark: str, rng: Random) -> str:
-    kind = kind_of(mark)
-    value = draw_value(kind, mark, rng)
-    own = re.search(rf"(?<!\S)`?{re.escape(mark)}`?(?!\S)", phrase)
-    if own and mark.isidentifier():
-        return phrase[: own.start()] + value + phrase[own.end() :]
-    pattern = rf"\b(?:an? |the |your )?(?:\w+ )??(?:{_VAGUE.get(kind, '(?!)')})(?![\w-])"
-    vague = re.search(pattern, phrase)
-    if vague and rng.random() < 0.7:
-        noun = re.search(r"\w+$", vague[0])
-        cue = f"{noun[0]} " if noun and kind in _KEEPS_NOUN and value[0] not in "~/." else ""
-        return phrase[: vague.start()] + cue + value + phrase[vague.end() :]
-    return phrase + rng.choice(_AFTER.get(kind, (f" {kind} {{}}",))).format(value)

@@ -7,10 +7,11 @@ from random import Random
 import pytest
 
 from assets.recipe.destructive import warning
+from assets.recipe.drawn_values import draw_value, name_values, redraw_values
 from assets.recipe.material_files import read_tasks
 from assets.recipe.pages import read_pages
 from assets.recipe.placeholders import kind_of, marks_of, readable
-from assets.recipe.values import VALUES, carry, draw_value, find_values, name_values
+from assets.recipe.values import VALUES, carry, find_values
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,26 @@ def test_a_phrase_names_values_for_its_placeholders() -> None:
     assert all(phrase != "copy a file to a directory" for phrase in named)
     assert sum("<" not in each for each in filled) >= 5
     assert all("<" in each or phrase for each, phrase in zip(filled, named, strict=True))
+
+
+def test_values_are_drawn_anew_where_the_command_takes_them() -> None:
+    command = "chown {{user}} {{path/to/file}}"
+    phrase = "give sabine.odt to the user mirko before 12 o'clock"
+    drawn = {redraw_values(phrase, command, Random(s)) for s in range(20)}
+    assert len(drawn) >= 15
+    assert all(each.startswith("give ") and each.endswith(" before 12 o'clock") for each in drawn)
+    assert all("<" not in carry(each, command) and ".odt" in each for each in drawn)
+
+
+def test_a_mode_of_chmod_is_not_drawn_anew() -> None:
+    phrase = redraw_values("set a.sh to 755", "chmod {{755}} {{path/to/file}}", Random(1))
+    assert phrase.endswith(".sh to 755")
+    assert "a.sh" not in phrase
+
+
+def test_a_name_that_few_tasks_mention_is_a_value() -> None:
+    assert carry("add the user sabine", "useradd {{username}}") == "useradd sabine"
+    assert carry("is the user logged in?", "who {{username}}") == "who <username>"
 
 
 def test_marks_leave_options_out() -> None:
