@@ -212,9 +212,9 @@ def test_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "app", "--data-dir", str(tmp_path), "ask", "ls", *SHORT]
     with Path("/dev/full").open("w") as full:
         failed = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
-    assert failed.returncode == 1
     said = failed.stderr.decode().splitlines()
     assert said == ["specchat: cannot write the output: No space left on device"]
+    assert failed.returncode == 1
 
 
 def test_folders_in_place_of_caches_keep_no_answer_back(tmp_path: Path) -> None:
