@@ -8,6 +8,7 @@ line on stderr, exit code 1.
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -122,7 +123,15 @@ def run(arguments: Sequence[str]) -> int:
         if error.errno not in DISK_ERRORS or error.filename is not None:
             raise
         click.echo(f"specchat: cannot write the output: {error.strerror}", err=True)
+        _discard_output()
         return FAILED
+
+
+def _discard_output() -> None:
+    """Let what standard output still holds go nowhere: Python writes it again as it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def main() -> NoReturn:
