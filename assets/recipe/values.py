@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 from assets.recipe import read_lines, words
 from assets.recipe.placeholders import Kind, kind_of, label, marks_of, rewrite
@@ -17,6 +18,7 @@ from assets.recipe.placeholders import Kind, kind_of, label, marks_of, rewrite
 _RARE = 4
 
 
+@cache
 def english() -> frozenset[str]:
     """Words that people use for several tasks: after a cue such as "user" they are no names."""
     tasks = (*read_lines("everyday.txt"), *read_lines("own_words.txt"))

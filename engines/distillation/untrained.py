@@ -23,7 +23,7 @@ from engines.distillation.weights import (
     StudentFile,
     copy_entries,
     open_gguf,
-    read_student,
+    read_shape,
 )
 
 LAYERS, WIDTH, HIDDEN = 4, 128, 256
@@ -77,7 +77,8 @@ def training_settings(student: Path) -> TrainingSettings:
         ModelError: it cannot be read.
     """
     # What is pruned has an output matrix of its own.
-    return FROM_NOTHING if read_student(student).shape.tied else PRUNED
+    tied = read_shape(student, open_gguf(student)).tied
+    return FROM_NOTHING if tied else PRUNED
 
 
 def _random_student(vocabulary: int, context: int, seed: int) -> StudentFile:
