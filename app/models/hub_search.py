@@ -28,6 +28,7 @@ from app.models.hub import (
 from app.models.memory import OTHER_BYTES, MemoryEstimate, estimate
 from app.models.speed import MIN_TOKENS_PER_S, active_bytes, estimated_speed
 from datastores.errors import InputError, ModelError
+from engines.llama.devices import free_gpu_memory
 from engines.llama.gguf import Metadata, read_metadata_from
 
 MAX_FOUND = 20
@@ -139,7 +140,8 @@ def offers(repository: str, context: int) -> list[HubOffer]:
             f"{repository} holds no GGUF model: look for a repository with GGUF in its name"
         )
     header = _remote_header(min(models, key=lambda model: model.size))
-    return [_offer(model, header, context) for model in models]
+    cards = free_gpu_memory()
+    return [_offer(model, header, context, cards) for model in models]
 
 
 def suggested(offered: Sequence[HubOffer], free: int) -> HubOffer | None:
@@ -182,26 +184,26 @@ _KNOWN = (
 def known_offers(context: int, free: int) -> list[HubOffer]:
     """Well-known models that are usable with `free` bytes of memory, the largest first; if none is,
     the smallest that fits. Needs no connection."""
-    known = []
+    known, cards = [], free_gpu_memory()
     for name, gigabytes, keys in _KNOWN:
         size = int(gigabytes * 1e9)
         # Keys and values, two bytes each.
         need = MemoryEstimate(size, OTHER_BYTES + size // 20, 2 * 2 * keys)
         needed = need.total(context)
-        speed = estimated_speed(size, needed)
+        speed = estimated_speed(size, needed, cards)
         known.append(HubOffer(f"{name}:{DEFAULT_QUANTISATION}", size, needed, speed))
     fitting = [one for one in reversed(known) if one.fits(free)]
     return [one for one in fitting if one.usable(free)][:MAX_SUGGESTED] or fitting[-1:]
 
 
-def _offer(model: RemoteModel, header: Metadata | None, context: int) -> HubOffer:
+def _offer(model: RemoteModel, header: Metadata | None, context: int, cards: int) -> HubOffer:
     active = size = model.size
     if header is None:
         needed = MemoryEstimate(size, OTHER_BYTES + size // 5, 0).total(0)
     else:
         length = min(context, header.number("context_length", context))
         needed, active = estimate(header, size).total(length), active_bytes(header, size)
-    return HubOffer(model.name, size, needed, estimated_speed(active, needed))
+    return HubOffer(model.name, size, needed, estimated_speed(active, needed, cards))
 
 
 class _RemoteBytes:

@@ -6,7 +6,6 @@ are read. A plain estimate on the low side, and shown as one; a model that runs 
 
 from __future__ import annotations
 
-from engines.llama.devices import free_gpu_memory
 from engines.llama.gguf import Metadata
 from engines.llama.threads import default_threads
 
@@ -20,15 +19,16 @@ MIN_TOKENS_PER_S = 3.0
 """About half as fast as people read; slower models are not suggested."""
 
 
-def estimated_speed(active: int, needed: int) -> float:
+def estimated_speed(active: int, needed: int, cards: int) -> float:
     """Tokens per second of a model that takes `needed` bytes of memory.
 
     What fits onto graphics cards is read there.
 
     Args:
         active: bytes of the weights that take part in a token (`active_bytes`).
+        cards: free bytes on graphics cards.
     """
-    on_cards = min(1.0, free_gpu_memory() / needed)
+    on_cards = min(1.0, cards / needed)
     cores = min(default_threads() * CORE_BYTES_PER_S, MEMORY_BYTES_PER_S)
     return 1 / (active * (on_cards / CARD_BYTES_PER_S + (1 - on_cards) / cores))
 

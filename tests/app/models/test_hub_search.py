@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from app.cli.main import run
-from app.models import speed
+from app.models import hub_search, speed
 from app.models.hub_search import (
     MAX_SUGGESTED,
     HubOffer,
@@ -110,7 +110,7 @@ def test_well_known_models_suit_the_cores_and_the_cards(
     monkeypatch: pytest.MonkeyPatch, cores: int, cards: int, best: str
 ) -> None:
     monkeypatch.setattr(speed, "default_threads", lambda: cores)
-    monkeypatch.setattr(speed, "free_gpu_memory", lambda: cards)
+    monkeypatch.setattr(hub_search, "free_gpu_memory", lambda: cards)
     assert best in known_offers(CONTEXT, MANY)[0].name
 
 
