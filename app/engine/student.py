@@ -26,6 +26,7 @@ from engines.target import Vocabulary
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
+    from engines.distillation.trainer import TrainingSettings
 
 UNTRAINED = "new"
 """The setting for a draft model made on this machine, which has learned nothing yet."""
@@ -188,6 +189,19 @@ def make_student(model: Path, locations: Locations) -> Path:
 
 def _untrained_file(model: Path, locations: Locations) -> Path:
     return locations.students / fingerprint(model) / UNTRAINED_FILE
+
+
+def training_settings(student: Path) -> TrainingSettings:
+    """How the draft model in the file `student` learns; one made here has more to learn.
+
+    Raises:
+        ModelError: it was made here, and cannot be read.
+    """
+    from engines.distillation import trainer, untrained
+
+    if student.name == UNTRAINED_FILE:
+        return untrained.training_settings(student)
+    return trainer.TrainingSettings()
 
 
 def choose_student(choice: str, locations: Locations) -> None:

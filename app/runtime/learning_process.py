@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from app.child_process import LOWEST_PRIORITY, emit, run_child
-from app.engine.student import UNTRAINED_FILE, open_student
+from app.engine.student import open_student, training_settings
 from app.engine.student_versions import drop_tainted, head_versions, replay_path, versions_of
 from app.indexing.vocabularies import open_vocabulary
 from app.locations import Locations
@@ -30,8 +30,6 @@ from engines.distillation.head import OutputMatrix
 from engines.distillation.head_pupil import HEAD, HeadPupil
 from engines.distillation.round import RoundResult, TrainingStep, run_round
 from engines.distillation.student_pupil import StudentPupil
-from engines.distillation.trainer import TrainingSettings
-from engines.distillation.untrained import training_settings
 from engines.drafters.student import Student
 from engines.target import Vocabulary
 
@@ -101,7 +99,6 @@ def _student_round(
     def load(path: Path) -> Student:
         return open_student(path, vocabulary, CONTEXT_LENGTH, gpu_layers=0, threads=1)
 
-    made_here = original.name == UNTRAINED_FILE
     folder = versions_of(locations, target, original).folder
     known, questions = folder / KNOWN_FILE, known_questions(model, original)
     for done in answer_known(model, known, questions):
@@ -111,7 +108,7 @@ def _student_round(
         pupil=StudentPupil(original, load),
         folder=folder,
         base=known_records(model, known, vocabulary.size),
-        settings=training_settings(original) if made_here else TrainingSettings(),
+        settings=training_settings(original),
     )
 
 

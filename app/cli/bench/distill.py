@@ -18,7 +18,13 @@ from app.bench.workloads import Workload, read_workload
 from app.cli.bench.commands import plot_option
 from app.config import Options
 from app.engine.engine import Engine, load, with_drafters
-from app.engine.student import UNTRAINED, open_student, student_file
+from app.engine.student import (
+    UNTRAINED,
+    UNTRAINED_FILE,
+    open_student,
+    student_file,
+    training_settings,
+)
 from app.locations import locate
 from app.machine import machine
 from app.models.gguf_files import model_parts
@@ -130,8 +136,6 @@ def distill(
     and in one tree with the untrained draft model. Ctrl-C prints the results so far.
     """
     from app.bench.distill import Classroom, Material, asked_again
-    from engines.distillation.trainer import TrainingSettings
-    from engines.distillation.untrained import training_settings
 
     topics = {path.stem: read_workload(path)[:limit] for path in workloads}
     engine = with_drafters(load(replace(options, drafters=()), rows=32), (), 0)
@@ -152,7 +156,7 @@ def distill(
         material = Material(stream, again, knowns)
         taught, heads = _taught(engine, file)
         room = Classroom(engine, engine.defaults.sampling, taught, material, every)
-        first = training_settings(file) if student == UNTRAINED else TrainingSettings()
+        first = training_settings(file)
         lesson_plans = [replace(first, loss=loss) for loss in losses or (first.loss,)]
         rows = list(_rows(room, lesson_plans, lessons, heads if head else {}, per_topic=per_topic))
     if plot:
@@ -176,7 +180,7 @@ def _student_file(engine: Engine, student: str, options: Options, folder: Path) 
     if student == UNTRAINED:
         from engines.distillation.untrained import write_untrained
 
-        file = folder / "student.gguf"
+        file = folder / UNTRAINED_FILE
         write_untrained(file, 1, *model_parts(engine.path))
         return file
     if student and Path(student).is_file():
