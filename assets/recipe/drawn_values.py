@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from random import Random
 
 from assets.recipe import words
+from assets.recipe.outside import read_outside
 from assets.recipe.placeholders import Kind, kind_of, marks_of
 from assets.recipe.values import VALUES, carry, english, find_values
 
@@ -67,14 +68,14 @@ def draw_value(kind: Kind, mark: str, rng: Random) -> str:
     if kind == "path":
         kind = rng.choice(("file", "directory"))
     if kind in {"user", "branch", "container", "group"} and rng.random() < 0.4:
-        return _invented(rng)
+        return _stem(rng)
     if kind == "port" and rng.random() < 0.5:
         return str(rng.randint(80, 65000))
     if kind == "number" and rng.random() < 0.5:
         return str(rng.randint(2, 400))
     if kind == "directory" and rng.random() < 0.4:
         root = rng.choice(("~/", "/srv/", "/home/", "/var/", "./", "/mnt/", "/"))
-        return root + "/".join(_invented(rng) for _ in range(rng.randint(1, 2)))
+        return root + "/".join(_stem(rng) for _ in range(rng.randint(1, 2)))
     return rng.choice(VALUES[kind])
 
 
@@ -86,7 +87,7 @@ def _file_name(mark: str, rng: Random) -> str:
     """An invented file name, with the ending that the placeholder asks for where it has one."""
     wanted = re.sub(r"\[[^\]]*\]", "", mark.split(" ")[0]).rsplit("/", 1)[-1].partition(".")[2]
     usual = rng.choice(_ENDINGS)
-    return f"{_invented(rng)}.{wanted if re.fullmatch('[a-z0-9.]{1,7}', wanted) else usual}"
+    return f"{_stem(rng)}.{wanted if re.fullmatch('[a-z0-9.]{1,7}', wanted) else usual}"
 
 
 def name_values(phrase: str, command: str, rng: Random) -> str:
@@ -167,4 +168,10 @@ def _stem(rng: Random) -> str:
 _COUNTED = frozenset(words("port pid number size duration"))
 _WORDS = frozenset(words("quoted pattern message old new"))
 _FREE = frozenset(words("user group branch container pattern quoted old new message"))
-_NAMES = sorted(word for word in english() if 3 <= len(word) <= 10)
+_OUTSIDE = {word for values in read_outside().slots.values() for word in " ".join(values).split()}
+_NAMES = sorted(
+    word
+    for word in english() | {word.lower() for word in _OUTSIDE}
+    if 3 <= len(word) <= 10 and word.isascii() and word.isalpha()
+)
+"""Words for names: those outside the subject too, lest a model takes the words for the question."""

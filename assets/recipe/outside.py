@@ -16,13 +16,16 @@ from assets.recipe import read_lines
 _SLOT = re.compile(r"\{(\w+)\}")
 _KEYS = ("asdfghjkl", "qwertyuiop", "zxcvbnm", "1234567890", "!?#", "aeiou")
 _NONSENSE_SHARE = 0.06
+_TEMPLATE_SHARE = 0.5
+"""Of questions with slots, which are fewer and bring more words."""
 
 
 @dataclass(frozen=True)
 class Outside:
-    """Templates of questions, what fills their slots, and answers that fit all of them."""
+    """Questions with slots, without, what fills the slots, and answers that fit all of them."""
 
     templates: Sequence[str]
+    sentences: Sequence[str]
     slots: Mapping[str, Sequence[str]]
     answers: Sequence[str]
 
@@ -30,7 +33,7 @@ class Outside:
         """A question outside the subject, or nonsense."""
         if rng.random() < _NONSENSE_SHARE:
             return _nonsense(rng)
-        template = rng.choice(self.templates)
+        template = rng.choice(self.templates if rng.random() < _TEMPLATE_SHARE else self.sentences)
         text = _SLOT.sub(lambda match: rng.choice(self.slots[match[1]]), template)
         return text[:1].upper() + text[1:] if rng.random() < 0.4 else text
 
@@ -48,8 +51,10 @@ def read_outside() -> Outside:
             name, _, values = line[1:].partition(":")
             slots[name] = [value.strip() for value in values.split(",")]
     answers = [line[2:] for line in lines if line.startswith("= ")]
-    templates = [line for line in lines if not line.startswith(("@", "= "))]
-    return Outside(templates, slots, answers)
+    questions = [line for line in lines if not line.startswith(("@", "= "))]
+    templates = [line for line in questions if _SLOT.search(line)]
+    sentences = [line for line in questions if not _SLOT.search(line)]
+    return Outside(templates, sentences, slots, answers)
 
 
 def _nonsense(rng: Random) -> str:

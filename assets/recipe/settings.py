@@ -103,7 +103,7 @@ FULL = Setting(
 FURTHER = replace(
     FULL,
     target_schedule=Schedule(
-        tokens=9_400_000, step_chats=40, matrix_rate=0.012, other_rate=1.8e-3, decay_from=0.3
+        tokens=15_000_000, step_chats=60, matrix_rate=0.014, other_rate=2.0e-3, decay_from=0.5
     ),
     student_schedule=Schedule(
         tokens=4_000_000, step_chats=20, matrix_rate=0.006, other_rate=1e-3, decay_from=0.3

@@ -43,6 +43,12 @@ COPIED_WEIGHT = 2.5
 """Least weight of an answer's token that is copied: a value is one token in thirty of its answer,
 and the command is wrong without it."""
 
+QUESTION_WEIGHT = 0.15
+"""Weight of a question's tokens: predicting them teaches the words that people use."""
+
+_LONGEST_QUESTION = 300
+"""In characters; a longer message holds a page, which is no question."""
+
 NO_SOURCE = -1
 """In place of an index: this token is not copied."""
 
@@ -114,8 +120,8 @@ class Encoded(NamedTuple):
 def encode_chats(tokenizer: Tokenizer, chats: Iterable[Chat]) -> list[Encoded]:
     """Encode chats as ids, loss weights and alignment.
 
-    The end-of-turn token has the weight of its turn; the frame around a turn has weight 0. Outside
-    answers, repetitions have `REPEATED_WEIGHT`.
+    The end-of-turn token has the weight of its turn; the frame around a turn has weight 0.
+    Questions have `QUESTION_WEIGHT`, repetitions in notes and pasted pages `REPEATED_WEIGHT`.
     """
     return [_encode(tokenizer, [p for turn in chat for p in _spans(turn)]) for chat in chats]
 
@@ -151,10 +157,12 @@ def _spans(turn: Turn) -> Iterator[_Span]:
     newline; generated texts never do. Commands are lines of their own.
     """
     word, rest = _first_word(f"{turn.text}<|im_end|>")
+    asks = turn.role == "user" and len(turn.text) < _LONGEST_QUESTION
+    weight = QUESTION_WEIGHT if asks else turn.weight
     yield _Span(f"<|im_start|>{turn.role}\n")
-    yield _Span(word, turn.first or turn.weight, not turn.weight)
+    yield _Span(word, turn.first or weight, not weight)
     for number, text in enumerate(_COMMAND.split(rest)):
-        yield _Span(text, (number % 2 and turn.command) or turn.weight, not turn.weight)
+        yield _Span(text, (number % 2 and turn.command) or weight, not weight)
     yield _Span("\n")
 
 

@@ -34,7 +34,9 @@ def _table() -> dict[Kind, list[str]]:
 
 VALUES: Mapping[Kind, list[str]] = _table()
 
-_NOT_FILES = re.compile(r"^(node\.js|vue\.js|asp\.net|e\.g|i\.e|\d+\.\d[\d.]*|v\d[\d.]*)$", re.I)
+_NOT_FILES = re.compile(
+    r"^(tar\.\w+|node\.js|vue\.js|asp\.net|e\.g|i\.e|\d+\.\d[\d.]*|v\d[\d.]*)$", re.I
+)
 _UNITS = {"k": "k", "m": "M", "g": "G", "t": "T"}
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _HOME = re.compile(r"\b(?:my |the |your )?home (?:directory|folder|dir)\b", re.I)
@@ -206,8 +208,19 @@ def carry(question: str, command: str) -> str:
     found, marks = find_values(question), marks_of(command)
     if len(found["number"]) > sum("number" in _takes(mark) for mark in marks):
         found["number"].clear()
-    values = iter(_assign(found, marks))
-    return rewrite(command, lambda mark: next(values) or f"<{label(mark)}>")
+    assigned = _assign(found, marks)
+    values = iter(assigned)
+    carried = rewrite(command, lambda mark: next(values) or f"<{label(mark)}>")
+    return _without_double_endings(carried, assigned)
+
+
+def _without_double_endings(command: str, values: Sequence[str]) -> str:
+    """``command`` with ``film.avi`` for ``film.avi.avi``: the ending follows the placeholder."""
+    for value in values:
+        _, dot, ending = value.rpartition(".")
+        if dot:
+            command = re.sub(rf"({re.escape(value)})\.{re.escape(ending)}(?![\w.])", r"\1", command)
+    return command
 
 
 def _assign(found: Found, marks: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from assets.recipe.tokens import (
     END_OF_TEXT,
     IM_END,
     NO_SOURCE,
+    QUESTION_WEIGHT,
     REPEATED_WEIGHT,
     WEIGHT_SCALE,
     encode_chats,
@@ -86,7 +87,7 @@ def test_spans_of_a_chat_are_the_whole_chat(tokenizer: Tokenizer) -> None:
     whole = render_prompt(chat).removesuffix("<|im_start|>assistant\n")
     assert ids.tolist() == tokenizer.encode(whole).ids
     ends = np.flatnonzero(ids == IM_END)
-    assert weights[ends].tolist() == [0, WEIGHT_SCALE]
+    assert weights[ends].tolist() == [round(QUESTION_WEIGHT * WEIGHT_SCALE), WEIGHT_SCALE]
 
 
 def test_the_first_word_of_an_answer_may_weigh_more(tokenizer: Tokenizer) -> None:
@@ -106,7 +107,7 @@ def test_a_fenced_command_may_weigh_more(tokenizer: Tokenizer) -> None:
     assert ids.tolist() == tokenizer.encode(whole).ids
 
 
-def test_only_repetitions_have_a_weight_outside_answers(tokenizer: Tokenizer) -> None:
+def test_only_repetitions_have_a_weight_in_notes(tokenizer: Tokenizer) -> None:
     chat = (Turn("system", "xq zv xq zv"), Turn("user", "jk"), Turn("assistant", "ok", 1.0))
     ids, weights, _, _ = encode_chats(tokenizer, [chat])[0]
     light = ids[weights == round(REPEATED_WEIGHT * WEIGHT_SCALE)].tolist()

@@ -58,6 +58,8 @@ def test_commands_are_written_as_people_read_them(command: str, wanted: str) -> 
         ("log in as bob on 10.0.0.7", "ssh {{username}}@{{remote_host}}", "ssh bob@10.0.0.7"),
         ("where are the jpg files?", "find . -name '{{*.ext}}'", "find . -name '*.jpg'"),
         ("copy a.c to b.c", "cp {{path/to/source}} {{path/to/target_file}}", "cp a.c b.c"),
+        ("extract a tar.gz archive", "tar xf {{path/to/source.tar[.gz]}}", "tar xf <source.tar>"),
+        ("is film.avi damaged?", "ffmpeg -i {{path/to/video}}.avi", "ffmpeg -i film.avi"),
         ("run the image redis:7", "docker run {{image:tag}}", "docker run redis:7"),
         ("erase a.txt and b.txt", "rm {{path/to/file1 path/to/file2 ...}}", "rm a.txt b.txt"),
         ("count from 5 to 15", "seq {{10}}", "seq <10>"),
