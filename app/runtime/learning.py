@@ -207,7 +207,8 @@ class Learner:
                     self._may_pause = True
                     done, steps = message["done"], message["steps"]
                     left = remaining.update(done, steps, monotonic())
-                    self._notify(LearningProgress(done, steps, left), None)
+                    if self._paused_at is None:  # it may have written before it was stopped
+                        self._notify(LearningProgress(done, steps, left), None)
                 elif "reading" in message:
                     self._may_pause = False
                 else:
@@ -216,22 +217,21 @@ class Learner:
                         result = message
         except SpecchatError as raised:
             error = raised
-        code = child.code()
+        code, learned = child.code(), _learned(result)
         with self._lock:
             ended_by_us = self._child is not child
             if not ended_by_us:
                 self._child, self._paused_at = None, None
+                if learned is None:  # before the watcher can start another
+                    self._looked = monotonic() + RETRY_S
         child.close()
         if ended_by_us:
             return
         if result is None and error is None and code:
             error = ModelError(f"learning failed: exit code {code}")
-        self._ended(result, error)
+        self._ended(learned, error)
 
-    def _ended(self, result: dict[str, Any] | None, error: SpecchatError | None) -> None:
-        learned = _learned(result)
-        if learned is None:
-            self._looked = monotonic() + RETRY_S
+    def _ended(self, learned: Learned | None, error: SpecchatError | None) -> None:
         self._notify(learned, None)
         if error is not None:
             self._report_error(error)

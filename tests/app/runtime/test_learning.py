@@ -160,6 +160,7 @@ def test_a_key_press_pauses_it_where_it_is(room: Room, running: Running) -> None
     assert child is not None
     learner.touch()
     until(lambda: is_stopped(child))
+    until(lambda: room.shown[-1] is None)
     done = room.done()
     some_polls()
     assert room.done() == done
@@ -167,7 +168,7 @@ def test_a_key_press_pauses_it_where_it_is(room: Room, running: Running) -> None
     room.busy = False
     until(lambda: room.done() > done)
     assert child_of(learner) == child
-    assert not room.note.exists()
+    until(lambda: not room.note.exists())
 
 
 @pytest.mark.parametrize("hindrance", ["busy", "loaded"])
@@ -264,4 +265,4 @@ def test_one_that_a_killed_program_had_paused_is_ended(
         assert sleeper.poll() is None, "it is another window's"
         sleeper.kill()
     sleeper.wait(TIMEOUT_S)
-    assert room.note.exists() == alive
+    until(lambda: room.note.exists() == alive)
