@@ -156,14 +156,16 @@ class Learner:
     def _watch(self) -> None:
         _end_orphan(self._note)
         while not self._closing.wait(POLL_S):
-            child, may_run = self._child, self._may_run()
+            # Before the conditions: what a key press pauses meanwhile is not resumed at once.
+            child, paused_at = self._child, self._paused_at
+            may_run = self._may_run()
             if child is None:
                 if may_run and self._has_news():
                     self._start()
-            elif self._paused_at is not None:
+            elif paused_at is not None:
                 if may_run:
                     self._resume()
-                elif monotonic() > self._paused_at + MAX_PAUSE_S:
+                elif monotonic() > paused_at + MAX_PAUSE_S:
                     self._stop()
             elif not may_run:
                 self._pause()
@@ -207,8 +209,9 @@ class Learner:
                     self._may_pause = True
                     done, steps = message["done"], message["steps"]
                     left = remaining.update(done, steps, monotonic())
-                    if self._paused_at is None:  # it may have written before it was stopped
-                        self._notify(LearningProgress(done, steps, left), None)
+                    with self._lock:  # it may have written this before it was stopped
+                        if self._child is child and self._paused_at is None:
+                            self._notify(LearningProgress(done, steps, left), None)
                 elif "reading" in message:
                     self._may_pause = False
                 else:
