@@ -12,6 +12,7 @@ import pytest
 from app.locations import Locations, locate
 from datastores.chats.history import History
 from datastores.library.library import Library
+from tests.waiting import TIMEOUT_S
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +22,18 @@ def no_probes(monkeypatch: pytest.MonkeyPatch) -> None:
     `tests/engines/llama` tests that.
     """
     monkeypatch.setattr("engines.llama.probe._probe", lambda *_, **__: None)
+
+
+@pytest.fixture
+def indexed_at_normal_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of the indexer are not starved by other programs."""
+    monkeypatch.setattr("app.indexing.indexer.WORKER", "tests.app.indexing.indexer_child")
+
+
+@pytest.fixture
+def unhurried_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing a model waits until its thread gets the processor, not for a second only."""
+    monkeypatch.setattr("app.runtime.model_thread.CLOSE_TIMEOUT_S", TIMEOUT_S)
 
 
 @pytest.fixture

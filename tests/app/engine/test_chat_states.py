@@ -25,6 +25,7 @@ from engines.chat_template.prompt_builder import Message
 from engines.llama.target import LlamaTarget
 from tests.app.scripted import ScriptedVocabulary, scripted_engine
 from tests.engines.scripted import ScriptedTarget
+from tests.waiting import TIMEOUT_S
 
 TOKEN_S, LOAD_S = 0.1, 0.01
 """Seconds to read a token, and to load a block."""
@@ -237,8 +238,9 @@ def test_a_question_waits_for_one_block_at_most(
 
 
 def test_what_is_left_is_saved_at_the_end(
-    locations: Locations, history: History, engine: Engine
+    locations: Locations, history: History, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("app.engine.chat_states.CLOSE_TIMEOUT_S", TIMEOUT_S)
     chat = history.create_chat().id
     list(Assistant(engine, history).answer(chat, None, LONG))
     engine.close()

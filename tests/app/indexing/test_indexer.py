@@ -25,17 +25,12 @@ from tests.waiting import TIMEOUT_S, until
 
 MODEL = Path(__file__).parents[3] / "assets" / "target-f16.gguf"
 BUDGET = 2**22
+pytestmark = pytest.mark.usefixtures("indexed_at_normal_priority")
 
 
 @pytest.fixture(scope="module")
 def vocabulary() -> LlamaVocabulary:
     return load_vocabulary(MODEL)
-
-
-@pytest.fixture(autouse=True)
-def at_normal_priority(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers are not starved by other programs."""
-    monkeypatch.setattr("app.indexing.indexer.WORKER", "tests.app.indexing.indexer_child")
 
 
 @pytest.fixture

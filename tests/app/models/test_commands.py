@@ -17,6 +17,7 @@ from app.models.discovery import embedded
 from tests.app.models.gguf_files import split_gguf, write_gguf
 
 MEGABYTES = f"{embedded().stat().st_size / 1e6:.0f}"
+pytestmark = pytest.mark.usefixtures("unhurried_close")
 
 
 @pytest.fixture(autouse=True)

@@ -37,7 +37,7 @@ def process(
 ) -> ChildProcess:
     folders = (locations.data, locations.cache, locations.config)
     pupils = (student or "", HEAD_TOO if head else "")
-    module = "app.runtime.learning_process"
+    module = "tests.app.runtime.learning_process_child"
     return ChildProcess(module, TARGET, target or student, *pupils, *folders)
 
 

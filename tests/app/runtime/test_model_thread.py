@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event as Flag
-from time import sleep
 
 import pytest
 
@@ -28,7 +27,9 @@ from engines.llama import native
 from tests.app.frames import MAX_FRAMES, MAX_INTERFACE_FRAMES, own_frames
 from tests.app.models.gguf_files import write_gguf
 from tests.engines.tiny import TinyVocabulary, write_llama
+from tests.waiting import TIMEOUT_S, until
 
+pytestmark = pytest.mark.usefixtures("unhurried_close", "indexed_at_normal_priority")
 SHARED = Path(__file__).parents[4] / "shared" / "models" / "provisional-target-f16.gguf"
 OPTIONS = Options(drafters=("prompt", "recycle", "crest"), max_tokens=8, temperature=0.0)
 
@@ -97,13 +98,14 @@ def projected(locations: Locations, model: Model) -> None:
     """Wait until the stores of the model's tokenizer hold what was said with another."""
     assert model.engine is not None
     folder = locations.projections / model.engine.vocabulary.fingerprint
-    for _ in range(3000):
-        if (folder / TOKENS_FILE).exists():
-            with closing(TokenCache.open(folder / TOKENS_FILE)) as cache:
-                if cache.total_tokens():
-                    return
-        sleep(0.02)
-    raise AssertionError("the new tokenizer's stores stayed empty")
+
+    def holds_tokens() -> bool:
+        if not (folder / TOKENS_FILE).exists():
+            return False
+        with closing(TokenCache.open(folder / TOKENS_FILE)) as cache:
+            return cache.total_tokens() > 0
+
+    until(holds_tokens)
 
 
 def test_the_model_before_is_gone_when_the_next_is_loaded(
@@ -189,7 +191,7 @@ def test_closing_while_a_model_loads_does_not_close_it_under_the_loader(
     gate, closed = Flag(), []
 
     def slow(choice: str | None) -> Model:
-        gate.wait(60)
+        gate.wait(TIMEOUT_S)
         model = opened(locations, history, choice)
 
         def close() -> None:
@@ -209,7 +211,7 @@ def test_closing_while_a_model_loads_does_not_close_it_under_the_loader(
     loading.result()
     assert asked.cancelled()
     assert history.thread(chat) == []
-    monkeypatch.setattr("app.runtime.model_thread.CLOSE_TIMEOUT_S", 60.0)
+    monkeypatch.setattr("app.runtime.model_thread.CLOSE_TIMEOUT_S", TIMEOUT_S)
     assert thread.close()
     assert closed
 

@@ -1,0 +1,9 @@
+"""The process that trains at normal priority: beside load, the lowest gets no time at all."""
+
+from __future__ import annotations
+
+from app.child_process import run_child
+from app.runtime.learning_process import learn
+
+if __name__ == "__main__":
+    run_child(learn)
