@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.importing.path_search import PathSearch, dropped_paths, match
+from tests.waiting import TIMEOUT_S
 
 _NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
 _PATHS = st.lists(_NAMES, min_size=1, max_size=4).map("/".join)
@@ -56,6 +57,7 @@ def test_paths_are_found_as_git_sees_them(repository: Path, typed: str, found: l
 def test_a_folder_is_read_again_after_a_while(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("app.importing.path_search.MAX_AGE_S", TIMEOUT_S)
     search = PathSearch(repository)
     assert search.find("new", 10) == []
     (repository / "new.md").touch()

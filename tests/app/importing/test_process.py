@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from contextlib import aclosing, closing
 from pathlib import Path
 
 import pytest
 
+from app.child_process import AsyncChildProcess
 from app.importing.events import Event, ImportFinished, ImportProgress, SkippedFile
 from app.importing.pipeline import import_paths
 from app.importing.process import LIBRARY_QUARANTINED, import_in_child
@@ -15,7 +17,10 @@ from app.importing.session import read_imports
 from app.locations import Locations, locate
 from datastores.errors import InputError, StoreError
 from datastores.library.library import Library
+from tests.app.importing.halting_child import FILES
 from tests.datastores.dump import rows_of
+
+HALTING = "tests.app.importing.halting_child"
 
 
 @pytest.fixture
@@ -63,12 +68,24 @@ async def test_nothing_imported_is_the_same_error(locations: Locations, folder: 
     assert [event.reason for event in events if isinstance(event, SkippedFile)] == ["binary"]
 
 
+def _stored(locations: Locations) -> int:
+    with closing(Library.open(locations.library)) as opened:
+        return sum(source.documents for source in opened.sources())
+
+
 async def test_closed_it_ends_and_resumes_to_the_same_end(
-    locations: Locations, folder: Path, library: Library
+    locations: Locations, folder: Path, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _pages(folder, 3000)
-    async with aclosing(import_in_child([folder], locations)) as batches:
-        await anext(batches)
+    _pages(folder, 2 * FILES)
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "app.importing.process.AsyncChildProcess",
+            lambda _, *arguments: AsyncChildProcess(HALTING, *arguments),
+        )
+        async with aclosing(import_in_child([folder], locations)) as batches:
+            await anext(batches)
+            while _stored(locations) < FILES:
+                await asyncio.sleep(0.01)
     assert not read_imports(locations.imported)[str(folder)].whole
     await _events(folder, locations)
     list(import_paths([folder], library))
