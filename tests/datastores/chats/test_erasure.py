@@ -37,6 +37,7 @@ import sys
 from pathlib import Path
 from datastores.chats.history import History
 history, chat, number = History.open(Path(sys.argv[1])), int(sys.argv[2]), 0
+history.store.db.conn.execute("PRAGMA synchronous = OFF")
 while True:
     history.rename(chat, f"title {number}")
     print(number, flush=True)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -221,10 +218,11 @@ CHILD = """
 
     store = CrestStore.open(Path(sys.argv[1]), AMPLE)
     for number in range(12):
+        print("update", flush=True)
         store.update([words(number)])
         if number % 4 == 3:
+            print("rebuild", flush=True)
             store.rebuild(words(one) for one in range(number + 1))
-    print("done", flush=True)
 """
 
 
@@ -233,10 +231,11 @@ def test_killed_and_resumed_equals_undisturbed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(CHILD)]
     for path, kills in ((tmp_path / "calm.db", 0), (tmp_path / "killed.db", 5)):
         for _ in range(kills):
-            child = subprocess.Popen([*command, str(path)], stdout=subprocess.DEVNULL)
-            time.sleep(draw.uniform(0.25, 0.9))
-            os.kill(child.pid, signal.SIGKILL)
-            child.wait()
+            with subprocess.Popen([*command, str(path)], stdout=subprocess.PIPE) as child:
+                assert child.stdout is not None
+                for _ in range(draw.randint(1, 15)):
+                    assert child.stdout.readline()
+                child.kill()
         subprocess.run([*command, str(path)], check=True, capture_output=True)
     calm = CrestStore.open(tmp_path / "calm.db", AMPLE)
     killed = CrestStore.open(tmp_path / "killed.db", AMPLE)

@@ -241,6 +241,7 @@ import sys
 from pathlib import Path
 from tests.datastores.replay_buffer.records import open_buffer, record
 buffer = open_buffer(Path(sys.argv[1]), 200_000)
+buffer.store.db.conn.execute("PRAGMA synchronous = OFF")
 for seed in range(100_000):
     number = buffer.add(f"chat:{sys.argv[2]}:{seed % 5}", record(seed))
     if seed % 7 == 6:
