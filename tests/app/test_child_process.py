@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from threading import Timer
+from threading import Thread
 
 import psutil
 import pytest
 
 from app.child_process import AsyncChildProcess, ChildProcess, start_detached
 from datastores.errors import InputError, ModelError
+from tests.waiting import until
 
 REPORTER = """
 import os, sys, time
@@ -21,6 +22,8 @@ action, *given = sys.argv[1:]
 emit(os.getpid())
 emit(given)
 if action == "stays":
+    for path in given:
+        open(path, "w").close()
     time.sleep(600)
 while action == "goes on":
     emit("more")
@@ -54,11 +57,17 @@ async def test_thread_and_loop_read_the_same(tmp_path: Path) -> None:
         assert not psutil.pid_exists(int(pid))
 
 
-def test_stopped_from_another_thread_it_is_read_to_its_end() -> None:
-    with ChildProcess("reporter", "stays") as child:
+def test_stopped_from_another_thread_it_is_read_to_its_end(tmp_path: Path) -> None:
+    all_sent = tmp_path / "sent"
+    with ChildProcess("reporter", "stays", all_sent) as child:
         pid = next(child)
-        Timer(0.05, child.stop).start()
-        assert list(child) == [[]]
+
+        def stop() -> None:
+            until(all_sent.exists)
+            child.stop()
+
+        Thread(target=stop).start()
+        assert list(child) == [[str(all_sent)]]
         assert child.code() < 0
         child.stop()  # ended long ago: that is fine
     assert not psutil.pid_exists(pid)

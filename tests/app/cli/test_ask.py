@@ -21,6 +21,7 @@ from app.conversation.attachments import question_of
 from app.conversation.citations import NO_PASSAGE, PASSAGE_TOO_LONG
 from datastores.chats.history import History
 from tests.datastores.chats.test_deletion import holding
+from tests.waiting import TIMEOUT_S
 
 FIELDS = {
     "text", "finish_reason", "model", "seed", "prompt_tokens", "tokens", "target_calls", "drafted",
@@ -29,6 +30,7 @@ FIELDS = {
 }  # fmt: skip
 HEAVY = ("textual", "torch", "transformers", "faiss")
 SHORT = ("--max-tokens", "24", "--temperature", "0")
+pytestmark = pytest.mark.usefixtures("unhurried_close")
 
 
 @dataclass(frozen=True)
@@ -230,14 +232,33 @@ def test_folders_in_place_of_caches_keep_no_answer_back(tmp_path: Path) -> None:
     assert sum("costs.json" in line for line in said) == len(said) - 1
 
 
+UNHURRIED = """
+import signal
+from app.cli import ask
+from app.cli.main import main
+from tests.waiting import until
+
+def fragment(text):
+    if printed:
+        until(lambda: signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+    printed.extend(text)
+    return clean(text)
+
+printed, clean, ask.clean = [], ask.clean, fragment
+main()
+"""
+"""The command; after the first fragment of an answer, the next one waits for Ctrl-C."""
+
+
 def test_ctrl_c_keeps_what_was_written_and_exits_with_130(tmp_path: Path) -> None:
-    arguments = ["ask", "Give me examples of tar.", "--max-tokens", "2000", "--temperature", "1.5"]
-    command = [sys.executable, "-m", "app", "--data-dir", str(tmp_path), *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    arguments = ["ask", "Give me examples of tar.", "--temperature", "0"]
+    command = [sys.executable, "-c", UNHURRIED, "--data-dir", str(tmp_path), *arguments]
+    pipe, root = subprocess.PIPE, Path(__file__).parents[3]
+    with subprocess.Popen(command, cwd=root, stdout=pipe, stderr=pipe) as process:
         assert process.stdout is not None
         seen = os.read(process.stdout.fileno(), 1)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130, err.decode()
     with closing(History.open(tmp_path / "history.db")) as history:
         answer = history.thread(history.last_chat().id)[-1]

@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from app.models.download import CHUNK_BYTES
+from tests.waiting import TIMEOUT_S
 
 CONTENT = random.Random(1).randbytes(5 * CHUNK_BYTES)
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -151,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
             for at in range(start, end, PIECE):
                 if hub.stall_at is not None and at >= hub.stall_at:
                     hub.stalled.set()
-                    hub.go_on.wait(30)
+                    hub.go_on.wait(TIMEOUT_S)
                 self.wfile.write(content[at : min(at + PIECE, end)])
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True  # the other side was killed, as it was to be

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +33,7 @@ from tests.app.models.hub import (
     Hub,
     partial_of,
 )
+from tests.waiting import TIMEOUT_S, until
 
 
 def _pull(cache: Path, wanted: str = WANTED) -> tuple[Path, list[DownloadProgress]]:
@@ -248,12 +248,11 @@ def test_a_pull_that_was_stopped_at_40_percent_resumes(
 ) -> None:
     hub.stall_at = FORTY_PERCENT
     stopped = _command(hub, home)
-    assert hub.stalled.wait(30)
+    assert hub.stalled.wait(TIMEOUT_S)
     begun = partial_of(others.hugging_face)
-    while stopped.poll() is None and begun.stat().st_size < FORTY_PERCENT:
-        time.sleep(0.01)
+    until(lambda: stopped.poll() is not None or begun.stat().st_size >= FORTY_PERCENT)
     stopped.send_signal(blow)
-    _, said = stopped.communicate(timeout=120)
+    _, said = stopped.communicate(timeout=TIMEOUT_S)
     if blow is signal.SIGINT:
         assert stopped.returncode == 130
         assert "interrupted; run the same command to resume" in said
@@ -263,7 +262,7 @@ def test_a_pull_that_was_stopped_at_40_percent_resumes(
     hub.stall_at = None
     hub.go_on.set()
     second = _command(hub, home)
-    printed, said = second.communicate(timeout=120)
+    printed, said = second.communicate(timeout=TIMEOUT_S)
     assert (second.returncode, hub.fetches()) == (0, ["bytes=0-", f"bytes={FORTY_PERCENT}-"]), said
     path = Path(printed.split(" is at ")[1].strip())
     assert hashlib.sha256(path.read_bytes()).hexdigest() == DIGEST

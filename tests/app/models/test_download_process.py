@@ -11,6 +11,7 @@ import pytest
 from app.locations import ModelFolders
 from app.models.download import RATE_WINDOW_S, ModelDownload
 from tests.app.models.hub import CONTENT, FORTY_PERCENT, REPOSITORY, WANTED, Hub, partial_of
+from tests.waiting import TIMEOUT_S
 
 
 async def whole(fetch: ModelDownload, others: ModelFolders) -> list[int]:
@@ -37,7 +38,7 @@ async def test_stopped_at_40_percent_it_stops_at_once_and_resumes_there(
     hub.stall_at = FORTY_PERCENT
     fetch = ModelDownload(WANTED)
     task = asyncio.create_task(whole(fetch, others))
-    await asyncio.to_thread(hub.stalled.wait, 60)
+    assert await asyncio.to_thread(hub.stalled.wait, TIMEOUT_S)
     begun = partial_of(others.hugging_face)
     while begun.stat().st_size < FORTY_PERCENT:
         await asyncio.sleep(0.01)

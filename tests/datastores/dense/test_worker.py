@@ -20,6 +20,7 @@ from datastores.dense.projection import Floats
 from datastores.dense.store import DenseStore, DocumentKeys, DocumentTokens
 from datastores.dense.worker import DenseWorker, WorkerClosedError
 from datastores.errors import StoreError
+from tests.waiting import TIMEOUT_S
 
 WIDTH, RANK, VOCABULARY = 96, 40, 50
 SAMPLE = 256
@@ -240,7 +241,7 @@ def test_closing_while_the_index_is_loaded_ends_the_load_and_loses_nothing(
 
     monkeypatch.setattr(DenseMemory, "load", endless)
     worker = DenseWorker(open_store(tmp_path), VOCABULARY)
-    assert loading.wait(60)
+    assert loading.wait(TIMEOUT_S)
     worker.begin("other", [1, 2, 3])
     worker.observe(3, *said(3, 30))
     worker.close()
@@ -273,12 +274,12 @@ def test_closing_does_not_wait_for_ever(
     record(worker, 300)
     monkeypatch.setattr("datastores.dense.worker.CLOSE_TIMEOUT_S", 0.01)
     done = threading.Event()
-    rewriting = worker.request(lambda index: done.wait(60))
+    rewriting = worker.request(lambda index: done.wait(TIMEOUT_S))
     worker.close()
     assert not rewriting.done()
     done.set()
-    assert rewriting.result(60)
-    worker._thread.join(60)
+    assert rewriting.result(TIMEOUT_S)
+    worker._thread.join(TIMEOUT_S)
     store = open_store(tmp_path)
     assert store.counts() == (299, 295)
     store.close()
