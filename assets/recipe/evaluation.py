@@ -21,7 +21,7 @@ from assets.recipe.tokens import IM_END, render_prompt
 from assets.recipe.turns import Chat, Pool, Turn, ask_how, notes_message
 from assets.recipe.wording import Style
 
-_FRESH = Style(fresh=True, concrete=0.0, values=0.0, slips=0.0)
+_FRESH = Style(fresh=True, concrete=0.0, values=0.0, slips=0.0, terse=0.0)
 
 
 @dataclass(frozen=True)

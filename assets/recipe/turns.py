@@ -38,9 +38,6 @@ NOT_COVERED = "The notes do not cover this."
 FIRST_WEIGHT = 2.0
 """Weight of an answer's first word, which decides whether there is a command."""
 
-TERSE_SHARE = 0.3
-"""The share of colloquial questions that are as short as people get ("disk space")."""
-
 _TERSE_WORDS = 6
 
 SPOKEN_SHARE = 0.6
@@ -183,12 +180,12 @@ def ask_spoken(
     name: str, example: Example, phrases: Sequence[str], rng: Random, style: Style, *, noted: bool
 ) -> Chat:
     """A task in one of its hand-written, colloquial ``phrases``."""
-    terse = rng.random() < TERSE_SHARE
+    terse = rng.random() < style.terse
     phrase = min(rng.choices(phrases, k=4), key=len) if terse else rng.choice(phrases)
     if not noted and rng.random() < _REDRAWN:
         phrase = redraw_values(phrase, example.command, rng)
     if terse and len(phrase.split()) < _TERSE_WORDS:
-        question = phrase if rng.random() < 0.7 else phrase[:1].upper() + phrase[1:]
+        question = ask(phrase, rng, style, framed=False)
         return user(question), reply(_answer(question, name, example, noted=noted))
     if rng.random() < 0.4 and not phrase.endswith("?"):
         phrase = reword(phrase, rng, style)

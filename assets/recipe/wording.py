@@ -37,7 +37,8 @@ class Style:
 
     ``fresh`` draws the frames and synonyms that training never sees; ``change`` is the chance that
     a word with synonyms is replaced, ``concrete`` that a vague thing is made concrete, ``values``
-    that values are named for placeholders, ``slips`` that a letter is mistyped.
+    that values are named for placeholders, ``slips`` that a letter is mistyped, ``terse`` that a
+    colloquial question is as short as people get ("disk space").
     """
 
     fresh: bool = False
@@ -45,6 +46,7 @@ class Style:
     concrete: float = 0.3
     values: float = 0.4
     slips: float = 0.1
+    terse: float = 0.3
 
 
 def _table() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -68,6 +70,7 @@ _CONCRETE = {
     vague: _listed(things)
     for vague, _, things in (line.partition(":") for line in read_lines("concrete.txt"))
 }
+_VERBS = frozenset(words(" ".join(read_lines("verbs.txt"))))
 _FRAMES = [line for line in read_lines("frames.txt") if not line.startswith("+ ")]
 _FRESH_FRAMES = [line[2:] for line in read_lines("frames.txt") if line.startswith("+ ")]
 
@@ -137,14 +140,16 @@ def keywords(phrase: str, rng: Random) -> str:
     return " ".join(words).lower() or phrase
 
 
-def ask(phrase: str, rng: Random, style: Style, name: str | None = None) -> str:
-    """A question for ``phrase``, an imperative; naming the command where ``name`` is given.
+def ask(
+    phrase: str, rng: Random, style: Style, name: str | None = None, *, framed: bool = True
+) -> str:
+    """A question for ``phrase``; naming the command where ``name`` is given.
 
-    A phrase that is a question already keeps its form.
+    An imperative gets a frame, unless it is not to be ``framed``; all else keeps its form.
     """
     phrase = concrete(phrase, rng) if rng.random() < style.concrete else phrase
     frame = rng.choice(_FRESH_FRAMES if style.fresh else _FRAMES)
-    frame = "{do}" if phrase.endswith("?") else frame
+    frame = frame if framed and _is_imperative(phrase) else "{do}"
     text = frame.format(do=phrase, doing=gerund(phrase), keys=keywords(phrase, rng))
     if name is not None:
         text = _with_name(text, phrase, name, rng)
@@ -153,6 +158,11 @@ def ask(phrase: str, rng: Random, style: Style, name: str | None = None) -> str:
     elif rng.random() < 0.25:
         text = text.lower() if name is None else text
     return slip(text, rng) if rng.random() < style.slips else text
+
+
+def _is_imperative(phrase: str) -> bool:
+    first = re.split(r"[ ,/]", phrase.lower(), maxsplit=1)[0]
+    return (first in _VERBS or first.endswith("ly")) and not phrase.endswith("?")
 
 
 def _with_name(text: str, phrase: str, name: str, rng: Random) -> str:

@@ -42,10 +42,21 @@ def test_the_command_is_named_when_wanted() -> None:
     assert all("wibble" in text.lower() for text in asked)
 
 
-def test_a_question_keeps_its_form() -> None:
+@pytest.mark.parametrize(
+    "phrase", ["where am I?", "my disk is full", "docker hangs, stop it", "disk space in gb"]
+)
+def test_what_is_no_imperative_keeps_its_form(phrase: str) -> None:
     rng = Random(3)
-    texts = {ask("where am I?", rng, Style(concrete=0.0, slips=0.0)).lower() for _ in range(50)}
-    assert texts == {"where am i?"}
+    texts = {ask(phrase, rng, Style(concrete=0.0, slips=0.0)).lower() for _ in range(50)}
+    assert texts == {phrase.lower()}
+
+
+def test_a_phrase_gets_a_frame_unless_it_is_not_to() -> None:
+    rng, style = Random(4), Style(concrete=0.0, slips=0.0)
+    assert len({ask("list files", rng, style).lower() for _ in range(50)}) > 10
+    assert {ask("list files", rng, style, framed=False).lower() for _ in range(50)} == {
+        "list files"
+    }
 
 
 def test_a_vague_thing_may_be_named() -> None:
