@@ -25,6 +25,7 @@ from tests.waiting import TIMEOUT_S, until
 
 MODEL = Path(__file__).parents[3] / "assets" / "target-f16.gguf"
 BUDGET = 2**22
+HALTING = "tests.app.indexing.halting_child"
 pytestmark = pytest.mark.usefixtures("indexed_at_normal_priority")
 
 
@@ -103,9 +104,10 @@ def test_what_was_added_is_merged_when_nothing_more_comes(
 
 
 def test_closing_stops_the_worker(
-    vocabulary: LlamaVocabulary, library: Library, indexer: Indexer
+    library: Library, indexer: Indexer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _import(library, "".join(f"word{number} " for number in range(300_000)))
+    monkeypatch.setattr("app.indexing.indexer.WORKER", HALTING)
+    _import(library, " walrus telescopes" * 20)
     indexer.start()
     until(lambda: indexer.progress is not None)
     indexer.close()
@@ -180,10 +182,11 @@ def test_an_import_is_indexed_when_the_library_is_stable(
 
 
 def test_the_worker_yields_to_a_deletion(
-    locations: Locations, vocabulary: LlamaVocabulary, library: Library, history: History
+    locations: Locations, library: Library, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("app.indexing.indexer.WORKER", HALTING)
     for number in range(12):
-        words = "".join(f"word{number}x{place} " for place in range(90_000))
+        words = "".join(f"word{number}x{place} " for place in range(90))
         _import(library, words, source=f"/{number}")
     with ChildProcess(*worker_command(locations, MODEL, BUDGET)) as child:
         assert next(child)
