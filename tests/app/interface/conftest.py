@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual._wait import wait_for_idle
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 from textual.events import Key
+from textual.notifications import Notification
 from textual.pilot import Pilot
 
 from app.engine.engine import Engine
@@ -128,6 +131,50 @@ def styles_parsed_once() -> Iterator[None]:
         yield
 
 
+async def settle() -> None:
+    """Return once all messages are dealt with.
+
+    Not before what runs on other threads, in processes or by timers: that needs `until`.
+    """
+    loop: Any = asyncio.get_running_loop()
+    await asyncio.sleep(0)
+    while loop._ready:
+        await asyncio.sleep(0)  # continues behind all that is ready to run by now
+
+
+@pytest.fixture(autouse=True, scope="session")
+def pilots_settle() -> Iterator[None]:
+    """A pilot goes on only when the application has settled.
+
+    Textual's own goes on when the process has used little processor time for 20 ms: on a busy
+    machine also because it got none, with messages still on their way.
+    """
+    wait_for_screen = Pilot._wait_for_screen
+
+    async def wait_and_settle(pilot: Pilot[Any], timeout: float = TIMEOUT_S) -> bool:
+        processed = await wait_for_screen(pilot, timeout)
+        await settle()
+        return processed
+
+    async def idle_and_settle(*limits: float) -> None:
+        await wait_for_idle(*limits)
+        await settle()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Pilot, "_wait_for_screen", wait_and_settle)
+        for module in ("textual.app", "textual.pilot"):
+            patched.setattr(f"{module}.wait_for_idle", idle_and_settle)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def notices_stay() -> Iterator[None]:
+    """Notifications do not expire: a slow test would miss those that are shown for two seconds."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Notification, "has_expired", False)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def no_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests leave the clipboard of whoever runs them alone."""
@@ -136,8 +183,9 @@ def no_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def stage(history: History) -> Iterator[Callable[..., Stage]]:
+def stage(history: History, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Stage]]:
     """Makes applications over one history."""
+    monkeypatch.setattr("app.runtime.model_thread.CLOSE_TIMEOUT_S", TIMEOUT_S)
     stages: list[Stage] = []
 
     def make(*scripts: Script, **chosen: object) -> Stage:
