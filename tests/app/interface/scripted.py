@@ -6,7 +6,6 @@ screen is known in advance; and it stores what it says, as the real one does.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from threading import Event as Flag
@@ -48,7 +47,7 @@ class Script:
 
     Attributes:
         passes: the tokens of each pass; the first one comes out of the prefill.
-        cycle: seconds that each pass reports; wait: seconds that it really takes.
+        cycle: seconds that each pass reports.
         rejected: draft tokens verified in vain in each pass.
         fails: raised at the end instead of finishing.
         holds: whether to go on for ever after the last pass, until stopped.
@@ -59,7 +58,6 @@ class Script:
 
     passes: Sequence[Sequence[Said]]
     cycle: float = 0.06
-    wait: float = 0.0
     rejected: int = 1
     budget_status: BudgetStatus = BUDGET_STATUS
     prefill: Sequence[tuple[int, int]] = ((12, 12),)
@@ -154,14 +152,12 @@ def events_of(script: Script, stop: Flag) -> Generator[Event]:
         yield Dropped(script.dropped)
     for done, total in script.prefill:
         yield Prefilling(done, total)
-        time.sleep(script.wait)
     for number, said in enumerate(script.passes):
         if stop.is_set():
             break
         event = wrote(number, said, script)
         statistics.observe(event.step)
         yield event
-        time.sleep(script.wait)
     script.gate()
     if script.fails is not None:
         raise script.fails

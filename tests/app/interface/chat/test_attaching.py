@@ -24,6 +24,7 @@ from tests.app.interface.conftest import (
     notices,
     ready,
     shown,
+    suggested,
     type_in,
     until,
 )
@@ -70,10 +71,6 @@ def told(made: Stage, words: str) -> bool:
 
 def is_shown(made: Stage, words: str) -> bool:
     return words in shown(made)
-
-
-def suggested(made: Stage) -> list[str]:
-    return [one.text for one in made.conversation.query_one(Suggestions)._all]
 
 
 async def paste(pilot: Pilot[None], text: str) -> None:

@@ -16,7 +16,17 @@ from app.interface.chat.chat_list import PINNED, PRIVATE, ChatList
 from app.interface.dialogs.basic import Confirm, InputDialog
 from datastores.chats.history import History
 from engines.draft_tree import CHATS
-from tests.app.interface.conftest import SIZES, Compare, Stage, ask, ready, shown, type_in, until
+from tests.app.interface.conftest import (
+    SIZES,
+    Compare,
+    Stage,
+    ask,
+    files_with,
+    ready,
+    shown,
+    type_in,
+    until,
+)
 from tests.app.interface.scripted import Script, passes_of
 
 Make = Callable[..., Stage]
@@ -39,10 +49,6 @@ def chats_of(history: History, *titles: str) -> list[int]:
     for chat, title in zip(made, titles, strict=True):
         history.add_message(chat, None, "user", title)
     return made
-
-
-def contents(path: Path) -> bytes:
-    return path.read_bytes() if path.is_file() else b""
 
 
 def lines(made: Stage) -> list[str]:
@@ -70,7 +76,8 @@ async def test_an_empty_name_and_second_thoughts_change_nothing(
     async with made.app.run_test() as pilot:
         await pilot.press("ctrl+o", "r", "ctrl+u", "enter")
         await pilot.press("r", "x", "escape")
-        assert history.chat(chat).title == "old"
+    made.app.leave()
+    assert history.chat(chat).title == "old"
 
 
 async def test_pinning_moves_a_chat_to_the_top_and_the_cursor_with_it(
@@ -111,9 +118,8 @@ async def test_a_deleted_chat_leaves_no_byte(stage: Make, history: History) -> N
         assert made.conversation.chat is None
         assert SECRET not in shown(made)
         assert lines(made) == []
-    files = [path for path in made.locations.data.rglob("*") if path.is_file()]
-    assert made.locations.history in files
-    assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+    assert made.locations.history in files_with(made.locations.data, "SQLite")
+    assert files_with(made.locations.data, SECRET) == []
 
 
 async def test_what_was_not_wholly_forgotten_is_at_the_next_start(
@@ -121,12 +127,12 @@ async def test_what_was_not_wholly_forgotten_is_at_the_next_start(
 ) -> None:
     (chat,) = chats_of(history, SECRET)
     history.delete_chat(chat)  # and then the process died
-    path = history.store.path
-    assert any(SECRET.encode() in file.read_bytes() for file in path.parent.glob("history.db*"))
+    folder = history.store.path.parent
+    assert files_with(folder, SECRET)
     made = stage()
     async with made.app.run_test() as pilot:
         await until(pilot, lambda: not history.store.rows("SELECT 1 FROM erasures"))
-    assert not [file for file in path.parent.glob("*") if SECRET.encode() in contents(file)]
+    assert files_with(folder, SECRET) == []
 
 
 async def test_deleting_is_confirmed_first(stage: Make, history: History) -> None:

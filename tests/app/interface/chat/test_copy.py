@@ -23,6 +23,7 @@ from tests.app.interface.conftest import (
     until,
 )
 from tests.app.interface.scripted import Script, passes_of
+from tests.waiting import TIMEOUT_S
 
 Make = Callable[..., Stage]
 
@@ -36,7 +37,10 @@ def test_programs_of_this_machine_come_first_and_none_over_ssh() -> None:
     assert clipboard_commands({"DISPLAY": ":0", "SSH_TTY": "/dev/pts/1"}) == []
 
 
-def test_the_first_program_that_takes_the_text_gets_it(tmp_path: Path) -> None:
+def test_the_first_program_that_takes_the_text_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy, "COPY_TIMEOUT_S", TIMEOUT_S)
     taken = tmp_path / "taken"
     write = f"import sys; open({str(taken)!r}, 'w').write(sys.stdin.read())"
     fails, takes = [sys.executable, "-c", "exit(1)"], [sys.executable, "-c", write]
@@ -86,7 +90,10 @@ async def test_what_is_not_there_is_not_copied(stage: Make) -> None:
         assert notices(made) == ["No answer to copy.", "The answer has no code block."]
 
 
-async def test_ctrl_c_stops_then_copies_then_clears_then_quits(stage: Make) -> None:
+async def test_ctrl_c_stops_then_copies_then_clears_then_quits(
+    stage: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy, "monotonic", lambda: 0.0)
     made = stage(Script(passes_of("some words", [CHATS], 2), holds=True))
     async with made.app.run_test() as pilot:
         await ready(pilot, made)
@@ -121,7 +128,6 @@ async def test_late_presses_of_ctrl_c_do_not_quit(
         await ready(pilot, made)
         for _ in range(3):
             await pilot.press("ctrl+c")
-            await pilot.pause()
             now[0] += copy.QUIT_WINDOW_S + 0.1
         assert notices(made) == ["Press Ctrl+C again to quit."]
         assert not made.app._exit

@@ -15,17 +15,23 @@ from app.interface.models.picker import ModelPicker
 from app.locations import ModelFolders
 from datastores.chats.history import History
 from engines.draft_tree import CHATS
-from tests.app.interface.conftest import SIZES, Compare, Stage, ask, burst, notices, ready, until
+from tests.app.interface.conftest import (
+    SIZES,
+    Compare,
+    Stage,
+    ask,
+    burst,
+    notices,
+    ready,
+    suggested,
+    until,
+)
 from tests.app.interface.scripted import Script, passes_of
 from tests.app.models.gguf_files import write_gguf
 
 Make = Callable[..., Stage]
 
 PLAIN = Script(passes_of("an answer of some words", [CHATS], 2))
-
-
-def suggested(made: Stage) -> list[str]:
-    return [one.text for one in made.conversation.query_one(Suggestions)._all]
 
 
 async def test_commands_are_completed_and_run(stage: Make, history: History) -> None:
@@ -38,7 +44,7 @@ async def test_commands_are_completed_and_run(stage: Make, history: History) -> 
         assert suggested(made)[:2] == ["/help", "/model"]
         await pilot.press(*"ren", "tab")
         assert prompt.text == "/rename "
-        assert suggested(made) == []
+        assert not prompt.suggestions.display
         await pilot.press(*"A new title", "enter")
         await until(pilot, lambda: history.chats()[0].title == "A new title")
         assert prompt.text == ""
@@ -84,10 +90,11 @@ async def test_a_suggestion_is_clicked_or_dismissed(stage: Make) -> None:
         await pilot.click(Suggestions, offset=(4, 0))
         await until(pilot, lambda: isinstance(made.app.screen, Help))
         await pilot.press("escape", *"/mo", "escape")
-        assert suggested(made) == []
-        assert made.conversation.prompt.text == "/mo"
+        prompt = made.conversation.prompt
+        assert not prompt.suggestions.display
+        assert prompt.text == "/mo"
         await pilot.press("d")
-        assert suggested(made) == []
+        assert not prompt.suggestions.display
 
 
 async def test_an_unknown_command_is_refused_with_the_nearest_one(stage: Make) -> None:

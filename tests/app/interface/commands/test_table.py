@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual.command import CommandPalette
 from textual.widgets import OptionList, Static
+from textual.worker import Worker
 
 from app.interface.commands.command import Command
 from app.interface.commands.help import NO_MATCH, PANEL_TITLE, Help
@@ -33,12 +35,18 @@ def test_no_default_key_is_one_that_terminals_send_for_another() -> None:
     assert not [letter for letter in letters if f"\x1b{letter}" in ANSI_SEQUENCES_KEYS]
 
 
+def working(stage: Stage) -> list[Worker[Any]]:
+    """What still runs, the endless look at watched folders excepted."""
+    endless = stage.app.chat_screen.watch_task._worker
+    return [worker for worker in stage.app.workers if worker.is_running and worker is not endless]
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
 async def test_every_command_can_be_run_in_an_empty_chat(stage: Make, command: Command) -> None:
     made = stage()
     async with made.app.run_test() as pilot:
         await made.app.chat_screen.run_action(command.action)
-        await pilot.pause()
+        await until(pilot, lambda: not working(made))
     assert made.app.return_code in (None, 0)
 
 

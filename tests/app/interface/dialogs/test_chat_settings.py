@@ -17,7 +17,17 @@ from app.interface.text_inputs import TextInput
 from datastores.chats.history import History
 from datastores.chats.presets import Presets
 from datastores.errors import StoreError
-from tests.app.interface.conftest import SIZES, Compare, Stage, ask, burst, notices, ready, until
+from tests.app.interface.conftest import (
+    SIZES,
+    Compare,
+    Stage,
+    ask,
+    burst,
+    files_with,
+    notices,
+    ready,
+    until,
+)
 
 Make = Callable[..., Stage]
 
@@ -154,7 +164,7 @@ async def test_an_emptied_field_is_the_default_again(stage: Make, history: Histo
         assert field(made, "top_k").box.value == "7"
         await type_into(pilot, made, "top_k", "")
         await pilot.press("enter")
-    assert history.chat(chat).sampling == {"seed": 3}
+        await until(pilot, lambda: history.chat(chat).sampling == {"seed": 3})
 
 
 async def test_changes_are_not_thrown_away_without_a_question(
@@ -179,7 +189,9 @@ async def test_changes_are_not_thrown_away_without_a_question(
         assert history.chat(chat).sampling == {}
         await opened(pilot, made)
         await pilot.press("ctrl+s")
+        await until(pilot, lambda: notices(made))
     assert history.chat(chat).system == system
+    assert history.chat(chat).sampling == {}
 
 
 async def test_presets_are_saved_taken_and_deleted(stage: Make, history: History) -> None:
@@ -202,13 +214,12 @@ async def test_presets_are_saved_taken_and_deleted(stage: Make, history: History
         assert form_of(made).query_one(TextInput).text == "Speak French"
         assert field(made, "seed").box.value == "7"
         await pilot.press("ctrl+s")
-        assert history.chats()[0].system == "Speak French"
+        await until(pilot, lambda: history.chats()[0].system == "Speak French")
         await opened(pilot, made)
         await pilot.press("ctrl+o", "delete", "y")
         await until(pilot, lambda: not Presets(history).all())
         await until(pilot, lambda: not made.app.screen.query_one(OptionList).option_count)
-    path = history.store.path
-    assert b"my french" not in b"".join(file.read_bytes() for file in path.parent.glob("*.db*"))
+    assert files_with(made.locations.data, "my french") == []
 
 
 async def test_a_preset_is_not_replaced_without_a_question(stage: Make, history: History) -> None:
@@ -224,7 +235,7 @@ async def test_a_preset_is_not_replaced_without_a_question(stage: Make, history:
         assert on(made, InputDialog)
         made.app.screen.query_one(Input).value = " mine "
         await pilot.press("enter", "y")
-        assert Presets(history).get("mine").system == "x"
+        await until(pilot, lambda: Presets(history).get("mine").system == "x")
 
 
 async def test_what_cannot_be_kept_stays_in_the_form(

@@ -17,6 +17,7 @@ from datastores.chats.history import History
 from datastores.chats.search import Hit
 from datastores.errors import StoreError
 from tests.app.interface.conftest import SIZES, Compare, Stage, ready, shown, until
+from tests.waiting import TIMEOUT_S
 
 Make = Callable[..., Stage]
 
@@ -64,7 +65,7 @@ async def test_enter_waits_for_what_was_typed_before_it(
 
     def slowly(self: SearchConnection, typed: str) -> list[Hit]:
         if typed == "sea life":
-            gate.wait(60)
+            gate.wait(TIMEOUT_S)
         return at_once(self, typed)
 
     monkeypatch.setattr(SearchConnection, "find", slowly)
@@ -93,7 +94,7 @@ async def test_a_word_in_another_version_brings_that_version_into_view(
         await find(pilot, made, "walruses")
         await pilot.press("enter")
         await until(pilot, lambda: "about walruses" in shown(made))
-    assert history.thread(chat)[-1].content == "about walruses"
+        await until(pilot, lambda: history.thread(chat)[-1].content == "about walruses")
 
 
 async def test_titles_are_found_and_arrows_choose(stage: Make, history: History) -> None:

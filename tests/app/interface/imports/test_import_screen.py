@@ -109,8 +109,8 @@ async def test_tab_completes_a_path_and_lists_several_completions(
         assert isinstance(screen, ImportScreen)
         await until(pilot, lambda: screen.box.value.endswith("/my\\ "))
         offered = screen.query_one(".-names", Static)
-        await until(pilot, lambda: offered.display)
-        assert str(offered.content) == "my drafts/  my notes/"
+        await until(pilot, lambda: str(offered.content) == "my drafts/  my notes/")
+        assert offered.display
         await pilot.press("n", "tab")
         await until(pilot, lambda: screen.box.value.endswith("/my\\ notes/"))
         await pilot.press("enter")

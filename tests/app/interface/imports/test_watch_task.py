@@ -9,19 +9,19 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from textual.pilot import Pilot
 from textual.widgets import OptionList
 
 from app.importing.session import import_into, watch, watched_sources
+from app.importing.watch import FolderState, look
 from app.indexing.passage_index import find, open_passages, update
 from app.interface.imports import watch_task
 from app.interface.imports.sources_screen import SourcesScreen
 from datastores.library.library import Library
-from tests.app.interface.conftest import Stage, notices, ready, until
+from tests.app.interface.conftest import Stage, files_with, notices, ready, until
 
 Make = Callable[..., Stage]
 
-SECRET_WORD = b"seventeen brass telescopes"
+SECRET_WORD = "seventeen brass telescopes"
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def folder(tmp_path: Path) -> Path:
     path = tmp_path / "watched"
     path.mkdir()
-    (path / "walrus.md").write_text(f"The walrus keeps {SECRET_WORD.decode()}.")
+    (path / "walrus.md").write_text(f"The walrus keeps {SECRET_WORD}.")
     (path / "giraffe.md").write_text("A giraffe sells umbrellas.")
     return path
 
@@ -70,11 +70,7 @@ async def test_changes_are_followed(stage: Make, folder: Path) -> None:
         await until(pilot, lambda: found(made, "telescopes") == [])
         task = made.app.chat_screen.watch_task
         await task.shutdown()
-        assert not [
-            file
-            for file in made.locations.data.rglob("*")
-            if file.is_file() and SECRET_WORD in file.read_bytes()
-        ]
+        assert files_with(made.locations.data, SECRET_WORD) == []
         assert notices(made) == []
 
 
@@ -105,15 +101,23 @@ async def test_shutdown_waits_for_a_deletion_that_has_begun(
 
 
 async def test_a_folder_that_vanished_is_said_once_and_loses_nothing(
-    stage: Make, folder: Path
+    stage: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    looks: list[str] = []
+
+    def noted(source: str, own: frozenset[Path]) -> FolderState:
+        looks.append(source)
+        return look(source, own)
+
+    monkeypatch.setattr(watch_task, "look", noted)
     made = stage()
     watched(made, folder)
     away = folder.rename(folder.with_name("away"))
     async with made.app.run_test(size=(80, 24)) as pilot:
         await ready(pilot, made)
         await until(pilot, lambda: notices(made))
-        await pilot.pause(0.2)
+        before = len(looks)
+        await until(pilot, lambda: len(looks) > before + 1)
         assert notices(made) == [f"{folder} is gone; its imported texts are kept"]
         assert found(made, "telescopes") == ["walrus.md"]
         away.rename(folder)
@@ -121,9 +125,9 @@ async def test_a_folder_that_vanished_is_said_once_and_loses_nothing(
         await until(pilot, lambda: found(made, "telescopes") == [])
 
 
-async def listed(pilot: Pilot[None], made: Stage) -> str:
-    await until(pilot, lambda: made.app.screen.query_one(OptionList).option_count)
-    return str(made.app.screen.query_one(OptionList).get_option_at_index(0).prompt)
+def is_listed_as_watched(made: Stage) -> bool:
+    (option,) = made.app.screen.query_one(OptionList).options
+    return "watched" in str(option.prompt).split(" · ")
 
 
 async def test_a_listed_source_is_watched_by_a_key(stage: Make, folder: Path) -> None:
@@ -133,8 +137,10 @@ async def test_a_listed_source_is_watched_by_a_key(stage: Make, folder: Path) ->
         await ready(pilot, made)
         await pilot.press("f9", "f9")
         await until(pilot, lambda: isinstance(made.app.screen, SourcesScreen))
-        assert "watched" in (await listed(pilot, made)).split(" · ")
+        await until(pilot, lambda: made.app.screen.query_one(OptionList).option_count)
+        assert is_listed_as_watched(made)
         await pilot.press("w")
-        await until(pilot, lambda: watched_sources(made.locations.imported) == [])
+        await until(pilot, lambda: not is_listed_as_watched(made))
+        assert watched_sources(made.locations.imported) == []
         await pilot.press("w")
         await until(pilot, lambda: watched_sources(made.locations.imported) == [str(folder)])

@@ -28,6 +28,7 @@ from tests.app.interface.conftest import SIZES, Compare, Stage, notices, ready, 
 from tests.app.interface.models.picking import download_task, lines, open_picker, picker, type_name
 from tests.app.models.gguf_files import write_gguf
 from tests.app.models.hub import REPOSITORY, WANTED, Hub
+from tests.waiting import TIMEOUT_S
 
 Make = Callable[..., Stage]
 
@@ -196,7 +197,7 @@ async def test_the_picker_is_usable_while_it_searches(
 
     def slow(locations: Locations, in_use: Path) -> Iterator[Catalogue]:
         yield Catalogue(LISTED[:1], ROOM, whole=False)
-        gate.wait(30)
+        gate.wait(TIMEOUT_S)
         yield Catalogue(LISTED, ROOM)
 
     monkeypatch.setattr(picker_module, "catalogue", slow)

@@ -83,9 +83,10 @@ async def test_the_hint_is_that_of_the_model_that_answers(stage: Make, other: Pa
         await until(pilot, lambda: "It knows commands." in shown(made))
         await choose(pilot, made, "other")
         await until(pilot, lambda: "It knows commands." not in shown(made))
-        await until(pilot, lambda: notices(made))
+        await until(pilot, lambda: f"Switched to {OTHER}" in notices(made))
         await choose(pilot, made, "embedded")
         await until(pilot, lambda: "It knows commands." in shown(made))
+        await until(pilot, lambda: "Switched to embedded" in notices(made))
     assert load_config(made.locations.settings).model == ""
 
 
@@ -166,6 +167,7 @@ async def test_a_question_during_loading_is_answered_by_the_new_model(
         await until(pilot, lambda: made.conversation.topbar.model)
         made.gate = gate.wait
         await choose(pilot, made, "other")
+        await until(pilot, lambda: made.opened == [None, str(other)])
         await type_in(pilot, made, "early")
         await pilot.press("enter")
         await until(pilot, lambda: "loading the model" in shown(made))
