@@ -75,7 +75,8 @@ class CitedPassages(ListDialog[None]):
         except SpecchatError as error:
             self.show_error(error)
             return
-        self._show()
+        if self.display:
+            self._show()
 
     @on(OptionList.OptionHighlighted)
     def _show(self) -> None:

@@ -94,7 +94,8 @@ class PresetList(ListDialog[Preset | None]):
             await self._history_thread.write(partial(_delete_preset, preset.name))
         except SpecchatError as error:
             self.show_error(error)
-        self._list()
+        if self.display:
+            self._list()
 
 
 def _delete_preset(name: str, history: History) -> None:

@@ -113,7 +113,8 @@ class ChatSearch(ListDialog[Hit | None]):
         except SpecchatError as error:
             self.show_error(error)
             return
-        self._show(hits, typed)
+        if self.display:
+            self._show(hits, typed)
 
     def on_unmount(self) -> None:
         self._searching.close()

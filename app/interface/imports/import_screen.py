@@ -118,7 +118,9 @@ class ImportScreen(ListDialog[None]):
     @work(exclusive=True)
     async def _typed(self, event: Input.Changed) -> None:
         """Show the possible completions of the path."""
-        self._show_completions(await asyncio.to_thread(completion, event.value))
+        found = await asyncio.to_thread(completion, event.value)
+        if self.display:
+            self._show_completions(found)
 
     def _show_completions(self, found: PathCompletion) -> None:
         names = found.names if len(found.names) > 1 else ()

@@ -91,6 +91,8 @@ class SourcesScreen(ListDialog[str | None]):
         except SpecchatError as error:
             self.show_error(error)
             return
+        if not self.display:
+            return
         keys, static = keymap_of(self), self.query_one(Static)
         static.update(keys.fill(NOTHING))
         static.display = not self._sources

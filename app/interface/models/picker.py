@@ -159,7 +159,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
         listed_at = float("-inf")
         try:
             catalogues = catalogue(self._locations, self._in_use)
-            while found := await asyncio.to_thread(next, catalogues, None):
+            while (found := await asyncio.to_thread(next, catalogues, None)) and self.display:
                 if found.whole or (self._searching and monotonic() - listed_at >= REDRAW_SECONDS):
                     chosen = self.listed.chosen if self._found is not None else None
                     self._found, listed_at = found, monotonic()
@@ -201,8 +201,9 @@ class ModelPicker(ListDialog[FoundModel | None]):
                 if known:
                     note = f"{note}\n{WITHOUT_HUB}"
                 answer = replace(page, rows=known, note=note)
-            self._pages[-1] = answer
-            self._list(None)
+            if self.display:
+                self._pages[-1] = answer
+                self._list(None)
 
         self._pages.append(page)
         self._list(None)

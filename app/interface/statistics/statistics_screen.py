@@ -85,10 +85,11 @@ class StatisticsScreen(ModalScreen[None]):
 
     @work
     async def _load(self) -> None:
+        shown = self.query_one(StatisticsPage)
         try:
             report = await asyncio.to_thread(self._read)
         except SpecchatError as error:
-            message = one_line(str(error), MAX_ERROR_CHARACTERS)
-            self.query_one(StatisticsPage).update(Text(message))
+            shown.update(Text(one_line(str(error), MAX_ERROR_CHARACTERS)))
         else:
-            self.query_one(StatisticsPage).show(report)
+            if self.display:
+                shown.show(report)
