@@ -58,7 +58,7 @@ async def test_stopping_an_answer_ends_it(stage: Make) -> None:
     async with made.app.run_test() as pilot:
         await ready(pilot, made)
         running = made.app.run_worker(of(made).run())
-        await until(pilot, lambda: made.conversation.turn is not None)
+        await until(pilot, lambda: made.assistant.asked)
         await pilot.press("escape")
         await until(pilot, lambda: running.is_finished)
         assert made.assistant.asked == list(BEFORE[:1])

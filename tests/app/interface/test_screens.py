@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from textual.command import CommandPalette
 from textual.pilot import Pilot
-from textual.widgets import LoadingIndicator, OptionList
+from textual.widgets import Input, LoadingIndicator, OptionList
 
 from app.interface.chat import chat_list, event_stream
 from datastores.chats.history import History
@@ -64,7 +64,8 @@ EVERY = [PROMPT, CHATS, CHATS, NOTES, CODE, DENSE, STUDENT, RECYCLE]
 
 @pytest.fixture(autouse=True)
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time stands still: it is shown on the screen."""
+    """Time stands still: it is shown on the screen, and the palette's cursor blinks."""
+    monkeypatch.setattr(Input, "_toggle_cursor", lambda _: None)
     monkeypatch.setattr(chat_list, "age", lambda then, now: "09:41")
     monkeypatch.setattr(event_stream, "monotonic", lambda: 1000.0)
 
