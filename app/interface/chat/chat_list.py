@@ -82,14 +82,15 @@ class ChatList(ScrollView, can_focus=True):
         return ids[place] if 0 <= place < len(ids) else None
 
     def watch_cursor(self) -> None:
-        self._show_cursor()
+        self.show_cursor()
         self.refresh()
 
     def on_resize(self) -> None:
         """Keep the cursor visible."""
-        self._show_cursor()
+        self.show_cursor()
 
-    def _show_cursor(self) -> None:
+    def show_cursor(self) -> None:
+        """Scroll to the cursor."""
         self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False)
 
     def on_click(self, event: events.Click) -> None:

@@ -94,6 +94,8 @@ class ChatNavigation:
         else:
             self._show(True)
             self._list.focus()
+            # Textual announces no new size of what it measured before it laid it out.
+            self._list.call_after_refresh(self._list.show_cursor)
 
     def hide(self) -> None:
         """Hide the list."""

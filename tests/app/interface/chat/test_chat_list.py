@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from app.interface.chat.chat_list import ChatList
 from datastores.chats.history import History
 from engines.draft_tree import CHATS
@@ -57,13 +59,18 @@ async def test_on_a_tiny_screen_the_list_covers_the_chat_until_one_is_open(stage
         assert made.conversation.topbar.chat == "first chat"
 
 
-async def test_the_list_opens_where_the_open_chat_is(stage: Make, history: History) -> None:
+@pytest.mark.parametrize("measured", [True, False])
+async def test_the_list_opens_where_the_open_chat_is(
+    stage: Make, history: History, measured: bool
+) -> None:
+    """Textual may measure the list before it lays it out, and announces no new size then."""
     for number in range(100):
         history.add_message(history.create_chat(f"chat {number}").id, None, "user", "hi")
     made = stage()
     async with made.app.run_test(size=(80, 24)) as pilot:
         made.conversation.open(history.chats()[60].id)
         await pilot.pause()
+        made.app.screen._compositor._full_map_invalidated = measured
         await pilot.press("ctrl+o")
         listed = made.app.screen.query_one(ChatList)
         await until(pilot, lambda: listed.scroll_offset.y > 30)
