@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -184,9 +183,8 @@ def no_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def stage(history: History, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Stage]]:
+def stage(history: History, unhurried_close: None) -> Iterator[Callable[..., Stage]]:
     """Makes applications over one history."""
-    monkeypatch.setattr("app.runtime.model_thread.CLOSE_TIMEOUT_S", TIMEOUT_S)
     stages: list[Stage] = []
 
     def make(*scripts: Script, **chosen: object) -> Stage:
@@ -269,16 +267,6 @@ def suggested(stage: Stage) -> list[str]:
     """What is suggested for the word at the cursor; nothing while the list is behind it."""
     prompt = stage.conversation.prompt
     return [one.text for one in prompt.suggestions._all] if prompt.completion.is_open else []
-
-
-def files_with(folder: Path, words: str) -> list[Path]:
-    """The files below `folder` that contain `words`; threads may remove their own meanwhile."""
-    found = []
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError, IsADirectoryError):
-            if words.encode() in path.read_bytes():
-                found.append(path)
-    return found
 
 
 def notices(stage: Stage) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -22,14 +22,13 @@ WORDS = ("walrus", "seventeen", "telescopes")
 
 
 def holding(folder: Path, *texts: str) -> list[str]:
-    """Every file that holds one of `texts`, by name."""
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    return [
-        f"{file.name}: {text}"
-        for file in files
-        for text in texts
-        if text.encode() in file.read_bytes()
-    ]
+    """Every file that holds one of `texts`, by name; threads may remove their own meanwhile."""
+    found = []
+    for file in folder.rglob("*"):
+        with suppress(FileNotFoundError, IsADirectoryError):
+            content = file.read_bytes()
+            found += [f"{file.name}: {text}" for text in texts if text.encode() in content]
+    return found
 
 
 def _write(history: History, chat: int, text: str, times: int) -> None:

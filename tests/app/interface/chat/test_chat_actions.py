@@ -21,13 +21,13 @@ from tests.app.interface.conftest import (
     Compare,
     Stage,
     ask,
-    files_with,
     ready,
     shown,
     type_in,
     until,
 )
 from tests.app.interface.scripted import Script, passes_of
+from tests.datastores.chats.test_deletion import holding
 
 Make = Callable[..., Stage]
 
@@ -118,8 +118,8 @@ async def test_a_deleted_chat_leaves_no_byte(stage: Make, history: History) -> N
         assert made.conversation.chat is None
         assert SECRET not in shown(made)
         assert lines(made) == []
-    assert made.locations.history in files_with(made.locations.data, "SQLite")
-    assert files_with(made.locations.data, SECRET) == []
+    assert f"{made.locations.history.name}: SQLite" in holding(made.locations.data, "SQLite")
+    assert holding(made.locations.data, SECRET) == []
 
 
 async def test_what_was_not_wholly_forgotten_is_at_the_next_start(
@@ -128,11 +128,11 @@ async def test_what_was_not_wholly_forgotten_is_at_the_next_start(
     (chat,) = chats_of(history, SECRET)
     history.delete_chat(chat)  # and then the process died
     folder = history.store.path.parent
-    assert files_with(folder, SECRET)
+    assert holding(folder, SECRET)
     made = stage()
     async with made.app.run_test() as pilot:
         await until(pilot, lambda: not history.store.rows("SELECT 1 FROM erasures"))
-    assert files_with(folder, SECRET) == []
+    assert holding(folder, SECRET) == []
 
 
 async def test_deleting_is_confirmed_first(stage: Make, history: History) -> None:

@@ -23,11 +23,11 @@ from tests.app.interface.conftest import (
     Stage,
     ask,
     burst,
-    files_with,
     notices,
     ready,
     until,
 )
+from tests.datastores.chats.test_deletion import holding
 
 Make = Callable[..., Stage]
 
@@ -219,7 +219,7 @@ async def test_presets_are_saved_taken_and_deleted(stage: Make, history: History
         await pilot.press("ctrl+o", "delete", "y")
         await until(pilot, lambda: not Presets(history).all())
         await until(pilot, lambda: not made.app.screen.query_one(OptionList).option_count)
-    assert files_with(made.locations.data, "my french") == []
+    assert holding(made.locations.data, "my french") == []
 
 
 async def test_a_preset_is_not_replaced_without_a_question(stage: Make, history: History) -> None:

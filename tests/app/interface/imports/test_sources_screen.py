@@ -18,8 +18,9 @@ from datastores.errors import StoreError
 from datastores.library.documents import NOTES, Document, FinishFile, Part, StoreDocument
 from datastores.library.library import Library
 from tests.app.characters import BUDGET, SENTENCE, Characters
-from tests.app.interface.conftest import Stage, files_with, notices, ready, until
+from tests.app.interface.conftest import Stage, notices, ready, until
 from tests.app.interface.imports.scripted import READ, ScriptedImport
+from tests.datastores.chats.test_deletion import holding
 
 Make = Callable[..., Stage]
 Scripting = Callable[..., ScriptedImport]
@@ -100,8 +101,7 @@ async def test_a_source_is_deleted_everywhere_and_the_others_stay(stage: Make) -
         await pilot.press("delete", "y")
         await until(pilot, lambda: notices(made) == ["Removed /gone/notes"])
         await until(pilot, lambda: len(_lines(made)) == 1)
-        for words in ("/gone/notes", SENTENCE):
-            assert files_with(made.locations.data, words) == []
+        assert holding(made.locations.data, "/gone/notes", SENTENCE) == []
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(made.app.screen, ImportScreen))
         status = str(made.app.screen.query_one(".-state", Static).content)

@@ -17,7 +17,8 @@ from app.indexing.passage_index import find, open_passages, update
 from app.interface.imports import watch_task
 from app.interface.imports.sources_screen import SourcesScreen
 from datastores.library.library import Library
-from tests.app.interface.conftest import Stage, files_with, notices, ready, until
+from tests.app.interface.conftest import Stage, notices, ready, until
+from tests.datastores.chats.test_deletion import holding
 
 Make = Callable[..., Stage]
 
@@ -70,7 +71,7 @@ async def test_changes_are_followed(stage: Make, folder: Path) -> None:
         await until(pilot, lambda: found(made, "telescopes") == [])
         task = made.app.chat_screen.watch_task
         await task.shutdown()
-        assert files_with(made.locations.data, SECRET_WORD) == []
+        assert holding(made.locations.data, SECRET_WORD) == []
         assert notices(made) == []
 
 
