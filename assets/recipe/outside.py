@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 
 from assets.recipe import read_lines
@@ -42,6 +43,7 @@ class Outside:
         return rng.choice(self.answers)
 
 
+@cache
 def read_outside() -> Outside:
     """The hand-written questions and answers."""
     lines = read_lines("outside.txt")

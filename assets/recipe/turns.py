@@ -186,12 +186,12 @@ def ask_spoken(
         phrase = redraw_values(phrase, example.command, rng)
     if terse and len(phrase.split()) < _TERSE_WORDS:
         question = ask(phrase, rng, style, framed=False)
-        return user(question), reply(_answer(question, name, example, noted=noted))
-    if rng.random() < 0.4 and not phrase.endswith("?"):
-        phrase = reword(phrase, rng, style)
-    if not noted and rng.random() < style.values:
-        phrase = name_values(phrase, example.command, rng)
-    question = ask(phrase, rng, style, name if rng.random() < 0.08 else None)
+    else:
+        if rng.random() < 0.4 and not phrase.endswith("?"):
+            phrase = reword(phrase, rng, style)
+        if not noted and rng.random() < style.values:
+            phrase = name_values(phrase, example.command, rng)
+        question = ask(phrase, rng, style, name if rng.random() < 0.08 else None)
     return user(question), reply(_answer(question, name, example, noted=noted))
 
 
