@@ -33,9 +33,10 @@ from engines.distillation.model import Llama
 
 _LOG = logging.getLogger(__name__)
 _SAVE_SECONDS = 240.0
-_BATCH_TOKENS = {"cpu": 512, "cuda": 24_576}
-"""The most tokens of one forward pass: what a core's cache holds; what keeps a GPU busy for longer
-than its kernels take to launch."""
+_BATCH_TOKENS = {"cpu": 1536, "cuda": 24_576}
+"""The most tokens of one forward pass: enough for large products, and few enough that a step is
+several passes to distribute over threads; what keeps a GPU busy for longer than its kernels take to
+launch."""
 
 GUIDANCE_WEIGHT = 0.5
 """Weight of the guidance loss of one position, relative to one token."""

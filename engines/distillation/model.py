@@ -76,6 +76,21 @@ def _guidance_loss(q: Tensor, k: Tensor, wanted: Tensor) -> Tensor:
     return F.cross_entropy(scores, wanted.flatten(), ignore_index=NOWHERE, reduction="sum")
 
 
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention: q (batch, heads, length, head_size), k and v the same or with fewer heads.
+
+    In bf16 on a CPU, forward and backward together take a half to a fifth of the fused kernel's
+    time as products of their own.
+    """
+    shared = k.shape[1] != q.shape[1]
+    if shared or q.device.type != "cpu" or q.dtype != torch.bfloat16:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=shared)
+    heads = [each.flatten(0, 1) for each in (q, k, v)]
+    future = q.new_full((q.shape[2], q.shape[2]), -torch.inf).triu(1)
+    scores = torch.baddbmm(future, heads[0], heads[1].mT, alpha=q.shape[-1] ** -0.5)
+    return torch.bmm(scores.softmax(dim=-1), heads[2]).unflatten(0, q.shape[:2])
+
+
 class Layer(nn.Module):
     """One block: attention, then SwiGLU, each after an RMS norm."""
 
@@ -108,8 +123,7 @@ class Layer(nn.Module):
         q, k, v = heads[:, :first], heads[:, first:last], heads[:, last:]
         q, k = _rotate(q, cos, sin), _rotate(k, cos, sin)
         missed = x.new_zeros(()) if wanted is None else _guidance_loss(q[:, 0], k[:, 0], wanted)
-        shared = shape.kv_heads != shape.heads
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=shared)
+        mixed = _attend(q, k, v)
         x = x + F.linear(mixed.transpose(1, 2).reshape(batch, length, -1), self.o_proj)
         normed = self._norm(x, self.post_attention_layernorm)
         gate, up = F.linear(normed, torch.cat((self.gate_proj, self.up_proj))).chunk(2, dim=-1)

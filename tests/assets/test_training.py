@@ -36,7 +36,7 @@ from assets.recipe.training import (
 )
 from assets.recipe.turns import Turn
 from datastores.errors import InputError
-from engines.distillation.model import Llama, _guidance_loss
+from engines.distillation.model import Llama, _attend, _guidance_loss
 
 SHAPE = Shape(layers=1, width=64, hidden=64, vocabulary=400)
 SHAPE_OF_TWO = replace(SHAPE, layers=2, copiers=(1,))
@@ -164,6 +164,19 @@ def test_a_head_is_clipped_to_the_maximum_norm() -> None:
     assert matrix[:64].norm() == pytest.approx(MAX_HEAD_NORM)
     torch.testing.assert_close(matrix[:64] / matrix[0, 0], before[:64] / before[0, 0])
     torch.testing.assert_close(matrix[64:], before[64:])
+
+
+def test_attention_in_bf16_is_the_fused_kernels_in_float32() -> None:
+    torch.manual_seed(1)
+    rounded = torch.randn(3, 2, 4, 70, 64).bfloat16()
+    answers = []
+    for dtype in (torch.bfloat16, torch.float32):
+        inputs = rounded.to(dtype).requires_grad_()
+        mixed = _attend(*inputs)
+        (gradient,) = torch.autograd.grad(mixed.float().square().sum(), inputs)
+        answers.append((mixed.float(), gradient.float()))
+    torch.testing.assert_close(answers[0][0], answers[1][0], atol=0.03, rtol=0.03)
+    torch.testing.assert_close(answers[0][1], answers[1][1], atol=0.15, rtol=0.05)
 
 
 def test_the_guidance_loss_is_zero_where_a_head_can_only_attend_to_its_target() -> None:
