@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import wraps
-from time import monotonic
+from time import thread_time
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -32,7 +32,7 @@ from jinja2.visitor import NodeTransformer
 from datastores.errors import ModelError
 
 TIMEOUT_S = 2.0
-"""Seconds for one rendering; templates in use take about a millisecond."""
+"""Seconds of processor time for one rendering; templates in use take about a millisecond."""
 FILE_NAME = "<template>"
 """Jinja's file name for code that it compiles from a string."""
 MAX_REASON = 160
@@ -349,12 +349,12 @@ def _deadline(seconds: float) -> Iterator[None]:
     Tracing is the only way to interrupt Python code on this thread; it is active in the template's
     own frames only. A debugger's or coverage's trace function is restored afterwards.
     """
-    end = monotonic() + seconds
+    end = thread_time() + seconds
 
     def trace(frame: FrameType, event: str, _argument: Any) -> Any:
         if frame.f_code.co_filename != FILE_NAME:
             return None
-        if monotonic() > end:
+        if thread_time() > end:
             raise TimeoutError(f"it runs longer than {seconds:.0f} s")
         return trace
 

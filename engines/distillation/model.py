@@ -88,7 +88,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     heads = [each.flatten(0, 1) for each in (q, k, v)]
     future = q.new_full((q.shape[2], q.shape[2]), -torch.inf).triu(1)
     scores = torch.baddbmm(future, heads[0], heads[1].mT, alpha=q.shape[-1] ** -0.5)
-    return torch.bmm(scores.softmax(dim=-1), heads[2]).unflatten(0, q.shape[:2])
+    return torch.bmm(scores.softmax(dim=-1), heads[2]).view(q.shape)
 
 
 class Layer(nn.Module):
