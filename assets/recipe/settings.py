@@ -106,7 +106,7 @@ FURTHER = replace(
         tokens=29_500_000, step_chats=72, matrix_rate=0.018, other_rate=2.5e-3, decay_from=0.45
     ),
     student_schedule=Schedule(
-        tokens=6_000_000, step_chats=40, matrix_rate=0.012, other_rate=2e-3, decay_from=0.3
+        tokens=12_000_000, step_chats=40, matrix_rate=0.012, other_rate=2e-3, decay_from=0.3
     ),
 )
 WIDE = replace(
