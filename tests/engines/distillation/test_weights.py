@@ -103,10 +103,11 @@ def test_torch_computes_the_logits_of_llama_cpp(tmp_path: Path, kind: str) -> No
         "q8_0": lambda: write_q8(tmp_path / "q8.gguf", STUDENT),
     }[kind]()
     ours, theirs = torch_logits(path), llama_cpp_logits(path)
-    assert np.abs(ours - theirs).max() < (0.3 if kind == "q8_0" else ROUNDED)
-    preferred = np.take_along_axis(theirs, ours.argmax(axis=1)[:, None], axis=1)[:, 0]
-    # Rounded weights may let two nearly equal tokens change places.
-    assert (theirs.max(axis=1) - preferred).max() <= (0.1 if kind == "q8_0" else 0.0)
+    if kind == "q8_0":  # llama.cpp rounds the activations to 8 bits, too
+        assert (ours - theirs).std() < 0.05 * theirs.std()
+    else:
+        assert np.abs(ours - theirs).max() < ROUNDED
+        assert (ours.argmax(axis=1) == theirs.argmax(axis=1)).all()
 
 
 @pytest.mark.parametrize("kind", ["shipped", "grouped heads", "q8_0"])
