@@ -5,6 +5,7 @@ Each kind is a pure function of (pool, generator, style).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from assets.recipe.pages import Page, invent_name
@@ -28,6 +29,9 @@ from assets.recipe.wording import Style, slip
 
 CORE_SHARE = 0.25
 """The share of questions without notes about core pages, which are to be known well."""
+
+OUTSIDE_WEIGHT = 3.5
+"""Weight of a refusal's first word, above a command's: a doubtful question is mostly outside."""
 
 SYSTEM = (
     "You are a helpful assistant.",
@@ -121,7 +125,8 @@ def outside(pool: Pool, rng: Random, style: Style) -> Chat:
     """A question that has nothing to do with a terminal."""
     question = pool.outside.question(rng)
     question = slip(question, rng) if rng.random() < style.slips else question
-    return (*preface(rng), user(question), reply(pool.outside.answer(rng)))
+    answer = replace(reply(pool.outside.answer(rng)), first=OUTSIDE_WEIGHT)
+    return (*preface(rng), user(question), answer)
 
 
 def unknown_name(pool: Pool, rng: Random, style: Style) -> Chat:

@@ -45,27 +45,28 @@ def prepare(source: Path, path: Path, vocabulary: int, chats: int, seed: int) ->
 
 
 KINDS: dict[Kind, float] = {
-    from_memory.recall: 62,
-    from_memory.recall_more: 8,
+    from_memory.recall: 100,
+    from_memory.recall_more: 12,
     from_memory.wander: 20,
-    from_memory.everyday: 120,
+    from_memory.everyday: 175,
     from_memory.glance: 1,
     from_memory.what_is: 3,
     from_memory.explain: 1,
     from_memory.show_examples: 0.5,
     from_memory.small_talk: 5,
-    from_memory.outside: 50,
-    follow_up: 40,
+    from_memory.outside: 95,
+    follow_up: 46,
     from_memory.unknown_name: 4,
-    with_notes.one_page: 10,
-    with_notes.several_pages: 6,
-    with_notes.drill: 8,
+    with_notes.one_page: 8,
+    with_notes.several_pages: 5,
+    with_notes.drill: 6,
+    with_notes.drill_own_words: 8,
     with_notes.pasted: 1,
     with_notes.retrieved: 5,
 }
-"""The share of each kind, by number of chats; by tokens, 37 % are chats with notes, 19 % everyday
-tasks, 14 % follow-ups, 13 % other tasks of known pages, 9 % a bit of everything, and 7 % questions
-outside the subject."""
+"""The share of each kind, by number of chats; by tokens, 35 % are chats with notes, 20 % everyday
+tasks, 17 % other tasks of known pages, 12 % follow-ups, 9 % questions outside the subject, and 7 %
+a bit of everything."""
 
 
 def make_chat(pool: Pool, rng: Random, style: Style) -> Chat:

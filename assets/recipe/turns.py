@@ -13,6 +13,7 @@ to the letter; from memory its placeholders read ``<file>`` and hold what the qu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +40,7 @@ FIRST_WEIGHT = 2.0
 """Weight of an answer's first word, which decides whether there is a command."""
 
 _TERSE_WORDS = 6
+_SPOKEN_TASKS = 3
 
 SPOKEN_SHARE = 0.6
 """The share of questions in colloquial wording, where a task has one.
@@ -96,6 +98,12 @@ class Pool:
     def spoken(self) -> Mapping[str, Task]:
         """The tasks that have phrases, by the description on their page."""
         return {task.answer.what: task for task in (*self.own_words, *self.tasks)}
+
+    @cached_property
+    def spoken_pages(self) -> Sequence[Page]:
+        """The pages of which three tasks or more have phrases."""
+        tasks = Counter(task.name for task in self.own_words)
+        return [page for page in self.note_pages if tasks[page.name] >= _SPOKEN_TASKS]
 
 
 Kind = Callable[[Pool, Random, Style], Chat]

@@ -61,6 +61,12 @@ COVERED_SHARE = 0.64
 _CANDIDATES = 8
 """Pages from which each chunk that does not answer is chosen, by the words it shares."""
 
+_MOST_IN_OWN_WORDS = 7
+"""Questions of a drill in own words."""
+
+_LISTED = 8
+"""The most tasks of a made-up list that is drilled in own words."""
+
 _OTHER_HEADERS = ("Context:", "Documents:", "Use this documentation:", "Documentation:", "")
 
 
@@ -179,21 +185,57 @@ def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
     One to four chunks that share words with the question; the one that answers it stands anywhere
     among them, or is missing. As in `app.conversation.documents`, earlier turns precede the notes.
     """
-    asked = _in_own_words(pool, rng)
-    question = ask_spoken(asked.page.name, asked.example, asked.phrases, rng, style, noted=True)[0]
     covered = rng.random() < COVERED_SHARE
+    asked = _in_own_words(pool, rng, covered=covered)
+    question = ask_spoken(asked.page.name, asked.example, asked.phrases, rng, style, noted=True)[0]
     chunks = _distractors(asked, question.text, pool, rng, rng.randint(not covered, 3))
     if covered:
         chunks.insert(rng.randint(0, len(chunks)), asked.chunk())
-        answer = answer_how(asked.page.name, asked.example.what, asked.example.command)
-    elif asked.known:
-        memory = carry(question.text, asked.example.command)
-        answer = f"{NOT_COVERED} {answer_how(asked.page.name, asked.example.plain, memory)}"
-    else:
-        answer = f"{NOT_COVERED} {ANSWER_NO_COMMAND}"
     before = everyday(pool, rng, style)[-2:] if rng.random() < 0.2 else ()
-    judged = replace(_weighted(reply(answer)), first=JUDGEMENT_WEIGHT)
-    return (*before, Turn("system", notes_message(chunks)), question, judged)
+    answer = asked.answer(question.text, covered=covered)
+    return (*before, Turn("system", notes_message(chunks)), question, _judged(answer))
+
+
+def drill_own_words(pool: Pool, rng: Random, style: Style) -> Chat:
+    """Several questions in a person's own words about one list of tasks, some not covered by it.
+
+    The list is a page of which most tasks have phrases, or drawn from many: as `drill`, many
+    decisions in few tokens.
+    """
+    page, asked_for = _spoken_list(pool, rng)
+    chat: Chat = (_notes([Source(page)], rng),)
+    for number, task in rng.sample(asked_for, min(len(asked_for), _MOST_IN_OWN_WORDS)):
+        other = _in_own_words(pool, rng, covered=False)
+        listed = any(each.what == other.example.what for each in page.examples)
+        same = listed or other.page.name == page.name
+        covered = same or rng.random() < COVERED_SHARE
+        own = _Asked(page, page.examples[number], task.phrases_for(page.name), known=False)
+        asked = own if covered else other
+        question = ask_spoken(
+            asked.page.name, asked.example, asked.phrases, rng, style, noted=True
+        )[0]
+        chat += (question, _judged(asked.answer(question.text, covered=covered)))
+    return chat
+
+
+def _judged(answer: str) -> Turn:
+    return replace(_weighted(reply(answer)), first=JUDGEMENT_WEIGHT)
+
+
+def _spoken_list(pool: Pool, rng: Random) -> tuple[Page, list[tuple[int, Task]]]:
+    """A page for the notes, and the places on it of tasks that have phrases."""
+    if pool.spoken_pages and rng.random() < 0.5:
+        page = rng.choice(pool.spoken_pages)
+    else:
+        tasks = pool.own_words or pool.tasks
+        examples = [task.answer for task in rng.sample(tasks, min(len(tasks), _LISTED))]
+        page = invent_of(examples, pool.note_pages, rng)
+    spoken = [
+        (number, pool.spoken[example.what])
+        for number, example in enumerate(page.examples)
+        if example.what in pool.spoken
+    ]
+    return disguise(page, rng) if rng.random() < 0.5 else page, spoken
 
 
 @dataclass(frozen=True)
@@ -211,13 +253,22 @@ class _Asked:
         found = [each.content for each in split(self.page.markdown) if mark in each.content]
         return found[0] if found else render(replace(self.page, examples=(self.example,))).markdown
 
+    def answer(self, question: str, *, covered: bool) -> str:
+        """The answer where the notes hold the task, or do not."""
+        if covered:
+            return answer_how(self.page.name, self.example.what, self.example.command)
+        if not self.known:
+            return f"{NOT_COVERED} {ANSWER_NO_COMMAND}"
+        memory = carry(question, self.example.command)
+        return f"{NOT_COVERED} {answer_how(self.page.name, self.example.plain, memory)}"
 
-def _in_own_words(pool: Pool, rng: Random) -> _Asked:
+
+def _in_own_words(pool: Pool, rng: Random, *, covered: bool) -> _Asked:
     """A task with its hand-written phrases, or one of any page, reworded anew each time.
 
-    Disguised as often as not, so that the notes are right and memory is not.
+    Where the notes hold it, disguised as often as not, so that they are right and memory is not.
     """
-    disguised, kind = rng.random() < 0.55, rng.random()
+    disguised, kind = covered and rng.random() < 0.55, rng.random()
     if pool.own_words and kind < 0.5:
         task = rng.choice(pool.own_words)
         page = pool.pages[task.name]

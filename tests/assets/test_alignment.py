@@ -76,7 +76,14 @@ def test_what_is_not_in_the_notes_has_no_source(tokenizer: Tokenizer, answer: st
 
 
 @pytest.mark.parametrize(
-    "kind", [with_notes.one_page, with_notes.several_pages, with_notes.drill, with_notes.pasted]
+    "kind",
+    [
+        with_notes.one_page,
+        with_notes.several_pages,
+        with_notes.drill,
+        with_notes.drill_own_words,
+        with_notes.pasted,
+    ],
 )
 def test_every_source_is_the_same_token_before(
     kind: Kind, pool: Pool, tokenizer: Tokenizer

@@ -43,10 +43,12 @@ def test_every_answer_is_well_formed(kind: Kind, pool: Pool) -> None:
             assert turn.role != "assistant" or well_formed(turn.text)
 
 
-@pytest.mark.parametrize("kind", [with_notes.several_pages, with_notes.one_page])
+@pytest.mark.parametrize(
+    "kind", [with_notes.several_pages, with_notes.one_page, with_notes.drill_own_words]
+)
 def test_a_command_is_in_the_notes_unless_the_answer_denies_it(kind: Kind, pool: Pool) -> None:
     covered = denied = 0
-    for chat in _draw(kind, pool):
+    for chat in _draw(kind, pool, 300):
         for turn in chat[2::2]:
             if turn.text.startswith(NOT_COVERED):
                 denied += 1
@@ -90,6 +92,15 @@ def test_a_drill_asks_for_several_tasks_of_its_page_and_each_once(pool: Pool) ->
         commands = [command_of(turn.text) for turn in chat if turn.role == "assistant"]
         assert all(f"`{command}`" in chat[0].text for command in commands)
         assert len(commands) >= 2
+
+
+def test_all_refusals_begin_alike_and_no_command_begins_so(pool: Pool) -> None:
+    refusals = {chat[-1].text.split()[0] for chat in _draw(from_memory.outside, pool)}
+    assert len(refusals) == 1
+    assert not any(
+        chat[-1].text.startswith(tuple(refusals)) for chat in _draw(from_memory.recall, pool)
+    )
+    assert len({chat[-1].text for chat in _draw(from_memory.outside, pool)}) > 5
 
 
 def test_a_chat_that_wanders_answers_each_question_as_if_it_came_first(pool: Pool) -> None:
