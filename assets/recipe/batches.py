@@ -18,7 +18,7 @@ from assets.recipe.tokens import END_OF_TEXT, NO_SOURCE, WEIGHT_SCALE
 
 
 @dataclass(frozen=True)
-class Batch:
+class TrainingBatch:
     """The input of one forward pass.
 
     Attributes:
@@ -41,10 +41,10 @@ class Batch:
     chosen: Tensor
     guided: bool
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> TrainingBatch:
         """The batch on ``device``."""
         moved = {k: v.to(device) for k, v in vars(self).items() if isinstance(v, Tensor)}
-        return Batch(**{**vars(self), **moved})
+        return TrainingBatch(**{**vars(self), **moved})
 
     @property
     def tokens(self) -> int:
@@ -52,7 +52,7 @@ class Batch:
         return self.ids.numel()
 
 
-def make_batches(chats: EncodedChats, most: int) -> list[Batch]:
+def make_batches(chats: EncodedChats, most: int) -> list[TrainingBatch]:
     """``chats`` in batches of at most ``most`` tokens, padding included, or of a single chat."""
     lengths = np.diff(chats.starts)
     groups: list[list[int]] = [[]]
@@ -63,7 +63,7 @@ def make_batches(chats: EncodedChats, most: int) -> list[Batch]:
     return [_make_batch(chats, np.asarray(group)) for group in groups]
 
 
-def _make_batch(chats: EncodedChats, group: NDArray[np.int64]) -> Batch:
+def _make_batch(chats: EncodedChats, group: NDArray[np.int64]) -> TrainingBatch:
     starts, stops = chats.starts[group, None], chats.starts[group + 1, None]
     places = starts + np.arange((stops - starts).max())
     following = np.minimum(places + 1, len(chats.ids) - 1)
@@ -73,7 +73,7 @@ def _make_batch(chats: EncodedChats, group: NDArray[np.int64]) -> Batch:
     copied = np.where(last, NO_SOURCE, chats.copied[following])
     chosen = np.where(last, NO_SOURCE, chats.chosen[following])
     rows = np.flatnonzero(weights)
-    return Batch(
+    return TrainingBatch(
         ids=torch.from_numpy(ids.astype(np.int64)),
         rows=torch.from_numpy(rows),
         targets=torch.from_numpy(ids.flat[rows + 1].astype(np.int64)),

@@ -16,16 +16,23 @@ import torch
 from assets.recipe.from_memory import everyday
 from assets.recipe.pages import Page, Split
 from assets.recipe.placeholders import readable
-from assets.recipe.reader import UNFINISHED, Reader, command_of, fraction, name_of, well_formed
+from assets.recipe.reader import (
+    UNFINISHED,
+    AnswerReader,
+    command_of,
+    fraction,
+    name_of,
+    well_formed,
+)
 from assets.recipe.tokens import IM_END, render_prompt
-from assets.recipe.turns import Chat, Pool, Turn, ask_how, notes_message
+from assets.recipe.turns import Chat, ChatTurn, Pool, ask_how, notes_message
 from assets.recipe.wording import Style
 
 _FRESH = Style(fresh=True, concrete=0.0, values=0.0, slips=0.0, terse=0.0)
 
 
 @dataclass(frozen=True)
-class Question:
+class EvaluationQuestion:
     """A chat that ends in a question, the right answer, and the page it must not copy from."""
 
     chat: Chat
@@ -33,43 +40,43 @@ class Question:
     wrong: Page | None = None
 
 
-def noted_questions(pages: Sequence[Page], count: int, rng: Random) -> list[Question]:
+def noted_questions(pages: Sequence[Page], count: int, rng: Random) -> list[EvaluationQuestion]:
     """Questions on ``pages`` with the whole right page in the notes."""
     out = []
     for _ in range(count):
         page = rng.choice(pages)
         question, answer = ask_how(page, rng.choice(page.examples), rng, _FRESH, noted=True)
-        notes = Turn("system", notes_message([page.markdown]))
-        out.append(Question((notes, question), answer.text))
+        notes = ChatTurn("system", notes_message([page.markdown]))
+        out.append(EvaluationQuestion((notes, question), answer.text))
     return out
 
 
-def misled_questions(parts: Split, count: int, rng: Random) -> list[Question]:
+def misled_questions(parts: Split, count: int, rng: Random) -> list[EvaluationQuestion]:
     """Questions on a page, half of them held out, with another held-out page in the notes."""
     out = []
     for number in range(count):
         page = rng.choice(parts.held_out if number % 2 else parts.known)
         wrong = rng.choice([each for each in parts.held_out if each is not page])
         question, answer = ask_how(page, rng.choice(page.examples), rng, _FRESH, noted=False)
-        notes = Turn("system", notes_message([wrong.markdown]))
-        out.append(Question((notes, question), answer.text, wrong))
+        notes = ChatTurn("system", notes_message([wrong.markdown]))
+        out.append(EvaluationQuestion((notes, question), answer.text, wrong))
     return out
 
 
-def recall_questions(pages: Sequence[Page], count: int, rng: Random) -> list[Question]:
+def recall_questions(pages: Sequence[Page], count: int, rng: Random) -> list[EvaluationQuestion]:
     """Questions on ``pages`` without notes, in fresh wording."""
     out = []
     for _ in range(count):
         page = rng.choice(pages)
         question, answer = ask_how(page, rng.choice(page.examples), rng, _FRESH, noted=False)
-        out.append(Question((question,), answer.text))
+        out.append(EvaluationQuestion((question,), answer.text))
     return out
 
 
-def everyday_questions(pool: Pool, count: int, rng: Random) -> list[Question]:
+def everyday_questions(pool: Pool, count: int, rng: Random) -> list[EvaluationQuestion]:
     """The hand-written everyday tasks, in fresh wording."""
     drawn = (everyday(pool, rng, _FRESH)[-2:] for _ in range(count))
-    return [Question((question,), answer.text) for question, answer in drawn]
+    return [EvaluationQuestion((question,), answer.text) for question, answer in drawn]
 
 
 def copies_from(answer: str, page: Page) -> bool:
@@ -84,7 +91,9 @@ def is_filled(command: str, wanted: str) -> bool:
     return command != wanted and re.fullmatch(pattern, command) is not None
 
 
-def evaluate(reader: Reader, parts: Split, pool: Pool, count: int, seed: int) -> dict[str, float]:
+def evaluate(
+    reader: AnswerReader, parts: Split, pool: Pool, count: int, seed: int
+) -> dict[str, float]:
     """The target's figures, each a fraction between 0 and 1."""
     rng = Random(seed)
     held_out = parts.held_out or parts.familiar
@@ -114,7 +123,9 @@ def evaluate(reader: Reader, parts: Split, pool: Pool, count: int, seed: int) ->
     return figures
 
 
-def acceptance(target: Reader, student: Reader, questions: Sequence[Question]) -> dict[str, float]:
+def acceptance(
+    target: AnswerReader, student: AnswerReader, questions: Sequence[EvaluationQuestion]
+) -> dict[str, float]:
     """How well the student drafts the target's greedy answers.
 
     ``student_overlap`` is the mean of sum min(p, q), the chance that a token drawn from the student

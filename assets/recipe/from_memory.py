@@ -11,8 +11,8 @@ from random import Random
 from assets.recipe.pages import Page, invent_name
 from assets.recipe.turns import (
     Chat,
+    ChatTurn,
     Pool,
-    Turn,
     ask_examples,
     ask_explained,
     ask_how,
@@ -42,9 +42,9 @@ SYSTEM = (
 """System messages without notes; they do not change the answer."""
 
 
-def preface(rng: Random) -> tuple[Turn, ...]:
+def preface(rng: Random) -> tuple[ChatTurn, ...]:
     """Occasionally, a system message that changes nothing."""
-    return (Turn("system", rng.choice(SYSTEM)),) if rng.random() < 0.08 else ()
+    return (ChatTurn("system", rng.choice(SYSTEM)),) if rng.random() < 0.08 else ()
 
 
 def _known_page(pool: Pool, rng: Random) -> Page:

@@ -18,8 +18,8 @@ from assets.recipe.destructive import warning
 from assets.recipe.material_files import read_evening_questions
 from assets.recipe.pages import Example, Page, Split
 from assets.recipe.placeholders import readable
-from assets.recipe.reader import Reader, command_of, fraction, name_of
-from assets.recipe.turns import Chat, Turn, notes_message, user
+from assets.recipe.reader import AnswerReader, command_of, fraction, name_of
+from assets.recipe.turns import Chat, ChatTurn, notes_message, user
 from datastores.errors import InputError
 from datastores.passages.chunks import split as split_chunks
 
@@ -67,7 +67,7 @@ class NotedQuestion:
     page: Page
     example: Example
 
-    def notes(self, pages: Sequence[Page], rng: Random, *, covered: bool) -> Turn:
+    def notes(self, pages: Sequence[Page], rng: Random, *, covered: bool) -> ChatTurn:
         """One to three chunks of other ``pages``; the right one anywhere among them if covered."""
         drawn = rng.sample(pages, min(len(pages), _CANDIDATES))
         others = [page for page in drawn if page.name != self.page.name]
@@ -77,7 +77,7 @@ class NotedQuestion:
         chunks = [next(split_chunks(page.markdown)).content for page in chosen]
         if covered:
             chunks.insert(rng.randint(0, len(chunks)), self._chunk())
-        return Turn("system", notes_message(chunks))
+        return ChatTurn("system", notes_message(chunks))
 
     def _chunk(self) -> str:
         chunks = [chunk.content for chunk in split_chunks(self.page.markdown)]
@@ -122,7 +122,7 @@ def _parts(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(" | "))
 
 
-def judge(reader: Reader, parts: Split, count: int, seed: int) -> dict[str, float]:
+def judge(reader: AnswerReader, parts: Split, count: int, seed: int) -> dict[str, float]:
     """The figures, each a fraction between 0 and 1, of at most ``count`` questions each."""
     values = read_value_questions()[:count]
     evening = read_evening_questions()[:count]
@@ -153,7 +153,7 @@ def judge(reader: Reader, parts: Split, count: int, seed: int) -> dict[str, floa
     } | _judge_notes(reader, parts, count, Random(seed))
 
 
-def _judge_follow_ups(reader: Reader, questions: Sequence[FollowUp]) -> float:
+def _judge_follow_ups(reader: AnswerReader, questions: Sequence[FollowUp]) -> float:
     """The fraction whose last answer is right, after the model's own answers to the others."""
     chats: list[Chat] = [()] * len(questions)
     last = [""] * len(questions)
@@ -163,12 +163,12 @@ def _judge_follow_ups(reader: Reader, questions: Sequence[FollowUp]) -> float:
             chats[index] += (user(questions[index].questions[turn]),)
         answers = reader.answers([chats[index] for index in going])
         for index, answer in zip(going, answers, strict=True):
-            chats[index] += (Turn("assistant", answer),)
+            chats[index] += (ChatTurn("assistant", answer),)
             last[index] = answer
     return fraction(q.is_right(a) for q, a in zip(questions, last, strict=True))
 
 
-def _judge_notes(reader: Reader, parts: Split, count: int, rng: Random) -> dict[str, float]:
+def _judge_notes(reader: AnswerReader, parts: Split, count: int, rng: Random) -> dict[str, float]:
     """Own words with the right chunk among others, and with wrong ones alone."""
     pages = parts.held_out + parts.familiar
     questions = read_noted_questions(parts.held_out)[:count]

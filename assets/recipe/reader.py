@@ -55,7 +55,7 @@ def fraction(marks: Iterable[bool]) -> float:
     return sum(values) / max(len(values), 1)
 
 
-class Reader:
+class AnswerReader:
     """One model file and its tokenizer."""
 
     def __init__(self, path: Path, tokenizer: Tokenizer) -> None:

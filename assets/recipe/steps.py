@@ -27,7 +27,7 @@ from assets.recipe.export import FILES, STUDENT_FILE, TARGET_FILE, copy_tokenize
 from assets.recipe.judged import judge
 from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_pool, prepare
-from assets.recipe.reader import Reader
+from assets.recipe.reader import AnswerReader
 from assets.recipe.settings import SETTINGS, Schedule, Setting
 from assets.recipe.tokens import load_tokenizer
 from assets.recipe.training import (
@@ -133,8 +133,8 @@ def step_export(recipe: Recipe) -> None:
 def step_evaluate(recipe: Recipe) -> None:
     """Measure the GGUF files; the figures are logged and written to ``figures.json``."""
     tokenizer = load_tokenizer(recipe.tokenizer)
-    target = Reader(recipe.out / TARGET_FILE, tokenizer)
-    student = Reader(recipe.out / STUDENT_FILE, tokenizer)
+    target = AnswerReader(recipe.out / TARGET_FILE, tokenizer)
+    student = AnswerReader(recipe.out / STUDENT_FILE, tokenizer)
     parts = split(read_pages(recipe.pages))
     pool = make_pool(parts)
     count = recipe.setting.questions

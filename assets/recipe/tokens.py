@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from assets.recipe.turns import Chat, Turn
+from assets.recipe.turns import Chat, ChatTurn
 from assets.recipe.values import find_values
 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -150,7 +150,7 @@ def _repeated(ids: NDArray[np.uint16]) -> NDArray[np.bool_]:
     return repeated
 
 
-def _spans(turn: Turn) -> Iterator[_Span]:
+def _spans(turn: ChatTurn) -> Iterator[_Span]:
     """The turn split where the loss weight changes; no token crosses a split.
 
     The frame ends in a newline and the text begins after it, so a text must not begin with a

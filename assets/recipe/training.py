@@ -25,7 +25,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from assets.recipe.batches import Batch, make_batches
+from assets.recipe.batches import TrainingBatch, make_batches
 from assets.recipe.chat_stream import EncodedChats
 from assets.recipe.settings import Schedule, Shape
 from datastores.errors import InputError
@@ -41,7 +41,7 @@ launch."""
 GUIDANCE_WEIGHT = 0.5
 """Weight of the guidance loss of one position, relative to one token."""
 
-Loss = Callable[[Llama, Batch], Tensor]
+Loss = Callable[[Llama, TrainingBatch], Tensor]
 """The summed, weighted loss of a batch."""
 
 
@@ -67,7 +67,7 @@ def make_next_token_loss(shape: Shape) -> Loss:
     Computed only where the weight is not zero.
     """
 
-    def loss(model: Llama, batch: Batch) -> Tensor:
+    def loss(model: Llama, batch: TrainingBatch) -> Tensor:
         wanted = {shape.chooser: batch.chosen} | dict.fromkeys(shape.copiers, batch.copied)
         hidden, missed = model.forward_guided(batch.ids, wanted if batch.guided else {})
         logits = model.logits(hidden.flatten(0, 1)[batch.rows])
@@ -77,9 +77,9 @@ def make_next_token_loss(shape: Shape) -> Loss:
     return loss
 
 
-def distribute(batches: list[Batch], hands: int) -> list[list[Batch]]:
+def distribute(batches: list[TrainingBatch], hands: int) -> list[list[TrainingBatch]]:
     """``batches`` in ``hands`` shares of about equal size, largest first."""
-    shares: list[list[Batch]] = [[] for _ in range(hands)]
+    shares: list[list[TrainingBatch]] = [[] for _ in range(hands)]
     sizes = [0] * hands
     for batch in sorted(batches, key=lambda batch: -batch.tokens):
         least = sizes.index(min(sizes))
@@ -175,7 +175,7 @@ class TrainingRun:
         return total
 
     def _accumulate(
-        self, batches: list[Batch], loss: Loss, whole: float, workers: Executor
+        self, batches: list[TrainingBatch], loss: Loss, whole: float, workers: Executor
     ) -> Tensor:
         """Sum the gradients of ``batches``, distributed over the threads; returns the mean loss.
 
@@ -185,7 +185,7 @@ class TrainingRun:
         """
         parameters = list(self.model.parameters())
 
-        def work(share: list[Batch]) -> tuple[Tensor, list[Tensor]]:
+        def work(share: list[TrainingBatch]) -> tuple[Tensor, list[Tensor]]:
             total = torch.zeros((), device=self.device)
             sums = [torch.zeros_like(each, dtype=torch.float32) for each in parameters]
             for batch in share:
@@ -264,7 +264,7 @@ def load_teacher(weights: Mapping[str, Tensor], shape: Shape) -> Llama:
 def make_distillation_loss(teacher: Llama) -> Loss:
     """Weighted cross entropy against the teacher's probabilities, summed over a batch."""
 
-    def loss(student: Llama, batch: Batch) -> Tensor:
+    def loss(student: Llama, batch: TrainingBatch) -> Tensor:
         rows = batch.rows
         with torch.no_grad():
             wanted = teacher.logits(teacher(batch.ids).flatten(0, 1)[rows]).softmax(dim=-1)

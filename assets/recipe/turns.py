@@ -51,7 +51,7 @@ reveal which.
 
 
 @dataclass(frozen=True)
-class Turn:
+class ChatTurn:
     """One message; ``weight`` is the loss weight of its tokens.
 
     ``first`` is the weight of its first word, which decides whether the notes apply and is one
@@ -65,7 +65,7 @@ class Turn:
     command: float = 0.0
 
 
-Chat = tuple[Turn, ...]
+Chat = tuple[ChatTurn, ...]
 
 
 @dataclass(frozen=True)
@@ -149,14 +149,14 @@ _EXPLAIN = (
 )
 
 
-def user(text: str) -> Turn:
+def user(text: str) -> ChatTurn:
     """A message of the user."""
-    return Turn("user", text)
+    return ChatTurn("user", text)
 
 
-def reply(text: str) -> Turn:
+def reply(text: str) -> ChatTurn:
     """A message of the model, on which the loss is taken."""
-    return Turn("assistant", text, 1.0, first=FIRST_WEIGHT)
+    return ChatTurn("assistant", text, 1.0, first=FIRST_WEIGHT)
 
 
 def _question(

@@ -29,8 +29,8 @@ from assets.recipe.turns import (
     NOT_COVERED,
     SPOKEN_SHARE,
     Chat,
+    ChatTurn,
     Pool,
-    Turn,
     answer_how,
     ask_examples,
     ask_explained,
@@ -71,28 +71,28 @@ _OTHER_HEADERS = ("Context:", "Documents:", "Use this documentation:", "Document
 
 
 @dataclass(frozen=True)
-class Source:
+class NotedPage:
     """A page for the notes, and whether the model knows it by heart in this form."""
 
     page: Page
     known: bool = False
 
 
-def draw_source(pool: Pool, rng: Random) -> Source:
+def draw_source(pool: Pool, rng: Random) -> NotedPage:
     """A page for the notes or to ask about: genuine, disguised or invented; whole or in part."""
     kind = rng.random()
     if kind < 0.12:
-        return Source(invent_page(pool.note_pages, rng))
+        return NotedPage(invent_page(pool.note_pages, rng))
     if kind < 0.27 and pool.tasks:
-        return Source(invent_of([task.answer for task in pool.tasks], pool.note_pages, rng))
+        return NotedPage(invent_of([task.answer for task in pool.tasks], pool.note_pages, rng))
     page = rng.choice(rng.choices((pool.core, pool.known, pool.note_pages), (0.25, 0.2, 0.55))[0])
     part = excerpt(page, rng, 5) if rng.random() < 0.45 else page
     if kind < 0.55:
-        return Source(disguise(part, rng))
-    return Source(part, any(page is each for each in pool.known))
+        return NotedPage(disguise(part, rng))
+    return NotedPage(part, any(page is each for each in pool.known))
 
 
-def _ask_source(source: Source, pool: Pool, rng: Random, style: Style) -> Chat:
+def _ask_source(source: NotedPage, pool: Pool, rng: Random, style: Style) -> Chat:
     """One question that ``source`` in the notes answers."""
     page, kind = source.page, rng.random()
     if kind < 0.06:
@@ -110,7 +110,7 @@ def _ask_source(source: Source, pool: Pool, rng: Random, style: Style) -> Chat:
     return ask_how(page, example, rng, style, noted=True)
 
 
-def _ask_elsewhere(notes: Sequence[Source], pool: Pool, rng: Random, style: Style) -> Chat:
+def _ask_elsewhere(notes: Sequence[NotedPage], pool: Pool, rng: Random, style: Style) -> Chat:
     """A question the notes do not answer: answered from memory if its page is known, else not."""
     if rng.random() < 0.2:
         question, answer = everyday(pool, rng, style)[-2:]
@@ -125,17 +125,17 @@ def _ask_elsewhere(notes: Sequence[Source], pool: Pool, rng: Random, style: Styl
     return question, reply(f"{NOT_COVERED} {answer.text if known else ANSWER_NO_COMMAND}")
 
 
-def _notes(sources: Sequence[Source], rng: Random) -> Turn:
+def _notes(sources: Sequence[NotedPage], rng: Random) -> ChatTurn:
     """The notes as a system message; sometimes in another frame, so that no frame is required."""
     text = notes_message([source.page.markdown for source in sources])
     if rng.random() < 0.12:
         text = f"{rng.choice(SYSTEM)}\n\n{text}"
     elif rng.random() < 0.1:
         text = rng.choice(_OTHER_HEADERS) + text.removeprefix(HEADER)
-    return Turn("system", text.strip())
+    return ChatTurn("system", text.strip())
 
 
-def _covered_or_not(sources: Sequence[Source], pool: Pool, rng: Random, style: Style) -> Chat:
+def _covered_or_not(sources: Sequence[NotedPage], pool: Pool, rng: Random, style: Style) -> Chat:
     """One question, answered by ``sources`` or not."""
     if rng.random() < COVERED_SHARE:
         question, answer = _ask_source(rng.choice(sources), pool, rng, style)
@@ -144,14 +144,14 @@ def _covered_or_not(sources: Sequence[Source], pool: Pool, rng: Random, style: S
     return question, replace(_weighted(answer), first=JUDGEMENT_WEIGHT)
 
 
-def _weighted(turn: Turn) -> Turn:
+def _weighted(turn: ChatTurn) -> ChatTurn:
     """An answer with the weights for notes; a question unchanged."""
     if not turn.weight:
         return turn
     return replace(turn, weight=ANSWER_WEIGHT, command=COMMAND_WEIGHT)
 
 
-def _questions(sources: Sequence[Source], pool: Pool, rng: Random, style: Style) -> Chat:
+def _questions(sources: Sequence[NotedPage], pool: Pool, rng: Random, style: Style) -> Chat:
     exchanges = (_covered_or_not(sources, pool, rng, style) for _ in range(rng.randint(1, 6)))
     return tuple(turn for exchange in exchanges for turn in exchange)
 
@@ -193,7 +193,7 @@ def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
         chunks.insert(rng.randint(0, len(chunks)), asked.chunk())
     before = everyday(pool, rng, style)[-2:] if rng.random() < 0.2 else ()
     answer = asked.answer(question.text, covered=covered)
-    return (*before, Turn("system", notes_message(chunks)), question, _judged(answer))
+    return (*before, ChatTurn("system", notes_message(chunks)), question, _judged(answer))
 
 
 def drill_own_words(pool: Pool, rng: Random, style: Style) -> Chat:
@@ -203,7 +203,7 @@ def drill_own_words(pool: Pool, rng: Random, style: Style) -> Chat:
     decisions in few tokens.
     """
     page, asked_for = _spoken_list(pool, rng)
-    chat: Chat = (_notes([Source(page)], rng),)
+    chat: Chat = (_notes([NotedPage(page)], rng),)
     for number, task in rng.sample(asked_for, min(len(asked_for), _MOST_IN_OWN_WORDS)):
         other = _in_own_words(pool, rng, covered=False)
         listed = any(each.what == other.example.what for each in page.examples)
@@ -218,7 +218,7 @@ def drill_own_words(pool: Pool, rng: Random, style: Style) -> Chat:
     return chat
 
 
-def _judged(answer: str) -> Turn:
+def _judged(answer: str) -> ChatTurn:
     return replace(_weighted(reply(answer)), first=JUDGEMENT_WEIGHT)
 
 
@@ -322,4 +322,4 @@ def drill(pool: Pool, rng: Random, style: Style) -> Chat:
     picks = rng.sample(page.examples, min(len(page.examples), rng.randint(3, 8)))
     exchanges = (ask_how(page, each, rng, style, noted=True) for each in picks)
     turns = (_weighted(turn) for pair in exchanges for turn in pair)
-    return (_notes([Source(page)], rng), *turns)
+    return (_notes([NotedPage(page)], rng), *turns)

@@ -17,7 +17,7 @@ from assets.recipe.tokens import (
     Encoded,
     encode_chats,
 )
-from assets.recipe.turns import Kind, Pool, Turn, answer_how, notes_message
+from assets.recipe.turns import ChatTurn, Kind, Pool, answer_how, notes_message
 from assets.recipe.wording import Style
 
 PAGE = "# ls\n\n- List files:\n\n`ls -l`\n\n- List all, even hidden:\n\n`ls -a {{x}}`\n"
@@ -28,7 +28,7 @@ def pool(checkout: Path) -> Pool:
     return make_pool(split(read_pages(checkout)))
 
 
-def _encode(tokenizer: Tokenizer, *turns: Turn) -> Encoded:
+def _encode(tokenizer: Tokenizer, *turns: ChatTurn) -> Encoded:
     return encode_chats(tokenizer, [turns])[0]
 
 
@@ -37,8 +37,8 @@ def _texts(tokenizer: Tokenizer, chat: Encoded, indices: list[int]) -> str:
 
 
 def test_a_task_and_its_command_are_copied_from_their_place(tokenizer: Tokenizer) -> None:
-    notes, question = Turn("system", notes_message([PAGE])), Turn("user", "all files?")
-    answer = Turn("assistant", answer_how("ls", "List all, even hidden", "ls -a {{x}}"), 1.0)
+    notes, question = ChatTurn("system", notes_message([PAGE])), ChatTurn("user", "all files?")
+    answer = ChatTurn("assistant", answer_how("ls", "List all, even hidden", "ls -a {{x}}"), 1.0)
     chat = _encode(tokenizer, notes, question, answer)
     taken = np.flatnonzero(chat.copied >= 0)
     assert _texts(tokenizer, chat, taken.tolist()).endswith(" List all, even hiddenls -a {{x}}")
@@ -49,8 +49,8 @@ def test_a_task_and_its_command_are_copied_from_their_place(tokenizer: Tokenizer
 
 
 def test_an_answer_refers_to_the_end_of_the_requested_task(tokenizer: Tokenizer) -> None:
-    notes, question = Turn("system", notes_message([PAGE])), Turn("user", "all files?")
-    answer = Turn("assistant", answer_how("ls", "List all, even hidden", "ls -a {{x}}"), 1.0)
+    notes, question = ChatTurn("system", notes_message([PAGE])), ChatTurn("user", "all files?")
+    answer = ChatTurn("assistant", answer_how("ls", "List all, even hidden", "ls -a {{x}}"), 1.0)
     chat = _encode(tokenizer, notes, question, answer)
     place = int(chat.chosen.max())
     assert _texts(tokenizer, chat, list(range(place))).endswith("- List all, even hidden")
@@ -67,8 +67,8 @@ def test_an_answer_refers_to_the_end_of_the_requested_task(tokenizer: Tokenizer)
     ],
 )
 def test_what_is_not_in_the_notes_has_no_source(tokenizer: Tokenizer, answer: str) -> None:
-    notes = Turn("system", notes_message([PAGE]))
-    chat = _encode(tokenizer, notes, Turn("user", "?"), Turn("assistant", answer, 1.0))
+    notes = ChatTurn("system", notes_message([PAGE]))
+    chat = _encode(tokenizer, notes, ChatTurn("user", "?"), ChatTurn("assistant", answer, 1.0))
     assert (chat.copied == NO_SOURCE).all()
     assert (
         _texts(tokenizer, chat, np.flatnonzero(chat.chosen >= 0).tolist()) == "ls -l`ls -a {{x}}`"
@@ -99,9 +99,12 @@ def test_every_source_is_the_same_token_before(
 
 
 def test_what_a_question_names_is_copied_from_it(tokenizer: Tokenizer) -> None:
-    first = Turn("user", "show the last 35 lines of kernel.log"), Turn("assistant", "Use?", 1.0)
-    question = Turn("user", "no, of boot.log")
-    answer = Turn("assistant", answer_how("tail", "Show lines", "tail -n 35 boot.log"), 1.0)
+    first = (
+        ChatTurn("user", "show the last 35 lines of kernel.log"),
+        ChatTurn("assistant", "Use?", 1.0),
+    )
+    question = ChatTurn("user", "no, of boot.log")
+    answer = ChatTurn("assistant", answer_how("tail", "Show lines", "tail -n 35 boot.log"), 1.0)
     chat = _encode(tokenizer, *first, question, answer)
     taken = np.flatnonzero(chat.copied >= 0)
     assert _texts(tokenizer, chat, taken.tolist()) == " 35 boot.log"
@@ -114,8 +117,8 @@ def test_what_a_question_names_is_copied_from_it(tokenizer: Tokenizer) -> None:
 
 def test_a_value_in_another_unit_is_copied_up_to_its_number(tokenizer: Tokenizer) -> None:
     answer = answer_how("find", "Find large files", "find . -size +3G")
-    question = Turn("user", "files larger than 3 GB")
-    chat = _encode(tokenizer, question, Turn("assistant", answer, 1.0))
+    question = ChatTurn("user", "files larger than 3 GB")
+    chat = _encode(tokenizer, question, ChatTurn("assistant", answer, 1.0))
     assert _texts(tokenizer, chat, np.flatnonzero(chat.copied >= 0).tolist()) == "3"
 
 

@@ -6,9 +6,9 @@ import gguf
 import pytest
 
 from assets.recipe.export import STUDENT_FILE, TARGET_FILE
-from assets.recipe.reader import Reader, command_of, well_formed
+from assets.recipe.reader import AnswerReader, command_of, well_formed
 from assets.recipe.tokens import CHAT_TEMPLATE, SPECIALS
-from assets.recipe.turns import Turn
+from assets.recipe.turns import ChatTurn
 
 ASSETS = Path(__file__).parents[2] / "assets"
 
@@ -48,7 +48,7 @@ def test_the_first_question_of_a_fresh_install_is_answered() -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(ASSETS, gguf_file=TARGET_FILE).backend_tokenizer
-    reader = Reader(ASSETS / TARGET_FILE, tokenizer)
-    answer = reader.answers([(Turn("user", "how do I extract a tar.gz archive?"),)])[0]
+    reader = AnswerReader(ASSETS / TARGET_FILE, tokenizer)
+    answer = reader.answers([(ChatTurn("user", "how do I extract a tar.gz archive?"),)])[0]
     assert well_formed(answer)
     assert command_of(answer).startswith(("tar xf", "tar xvf", "tar xzf"))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from assets.recipe.batches import Batch, make_batches
+from assets.recipe.batches import TrainingBatch, make_batches
 from assets.recipe.chat_stream import ChatSource, EncodedChats, stream_chats
 from assets.recipe.settings import Schedule, Shape
 from assets.recipe.tokens import (
@@ -34,7 +34,7 @@ from assets.recipe.training import (
     orthogonalise,
     rate_factor,
 )
-from assets.recipe.turns import Turn
+from assets.recipe.turns import ChatTurn
 from datastores.errors import InputError
 from engines.distillation.model import Llama, _attend, _guidance_loss
 
@@ -61,7 +61,7 @@ def steps(source: ChatSource) -> list[EncodedChats]:
 
 
 @pytest.fixture(scope="module")
-def batch(steps: list[EncodedChats]) -> Batch:
+def batch(steps: list[EncodedChats]) -> TrainingBatch:
     return next(each for each in make_batches(steps[0], 512) if (each.copied >= 0).any())
 
 
@@ -82,7 +82,7 @@ def test_a_command_reads_the_same_in_a_page_and_in_a_fence(tokenizer: Tokenizer)
 
 
 def test_spans_of_a_chat_are_the_whole_chat(tokenizer: Tokenizer) -> None:
-    chat = (Turn("user", "list files"), Turn("assistant", "Use `ls`.", 1.0))
+    chat = (ChatTurn("user", "list files"), ChatTurn("assistant", "Use `ls`.", 1.0))
     ids, weights, _, _ = encode_chats(tokenizer, [chat])[0]
     whole = render_prompt(chat).removesuffix("<|im_start|>assistant\n")
     assert ids.tolist() == tokenizer.encode(whole).ids
@@ -91,7 +91,7 @@ def test_spans_of_a_chat_are_the_whole_chat(tokenizer: Tokenizer) -> None:
 
 
 def test_the_first_word_of_an_answer_may_weigh_more(tokenizer: Tokenizer) -> None:
-    chat = (Turn("user", "list files"), Turn("assistant", "Use `ls`.", 1.0, first=6.0))
+    chat = (ChatTurn("user", "list files"), ChatTurn("assistant", "Use `ls`.", 1.0, first=6.0))
     ids, weights, _, _ = encode_chats(tokenizer, [chat])[0]
     heavy = ids[weights == 6 * WEIGHT_SCALE].tolist()
     assert tokenizer.decode(heavy) == "Use"
@@ -100,7 +100,7 @@ def test_the_first_word_of_an_answer_may_weigh_more(tokenizer: Tokenizer) -> Non
 
 def test_a_fenced_command_may_weigh_more(tokenizer: Tokenizer) -> None:
     answer = "Use `ls`. List:\n\n```sh\nls -l\n```"
-    chat = (Turn("user", "list files"), Turn("assistant", answer, 1.0, command=3.0))
+    chat = (ChatTurn("user", "list files"), ChatTurn("assistant", answer, 1.0, command=3.0))
     ids, weights, _, _ = encode_chats(tokenizer, [chat])[0]
     assert tokenizer.decode(ids[weights == 3 * WEIGHT_SCALE].tolist()) == "ls -l"
     whole = render_prompt(chat).removesuffix("<|im_start|>assistant\n")
@@ -108,7 +108,11 @@ def test_a_fenced_command_may_weigh_more(tokenizer: Tokenizer) -> None:
 
 
 def test_only_repetitions_have_a_weight_in_notes(tokenizer: Tokenizer) -> None:
-    chat = (Turn("system", "xq zv xq zv"), Turn("user", "jk"), Turn("assistant", "ok", 1.0))
+    chat = (
+        ChatTurn("system", "xq zv xq zv"),
+        ChatTurn("user", "jk"),
+        ChatTurn("assistant", "ok", 1.0),
+    )
     ids, weights, _, _ = encode_chats(tokenizer, [chat])[0]
     light = ids[weights == round(REPEATED_WEIGHT * WEIGHT_SCALE)].tolist()
     assert tokenizer.decode(light).replace(" ", "") in ("xqzv", "qzv")
@@ -201,7 +205,7 @@ def test_the_guidance_loss_is_minus_the_logarithm_of_the_attention() -> None:
     torch.testing.assert_close(_guidance_loss(q, k, wanted), -logs[wanted >= 0].sum())
 
 
-def test_the_loss_includes_the_guidance_loss(batch: Batch) -> None:
+def test_the_loss_includes_the_guidance_loss(batch: TrainingBatch) -> None:
     model = Llama(SHAPE_OF_TWO.llama)
     loss = make_next_token_loss(SHAPE_OF_TWO)
     free = loss(model, replace(batch, guided=False))
@@ -224,7 +228,9 @@ def test_the_rate_warms_up_holds_and_ends_at_zero() -> None:
     assert rate_factor(SCHEDULE, Progress()) == 0.5
 
 
-def test_training_lowers_the_loss(steps: list[EncodedChats], batch: Batch, tmp_path: Path) -> None:
+def test_training_lowers_the_loss(
+    steps: list[EncodedChats], batch: TrainingBatch, tmp_path: Path
+) -> None:
     run = TrainingRun(SHAPE, tmp_path)
     before = NEXT_TOKEN(run.model, batch).item()
     run.train(cycle(steps), replace(SCHEDULE, tokens=24_000), NEXT_TOKEN)
@@ -265,7 +271,7 @@ def test_training_pauses_when_its_time_is_over(steps: list[EncodedChats], tmp_pa
     assert TrainingRun(SHAPE, tmp_path).progress == Progress()
 
 
-def test_a_student_equal_to_its_teacher_has_nothing_to_learn(batch: Batch) -> None:
+def test_a_student_equal_to_its_teacher_has_nothing_to_learn(batch: TrainingBatch) -> None:
     torch.manual_seed(0)
     teacher = Llama(SHAPE.llama)
     loss = make_distillation_loss(teacher)(teacher, batch)
