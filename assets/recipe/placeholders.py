@@ -17,30 +17,37 @@ _MARK = re.compile(r"\{\{(\[[^{}]*\]|(?:[^{}]|\{[^{}]*\})*)\}\}")
 _OPTION = re.compile(r"\[([^\[\]]*\|[^\[\]]*)\]")
 _OPTIONAL_ENDING = re.compile(r"\[[^\]]*\]")
 _LIST = re.compile(r"^(?P<first>\S*?)_?1(?P<rest>\S*)(?:[ ,]\S*2\S*)+[ ,]*(?:\.\.\.)?$")
+_NAME_OR_ID = "name|id"
+"""Of a container, in the pages of docker and podman."""
 _FOLDERS = re.compile(r"^/?(?:[A-Za-z]:\\)?path[\\/]to[\\/](?=.)")
 
 KIND_PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    ("url", re.compile(r"url$|^https?://")),
+    ("url", re.compile(r"url$|^https?://|repository_location$")),
     ("glob", re.compile(r"^\*\.\w+$")),
     ("device", re.compile(r"^/dev/|device")),
-    ("path", re.compile(r"file_or_(director|folder)|directory_or_file")),
+    (
+        "path",
+        re.compile(r"file_or_(director|folder)|directory_or_file|^(output|source|destination)$"),
+    ),
     ("directory", re.compile(r"director|folder|(^|_)dir(_|$)|mount_?point")),
-    ("port", re.compile(r"(^|_)port$")),
+    ("port", re.compile(r"(^|_)port$|^(2222|8000|8080)$")),
     ("pid", re.compile(r"^(pid|process_id)$")),
     ("user", re.compile(r"^(new_|old_)?(user(_?name)?|owner|login)$")),
-    ("group", re.compile(r"^group(_?name)?$")),
+    ("group", re.compile(r"^group(_?name)?$|^group1,group2")),
     ("host", re.compile(r"(^|_)(host(_?name)?|server|ip(_address)?|domain)$|^[\w.]*example\.com$")),
     ("host", re.compile(r"^\d+\.\d+\.\d+\.\d+$")),
     ("size", re.compile(r"^\d+[kKMGT]i?B?$|^(file_)?size$")),
     ("duration", re.compile(r"^(\d+s|seconds|minutes|interval|duration|timeout|(in_)?seconds)$")),
+    ("range", re.compile(r"^\d+,$")),
+    ("version", re.compile(r"^(tag|version)(_?name)?$")),
     (
         "number",
-        re.compile(r"^(\d{1,3}|n|count|number|lines|num\w*|depth|bytes|days|max_\w+|level)$"),
+        re.compile(r"^(\d{1,3}|1000|n|count|number|lines|num\w*|depth|bytes|days|max_\w+|level)$"),
     ),
     ("service", re.compile(r"^(unit|service)(_?name)?$")),
     ("package", re.compile(r"package|^(formula|gem|module|dependency|plugin)(_?name)?$")),
     ("branch", re.compile(r"branch")),
-    ("container", re.compile(r"^container")),
+    ("container", re.compile(r"^container|^name\|id$")),
     ("image", re.compile(r"^image(:tag|_name)?$")),
     ("program", re.compile(r"^(process|program|application|app)(_?name)?$")),
     ("pattern", re.compile(r"pattern|^(search_)?(string|text|word|query|keyword|regex|term)$")),
@@ -55,7 +62,7 @@ KIND_PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 def kind_of(mark: str) -> Kind:
     """What the placeholder with the text ``mark``, in the pages' notation, takes."""
     plain = _OPTIONAL_ENDING.sub("", mark)
-    if "|" in plain:
+    if "|" in plain and plain != _NAME_OR_ID:
         return ""
     is_path = plain.lstrip("/").startswith("path/to/")
     last = plain.split(" ")[0].rsplit("/", 1)[-1] if is_path else plain

@@ -43,7 +43,7 @@ _HOME = re.compile(r"\b(?:my |the |your )?home (?:directory|folder|dir)\b", re.I
 _HERE = re.compile(
     r"\b(?:this|the current|the present) (?:directory|folder|dir)\b|\bin here\b", re.I
 )
-_URL = re.compile(r"\bhttps?://[^\s,'\"]*[^\s,.?!:;'\"]")
+_URL = re.compile(r"\b(?:https?://|git@[\w.-]+:)[^\s,'\"]*[^\s,.?!:;'\"]")
 _ADDRESS = re.compile(r"(?<![\w/.-])\d{1,3}(?:\.\d{1,3}){3}\b")
 _DOMAIN = re.compile(
     r"(?<![\w/.@-])(?:[a-z0-9-]+\.)+(?:com|org|net|io|local|lan|de|eu|dev|edu)\b(?!/|\.\w)", re.I
@@ -64,6 +64,12 @@ _SIZE = re.compile(
     re.I,
 )
 _DURATION = re.compile(r"(?<![\w.])(\d+) ?(s|m|h|d)(?:ec|econd|in|inute|our|ay|r)?s?\b", re.I)
+_RANGE = re.compile(
+    r"\blines? (\d+) ?(?:-|to|and|through|until|till|up to)(?: line)? ?(\d+)\b", re.I
+)
+_VERSION = re.compile(
+    r"(?<![\w./-])(?:v?\d+(?:\.\d+)+(?:-?(?:rc|beta|alpha)\d*)?(?![\w/-])|v\d+\b)", re.I
+)
 _NUMBER = re.compile(r"(?<![\w.:/-])\d+(?![\w.:/-]*\w)")
 _IMAGE = re.compile(
     r"(?<![\w/.])(?!localhost)[a-z][\w-]+:(?:latest|alpine|\d+\.\d[\w.-]*|\d{1,2}\b)"
@@ -78,13 +84,20 @@ _SWAP = re.compile(
 )
 _CUES: tuple[tuple[Kind, str], ...] = (
     ("user", r"users?(?: called| named)?"),
+    ("surely user", r"(?:log(?:ged|ging)? ?in|ssh|sign in|connect)\b.{0,40}? as"),
+    ("user", r"password (?:of|for)(?: the user)?"),
+    ("surely user", r"groups (?:is|does|of|has)"),
+    ("surely user", r"(?:put|add)(?= [\w.-]+ (?:in)?to (?:the )?(?:\w+ )?group)"),
+    ("surely user", r"(?:give|make)(?= [\w.-]+ (?:the )?owner)"),
     ("group", r"group(?: called| named)?"),
     ("service", r"(?:service|unit|daemon)"),
     ("package", r"(?:package|library|module)(?: called| named)?"),
+    ("package", r"(?:un|re)?install"),
     ("branch", r"branch(?: called| named)?"),
     ("container", r"container(?: called| named)?"),
     ("program", r"(?:process|program|application|app)(?: called| named)?"),
     ("pattern", r"(?:the )?(?:word|text|string|pattern|term)"),
+    ("rare pattern", r"(?:look|search|grep|searching|looking) for"),
     ("host", r"(?:host|server|machine)(?: called| named)?"),
     ("directory", r"(?:director(?:y|ies)|folder|dir)(?: called| named)?"),
     ("message", r"message"),
@@ -92,6 +105,11 @@ _CUES: tuple[tuple[Kind, str], ...] = (
 _CUED = [
     (kind, re.compile(rf"\b{cue}:? [\"'`]?([A-Za-z0-9][\w.@-]*\w)\b", re.I)) for kind, cue in _CUES
 ]
+_LAST_GROUP = re.compile(r"\bgroup ([a-z][\w-]*)[.?!]?$", re.I)
+_ANY_WORD = frozenset({"pattern", "surely user"})
+_RUNNING = ("service", "package", "program", "container")
+_KNOWN_NAMES = frozenset(name for kind in _RUNNING for name in VALUES[kind])
+"""Names that are taken after a cue although several phrases have them."""
 _LISTED = {
     kind: frozenset(known)
     for kind, known in VALUES.items()
@@ -101,7 +119,8 @@ _FUNCTION_WORDS = frozenset(
     words(
         "a an the and or of in on at to for with from by is are was be it its that this my your "
         "not no all any some which what who how when where why do does did can could should would "
-        "will has have had if so as but into than then using only also there called named"
+        "will has have had if so as but into than then using only also there called named another "
+        "other different someone somebody else me myself you him her us them everyone"
     )
 )
 _COMMON = (
@@ -109,6 +128,10 @@ _COMMON = (
     | _FUNCTION_WORDS
     | frozenset(words("name names id ids list info exists running inside itself contents sizes"))
 )
+_NOT_GROUPS = _FUNCTION_WORDS | frozenset(
+    words("name names id ids list owner owners ownership permissions members membership please now")
+)
+"""Other words at the end of a question are groups, even common ones such as "printers"."""
 _NOT_REPLACED = _FUNCTION_WORDS | frozenset(
     words("permissions owner password extension case branch directory folder file name format port")
 )
@@ -130,6 +153,7 @@ def find_values(question: str) -> Found:
     for kind, value in _named(rest):
         if value not in found[kind]:
             found[kind].append(value)
+    found["directory"].sort(key=question.find)
     return found
 
 
@@ -160,6 +184,8 @@ def _formed(text: str) -> Iterator[tuple[Kind, str, tuple[int, int]]]:
         yield "size", m[1] + _UNITS[(m[2] or m[3] or m[4])[0].lower()], m.span()
     for m in _DURATION.finditer(text):
         yield "duration", m[1] + m[2].lower(), m.span()
+    yield from (("range", f"{m[1]},{m[2]}", m.span()) for m in _RANGE.finditer(text))
+    yield from (("version", m[0], m.span()) for m in _VERSION.finditer(text))
     yield from (("port", m[1] or m[2], m.span()) for m in _PORT.finditer(text))
     yield from (("pid", m[1], m.span(1)) for m in _PID.finditer(text))
     yield from (("number", m[0], m.span()) for m in _NUMBER.finditer(text))
@@ -175,8 +201,12 @@ def _named(text: str) -> Iterator[tuple[Kind, str]]:
     """Values that are recognised by the word before them, or by being well known."""
     for kind, pattern in _CUED:
         for m in pattern.finditer(text):
-            if m[1].lower() not in (_FUNCTION_WORDS if kind == "pattern" else _COMMON):
+            common = m[1].lower() in (_FUNCTION_WORDS if kind in _ANY_WORD else _COMMON)
+            if not common or (kind in _RUNNING and m[1] in _KNOWN_NAMES):
                 yield kind, m[1]
+    for m in _LAST_GROUP.finditer(text):
+        if m[1].lower() not in _NOT_GROUPS:
+            yield "group", m[1]
     for m in _WORD.finditer(text):
         for kind, known in _LISTED.items():
             if m[0] in known or m[0].lower() in known:
@@ -192,7 +222,8 @@ _TAKES: Mapping[Kind, tuple[Kind, ...]] = {
     "number": ("number", "duration"),
     "size": ("size",),
     "duration": ("duration", "number"),
-    "pattern": ("quoted", "pattern"),
+    "user": ("surely user", "user"),
+    "pattern": ("quoted", "pattern", "rare pattern"),
     "message": ("quoted", "message"),
     "image": ("image",),
     "old": ("old",),
@@ -227,16 +258,19 @@ def _assign(found: Found, marks: Sequence[str]) -> list[str]:
     """The value of each placeholder, empty where there is none.
 
     Files go where their ending is asked for, then to what is read before what is written; a list
-    takes all that remain.
+    takes all that remain. Folders go where only a folder fits, and what takes either has the rest.
     """
     chosen = [""] * len(marks)
+    folders = sum(kind_of(mark) == "directory" for mark in marks)
+    spare = len(found.get("directory", [])) > folders
     order = sorted(range(len(marks)), key=lambda index: bool(_SOURCE_FIRST.search(marks[index])))
     for exact in (True, False):
         for index in order:
-            chosen[index] = chosen[index] or _take(found, marks[index], exact=exact)
+            if not chosen[index]:
+                chosen[index] = _take(found, marks[index], exact=exact, folder=spare)
     for index in order:
         while chosen[index] and label(marks[index]).endswith("..."):
-            another = _take(found, marks[index], exact=False)
+            another = _take(found, marks[index], exact=False, folder=spare)
             if not another:
                 break
             chosen[index] += f" {another}"
@@ -249,10 +283,17 @@ def _takes(mark: str) -> tuple[Kind, ...]:
     return _TAKES.get(kind, (kind,))
 
 
-def _take(found: Found, mark: str, *, exact: bool) -> str:
-    """Take the value for ``mark`` out of ``found``; ``exact``: only a file of the same ending."""
+def _take(found: Found, mark: str, *, exact: bool, folder: bool) -> str:
+    """Take the value for ``mark`` out of ``found``.
+
+    Args:
+        exact: only a file of the same ending.
+        folder: also a folder where a file would fit as well.
+    """
     kind = kind_of(mark)
     for taken in _takes(mark):
+        if taken == "directory" and kind == "path" and not folder:
+            continue
         for value in found.get(taken, []):
             if not exact or (taken == "file" and _alike(value, mark)):
                 if taken == "number" and kind == "port" and len(value) < 2:
