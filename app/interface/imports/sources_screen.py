@@ -62,6 +62,7 @@ class SourcesScreen(ListDialog[str | None]):
         self._import_task = import_task
         self._deletion_task = deletion_task
         self._sources: list[ListedSource] = []
+        self._watching = asyncio.Lock()
 
     def compose(self) -> ComposeResult:
         listed = OptionList(markup=False)
@@ -86,6 +87,9 @@ class SourcesScreen(ListDialog[str | None]):
 
     @work(exclusive=True)
     async def _read(self) -> None:
+        await self._read_sources()
+
+    async def _read_sources(self) -> None:
         try:
             self._sources = await asyncio.to_thread(self._deletion_task.sources)
         except SpecchatError as error:
@@ -136,15 +140,20 @@ class SourcesScreen(ListDialog[str | None]):
 
     @work
     async def action_watch(self) -> None:
-        """Follow the changes of the highlighted source from now on, or no longer."""
-        listed = self._highlighted
-        if listed is None:
+        """Follow the changes of the highlighted source from now on, or no longer.
+
+        One change at a time: each looks at what the one before has stored.
+        """
+        if self._highlighted is None:
             return
-        try:
-            await self._import_task.watch(listed.source.path, not listed.watched)
-        except SpecchatError as error:
-            self.show_error(error)
-        self._read()
+        path = self._highlighted.source.path
+        async with self._watching:
+            watched = any(one.watched for one in self._sources if one.source.path == path)
+            try:
+                await self._import_task.watch(path, not watched)
+            except SpecchatError as error:
+                self.show_error(error)
+            await self._read_sources()
 
     def action_forget(self) -> None:
         """Delete the highlighted source, if the person confirms it."""

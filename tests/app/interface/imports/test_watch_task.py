@@ -14,7 +14,7 @@ from textual.widgets import OptionList
 from app.importing.session import import_into, watch, watched_sources
 from app.importing.watch import FolderState, look
 from app.indexing.passage_index import find, open_passages, update
-from app.interface.imports import watch_task
+from app.interface.imports import tasks, watch_task
 from app.interface.imports.sources_screen import SourcesScreen
 from datastores.library.library import Library
 from tests.app.interface.conftest import Stage, notices, ready, until
@@ -145,3 +145,27 @@ async def test_a_listed_source_is_watched_by_a_key(stage: Make, folder: Path) ->
         assert watched_sources(made.locations.imported) == []
         await pilot.press("w")
         await until(pilot, lambda: watched_sources(made.locations.imported) == [str(folder)])
+
+
+async def test_two_quick_presses_change_back_what_the_first_has_changed(
+    stage: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, asked, pressed = stage(), list[bool](), threading.Event()
+    watched(made, folder)
+
+    def record(path: Path, source: str, follow: bool) -> None:
+        pressed.wait(10)
+        watch(path, source, follow)
+        asked.append(follow)
+
+    monkeypatch.setattr(tasks, "watch", record)
+    async with made.app.run_test(size=(100, 24)) as pilot:
+        await ready(pilot, made)
+        await pilot.press("f9", "f9")
+        await until(pilot, lambda: isinstance(made.app.screen, SourcesScreen))
+        await until(pilot, lambda: made.app.screen.query_one(OptionList).option_count)
+        await pilot.press("w", "w")
+        pressed.set()
+        await until(pilot, lambda: len(asked) == 2)
+        assert asked == [False, True]
+        await until(pilot, lambda: is_listed_as_watched(made))
