@@ -7,7 +7,7 @@ search then finds the true neighbours of all those states; each token is drawn a
 distribution with its own noise, and where the two differ the true token takes the place of the
 first wrong one, and what was written behind it is taken back. Verification compares tokens, not
 neighbours (RaLMSpec, section 5.3): a cache that misses some neighbours is right as long as it draws
-the same token.
+the same token. Where not even right guesses could pay, neighbours are searched for first.
 
 Owns the order of speculation and verification. What a draft tree adds is `engines.decode`'s
 business, where to stop and verify that of the scheduler, whose stride counts tokens here.
@@ -93,6 +93,7 @@ class SpeculativeKnn:
         self._cache = NeighbourCache(datastore)
         self._prompt = list(request.prompt(None))
         self._restarts: dict[int, float] = {}  # position in the context → seconds of the pass
+        self._searched_first_s = 0.0
 
     def write(self) -> Generator[Step]:
         """Answer the request.
@@ -103,8 +104,11 @@ class SpeculativeKnn:
         writer, confirmed = self._writer, 0
         try:
             while not writer.finish:
-                self._speculate(confirmed)
-                self._verify(confirmed)
+                if self._scheduler.guesses:
+                    self._speculate(confirmed)
+                    self._verify(confirmed)
+                else:
+                    self._search_first()
                 confirmed = len(writer.tokens)
                 self._record()
                 yield from map(self._as_pass, writer.confirm(confirmed))
@@ -117,13 +121,37 @@ class SpeculativeKnn:
         stride = max(1, self._scheduler.stride) if len(self._cache.index) else 1
         tokens = self._writer.tokens
         while len(tokens) < confirmed + stride and not self._writer.finish:
-            written, prefills, started = len(tokens), self._writer.prefills, perf_counter()
-            self._writer.write(None, written, written + 1)
-            seconds, drawn = perf_counter() - started, len(tokens) - written
-            if self._writer.prefills > prefills and written:
-                self._restarts[len(self._prompt) + written] = seconds
-            for _ in range(drawn):
-                self._scheduler.wrote(seconds / drawn, new=False)
+            started, written = perf_counter(), len(tokens)
+            self._write_on()
+            self._count_written(len(tokens) - written, perf_counter() - started)
+
+    def _search_first(self) -> None:
+        """Write with the true neighbours: the next token, and those that a draft has right."""
+        target, statistics, written = self._target, self._statistics, len(self._writer.tokens)
+        target.index = self._datastore
+        searches, queries, searched_s = target.searches, target.queries, target.search_s
+        started = perf_counter()
+        self._write_on()
+        search_s = target.search_s - searched_s
+        seconds = perf_counter() - started - search_s
+        target.take_drawn()
+        statistics.searches += target.searches - searches
+        statistics.queries += target.queries - queries
+        statistics.search_s = statistics.waited_s = statistics.search_s + search_s
+        self._searched_first_s += search_s
+        self._count_written(len(self._writer.tokens) - written, seconds)
+        self._scheduler.verified(Verification(target.queries - queries, 0, search_s))
+
+    def _write_on(self) -> None:
+        """Write the next token, and those that a draft has right."""
+        written, prefills, started = len(self._writer.tokens), self._writer.prefills, perf_counter()
+        self._writer.write(None, written, written + 1)
+        if self._writer.prefills > prefills and written:
+            self._restarts[len(self._prompt) + written] = perf_counter() - started
+
+    def _count_written(self, tokens: int, seconds: float) -> None:
+        for _ in range(tokens):
+            self._scheduler.wrote(seconds / tokens, new=False)
 
     def _verify(self, confirmed: int) -> None:
         """Search for all tokens after the first `confirmed`; correct the first wrong one."""
@@ -174,7 +202,7 @@ class SpeculativeKnn:
         statistics, target = self._statistics, self._target
         record_writing(self._writer, statistics)
         statistics.generation_s -= target.search_s + target.encoding_s
-        statistics.lookup_s = target.search_s + target.encoding_s
+        statistics.lookup_s = target.search_s + target.encoding_s - self._searched_first_s
         statistics.strides = len(self._writer.tokens)
 
     def _as_pass(self, step: Step) -> Step:

@@ -21,7 +21,7 @@ from engines.ralm import knn_speculative
 from engines.ralm.events import RalmStatistics
 from engines.ralm.knn_lm import InterpolatedTarget, Interpolation, write_sequentially
 from engines.ralm.knn_speculative import SpeculativeKnn
-from engines.ralm.scheduler import FixedStride, OptimalStride, StrideScheduler
+from engines.ralm.scheduler import FixedStride, OptimalStride, StrideScheduler, Verification
 from engines.ralm.stride_writer import RalmRequest, StrideWriter
 from engines.sampler import Sampling, make_sampler
 from engines.step import Step
@@ -91,11 +91,29 @@ def write(
     return list(steps), statistics, writer.finish
 
 
+class Wavering(FixedStride):
+    """Guesses for three searches, and for three it does not."""
+
+    def __init__(self) -> None:
+        super().__init__(4)
+        self.searches = 0
+
+    def verified(self, verification: Verification) -> None:
+        assert bool(verification.new) == self.guesses
+        self.searches += 1
+        self.guesses = self.searches // 3 % 2 == 0
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("drafts", [False, True])
 @pytest.mark.parametrize(
     "make_scheduler",
-    [lambda: FixedStride(3), lambda: FixedStride(8), lambda: OptimalStride(asynchronous=False)],
+    [
+        lambda: FixedStride(3),
+        lambda: FixedStride(8),
+        Wavering,
+        lambda: OptimalStride(asynchronous=False),
+    ],
 )
 def test_the_text_is_that_of_one_search_for_each_token(
     make_scheduler: Callable[[], StrideScheduler], drafts: bool, temperature: float
@@ -167,6 +185,16 @@ def test_speculation_is_right_and_wrong_and_saves_searches() -> None:
     passes = [step for step in written if not step.prefill]
     assert len(passes) == 59, "only the first token came out of reading the prompt"
     assert all(step.timings.total > 0 for step in passes)
+
+
+def test_where_guesses_cannot_pay_it_searches_as_often_as_knn_lm_and_looks_nothing_up() -> None:
+    request = asked(0.8, StopCriteria(NEVER, 60))
+    scheduler = FixedStride(4)
+    scheduler.guesses = False
+    written, statistics, _ = write(request, [], scheduler)
+    assert tokens(written) == tokens(write(request, [], None)[0])
+    assert (statistics.searches, statistics.queries, statistics.guesses) == (60, 60, 0)
+    assert statistics.search_s > 0
 
 
 def test_neighbours_change_the_answer_and_without_weight_nothing() -> None:
