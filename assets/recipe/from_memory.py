@@ -30,8 +30,11 @@ from assets.recipe.wording import Style, slip
 CORE_SHARE = 0.25
 """The share of questions without notes about core pages, which are to be known well."""
 
-OUTSIDE_WEIGHT = 3.5
-"""Weight of a refusal's first word, above a command's: a doubtful question is mostly outside."""
+OUTSIDE_WEIGHT = 10.0
+"""Weight of a refusal's first word, five times that of a command's: a doubtful question is mostly
+outside, and a wrong command does more harm than a refusal. Raised from 3.5 for the last twentieth
+of the shipped target's course: .907 of the outside questions were refused before, .971 after, and
+one of 140 inside as before."""
 
 SYSTEM = (
     "You are a helpful assistant.",
