@@ -36,6 +36,11 @@ outside, and a wrong command does more harm than a refusal. Raised from 3.5 for 
 of the shipped target's course: .907 of the outside questions were refused before, .971 after, and
 one of 140 inside as before."""
 
+AFTER_SHARE = 0.3
+"""The share of questions outside that follow an answer. The shipped pair never saw them there but
+in `wander`: after an answer about `tail` it refuses .81 of the questions that it refuses .971 of
+alone."""
+
 SYSTEM = (
     "You are a helpful assistant.",
     "You are specchat, a command-line helper.",
@@ -125,11 +130,12 @@ def small_talk(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def outside(pool: Pool, rng: Random, style: Style) -> Chat:
-    """A question that has nothing to do with a terminal."""
+    """A question that has nothing to do with a terminal, alone or after an answer that has."""
+    before = everyday(pool, rng, style)[-2:] if rng.random() < AFTER_SHARE else ()
     question = pool.outside.question(rng)
     question = slip(question, rng) if rng.random() < style.slips else question
     answer = replace(reply(pool.outside.answer(rng)), first=OUTSIDE_WEIGHT)
-    return (*preface(rng), user(question), answer)
+    return (*preface(rng), *before, user(question), answer)
 
 
 def unknown_name(pool: Pool, rng: Random, style: Style) -> Chat:
