@@ -47,7 +47,7 @@ KIND_PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("service", re.compile(r"^(unit|service)(_?name)?$")),
     ("package", re.compile(r"package|^(formula|gem|module|dependency|plugin)(_?name)?$")),
     ("branch", re.compile(r"branch")),
-    ("container", re.compile(r"^container|^name\|id$")),
+    ("container", re.compile(r"^container")),
     ("image", re.compile(r"^image(:tag|_name)?$")),
     ("program", re.compile(r"^(process|program|application|app)(_?name)?$")),
     ("pattern", re.compile(r"pattern|^(search_)?(string|text|word|query|keyword|regex|term)$")),
@@ -56,14 +56,15 @@ KIND_PATTERNS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
     ("new", re.compile(r"^(new|replace|replacement|to)$")),
     ("file", re.compile(r"file(_?name)?$|archive|symlink|^[\w*-]+\.[a-z][a-z0-9]{0,3}$|path/to/")),
 )
-"""The first pattern that is found in a placeholder's text, in the pages' notation, decides."""
+"""The first pattern that is found in a placeholder's text decides, in the pages' notation and
+without a number at its end."""
 
 
 def kind_of(mark: str) -> Kind:
     """What the placeholder with the text ``mark``, in the pages' notation, takes."""
     plain = _OPTIONAL_ENDING.sub("", mark)
-    if "|" in plain and plain != _NAME_OR_ID:
-        return ""
+    if "|" in plain:
+        return "container" if plain == _NAME_OR_ID else ""
     is_path = plain.lstrip("/").startswith("path/to/")
     last = plain.split(" ")[0].rsplit("/", 1)[-1] if is_path else plain
     bare = re.sub(r"\d+$", "", last) if "." not in last and not last.isdigit() else last

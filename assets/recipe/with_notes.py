@@ -141,7 +141,7 @@ def _covered_or_not(sources: Sequence[NotedPage], pool: Pool, rng: Random, style
         question, answer = _ask_source(rng.choice(sources), pool, rng, style)
     else:
         question, answer = _ask_elsewhere(sources, pool, rng, style)
-    return question, replace(_weighted(answer), first=JUDGEMENT_WEIGHT)
+    return question, _judged(answer)
 
 
 def _weighted(turn: ChatTurn) -> ChatTurn:
@@ -149,6 +149,11 @@ def _weighted(turn: ChatTurn) -> ChatTurn:
     if not turn.weight:
         return turn
     return replace(turn, weight=ANSWER_WEIGHT, command=COMMAND_WEIGHT)
+
+
+def _judged(answer: ChatTurn) -> ChatTurn:
+    """The same for an answer whose first word says whether the notes apply."""
+    return replace(_weighted(answer), first=JUDGEMENT_WEIGHT)
 
 
 def _questions(sources: Sequence[NotedPage], pool: Pool, rng: Random, style: Style) -> Chat:
@@ -187,20 +192,19 @@ def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
     """
     covered = rng.random() < COVERED_SHARE
     asked = _in_own_words(pool, rng, covered=covered)
-    question = ask_spoken(asked.page.name, asked.example, asked.phrases, rng, style, noted=True)[0]
+    question, answer = asked.exchange(rng, style, covered=covered)
     chunks = _distractors(asked, question.text, pool, rng, rng.randint(not covered, 3))
     if covered:
         chunks.insert(rng.randint(0, len(chunks)), asked.chunk())
     before = everyday(pool, rng, style)[-2:] if rng.random() < 0.2 else ()
-    answer = asked.answer(question.text, covered=covered)
-    return (*before, ChatTurn("system", notes_message(chunks)), question, _judged(answer))
+    return (*before, ChatTurn("system", notes_message(chunks)), question, answer)
 
 
 def drill_own_words(pool: Pool, rng: Random, style: Style) -> Chat:
     """Several questions in a person's own words about one list of tasks, some not covered by it.
 
-    The list is a page of which most tasks have phrases, or drawn from many: as `drill`, many
-    decisions in few tokens.
+    The list is a page of which three tasks or more have phrases, or is made up from such tasks of
+    many pages. As in `drill`, many decisions in few tokens.
     """
     page, asked_for = _spoken_list(pool, rng)
     chat: Chat = (_notes([NotedPage(page)], rng),)
@@ -210,16 +214,8 @@ def drill_own_words(pool: Pool, rng: Random, style: Style) -> Chat:
         same = listed or other.page.name == page.name
         covered = same or rng.random() < COVERED_SHARE
         own = _Asked(page, page.examples[number], task.phrases_for(page.name), known=False)
-        asked = own if covered else other
-        question = ask_spoken(
-            asked.page.name, asked.example, asked.phrases, rng, style, noted=True
-        )[0]
-        chat += (question, _judged(asked.answer(question.text, covered=covered)))
+        chat += (own if covered else other).exchange(rng, style, covered=covered)
     return chat
-
-
-def _judged(answer: str) -> ChatTurn:
-    return replace(_weighted(reply(answer)), first=JUDGEMENT_WEIGHT)
 
 
 def _spoken_list(pool: Pool, rng: Random) -> tuple[Page, list[tuple[int, Task]]]:
@@ -253,14 +249,18 @@ class _Asked:
         found = [each.content for each in split(self.page.markdown) if mark in each.content]
         return found[0] if found else render(replace(self.page, examples=(self.example,))).markdown
 
-    def answer(self, question: str, *, covered: bool) -> str:
-        """The answer where the notes hold the task, or do not."""
+    def exchange(self, rng: Random, style: Style, *, covered: bool) -> Chat:
+        """A question for the task, and its answer where the notes hold the task, or do not."""
+        name, example = self.page.name, self.example
+        question = ask_spoken(name, example, self.phrases, rng, style, noted=True)[0]
         if covered:
-            return answer_how(self.page.name, self.example.what, self.example.command)
-        if not self.known:
-            return f"{NOT_COVERED} {ANSWER_NO_COMMAND}"
-        memory = carry(question, self.example.command)
-        return f"{NOT_COVERED} {answer_how(self.page.name, self.example.plain, memory)}"
+            answer = answer_how(name, example.what, example.command)
+        elif self.known:
+            memory = carry(question.text, example.command)
+            answer = f"{NOT_COVERED} {answer_how(name, example.plain, memory)}"
+        else:
+            answer = f"{NOT_COVERED} {ANSWER_NO_COMMAND}"
+        return question, _judged(reply(answer))
 
 
 def _in_own_words(pool: Pool, rng: Random, *, covered: bool) -> _Asked:
