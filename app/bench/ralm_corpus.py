@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from datastores.errors import InputError
-from datastores.passages.bm25 import CONTENT_WEIGHT, informative_words
+from datastores.passages.bm25 import CONTENT_WEIGHT
+from datastores.passages.question_words import informative_words
 from datastores.passages.chunks import split
 from datastores.passages.exact import Vectors
 from datastores.passages.inverted_index import Integers, InvertedIndex, Segment

@@ -68,6 +68,7 @@ class AnswerModes:
             engine.vocabulary,
             engine.target.context_length,
             self.source,
+            engine.max_items,
         )
         passages = fitting(engine, request.messages, found, request.end.max_tokens)
         request.too_long = bool(found) and not passages

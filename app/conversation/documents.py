@@ -143,6 +143,7 @@ class Documents:
         vocabulary: Vocabulary,
         context_length: int,
         source: str = "",
+        items: int = 0,
     ) -> tuple[FoundPassage, ...]:
         """The best passages that are relevant to `question`, best first.
 
@@ -150,6 +151,7 @@ class Documents:
 
         Args:
             source: only passages imported from this path; empty for all.
+            items: of the lists in them; 0 for all. See `app.indexing.passage_index.find`.
         """
         found = find(
             self._library,
@@ -159,11 +161,12 @@ class Documents:
             source,
             relevant_only=True,
             dense=self._dense(),
+            items=items,
         )
         room = int(context_length * MAX_CONTEXT_SHARE)
         chosen: list[FoundPassage] = []
         for passage in found:
-            room -= len(vocabulary.encode(passage.chunk.content))
+            room -= len(vocabulary.encode(passage.quoted))
             if chosen and room < 0:
                 break
             chosen.append(passage)
@@ -179,8 +182,12 @@ def with_notes(
     """
     if not passages:
         return list(messages)
-    notes = "\n\n".join((HEADER, *(passage.chunk.content.strip() for passage in passages)))
+    notes = "\n\n".join((HEADER, *(_quoted(passage).strip() for passage in passages)))
     return [*messages[:-1], Message(SYSTEM, notes), messages[-1]]
+
+
+def _quoted(passage: FoundPassage | Passage) -> str:
+    return passage.quoted if isinstance(passage, FoundPassage) else passage.chunk.content
 
 
 AnyPassage = TypeVar("AnyPassage", FoundPassage, Passage)

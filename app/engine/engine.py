@@ -23,6 +23,7 @@ from app.engine.stores import HasError, Stores, make_observers, open_replay, ope
 from app.engine.student import MAX_LIGHT_BYTES, StudentSource, student_file
 from app.locations import Locations, locate
 from app.models.discovery import (
+    EMBEDDED_ITEMS,
     EMBEDDED_PASSAGES,
     EMBEDDED_TEMPERATURE,
     embedded,
@@ -86,6 +87,7 @@ class Engine:
         render: messages → the prompt's token ids, stored ids of earlier answers spliced in.
         defaults: how answers are drawn and where they end, unless a chat says otherwise.
         max_passages: of imported texts, put before one question.
+        max_items: of the lists in them; 0 for all.
         trained_context: most tokens of context that the model allows; 0 if unknown.
         crest_bytes: disk space CREST may take.
         stores: what the drafters draft from.
@@ -113,6 +115,7 @@ class Engine:
     defaults: AnswerDefaults
     learned: LearnedState
     max_passages: int = MAX_PASSAGES
+    max_items: int = 0
     trained_context: int = 0
     crest_bytes: int = CrestConfig().max_bytes
     stores: Stores = field(default_factory=Stores)
@@ -218,6 +221,7 @@ def load(
         backoffs=backoffs,
         defaults=_answer_defaults(options, config, path),
         max_passages=EMBEDDED_PASSAGES if path == embedded() else MAX_PASSAGES,
+        max_items=EMBEDDED_ITEMS if path == embedded() else 0,
         trained_context=model.trained_context,
         crest_bytes=config.crest.max_bytes,
         learned=learned,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import chain
@@ -23,7 +23,9 @@ from datastores.passages.associations import ASSOCIATIONS_FILE, Associations
 from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk, split
 from datastores.passages.dense import DenseRetriever, fuse
+from datastores.passages.excerpts import excerpts
 from datastores.passages.protocol import ScoredPassage
+from datastores.passages.question_words import WordStatistics, asked_words, words_of
 from datastores.passages.reranking import Reranker
 from datastores.passages.store import PassageStore
 from datastores.passages.word_counts import StoredWords
@@ -48,6 +50,7 @@ class FoundPassage:
         part: number of the document's part (a chat's message), from 0.
         chunk: content, heading and lines.
         score: how well it answers the query; only ratios within one search mean something.
+        excerpt: what is kept of the content; empty for all of it.
     """
 
     source: str
@@ -56,6 +59,12 @@ class FoundPassage:
     part: int
     chunk: Chunk
     score: float
+    excerpt: str = ""
+
+    @property
+    def quoted(self) -> str:
+        """What a model is given of it."""
+        return self.excerpt or self.chunk.content
 
     @property
     def path(self) -> Path:
@@ -129,6 +138,7 @@ def find(
     *,
     relevant_only: bool = False,
     dense: DenseRetriever | None = None,
+    items: int = 0,
 ) -> list[FoundPassage]:
     """The best `limit` passages for `query`, at most `MAX_PER_DOCUMENT` of one document.
 
@@ -137,6 +147,7 @@ def find(
         relevant_only: leave out passages that share a word with the query by coincidence; nothing
             if no passage shares more.
         dense: ranks by meaning; both rankings count alike then.
+        items: keep so many of the lists in the passages, and no passage without one; 0: all.
 
     Raises:
         StoreError: a store cannot be read.
@@ -151,7 +162,16 @@ def find(
         (near,) = dense.search([query], -1 if source else limit * OVERFETCH)
         fused = fuse([ranked, near])
         candidates = _covered(list(candidates), near, fused) if relevant_only else fused
-    return list(_selected(library, candidates, limit, source))
+    found = list(_selected(library, candidates, limit, source))
+    return _excerpted(found, query, retriever, items) if items else found
+
+
+def _excerpted(
+    found: Sequence[FoundPassage], query: str, statistics: WordStatistics, items: int
+) -> list[FoundPassage]:
+    asked = asked_words(words_of(query), associations(), statistics)
+    kept = excerpts([one.chunk for one in found], asked, items)
+    return [replace(found[each.passage], excerpt=each.text) for each in kept]
 
 
 @cache

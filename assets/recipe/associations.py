@@ -18,7 +18,7 @@ from assets.recipe.pages import read_pages, split
 from assets.recipe.prepare import make_pool
 from assets.recipe.turns import Pool
 from datastores.passages.associations import ASSOCIATIONS_FILE, write_associations
-from datastores.passages.bm25 import STOP_WORDS, informative_words
+from datastores.passages.question_words import STOP_WORDS, informative_words
 from datastores.passages.word_counts import count_terms
 
 HEADING = "Words of questions: words of texts that answer them, with their chances in percent."

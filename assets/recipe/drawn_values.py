@@ -105,6 +105,11 @@ def name_values(phrase: str, command: str, rng: Random) -> str:
 _TAKES_VALUES = frozenset(VALUES) | {"path"}
 
 
+def takes_value(mark: str) -> bool:
+    """Whether `draw_value` has values for a placeholder."""
+    return kind_of(mark) in _TAKES_VALUES
+
+
 def _name_value(phrase: str, mark: str, rng: Random) -> str:
     kind = kind_of(mark)
     value = draw_value(kind, mark, rng)

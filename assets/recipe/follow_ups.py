@@ -1,20 +1,20 @@
 """Follow-ups: the command before is changed, narrowed down or explained, in up to three turns.
 
-Owns the form of ``material/follow_ups.txt`` and how an answer that goes on is worded. The first
-command is one that the model knows by heart.
+Owns the forms of ``material/follow_ups.txt``, ``namings.txt`` and ``explain.txt``, and how an
+answer that goes on is worded. The first command is one that the model knows by heart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from random import Random
 
-from assets.recipe import read_lines, words
-from assets.recipe.drawn_values import draw_value
+from assets.recipe import read_lines
+from assets.recipe.drawn_values import draw_value, takes_value
 from assets.recipe.pages import Example
-from assets.recipe.placeholders import kind_of, long_options, marks_of, readable
+from assets.recipe.placeholders import kind_of, label, long_options, marks_of
 from assets.recipe.turns import (
     Chat,
     Pool,
@@ -25,7 +25,7 @@ from assets.recipe.turns import (
     reply,
     user,
 )
-from assets.recipe.values import carry, find_values
+from assets.recipe.values import carry
 from assets.recipe.wording import Style, slip
 
 _NARROW = (
@@ -33,16 +33,11 @@ _NARROW = (
     "now for {v}", "the same for {v}", "and {v}?", "with {v}", "how about {v}?", "{v} instead",
     "no, {v}", "I mean {v}", "make it {v}", "and for {v}", "use {v}",
 )  # fmt: skip
-EXPLAIN = (
-    "explain that", "what does that do?", "what does it do exactly?", "explain it please",
-    "can you explain that?", "what does this command do?", "please explain", "explain the command",
-    "I don't understand it", "what is it doing?", "what will that do?", "explain that to me",
-    "meaning?", "how does that work?", "and what does it do?",
-)  # fmt: skip
-_NARROWED = frozenset(words("file path directory port user host number size service package"))
 _CUE = {"port": "port ", "user": "user ", "service": "the service ", "package": "the package "}
 _PLACES = {"directory": ("my home directory", "this folder", "my home folder")}
 _HOME = 0.2
+_WRITTEN = 0.8
+"""The share of hand-written wording where a placeholder has one."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +64,22 @@ class Change:
 
 
 @cache
+def explanations() -> Sequence[str]:
+    """The hand-written ways to ask what the command before does."""
+    return read_lines("explain.txt")
+
+
+@cache
+def namings() -> Mapping[tuple[str, str], Sequence[str]]:
+    """The hand-written ways to name a value afterwards, by command name and placeholder.
+
+    ``{v}`` stands for the value.
+    """
+    parts = ([part.strip() for part in line.split("::")] for line in read_lines("namings.txt"))
+    return {(name, placeholder): said.split(" | ") for name, placeholder, said in parts}
+
+
+@cache
 def changes() -> tuple[Change, ...]:
     """The hand-written changes."""
     parts = ([part.strip() for part in line.split("::")] for line in read_lines("follow_ups.txt"))
@@ -77,16 +88,18 @@ def changes() -> tuple[Change, ...]:
 
 @dataclass(frozen=True)
 class _State:
-    """The command so far: its name, the task as changed, and all values named, the last first."""
+    """The command so far: its name, the task as changed, the first question, and by placeholder
+    the values named afterwards."""
 
     name: str
     example: Example
     said: str
+    named: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def command(self) -> str:
         """With the values named so far."""
-        return carry(self.said, self.example.command)
+        return carry(self.said, self.example.command, self.named)
 
 
 def follow_up(pool: Pool, rng: Random, style: Style) -> Chat:
@@ -131,10 +144,9 @@ def _changed(state: _State, rng: Random) -> tuple[Chat, _State] | None:
     if not fitting:
         return None
     change = rng.choice(fitting)
-    example = _with(state.example, change)
-    answer = answer_how(state.name, example.plain, carry(state.said, example.command))
-    exchange = user(rng.choice(change.prompts)), reply(answer)
-    return exchange, _State(state.name, example, state.said)
+    changed = replace(state, example=_with(state.example, change))
+    answer = answer_how(state.name, changed.example.plain, changed.command)
+    return (user(rng.choice(change.prompts)), reply(answer)), changed
 
 
 def _with(example: Example, change: Change) -> Example:
@@ -145,23 +157,36 @@ def _with(example: Example, change: Change) -> Example:
 
 def _narrowed(state: _State, rng: Random) -> tuple[Chat, _State] | None:
     """A value is named: the same command with it."""
-    marks = [mark for mark in marks_of(state.example.command) if kind_of(mark) in _NARROWED]
+    marks = [mark for mark in marks_of(state.example.command) if takes_value(mark)]
     if not marks:
         return None
     mark = rng.choice(marks)
     kind = kind_of(mark)
     places = _PLACES.get(kind, ())
     value = rng.choice(places) if places and rng.random() < _HOME else draw_value(kind, mark, rng)
-    question = rng.choice(_NARROW).format(v=f"{_CUE.get(kind, '')}{value}")
-    said = f"{question} {state.said}" if find_values(question) else state.said
-    state = _State(state.name, state.example, said)
-    if state.command == readable(state.example.command):
+    narrowed = replace(state, named={**state.named, mark: _as_argument(value, mark)})
+    if narrowed.command == state.command:
         return None
-    answer = answer_how(state.name, state.example.plain, state.command)
-    return (user(question), reply(answer)), state
+    question = _naming(state.name, mark, rng).format(v=value)
+    answer = answer_how(state.name, state.example.plain, narrowed.command)
+    return (user(question), reply(answer)), narrowed
+
+
+def _naming(name: str, mark: str, rng: Random) -> str:
+    """How a value for the placeholder is named, with ``{v}`` where it stands."""
+    written = namings().get((name, label(mark)), ())
+    if written and rng.random() < _WRITTEN:
+        return rng.choice(written)
+    return rng.choice(_NARROW).replace("{v}", f"{_CUE.get(kind_of(mark), '')}{{v}}")
+
+
+def _as_argument(value: str, mark: str) -> str:
+    """``value`` as it stands in a command: ``1G`` for ``1 GB``."""
+    taken = carry(value, f"{{{{{mark}}}}}")
+    return value if taken.startswith("<") else taken
 
 
 def _explained(state: _State, rng: Random) -> tuple[Chat, _State]:
     """The command before is to be explained."""
     answer = answer_explained(state.name, state.example)
-    return (user(rng.choice(EXPLAIN)), reply(answer)), state
+    return (user(rng.choice(explanations())), reply(answer)), state

@@ -19,8 +19,10 @@ from assets.recipe.material_files import read_evening_questions
 from assets.recipe.pages import Example, Page, Split
 from assets.recipe.placeholders import readable
 from assets.recipe.reader import AnswerReader, command_of, fraction, name_of
+from assets.recipe.retrieval import PageStatistics, associations
 from assets.recipe.turns import Chat, ChatTurn, notes_message, user
 from datastores.errors import InputError
+from datastores.passages.chunks import Chunk
 from datastores.passages.chunks import split as split_chunks
 
 _EXPLAINS = "explains: "
@@ -67,21 +69,25 @@ class NotedQuestion:
     page: Page
     example: Example
 
-    def notes(self, pages: Sequence[Page], rng: Random, *, covered: bool) -> ChatTurn:
-        """One to three chunks of other ``pages``; the right one anywhere among them if covered."""
+    def notes(
+        self, pages: Sequence[Page], statistics: PageStatistics, rng: Random, *, covered: bool
+    ) -> ChatTurn:
+        """What retrieval shows of one to three chunks of other ``pages``; the right one stands
+        anywhere among them if covered."""
         drawn = rng.sample(pages, min(len(pages), _CANDIDATES))
         others = [page for page in drawn if page.name != self.page.name]
         words = set(self.question.lower().split())
         others.sort(key=lambda page: -len(words & set(page.markdown.lower().split())))
         chosen = others[: rng.randint(1, 3)]
-        chunks = [next(split_chunks(page.markdown)).content for page in chosen]
+        chunks = [next(split_chunks(page.markdown)) for page in chosen]
         if covered:
             chunks.insert(rng.randint(0, len(chunks)), self._chunk())
-        return ChatTurn("system", notes_message(chunks))
+        kept = statistics.excerpts(chunks, self.question, associations())
+        return ChatTurn("system", notes_message(kept))
 
-    def _chunk(self) -> str:
-        chunks = [chunk.content for chunk in split_chunks(self.page.markdown)]
-        return next(chunk for chunk in chunks if f"`{self.example.command}`" in chunk)
+    def _chunk(self) -> Chunk:
+        mark = f"`{self.example.command}`"
+        return next(chunk for chunk in split_chunks(self.page.markdown) if mark in chunk.content)
 
 
 def read_value_questions() -> list[ValueQuestion]:
@@ -172,8 +178,11 @@ def _judge_notes(reader: AnswerReader, parts: Split, count: int, rng: Random) ->
     """Own words with the right chunk among others, and with wrong ones alone."""
     pages = parts.held_out + parts.familiar
     questions = read_noted_questions(parts.held_out)[:count]
+    statistics = PageStatistics(page.markdown for page in (*parts.known, *pages))
     chats = {
-        covered: [(q.notes(pages, rng, covered=covered), user(q.question)) for q in questions]
+        covered: [
+            (q.notes(pages, statistics, rng, covered=covered), user(q.question)) for q in questions
+        ]
         for covered in (True, False)
     }
     right = zip(questions, reader.answers(chats[True]), strict=True)

@@ -62,7 +62,7 @@ KINDS: dict[Kind, float] = {
     with_notes.drill: 6,
     with_notes.drill_own_words: 8,
     with_notes.pasted: 1,
-    with_notes.retrieved: 5,
+    with_notes.retrieved: 60,
 }
 """The share of each kind, by number of chats; by tokens, 35 % are chats with notes, 20 % everyday
 tasks, 17 % other tasks of known pages, 12 % follow-ups, 9 % questions outside the subject, and 7 %

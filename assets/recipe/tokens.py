@@ -58,6 +58,7 @@ _ANSWER = re.compile(
 )
 
 _QUESTION = re.compile(r"<\|im_start\|>user\n(.*?)<\|im_end\|>", re.DOTALL)
+_ANSWERED = "<|im_start|>assistant"
 _LETTERS_AFTER = re.compile(r"(?<=\d)[A-Za-z]+$")
 
 _TASK = re.compile(r"^- (?P<what>.*)(?P<colon>:)\n\n`(?P<command>.*`)", re.MULTILINE)
@@ -211,8 +212,9 @@ def _values(text: str, answer: re.Match[str]) -> Iterator[tuple[tuple[int, int],
     """
     command, taken = answer.start("command"), set[int]()
     for question in reversed(list(_QUESTION.finditer(text, 0, answer.start()))):
-        values = (value for kind in find_values(question[1]).values() for value in kind)
-        for value in sorted(values, key=len, reverse=True):
+        values = {value for kind in find_values(question[1]).values() for value in kind}
+        values |= _named_later(text, question, answer["command"])
+        for value in sorted(values, key=lambda value: (-len(value), value)):
             alone = value if value in question[1] else _LETTERS_AFTER.sub("", value)
             said = _whole(alone).search(question[1])
             if said is None:
@@ -222,6 +224,14 @@ def _values(text: str, answer: re.Match[str]) -> Iterator[tuple[tuple[int, int],
                     taken.update(range(*found.span()))
                     start = command + found.start()
                     yield (start, start + len(alone)), question.start(1) + said.start()
+
+
+def _named_later(text: str, question: re.Match[str], command: str) -> set[str]:
+    """The words of ``command`` that a follow-up may have named: they were not there before."""
+    before = text[: question.start()]
+    if _ANSWERED not in before:
+        return set()
+    return {word for word in command.split()[1:] if len(word) > 1 and word not in before}
 
 
 @lru_cache(maxsize=4096)

@@ -25,6 +25,7 @@ from assets.recipe.material_files import Remark, Task
 from assets.recipe.outside import Outside
 from assets.recipe.pages import Example, Page
 from assets.recipe.placeholders import readable
+from assets.recipe.retrieval import PageStatistics
 from assets.recipe.values import carry
 from assets.recipe.wording import Style, ask, reword
 
@@ -98,6 +99,11 @@ class Pool:
     def spoken(self) -> Mapping[str, Task]:
         """The tasks that have phrases, by the description on their page."""
         return {task.answer.what: task for task in (*self.own_words, *self.tasks)}
+
+    @cached_property
+    def statistics(self) -> PageStatistics:
+        """How common words are on the pages that may be in notes."""
+        return PageStatistics(page.markdown for page in self.note_pages)
 
     @cached_property
     def spoken_pages(self) -> Sequence[Page]:

@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 
 from assets.recipe import read_lines, words
 from assets.recipe.placeholders import Kind, kind_of, label, marks_of, rewrite
@@ -141,6 +142,8 @@ _SOURCE_FIRST = re.compile(r"output|target|destination|new|compressed|result")
 
 Found = dict[Kind, list[str]]
 
+NOTHING_NAMED: Mapping[str, str] = MappingProxyType({})
+
 
 def find_values(question: str) -> Found:
     """The values in ``question`` as they stand in a command, by kind, in order of appearance."""
@@ -231,15 +234,17 @@ _TAKES: Mapping[Kind, tuple[Kind, ...]] = {
 }
 
 
-def carry(question: str, command: str) -> str:
+def carry(question: str, command: str, named: Mapping[str, str] = NOTHING_NAMED) -> str:
     """``command`` in the notation of answers, with the values of ``question`` filled in.
 
-    More numbers than places for them are ambiguous, and left out.
+    More numbers than places for them are ambiguous, and left out. ``named`` are values of
+    placeholders that count instead.
     """
     found, marks = find_values(question), marks_of(command)
     if len(found["number"]) > sum("number" in _takes(mark) for mark in marks):
         found["number"].clear()
-    assigned = _assign(found, marks)
+    found_here = _assign(found, marks)
+    assigned = [named.get(mark, value) for mark, value in zip(marks, found_here, strict=True)]
     values = iter(assigned)
     carried = rewrite(command, lambda mark: next(values) or f"<{label(mark)}>")
     return _without_double_endings(carried, assigned)

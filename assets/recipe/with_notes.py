@@ -23,6 +23,7 @@ from assets.recipe.pages import (
     invent_page,
     render,
 )
+from assets.recipe.retrieval import associations
 from assets.recipe.turns import (
     ANSWER_NO_COMMAND,
     HEADER,
@@ -44,7 +45,8 @@ from assets.recipe.turns import (
 )
 from assets.recipe.values import carry
 from assets.recipe.wording import Style, reword
-from datastores.passages.chunks import split
+from datastores.passages.associations import Associations
+from datastores.passages.chunks import Chunk, split
 
 JUDGEMENT_WEIGHT = 4.0
 """Weight of an answer's first word where notes are given: it decides whether they apply."""
@@ -57,6 +59,16 @@ ANSWER_WEIGHT = 2.25
 
 COVERED_SHARE = 0.64
 """The share of questions that the notes cover."""
+
+FOUND_SHARE = 0.64
+"""The share of questions for which retrieval finds the chunk that answers; of a sixth of them it
+leaves out the item."""
+
+_ASSOCIATED = 0.3
+"""The share of questions of which retrieval knows the associated words."""
+
+_SAME_PAGE = 0.25
+"""Of the questions for which it does not, the share that gets the other tasks of the page."""
 
 _CANDIDATES = 8
 """Pages from which each chunk that does not answer is chosen, by the words it shares."""
@@ -185,19 +197,27 @@ def pasted(pool: Pool, rng: Random, style: Style) -> Chat:
 
 
 def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
-    """A question in a person's own words, with the chunks that retrieval puts before it.
+    """A question in a person's own words, with what retrieval puts before it.
 
-    One to four chunks that share words with the question; the one that answers it stands anywhere
-    among them, or is missing. As in `app.conversation.documents`, earlier turns precede the notes.
+    Of one to four chunks that share words with the question, the items that fit best; the one that
+    answers it is mostly the first, or missing, with its chunk or alone. As in
+    `app.conversation.documents`, earlier turns precede the notes.
     """
-    covered = rng.random() < COVERED_SHARE
-    asked = _in_own_words(pool, rng, covered=covered)
-    question, answer = asked.exchange(rng, style, covered=covered)
-    chunks = _distractors(asked, question.text, pool, rng, rng.randint(not covered, 3))
-    if covered:
+    found = rng.random() < FOUND_SHARE
+    asked = _in_own_words(pool, rng, covered=found)
+    question = asked.question(rng, style)
+    chunks = _distractors(asked, question.text, pool, rng, rng.randint(not found, 3))
+    if found:
         chunks.insert(rng.randint(0, len(chunks)), asked.chunk())
+    elif rng.random() < _SAME_PAGE:
+        chunks += asked.other_chunks()
+    # Those of its own material are associated better than a stranger's words will be.
+    known = associations() if rng.random() < _ASSOCIATED else Associations()
+    notes = pool.statistics.excerpts(chunks, question.text, known)
+    covered = found and any(asked.is_in(text) for text in notes)
     before = everyday(pool, rng, style)[-2:] if rng.random() < 0.2 else ()
-    return (*before, ChatTurn("system", notes_message(chunks)), question, answer)
+    system = ChatTurn("system", notes_message(notes))
+    return (*before, system, question, asked.answer(question, covered=covered))
 
 
 def drill_own_words(pool: Pool, rng: Random, style: Style) -> Chat:
@@ -243,16 +263,35 @@ class _Asked:
     phrases: Sequence[str]
     known: bool
 
-    def chunk(self) -> str:
+    def chunk(self) -> Chunk:
         """The chunk of the page that holds the task."""
-        mark = f"- {self.example.what}:\n\n`{self.example.command}`"
-        found = [each.content for each in split(self.page.markdown) if mark in each.content]
-        return found[0] if found else render(replace(self.page, examples=(self.example,))).markdown
+        found = [each for each in split(self.page.markdown) if self.is_in(each.content)]
+        alone = render(replace(self.page, examples=(self.example,)))
+        return found[0] if found else next(split(alone.markdown))
+
+    def other_chunks(self) -> list[Chunk]:
+        """A chunk of the page without the task, if it has others."""
+        others = tuple(each for each in self.page.examples if each.what != self.example.what)
+        if not others:
+            return []
+        return [next(split(render(replace(self.page, examples=others)).markdown))]
+
+    def is_in(self, text: str) -> bool:
+        """Whether ``text`` holds the task."""
+        return f"- {self.example.what}:\n\n`{self.example.command}`" in text
+
+    def question(self, rng: Random, style: Style) -> ChatTurn:
+        """A question for the task."""
+        return ask_spoken(self.page.name, self.example, self.phrases, rng, style, noted=True)[0]
 
     def exchange(self, rng: Random, style: Style, *, covered: bool) -> Chat:
-        """A question for the task, and its answer where the notes hold the task, or do not."""
+        """A question for the task, and its answer."""
+        question = self.question(rng, style)
+        return question, self.answer(question, covered=covered)
+
+    def answer(self, question: ChatTurn, *, covered: bool) -> ChatTurn:
+        """The answer to ``question`` where the notes hold the task, or do not."""
         name, example = self.page.name, self.example
-        question = ask_spoken(name, example, self.phrases, rng, style, noted=True)[0]
         if covered:
             answer = answer_how(name, example.what, example.command)
         elif self.known:
@@ -260,7 +299,7 @@ class _Asked:
             answer = f"{NOT_COVERED} {answer_how(name, example.plain, memory)}"
         else:
             answer = f"{NOT_COVERED} {ANSWER_NO_COMMAND}"
-        return question, _judged(reply(answer))
+        return _judged(reply(answer))
 
 
 def _in_own_words(pool: Pool, rng: Random, *, covered: bool) -> _Asked:
@@ -296,17 +335,17 @@ def _in_own_words(pool: Pool, rng: Random, *, covered: bool) -> _Asked:
     return _Asked(page, page.examples[number], fitting, known and not disguised)
 
 
-def _distractors(asked: _Asked, question: str, pool: Pool, rng: Random, count: int) -> list[str]:
+def _distractors(asked: _Asked, question: str, pool: Pool, rng: Random, count: int) -> list[Chunk]:
     """``count`` chunks that share words with ``question`` and do not answer it."""
     wanted = set(question.lower().split()) | set(asked.example.plain.lower().split())
     others = [draw_source(pool, rng).page for _ in range(_CANDIDATES * count)]
     other = [page for page in others if page.name != asked.page.name]
     chunks = [
-        rng.choice(list(split(page.markdown))).content
+        rng.choice(list(split(page.markdown)))
         for page in other
         if all(each.what != asked.example.what for each in page.examples)
     ]
-    chunks.sort(key=lambda text: -len(wanted & set(text.lower().split())))
+    chunks.sort(key=lambda chunk: -len(wanted & set(chunk.content.lower().split())))
     return chunks[:count]
 
 

@@ -1,27 +1,29 @@
 """BM25 over the passages, by SQLite's FTS5: the sparse retriever (SR in RaLMSpec).
 
 FTS5 takes inserts and deletions without a rebuild, scores with the statistics of the whole store
-even where rows are restricted, and needs no second copy of the text. Owns how a query becomes
-words, how columns are weighted, and when a passage is relevant at all.
+even where rows are restricted, and needs no second copy of the text. Owns how columns are
+weighted and when a passage is relevant at all.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
-from math import log
 
 from datastores.passages.protocol import ScoredPassage
+from datastores.passages.question_words import (
+    STOP_WORDS,
+    informative_words,
+    inverse_document_frequency,
+    split_words,
+)
 from datastores.passages.store import INDEX, PassageStore, passage_of
 
 HEADING_WEIGHT, CONTENT_WEIGHT = 2.0, 1.0
 """A word in a heading counts twice."""
 SATURATION, LENGTH_SHARE = 1.2, 0.75
 """k1 and b of FTS5's `bm25`."""
-MAX_QUERY_WORDS = 64
-"""Later words of a query are ignored: a query is a question or 32 tokens, never a document."""
 MIN_COVERAGE = 0.5
 """Share of a question's words, weighted by their rarity, that a relevant passage contains.
 
@@ -45,24 +47,6 @@ words that they hold would count less than those that they lack."""
 
 RELEVANCE_BATCH = 8
 """Passages judged at once: few questions need more."""
-
-_STOP_WORDS = """
-a about all an and any anyone are as at be been being best but by can command could did do does
-doing each easiest everyone everything few for from get give had has have having he help here how i
-idea if in is it its just know let line linux looking make may me might more most must my need no
-nor not now of off on once only or other our over own please possible recommend remind same shall
-she shell should show simplest so some someone something such tell terminal than that the their them
-then there these they thing things this those to too try trying under us use used using very want
-was way ways we were what when where which who whom whose why will with wonder wondering would you
-your
-"""
-_GREETINGS = "bye goodbye hello hey hi ok okay thank thanks yeah yes"
-STOP_WORDS = frozenset([*_STOP_WORDS.split(), *_GREETINGS.split()])
-"""English words that carry a question, not its subject; elsewhere rarity has to do."""
-
-_WORD = re.compile(r"\w+")
-_CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|re|ve|ll|d|m))\b", re.IGNORECASE)
-"""Else the "s" of "the router's address" is a word of the question."""
 
 _SEARCH = f"""
     WITH found AS (
@@ -137,7 +121,7 @@ class Bm25Retriever:
             shared = [self.score([word], ids)[0] for word in words]
             for one, scores in zip(judged, zip(*shared, strict=True), strict=True):
                 held = [weight for weight, score in zip(weights, scores, strict=True) if score]
-                titled = not set(words).isdisjoint(_words(one.passage.chunk.heading))
+                titled = not set(words).isdisjoint(split_words(one.passage.chunk.heading))
                 sure = titled or (len(words) == 1 and weights[0] >= unique)
                 if _is_enough(held, weights, sure=sure, few=few):
                     yield one
@@ -156,7 +140,7 @@ class Bm25Retriever:
     def rarity(self, frequency: float) -> float:
         """The inverse document frequency of a word in so many passages, as in BM25."""
         passages = max(MIN_STATISTICS, self._count)
-        return log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
+        return inverse_document_frequency(frequency, passages)
 
 
 def _is_enough(held: Sequence[float], weights: Sequence[float], *, sure: bool, few: bool) -> bool:
@@ -174,16 +158,6 @@ def _is_enough(held: Sequence[float], weights: Sequence[float], *, sure: bool, f
     if sure or len(held) >= SURE_WORDS:
         return coverage >= MIN_COVERAGE
     return len(held) >= MIN_SHARED_WORDS and coverage >= MIN_COVERAGE_OF_TWO
-
-
-def informative_words(query: str) -> list[str]:
-    """The query's words in order, without stop words unless nothing else is left."""
-    words = list(dict.fromkeys(_words(_CONTRACTION.sub("", query))))
-    return ([word for word in words if word not in STOP_WORDS] or words)[:MAX_QUERY_WORDS]
-
-
-def _words(text: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(text)]
 
 
 def match_expression(query: str) -> str:

@@ -28,9 +28,9 @@ from datastores.passages.bm25 import (
     HEADING_WEIGHT,
     LENGTH_SHARE,
     SATURATION,
-    informative_words,
 )
 from datastores.passages.exact import in_parallel
+from datastores.passages.question_words import informative_words
 from datastores.passages.word_counts import COUNT_BITS, PassageWords, Words, count_words
 
 MIN_RARITY = 1e-6

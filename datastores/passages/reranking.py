@@ -32,9 +32,9 @@ from datastores.passages.bm25 import (
     LENGTH_SHARE,
     SATURATION,
     Bm25Retriever,
-    informative_words,
 )
 from datastores.passages.protocol import Passage, ScoredPassage
+from datastores.passages.question_words import AskedWord, asked_words, words_of
 from datastores.passages.word_counts import (
     CONTENT_BITS,
     COUNT_BITS,
@@ -42,7 +42,6 @@ from datastores.passages.word_counts import (
     MAX_IN_HEADING,
     Words,
     count_words,
-    key_of,
 )
 
 CANDIDATES = 30
@@ -50,19 +49,6 @@ CANDIDATES = 30
 More changed nothing."""
 
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
-
-
-@dataclass(frozen=True, slots=True)
-class _AskedWord:
-    """A word of the question.
-
-    Attributes:
-        weights: by key what an occurrence counts: 1 for the word itself, less for associates.
-        rarity: what the word counts.
-    """
-
-    weights: Mapping[int, float]
-    rarity: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +77,12 @@ class Reranker:
             least: at least so many, if there are.
             texts: keys of the texts to be searched; None for all.
         """
-        words = informative_words(query)
-        keys = {word: _keys(word) for word in words}
-        related = chain(*(self._associations.of(key) for key in chain(*keys.values())))
-        asked = [self._asked(word, key) for word in words for key in keys[word]]
+        words = words_of(query)
+        related = chain(*(self._associations.of(key) for key in chain(*words.values())))
+        asked = asked_words(words, self._associations, self._retriever)
         wanted = frozenset(chain(*(word.weights for word in asked)))
         candidates = _counted(
-            self._candidates((words, [*words, *related]), max(least, CANDIDATES), texts), wanted
+            self._candidates(([*words], [*words, *related]), max(least, CANDIDATES), texts), wanted
         )
         mean = fmean([one.length for one in candidates] or [0]) or 1.0  # all may be without words
         scored = [ScoredPassage(one.passage, _score(one, asked, mean)) for one in candidates]
@@ -113,22 +98,6 @@ class Reranker:
             passages = (one.passage for one in ranked if texts is None or one.passage.text in texts)
             found |= {one.id: one for one in islice(passages, count)}
         return list(found.values())
-
-    def _asked(self, word: str, key: int) -> _AskedWord:
-        """The word of the question with this key; one that no passage has is as rare as its
-        associates, by their weights."""
-        related = self._associations.of(key)
-        frequency: float = self._retriever.frequency(word) or sum(
-            weight * self._retriever.frequency(other) for other, weight in related.items()
-        )
-        weights = {key_of(other): weight for other, weight in related.items()} | {key: 1.0}
-        return _AskedWord(weights, self._retriever.rarity(frequency))
-
-
-def _keys(word: str) -> list[int]:
-    """The keys of a word in the index; several if the index sees several words in it."""
-    (counted,) = count_words([("", word)])
-    return [entry >> COUNT_BITS for entry in counted.tolist()]
 
 
 def _counted(passages: Sequence[Passage], wanted: Collection[int]) -> list[_Candidate]:
@@ -160,27 +129,17 @@ def _occurrences(
     return {key: count for key, count in pairs if count and key in wanted}, int(counts.sum())
 
 
-def _score(candidate: _Candidate, asked: Sequence[_AskedWord], mean_length: float) -> float:
+def _score(candidate: _Candidate, asked: Sequence[AskedWord], mean_length: float) -> float:
     """BM25 of the passage, and what the words weigh that the best paragraph or the heading has."""
     norm = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * candidate.length / mean_length)
     total = 0.0
     for word in asked:
-        count = HEADING_WEIGHT * _weighted(candidate.heading, word) + CONTENT_WEIGHT * sum(
-            _weighted(paragraph, word) for paragraph in candidate.paragraphs
+        count = HEADING_WEIGHT * word.weighted(candidate.heading) + CONTENT_WEIGHT * sum(
+            word.weighted(paragraph) for paragraph in candidate.paragraphs
         )
         total += word.rarity * count * (SATURATION + 1) / (count + norm)
     in_paragraphs = (
-        sum(word.rarity * _best({**candidate.heading, **one}, word) for word in asked)
+        sum(word.rarity * word.best({**candidate.heading, **one}) for word in asked)
         for one in candidate.paragraphs
     )
     return total + max(in_paragraphs)
-
-
-def _weighted(counts: Mapping[int, int], word: _AskedWord) -> float:
-    """How often the word occurs, each associate by its weight."""
-    return sum(word.weights.get(key, 0.0) * count for key, count in counts.items())
-
-
-def _best(counts: Mapping[int, int], word: _AskedWord) -> float:
-    """The weight of the word or of its best associate that occurs; 0.0 if none does."""
-    return max((word.weights.get(key, 0.0) for key in counts), default=0.0)

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from assets.recipe import read_lines
-from assets.recipe.follow_ups import EXPLAIN, changes
+from assets.recipe.follow_ups import changes, explanations, namings
 from assets.recipe.judged import (
     FollowUp,
     NotedQuestion,
@@ -18,6 +18,7 @@ from assets.recipe.judged import (
 from assets.recipe.material_files import read_tasks
 from assets.recipe.outside import read_outside
 from assets.recipe.pages import read_pages
+from assets.recipe.retrieval import PageStatistics
 from assets.recipe.turns import answer_how
 
 LIST = "Use `ls`. List files:\n\n```sh\nls {{[-a|--all]}} {{path/to/directory}}\n```"
@@ -51,13 +52,14 @@ def test_a_follow_up_is_a_changed_command_or_an_explanation() -> None:
 def test_notes_hold_the_right_chunk_among_others_or_not_at_all(checkout: Path) -> None:
     pages = read_pages(checkout)
     page = pages[3]
-    question = NotedQuestion("what is it?", page, page.examples[1])
-    rng = Random(0)
+    question = NotedQuestion(f"{page.name} {page.examples[1].plain}", page, page.examples[1])
+    statistics, rng = PageStatistics(each.markdown for each in pages), Random(0)
     for _ in range(20):
-        notes = question.notes(pages, rng, covered=True).text
+        notes = question.notes(pages, statistics, rng, covered=True).text
         assert f"`{page.examples[1].command}`" in notes
-        assert 2 <= notes.count("> Works on") <= 4
-        assert f"# {page.name}\n" not in question.notes(pages, rng, covered=False).text
+        assert 1 <= notes.count("> Works on") <= 4
+        wrong = question.notes(pages, statistics, rng, covered=False).text
+        assert f"# {page.name}\n" not in wrong
 
 
 def test_questions_about_missing_pages_are_left_out(checkout: Path) -> None:
@@ -74,7 +76,8 @@ def test_no_judged_question_is_a_training_phrase(checkout: Path) -> None:
     phrases = {plain(p) for task in read_tasks(read_pages(checkout)) for p in task.phrases}
     followed = {plain(each.questions[-1]) for each in read_follow_ups()}
     trained = {plain(prompt) for change in changes() for prompt in change.prompts}
-    trained |= {plain(prompt) for prompt in EXPLAIN}
+    trained |= {plain(prompt) for prompt in explanations()}
+    trained |= {plain(said) for each in namings().values() for said in each}
     assert judged & phrases == set()
     outside = read_outside()
     assert judged & {plain(line) for line in (*outside.templates, *outside.sentences)} == set()

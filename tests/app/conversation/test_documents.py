@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from threading import Event as Flag
 
@@ -268,6 +269,19 @@ def test_a_document_that_does_not_fit_into_a_stride_is_not_cited(
     request = GenerationRequest(question, engine.defaults.sampling, AnswerEnd(40))
     events = list(generate_iteratively(engine, documents, request, Statistics(), Flag()))
     assert [event.passages for event in events if isinstance(event, Retrieved)] == [()]
+
+
+def test_a_model_that_takes_few_items_is_given_those_that_fit(
+    tmp_path: Path, history: History, documents: Documents
+) -> None:
+    put(documents._library, "zoo.md", "# Zoo\n\n- Feed the lynx.\n\n- Count the lynx cubs.")
+    list(update(documents._library, documents._passages))
+    engine = replace(scripted_engine(tmp_path), max_items=1)
+    prompts = seen_by(engine)
+    chat = history.create_chat()
+    list(Assistant(engine, history, documents).answer(chat.id, None, "lynx cubs?"))
+    notes, _ = last_with_notes(prompts)
+    assert notes.content == f"{HEADER}\n\n# Zoo\n\n- Count the lynx cubs."
 
 
 def test_the_form_is_the_one_the_embedded_model_was_trained_on() -> None:

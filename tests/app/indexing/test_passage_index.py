@@ -113,6 +113,21 @@ def test_one_source_is_searched_alone(library: Library, passages: PassageStore) 
     assert [one.source for one in find(library, passages, "walrus", 5, "/b")] == ["/b"]
 
 
+def test_items_of_lists_are_excerpted_and_still_lead_back(
+    library: Library, passages: PassageStore
+) -> None:
+    zip_page = "# zip\n\n- Pack files:\n\n`zip`\n\n- Remove files:\n\n`zip -d`"
+    put(library, "/notes", "zip.md", zip_page)
+    put(library, "/notes", "rm.md", "# rm\n\n- Ask before files go:\n\n`rm -i`")
+    updated(library, passages)
+    whole = {one.file: one for one in find(library, passages, "remove zip files", 5)}
+    assert set(whole) == {"zip.md", "rm.md"}
+    (found,) = find(library, passages, "remove zip files", 5, items=1)
+    assert found.quoted == "# zip\n\n- Remove files:\n\n`zip -d`"
+    assert found.chunk == whole["zip.md"].chunk, "cited as what it is"
+    assert whole["zip.md"].quoted == zip_page
+
+
 def test_what_is_forgotten_leaves_no_byte(
     library: Library, passages: PassageStore, locations: Locations
 ) -> None:

@@ -1,0 +1,61 @@
+"""What retrieval shows of pages for one question: the items of their chunks that answer it best.
+
+Owns how the recipe counts words where the program has an index. Which items are kept is the
+program's business (`datastores.passages.excerpts`), so that training sees what answering will.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+from datastores.passages.associations import ASSOCIATIONS_FILE, Associations
+from datastores.passages.chunks import Chunk, split
+from datastores.passages.excerpts import excerpts
+from datastores.passages.question_words import (
+    asked_words,
+    inverse_document_frequency,
+    keys_of,
+    words_of,
+)
+from datastores.passages.word_counts import COUNT_BITS, count_words
+
+ITEMS = 4
+"""Kept of all chunks together."""
+
+
+@cache
+def associations() -> Associations:
+    """The shipped ones."""
+    return Associations.read(Path(__file__).parents[1] / ASSOCIATIONS_FILE)
+
+
+class PageStatistics:
+    """How common words are among the chunks of pages: `question_words.WordStatistics`."""
+
+    def __init__(self, pages: Iterable[str]) -> None:
+        """Args:
+        pages: in Markdown.
+        """
+        texts = [(chunk.heading, chunk.content) for page in pages for chunk in split(page)]
+        self._chunks = len(texts)
+        self._counts: Counter[int] = Counter()
+        for words in count_words(texts):
+            self._counts.update(entry >> COUNT_BITS for entry in words.tolist())
+
+    def frequency(self, word: str) -> int:
+        """How many chunks hold `word`."""
+        return min((self._counts[key] for key in keys_of(word)), default=0)
+
+    def rarity(self, frequency: float) -> float:
+        """What a word in so many chunks counts."""
+        return inverse_document_frequency(frequency, self._chunks)
+
+    def excerpts(
+        self, chunks: Sequence[Chunk], question: str, associations: Associations
+    ) -> list[str]:
+        """What is kept of `chunks`, best first."""
+        asked = asked_words(words_of(question), associations, self)
+        return [each.text for each in excerpts(chunks, asked, ITEMS)]

@@ -1,0 +1,111 @@
+"""Excerpts: which items of the lists in passages are kept for a question, and in which form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datastores.passages.associations import Associations
+from datastores.passages.chunks import Chunk, split
+from datastores.passages.excerpts import excerpts, split_items
+from datastores.passages.question_words import asked_words, words_of
+from datastores.passages.word_counts import key_of
+
+ZIP = """# zip
+
+> Package files.
+
+- Add files:
+
+`zip {{archive.zip}} {{file}}`
+
+- Remove files:
+
+`zip --delete {{archive.zip}} {{file}}`
+
+- Make it secret:
+
+`zip --encrypt {{archive.zip}} {{file}}`"""
+CARS = "# Cars\n\n- Wash the car:\n\n`wash`\n\n- Remove the roof:\n\n`roof --off`"
+
+
+class Even:
+    """Every word is as rare as any other."""
+
+    def frequency(self, word: str) -> int:
+        return 1
+
+    def rarity(self, frequency: float) -> float:
+        return 1.0
+
+
+def kept(
+    texts: Sequence[str],
+    question: str,
+    most: int,
+    words: Mapping[str, Mapping[str, float]] | None = None,
+) -> list[tuple[int, str]]:
+    associations = Associations({key_of(word): others for word, others in (words or {}).items()})
+    asked = asked_words(words_of(question), associations, Even())
+    chunks = [next(split(text)) for text in texts]
+    return [(each.passage, each.text) for each in excerpts(chunks, asked, most)]
+
+
+def test_the_best_items_of_all_passages_stand_below_their_introductions() -> None:
+    found = kept([CARS, ZIP], "remove files from a zip archive", 2)
+    head, *_ = ZIP.partition("\n\n- ")
+    removing, adding = split_items(ZIP)[1][1], split_items(ZIP)[1][0]
+    assert found == [(1, f"{head}\n\n{removing}\n\n{adding}")]
+    both = kept([CARS, ZIP], "remove the roof, remove files", 2)
+    assert [number for number, _ in both] == [0, 1], "the best item's passage first"
+
+
+def test_associated_words_count_less_than_the_words_themselves() -> None:
+    delete = {"erase": {"remov": 0.3}, "eras": {"remov": 0.3}}
+    assert "Remove files" in kept([ZIP], "erase", 1, delete)[0][1]
+    assert "Make it secret" in kept([ZIP], "erase secret", 1, delete)[0][1]
+
+
+def test_a_text_without_a_list_is_one_item() -> None:
+    prose = "The walrus keeps telescopes.\n\nIn the attic."
+    assert kept([CARS, prose], "walrus", 1) == [(1, prose)]
+    assert split_items(prose) == ("", [prose])
+
+
+def test_ties_keep_their_order() -> None:
+    assert kept([ZIP], "giraffe", 1) == [
+        (0, "\n\n".join((ZIP.partition("\n\n- ")[0], split_items(ZIP)[1][0])))
+    ]
+
+
+def test_a_later_part_of_a_list_gets_its_heading() -> None:
+    chunk = Chunk("Tools > zip", 9, 11, "- Remove files:\n\n`zip -d`")
+    asked = asked_words(words_of("remove"), Associations(), Even())
+    (found,) = excerpts([chunk], asked, 3)
+    assert found.text == "# zip\n\n- Remove files:\n\n`zip -d`"
+
+
+def test_items_are_not_sought_in_fenced_code_or_within_others() -> None:
+    text = "Do:\n\n* one\n  - a part\n\n```\n- no item\n```\n\n2. two\n"
+    assert split_items(text) == ("Do:", ["* one\n  - a part\n\n```\n- no item\n```", "2. two"])
+    assert split_items("~~~\n- x\n") == ("", ["~~~\n- x"])
+
+
+BLOCKS = ["- walrus", "* b", "1. c", "text", "", "```\n- e\n```", "  - d", "# h"]
+TEXTS = st.lists(st.lists(st.sampled_from(BLOCKS)).map("\n".join), min_size=1, max_size=3)
+
+
+@given(TEXTS, st.integers(1, 4))
+def test_nothing_is_made_up_and_as_much_is_kept_as_asked_for(texts: list[str], most: int) -> None:
+    chunks = [Chunk("", 1, 1, text) for text in texts]
+    found = excerpts(chunks, asked_words(words_of("walrus"), Associations(), Even()), most)
+    assert len({each.passage for each in found}) == len(found)
+    count = 0
+    for each in found:
+        introduction, items = split_items(texts[each.passage])
+        assert each.text.startswith(introduction)
+        assert set(split_items(each.text)[1]) <= set(items)
+        count += len(split_items(each.text)[1])
+    assert count == min(most, sum(len(split_items(text)[1]) for text in texts))
