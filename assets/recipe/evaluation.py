@@ -24,9 +24,11 @@ from assets.recipe.reader import (
     name_of,
     well_formed,
 )
+from assets.recipe.retrieval import PageStatistics, associations
 from assets.recipe.tokens import IM_END, render_prompt
-from assets.recipe.turns import Chat, ChatTurn, Pool, ask_how, notes_message
+from assets.recipe.turns import HEADER, Chat, ChatTurn, Pool, ask_how, notes_message
 from assets.recipe.wording import Style
+from datastores.passages.chunks import split
 
 _FRESH = Style(fresh=True, concrete=0.0, values=0.0, slips=0.0, terse=0.0)
 
@@ -48,6 +50,20 @@ def noted_questions(pages: Sequence[Page], count: int, rng: Random) -> list[Eval
         question, answer = ask_how(page, rng.choice(page.examples), rng, _FRESH, noted=True)
         notes = ChatTurn("system", notes_message([page.markdown]))
         out.append(EvaluationQuestion((notes, question), answer.text))
+    return out
+
+
+def excerpted(
+    questions: Sequence[EvaluationQuestion], statistics: PageStatistics
+) -> list[EvaluationQuestion]:
+    """The same with what retrieval shows of the notes."""
+    out = []
+    for each in questions:
+        notes, question = each.chat
+        chunks = list(split(notes.text.removeprefix(HEADER).strip()))
+        kept = statistics.excerpts(chunks, question.text, associations())
+        shown = ChatTurn("system", notes_message(kept))
+        out.append(EvaluationQuestion((shown, question), each.wanted))
     return out
 
 
@@ -97,8 +113,10 @@ def evaluate(
     """The target's figures, each a fraction between 0 and 1."""
     rng = Random(seed)
     held_out = parts.held_out or parts.familiar
+    noted = noted_questions(held_out, count, rng)
     groups = {
-        "noted": noted_questions(held_out, count, rng),
+        "noted": noted,
+        "excerpted": excerpted(noted, pool.statistics),
         "misled": misled_questions(Split(tuple(pool.known), (), held_out), count, rng),
         "core": recall_questions(pool.core, count, rng),
         "recall": recall_questions(pool.known, count, rng),
@@ -114,7 +132,7 @@ def evaluate(
             )
             continue
         exact = [(command_of(a), command_of(q.wanted)) for a, q in pairs]
-        if key != "noted":
+        if key not in ("noted", "excerpted"):
             exact = [(readable(command), wanted) for command, wanted in exact]
         if key == "everyday":
             figures["values_invented"] = fraction(is_filled(*each) for each in exact)

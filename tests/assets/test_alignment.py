@@ -115,6 +115,27 @@ def test_what_a_question_names_is_copied_from_it(tokenizer: Tokenizer) -> None:
     assert (chat.weights[taken] == COPIED_WEIGHT * WEIGHT_SCALE).all()
 
 
+def test_a_word_that_only_a_follow_up_names_is_copied_from_it(tokenizer: Tokenizer) -> None:
+    first = answer_how("git branch", "Make a branch", "git branch <branch>")
+    second = answer_how("git branch", "Make a branch", "git branch gustav")
+    chat = _encode(
+        tokenizer,
+        ChatTurn("user", "gustav wants a git branch"),
+        ChatTurn("assistant", first, 1.0),
+        ChatTurn("user", "call it gustav"),
+        ChatTurn("assistant", second, 1.0),
+    )
+    assert (chat.copied == NO_SOURCE).all(), "was there before"
+    chat = _encode(
+        tokenizer,
+        ChatTurn("user", "make a git branch"),
+        ChatTurn("assistant", first, 1.0),
+        ChatTurn("user", "call it gustav"),
+        ChatTurn("assistant", second, 1.0),
+    )
+    assert _texts(tokenizer, chat, np.flatnonzero(chat.copied >= 0).tolist()) == " gustav"
+
+
 def test_a_value_in_another_unit_is_copied_up_to_its_number(tokenizer: Tokenizer) -> None:
     answer = answer_how("find", "Find large files", "find . -size +3G")
     question = ChatTurn("user", "files larger than 3 GB")

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from assets.recipe import from_memory, with_notes
-from assets.recipe.follow_ups import follow_up
+from assets.recipe.follow_ups import follow_up, namings
 from assets.recipe.pages import disguise, invent_page, read_pages, split
 from assets.recipe.prepare import KINDS, make_chat, make_pool
 from assets.recipe.reader import command_of, name_of, well_formed
@@ -151,6 +151,22 @@ def test_a_follow_up_changes_narrows_or_explains_the_command_before(pool: Pool) 
         assert "{{" not in before + after
     assert explained > 20
     assert changed > 60
+
+
+def test_a_value_is_named_in_words_of_its_placeholder(pool: Pool) -> None:
+    answers = {(chat[2].text, command_of(chat[3].text)) for chat in _draw(follow_up, pool, 400)}
+    named = [
+        said.replace("{v}", "")
+        for (name, _), phrases in namings().items()
+        for said in phrases
+        if name == "tar"
+    ]
+    assert any(
+        question.startswith(said) and question.removeprefix(said) in command
+        for question, command in answers
+        for said in named
+        if said.strip() and not said.endswith("?")
+    )
 
 
 def test_answers_from_memory_need_no_filling_in_of_options(pool: Pool) -> None:

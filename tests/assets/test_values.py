@@ -178,3 +178,11 @@ def test_a_phrase_that_only_looks_for_something_destroys_nothing(checkout: Path)
     ]
     assert len(asked) > 100
     assert not [pair for pair in asked if warning(readable(pair[1]))]
+
+
+def test_what_was_named_for_a_placeholder_counts_instead() -> None:
+    command = "cp {{path/to/source_file}} {{path/to/target_file}}"
+    assert carry("copy a.txt", command) == "cp a.txt <target_file>"
+    named = {"path/to/source_file": "b.txt"}
+    assert carry("copy a.txt", command, named) == "cp b.txt <target_file>"
+    assert carry("copy it", command, named) == "cp b.txt <target_file>"
