@@ -23,11 +23,11 @@ import numpy as np
 
 from datastores.errors import InputError
 from datastores.passages.bm25 import CONTENT_WEIGHT
-from datastores.passages.question_words import informative_words
 from datastores.passages.chunks import split
 from datastores.passages.exact import Vectors
 from datastores.passages.inverted_index import Integers, InvertedIndex, Segment
 from datastores.passages.protocol import Passage, ScoredPassage
+from datastores.passages.question_words import informative_words
 from datastores.passages.vectors import VectorIndex
 from datastores.passages.word_counts import PassageWords, count_words
 from engines.ralm.knowledge_base import KnowledgeBase, Query, TextKnowledgeBase

@@ -23,6 +23,7 @@ from datastores.chats.records import SYSTEM
 from datastores.errors import SpecchatError
 from datastores.library.library import Library
 from datastores.passages.dense import DenseRetriever
+from datastores.passages.excerpts import describe_fit
 from datastores.passages.protocol import Passage, ScoredPassage
 from datastores.passages.store import PassageStore
 from datastores.passages.word_index import WordIndex
@@ -30,8 +31,9 @@ from engines.chat_template.prompt_builder import Message
 from engines.ralm.knowledge_base import KnowledgeBase, TextKnowledgeBase, VectorKnowledgeBase
 from engines.target import Vocabulary
 
-HEADER = "Notes:"
-"""As the embedded model is trained: a system message of this and the passages' own text."""
+HEADER, EXCERPTS_HEADER = "Notes:", "Notes that {fit}:"
+"""As the embedded model is trained: a system message of this and the passages' own text, or what is
+kept of it."""
 MAX_CONTEXT_SHARE = 0.25
 """Of the context, for passages."""
 
@@ -182,8 +184,13 @@ def with_notes(
     """
     if not passages:
         return list(messages)
-    notes = "\n\n".join((HEADER, *(_quoted(passage).strip() for passage in passages)))
+    notes = "\n\n".join((_header(passages), *(_quoted(passage).strip() for passage in passages)))
     return [*messages[:-1], Message(SYSTEM, notes), messages[-1]]
+
+
+def _header(passages: Sequence[FoundPassage | Passage]) -> str:
+    fits = [one.fit for one in passages if isinstance(one, FoundPassage) and one.excerpt]
+    return EXCERPTS_HEADER.format(fit=describe_fit(max(fits))) if fits else HEADER
 
 
 def _quoted(passage: FoundPassage | Passage) -> str:

@@ -51,6 +51,7 @@ class FoundPassage:
         chunk: content, heading and lines.
         score: how well it answers the query; only ratios within one search mean something.
         excerpt: what is kept of the content; empty for all of it.
+        fit: how well that fits the question; see `datastores.passages.excerpts`.
     """
 
     source: str
@@ -60,6 +61,7 @@ class FoundPassage:
     chunk: Chunk
     score: float
     excerpt: str = ""
+    fit: float = 0.0
 
     @property
     def quoted(self) -> str:
@@ -171,7 +173,7 @@ def _excerpted(
 ) -> list[FoundPassage]:
     asked = asked_words(words_of(query), associations(), statistics)
     kept = excerpts([one.chunk for one in found], asked, items)
-    return [replace(found[each.passage], excerpt=each.text) for each in kept]
+    return [replace(found[each.passage], excerpt=each.text, fit=each.fit) for each in kept]
 
 
 @cache

@@ -26,7 +26,15 @@ from assets.recipe.reader import (
 )
 from assets.recipe.retrieval import PageStatistics, associations
 from assets.recipe.tokens import IM_END, render_prompt
-from assets.recipe.turns import HEADER, Chat, ChatTurn, Pool, ask_how, notes_message
+from assets.recipe.turns import (
+    HEADER,
+    Chat,
+    ChatTurn,
+    Pool,
+    ask_how,
+    excerpts_message,
+    notes_message,
+)
 from assets.recipe.wording import Style
 from datastores.passages.chunks import split
 
@@ -62,7 +70,7 @@ def excerpted(
         notes, question = each.chat
         chunks = list(split(notes.text.removeprefix(HEADER).strip()))
         kept = statistics.excerpts(chunks, question.text, associations())
-        shown = ChatTurn("system", notes_message(kept))
+        shown = ChatTurn("system", excerpts_message(kept))
         out.append(EvaluationQuestion((shown, question), each.wanted))
     return out
 

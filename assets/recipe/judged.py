@@ -20,7 +20,7 @@ from assets.recipe.pages import Example, Page, Split
 from assets.recipe.placeholders import readable
 from assets.recipe.reader import AnswerReader, command_of, fraction, name_of
 from assets.recipe.retrieval import PageStatistics, associations
-from assets.recipe.turns import Chat, ChatTurn, notes_message, user
+from assets.recipe.turns import Chat, ChatTurn, excerpts_message, user
 from datastores.errors import InputError
 from datastores.passages.chunks import Chunk
 from datastores.passages.chunks import split as split_chunks
@@ -83,7 +83,7 @@ class NotedQuestion:
         if covered:
             chunks.insert(rng.randint(0, len(chunks)), self._chunk())
         kept = statistics.excerpts(chunks, self.question, associations())
-        return ChatTurn("system", notes_message(kept))
+        return ChatTurn("system", excerpts_message(kept))
 
     def _chunk(self) -> Chunk:
         mark = f"`{self.example.command}`"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from datastores.passages.associations import ASSOCIATIONS_FILE, Associations
 from datastores.passages.chunks import Chunk, split
-from datastores.passages.excerpts import excerpts
+from datastores.passages.excerpts import Excerpt, excerpts
 from datastores.passages.question_words import (
     asked_words,
     inverse_document_frequency,
@@ -55,7 +55,6 @@ class PageStatistics:
 
     def excerpts(
         self, chunks: Sequence[Chunk], question: str, associations: Associations
-    ) -> list[str]:
+    ) -> list[Excerpt]:
         """What is kept of `chunks`, best first."""
-        asked = asked_words(words_of(question), associations, self)
-        return [each.text for each in excerpts(chunks, asked, ITEMS)]
+        return excerpts(chunks, asked_words(words_of(question), associations, self), ITEMS)

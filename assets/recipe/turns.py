@@ -28,11 +28,12 @@ from assets.recipe.placeholders import readable
 from assets.recipe.retrieval import PageStatistics
 from assets.recipe.values import carry
 from assets.recipe.wording import Style, ask, reword
+from datastores.passages.excerpts import Excerpt, describe_fit
 
 ANSWER_NO_COMMAND = "I do not know a command for it."
 """The answer where neither the notes nor memory have one."""
 
-HEADER = "Notes:"
+HEADER, EXCERPTS_HEADER = "Notes:", "Notes that {fit}:"
 
 NOT_COVERED = "The notes do not cover this."
 """The beginning of an answer where no note applies."""
@@ -295,6 +296,12 @@ def _sentence(what: str) -> str:
     return what.rstrip(":.")
 
 
-def notes_message(documents: Sequence[str]) -> str:
+def notes_message(documents: Sequence[str], header: str = HEADER) -> str:
     """The content of the system message with ``documents``, in the given order."""
-    return "\n\n".join((HEADER, *(document.strip() for document in documents)))
+    return "\n\n".join((header, *(document.strip() for document in documents)))
+
+
+def excerpts_message(excerpts: Sequence[Excerpt]) -> str:
+    """The same with what retrieval shows of documents, and how well it fits the question."""
+    fit = describe_fit(max((each.fit for each in excerpts), default=0.0))
+    return notes_message([each.text for each in excerpts], EXCERPTS_HEADER.format(fit=fit))

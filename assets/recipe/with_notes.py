@@ -39,6 +39,7 @@ from assets.recipe.turns import (
     ask_spoken,
     ask_task,
     ask_what,
+    excerpts_message,
     notes_message,
     reply,
     user,
@@ -214,9 +215,9 @@ def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
     # Those of its own material are associated better than a stranger's words will be.
     known = associations() if rng.random() < _ASSOCIATED else Associations()
     notes = pool.statistics.excerpts(chunks, question.text, known)
-    covered = found and any(asked.is_in(text) for text in notes)
+    covered = found and any(asked.is_in(each.text) for each in notes)
     before = everyday(pool, rng, style)[-2:] if rng.random() < 0.2 else ()
-    system = ChatTurn("system", notes_message(notes))
+    system = ChatTurn("system", excerpts_message(notes))
     return (*before, system, question, asked.answer(question, covered=covered))
 
 

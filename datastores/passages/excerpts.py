@@ -24,6 +24,14 @@ from datastores.passages.word_counts import COUNT_BITS, count_words
 INTRODUCTION_SHARE = 0.9
 """What a word counts that only the introduction of a list has."""
 
+_FITS = (
+    (0.5, "fit"),
+    (0.35, "probably fit"),
+    (0.2, "may fit"),
+    (0.1, "hardly fit"),
+    (0.0, "do not seem to fit"),
+)
+
 _FENCE = re.compile(r"[ \t]*(```+|~~~+)")
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])[ \t]")
 
@@ -35,10 +43,12 @@ class Excerpt:
     Attributes:
         passage: its place among those given.
         text: its introduction and the items kept, the best first.
+        fit: the share of the question, by the rarity of its words, that the best of them has.
     """
 
     passage: int
     text: str
+    fit: float
 
 
 def excerpts(chunks: Sequence[Chunk], asked: Sequence[AskedWord], most: int) -> list[Excerpt]:
@@ -63,13 +73,21 @@ def excerpts(chunks: Sequence[Chunk], asked: Sequence[AskedWord], most: int) -> 
         introduced = next(keys)
         ranked += [(-_score(next(keys), introduced, asked), number, item) for item in items]
     ranked.sort(key=lambda entry: entry[:2])
+    whole = sum(word.rarity for word in asked) or 1.0  # nothing may be asked
     kept: dict[int, list[str]] = {}
-    for _, number, item in ranked[:most]:
+    fits: dict[int, float] = {}
+    for score, number, item in ranked[:most]:
         kept.setdefault(number, []).append(item)
+        fits.setdefault(number, -score / whole)
     return [
-        Excerpt(number, "\n\n".join(filter(None, (introductions[number], *items))))
+        Excerpt(number, "\n\n".join(filter(None, (introductions[number], *items))), fits[number])
         for number, items in kept.items()
     ]
+
+
+def describe_fit(fit: float) -> str:
+    """How well the best of some excerpts fits, in words for a model: after "notes that"."""
+    return next(words for least, words in _FITS if fit >= least)
 
 
 def split_items(text: str) -> tuple[str, list[str]]:

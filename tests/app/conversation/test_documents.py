@@ -29,11 +29,12 @@ from app.engine.engine import Engine
 from app.indexing.passage_index import FoundPassage, update
 from app.locations import Locations
 from app.runtime.deletion import forget_source
-from assets.recipe.turns import notes_message
+from assets.recipe.turns import excerpts_message, notes_message
 from datastores.chats.history import History
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from datastores.passages.chunks import Chunk
+from datastores.passages.excerpts import Excerpt
 from engines.chat_template.prompt_builder import Message
 from tests.app.scripted import Recorder, ScriptedVocabulary, render, scripted_engine
 
@@ -281,7 +282,7 @@ def test_a_model_that_takes_few_items_is_given_those_that_fit(
     chat = history.create_chat()
     list(Assistant(engine, history, documents).answer(chat.id, None, "lynx cubs?"))
     notes, _ = last_with_notes(prompts)
-    assert notes.content == f"{HEADER}\n\n# Zoo\n\n- Count the lynx cubs."
+    assert notes.content == "Notes that fit:\n\n# Zoo\n\n- Count the lynx cubs."
 
 
 def test_the_form_is_the_one_the_embedded_model_was_trained_on() -> None:
@@ -292,3 +293,11 @@ def test_the_form_is_the_one_the_embedded_model_was_trained_on() -> None:
     assert (before, last) == (earlier, question)
     assert notes == Message("system", notes_message(texts))
     assert with_notes([question], []) == [question]
+    kept = [Excerpt(0, "one", 0.2), Excerpt(1, "two", 0.1)]
+    shown = [
+        replace(passage, excerpt=each.text, fit=each.fit)
+        for passage, each in zip(passages, kept, strict=True)
+    ]
+    expected = Message("system", excerpts_message(kept))
+    assert with_notes([question], shown) == [expected, question]
+    assert expected.content == "Notes that may fit:\n\none\n\ntwo"

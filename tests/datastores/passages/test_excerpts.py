@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from datastores.passages.associations import Associations
 from datastores.passages.chunks import Chunk, split
-from datastores.passages.excerpts import excerpts, split_items
+from datastores.passages.excerpts import describe_fit, excerpts, split_items
 from datastores.passages.question_words import asked_words, words_of
 from datastores.passages.word_counts import key_of
 
@@ -66,6 +66,18 @@ def test_associated_words_count_less_than_the_words_themselves() -> None:
     delete = {"erase": {"remov": 0.3}, "eras": {"remov": 0.3}}
     assert "Remove files" in kept([ZIP], "erase", 1, delete)[0][1]
     assert "Make it secret" in kept([ZIP], "erase secret", 1, delete)[0][1]
+
+
+def test_what_the_best_item_has_of_the_question_is_put_into_words() -> None:
+    asked = asked_words(words_of("wash the giraffe car windows"), Associations(), Even())
+    (found,) = excerpts([next(split(CARS))], asked, 1)
+    assert found.fit == 0.5
+    assert describe_fit(found.fit) == "fit"
+    assert [describe_fit(fit) for fit in (1.0, 0.4, 0.25, 0.1)] == [
+        "fit", "probably fit", "may fit", "hardly fit",
+    ]  # fmt: skip
+    (unasked,) = excerpts([next(split(CARS))], [], 1)
+    assert describe_fit(unasked.fit) == "do not seem to fit"
 
 
 def test_a_text_without_a_list_is_one_item() -> None:
