@@ -32,14 +32,12 @@ CORE_SHARE = 0.25
 
 OUTSIDE_WEIGHT = 10.0
 """Weight of a refusal's first word, five times that of a command's: a doubtful question is mostly
-outside, and a wrong command does more harm than a refusal. Raised from 3.5 for the last twentieth
-of the shipped target's course: .907 of the outside questions were refused before, .971 after, and
-one of 140 inside as before."""
+outside, and a wrong command does more harm than a refusal. With 3.5, .907 of the outside questions
+were refused; .951 to .971 with this, and one or two of 140 inside."""
 
 AFTER_SHARE = 0.3
-"""The share of questions outside that follow an answer. The shipped pair never saw them there but
-in `wander`: after an answer about `tail` it refuses .81 of the questions that it refuses .971 of
-alone."""
+"""The share of questions outside that follow an answer: without them, .81 were refused after an
+answer about `tail`, and .97 with them."""
 
 SYSTEM = (
     "You are a helpful assistant.",

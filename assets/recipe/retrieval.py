@@ -22,8 +22,9 @@ from datastores.passages.question_words import (
 )
 from datastores.passages.word_counts import COUNT_BITS, count_words
 
-ITEMS = 4
-"""Kept of all chunks together."""
+ITEMS = 1
+"""Kept of all chunks together in evaluation, as in the program: see README.md, "What retrieval
+shows"."""
 
 
 @cache
@@ -54,7 +55,11 @@ class PageStatistics:
         return inverse_document_frequency(frequency, self._chunks)
 
     def excerpts(
-        self, chunks: Sequence[Chunk], question: str, associations: Associations
+        self,
+        chunks: Sequence[Chunk],
+        question: str,
+        associations: Associations,
+        items: int = ITEMS,
     ) -> list[Excerpt]:
-        """What is kept of `chunks`, best first."""
-        return excerpts(chunks, asked_words(words_of(question), associations, self), ITEMS)
+        """What is kept of `chunks`, best first: so many items."""
+        return excerpts(chunks, asked_words(words_of(question), associations, self), items)

@@ -103,10 +103,10 @@ FULL = Setting(
 FURTHER = replace(
     FULL,
     target_schedule=Schedule(
-        tokens=31_500_000, step_chats=72, matrix_rate=0.018, other_rate=2.5e-3, decay_from=0.45
+        tokens=30_000_000, step_chats=72, matrix_rate=0.018, other_rate=2.5e-3, decay_from=0.45
     ),
     student_schedule=Schedule(
-        tokens=10_500_000, step_chats=40, matrix_rate=0.012, other_rate=2e-3, decay_from=0.3
+        tokens=8_000_000, step_chats=40, matrix_rate=0.012, other_rate=2e-3, decay_from=0.3
     ),
 )
 WIDE = replace(
