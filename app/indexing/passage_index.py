@@ -159,7 +159,9 @@ def find(
     ranked = Reranker(retriever, associations()).search(query, limit * OVERFETCH, texts)
     candidates: Iterable[ScoredPassage] = ranked
     if relevant_only:
-        candidates = retriever.relevant(query, ranked[: limit * OVERFETCH])
+        candidates = retriever.relevant(
+            query, ranked[: limit * OVERFETCH], associations=associations()
+        )
     if dense is not None:
         (near,) = dense.search([query], -1 if source else limit * OVERFETCH)
         fused = fuse([ranked, near])

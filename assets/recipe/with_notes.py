@@ -71,8 +71,8 @@ _ASSOCIATED = 0.3
 _SAME_PAGE = 0.25
 """Of the questions for which it does not, the share that gets the other tasks of the page."""
 
-_SHOWN = 4
-"""Entries of retrieved chunks that stand before a question."""
+_SHOWN = (1, 1, 2, 4)
+"""Entries of retrieved chunks that stand before a question, each number as likely."""
 
 _CANDIDATES = 8
 """Pages from which each chunk that does not answer is chosen, by the words it shares."""
@@ -217,7 +217,7 @@ def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
         chunks += asked.other_chunks()
     # Those of its own material are associated better than a stranger's words will be.
     known = associations() if rng.random() < _ASSOCIATED else Associations()
-    notes = pool.statistics.excerpts(chunks, question.text, known, _SHOWN)
+    notes = pool.statistics.excerpts(chunks, question.text, known, rng.choice(_SHOWN))
     covered = found and any(asked.is_in(each.text) for each in notes)
     before = everyday(pool, rng, style)[-2:] if rng.random() < 0.2 else ()
     system = ChatTurn("system", excerpts_message(notes))
