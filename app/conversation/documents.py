@@ -153,7 +153,7 @@ class Documents:
 
         Args:
             source: only passages imported from this path; empty for all.
-            items: of the lists in them; 0 for all. See `app.indexing.passage_index.find`.
+            items: list items to keep of them; 0 for all. See `app.indexing.passage_index.find`.
         """
         found = find(
             self._library,

@@ -87,7 +87,7 @@ class Engine:
         render: messages → the prompt's token ids, stored ids of earlier answers spliced in.
         defaults: how answers are drawn and where they end, unless a chat says otherwise.
         max_passages: of imported texts, put before one question.
-        max_items: of the lists in them; 0 for all.
+        max_items: list items of those passages, put before one question; 0 for all.
         trained_context: most tokens of context that the model allows; 0 if unknown.
         crest_bytes: disk space CREST may take.
         stores: what the drafters draft from.

@@ -149,7 +149,8 @@ def find(
         relevant_only: leave out passages that share a word with the query by coincidence; nothing
             if no passage shares more.
         dense: ranks by meaning; both rankings count alike then.
-        items: keep so many of the lists in the passages, and no passage without one; 0: all.
+        items: of all list items in the passages keep so many, the best by their words, and no
+            passage of which none is kept; one without a list is one item. 0: keep everything.
 
     Raises:
         StoreError: a store cannot be read.
@@ -159,9 +160,7 @@ def find(
     ranked = Reranker(retriever, associations()).search(query, limit * OVERFETCH, texts)
     candidates: Iterable[ScoredPassage] = ranked
     if relevant_only:
-        candidates = retriever.relevant(
-            query, ranked[: limit * OVERFETCH], associations=associations()
-        )
+        candidates = retriever.relevant(query, ranked[: limit * OVERFETCH])
     if dense is not None:
         (near,) = dense.search([query], -1 if source else limit * OVERFETCH)
         fused = fuse([ranked, near])

@@ -121,10 +121,12 @@ def evaluate(
     """The target's figures, each a fraction between 0 and 1."""
     rng = Random(seed)
     held_out = parts.held_out or parts.familiar
+    every = (*parts.known, *parts.familiar, *parts.held_out)
+    statistics = PageStatistics(page.markdown for page in every)
     noted = noted_questions(held_out, count, rng)
     groups = {
         "noted": noted,
-        "excerpted": excerpted(noted, pool.statistics),
+        "excerpted": excerpted(noted, statistics),
         "misled": misled_questions(Split(tuple(pool.known), (), held_out), count, rng),
         "core": recall_questions(pool.core, count, rng),
         "recall": recall_questions(pool.known, count, rng),

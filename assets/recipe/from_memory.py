@@ -36,8 +36,8 @@ outside, and a wrong command does more harm than a refusal. With 3.5, .907 of th
 were refused; .951 to .971 with this, and one or two of 140 inside."""
 
 AFTER_SHARE = 0.3
-"""The share of questions outside that follow an answer: without them, .81 were refused after an
-answer about `tail`, and .97 with them."""
+"""The share of questions outside that follow an answer: the pair that was trained without
+them refused .81 after an answer about `tail`, the next .97."""
 
 SYSTEM = (
     "You are a helpful assistant.",

@@ -48,9 +48,6 @@ class Associations:
         return self.by_key.get(key, {})
 
 
-NO_ASSOCIATIONS = Associations()
-
-
 def _weights(entries: Iterable[str]) -> dict[str, float]:
     pairs = (entry.rpartition(":") for entry in entries)
     return {word: int(percent) / 100 for word, _, percent in pairs}

@@ -11,17 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 
-from datastores.passages.associations import NO_ASSOCIATIONS, Associations
-from datastores.passages.excerpts import excerpts
 from datastores.passages.protocol import ScoredPassage
 from datastores.passages.question_words import (
     STOP_WORDS,
-    AskedWord,
-    asked_words,
     informative_words,
     inverse_document_frequency,
     split_words,
-    words_of,
 )
 from datastores.passages.store import INDEX, PassageStore, passage_of
 
@@ -43,12 +38,12 @@ SURE_WORDS = 3
 in the heading."""
 MIN_COVERAGE_OF_TWO = 0.7
 FEW_PASSAGES = 200
-"""Among fewer, coincidence is unlikely: `MIN_FIT_OF_FEW` is enough, associates included."""
-MIN_FIT_OF_FEW = 0.35
-"""What a passage or the best entry of its list has; see `excerpts`. One of a question's two words
-has .46 of their weight. Among 11, 64 and 125 passages of held-out tldr pages, the right page is
-relevant to .90, .80 and .69 of the questions in people's own words, and any is to .05, .11 and .15
-of 205 on other subjects; by a coverage of .4 without associates .80, .72, .56 and .05, .11, .12."""
+"""Among fewer, coincidence is unlikely: one shared word and `MIN_COVERAGE_OF_FEW` are enough."""
+MIN_COVERAGE_OF_FEW = 0.35
+"""One of a question's two words has .46 of their weight. Among 11, 64 and 125 passages of held-out
+tldr pages, the right page is relevant to .90, .82 and .70 of the questions in people's own words,
+and any is to .05, .12 and .15 of 205 on other subjects; with .4, to .80, .72 and .56, and to .05,
+.11 and .12. Counting associated words changes nothing."""
 MIN_STATISTICS = 1000
 """The rarity of a word is taken as if there were so many passages at least: in a few notes, the
 words that they hold would count less than those that they lack."""
@@ -108,14 +103,9 @@ class Bm25Retriever:
         return [ScoredPassage(passage_of(row), float(row["score"])) for row in rows]
 
     def relevant(
-        self,
-        query: str,
-        ranked: Iterable[ScoredPassage],
-        batch: int = RELEVANCE_BATCH,
-        associations: Associations = NO_ASSOCIATIONS,
+        self, query: str, ranked: Iterable[ScoredPassage], batch: int = RELEVANCE_BATCH
     ) -> Iterator[ScoredPassage]:
-        """Those of `ranked` that share enough of the query's rare words, in the same order; where
-        there are few passages, of their associates, too.
+        """Those of `ranked` that share enough of the query's rare words, in the same order.
 
         A query of stop words alone ("hi", "how are you") concerns no passage unless its heading is
         one of them ("how do I use make").
@@ -126,12 +116,8 @@ class Bm25Retriever:
         if STOP_WORDS.issuperset(words):
             yield from (one for one in ranked if one.passage.chunk.heading.lower() in words)
             return
-        if self._count < FEW_PASSAGES:
-            asked = asked_words(words_of(query), associations, self)
-            yield from (one for one in ranked if _fits(one, asked))
-            return
         weights = [self.rarity(self.frequency(word)) for word in words]
-        unique = self.rarity(1)
+        few, unique = self._count < FEW_PASSAGES, self.rarity(1)
         waiting = iter(ranked)
         while words and (judged := list(islice(waiting, batch))):
             ids = [one.passage.id for one in judged]
@@ -140,7 +126,7 @@ class Bm25Retriever:
                 held = [weight for weight, score in zip(weights, scores, strict=True) if score]
                 titled = not set(words).isdisjoint(split_words(one.passage.chunk.heading))
                 sure = titled or (len(words) == 1 and weights[0] >= unique)
-                if _is_enough(held, weights, sure=sure):
+                if _is_enough(held, weights, sure=sure, few=few):
                     yield one
 
     @cached_property
@@ -160,18 +146,16 @@ class Bm25Retriever:
         return inverse_document_frequency(frequency, passages)
 
 
-def _fits(one: ScoredPassage, asked: Sequence[AskedWord]) -> bool:
-    (best,) = excerpts([one.passage.chunk], asked, 1)
-    return best.fit >= MIN_FIT_OF_FEW
-
-
-def _is_enough(held: Sequence[float], weights: Sequence[float], *, sure: bool) -> bool:
+def _is_enough(held: Sequence[float], weights: Sequence[float], *, sure: bool, few: bool) -> bool:
     """Whether words of the weights `held` are enough of a question's.
 
     Args:
         sure: whether one of them is in the passage's heading, or in no other passage.
+        few: whether there are few passages.
     """
     coverage = sum(held) / sum(weights)
+    if few:
+        return bool(held) and coverage >= MIN_COVERAGE_OF_FEW
     if len(held) < min(MIN_SHARED_WORDS, len(weights)):
         return False
     if sure or len(held) >= SURE_WORDS:

@@ -18,8 +18,8 @@ MIN_SECTION_CHARACTERS = MAX_CHARACTERS // 2
 """A heading begins a new chunk once the current one is this long: short sections stay together."""
 HEADING_SEPARATOR = " > "
 
-_HEADING = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
-_FENCE = re.compile(r"[ \t]*(```+|~~~+)")
+HEADING = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+FENCE = re.compile(r"[ \t]*(```+|~~~+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _chunk(heading: str, blocks: list[_Block]) -> Chunk:
 
 
 def _title(line: str) -> str:
-    found = _HEADING.match(line)
+    found = HEADING.match(line)
     return found[2] if found else line.strip()
 
 
@@ -131,8 +131,8 @@ def _structure(text: str) -> Iterator[tuple[int, tuple[str, ...], int, bool]]:
         if line.startswith("\f"):
             yield from flush()
             new_page, fence, line = True, "", line[1:]
-        marker = _FENCE.match(line)
-        heading = None if fence else _HEADING.match(line)
+        marker = FENCE.match(line)
+        heading = None if fence else HEADING.match(line)
         if not fence and (not line.strip() or heading):
             yield from flush()
             if heading:

@@ -12,12 +12,12 @@ items a model takes.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from datastores.passages.chunks import HEADING_SEPARATOR, Chunk
+from datastores.passages.chunks import FENCE, HEADING, HEADING_SEPARATOR, Chunk
 from datastores.passages.question_words import AskedWord
 from datastores.passages.word_counts import COUNT_BITS, count_words
 
@@ -32,7 +32,6 @@ _FITS = (
     (0.0, "do not seem to fit"),
 )
 
-_FENCE = re.compile(r"[ \t]*(```+|~~~+)")
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])[ \t]")
 
 
@@ -52,37 +51,29 @@ class Excerpt:
 
 
 def excerpts(chunks: Sequence[Chunk], asked: Sequence[AskedWord], most: int) -> list[Excerpt]:
-    """The best `most` items of all `chunks`, those of one chunk below its introduction.
+    """The best `most` items of all `chunks`, each below what introduces it.
 
-    Best first, ties by their order. A chunk without a list is one item. None of a chunk of which no
+    Best first, ties by their order. What has no list is one item. Nothing of a chunk of which no
     item is kept.
     """
-    parted = [split_items(chunk.content) for chunk in chunks]
-    introductions = [_titled(head, chunk) for (head, _), chunk in zip(parted, chunks, strict=True)]
-    keys = iter(
-        _keys(
-            [
-                text
-                for (_, items), head in zip(parted, introductions, strict=True)
-                for text in (head, *items)
-            ]
-        )
-    )
+    lists = [(number, each) for number, chunk in enumerate(chunks) for each in split_lists(chunk)]
+    keys = iter(_keys([text for _, each in lists for text in (each.introduction, *each.items)]))
     ranked: list[tuple[float, int, str]] = []
-    for number, (_, items) in enumerate(parted):
+    for place, (_, each) in enumerate(lists):
         introduced = next(keys)
-        ranked += [(-_score(next(keys), introduced, asked), number, item) for item in items]
+        ranked += [(-_score(next(keys), introduced, asked), place, item) for item in each.items]
     ranked.sort(key=lambda entry: entry[:2])
     whole = sum(word.rarity for word in asked) or 1.0  # nothing may be asked
     kept: dict[int, list[str]] = {}
     fits: dict[int, float] = {}
-    for score, number, item in ranked[:most]:
-        kept.setdefault(number, []).append(item)
+    shown = set[int]()
+    for score, place, item in ranked[:most]:
+        number, each = lists[place]
+        introduction = () if place in shown or not each.introduction else (each.introduction,)
+        shown.add(place)
+        kept.setdefault(number, []).extend((*introduction, item))
         fits.setdefault(number, -score / whole)
-    return [
-        Excerpt(number, "\n\n".join(filter(None, (introductions[number], *items))), fits[number])
-        for number, items in kept.items()
-    ]
+    return [Excerpt(number, "\n\n".join(texts), fits[number]) for number, texts in kept.items()]
 
 
 def describe_fit(fit: float) -> str:
@@ -90,40 +81,47 @@ def describe_fit(fit: float) -> str:
     return next(words for least, words in _FITS if fit >= least)
 
 
-def split_items(text: str) -> tuple[str, list[str]]:
-    """What introduces the list in `text`, and its items; a text without a list is one item.
+@dataclass(slots=True)
+class IntroducedList:
+    """The items of a list, and what precedes them, as far as the list or heading before."""
 
-    Items begin at the margin, outside of fenced code, and reach to the next.
-    """
-    lines = text.split("\n")
-    starts = list(_starts(lines))
-    if not starts:
-        return "", [text.strip("\n")]
-    ends = [*starts[1:], len(lines)]
-    items = ["\n".join(lines[a:b]).strip("\n") for a, b in zip(starts, ends, strict=True)]
-    return "\n".join(lines[: starts[0]]).strip("\n"), items
+    introduction: str
+    items: list[str]
 
 
-def _starts(lines: Sequence[str]) -> Iterator[int]:
-    """The numbers of the lines at which items begin."""
-    fence = ""
-    for number, line in enumerate(lines):
-        mark = _FENCE.match(line)
-        if mark and (not fence or mark[1].startswith(fence)):
-            fence = "" if fence else mark[1]
-        elif not fence and _ITEM.match(line):
-            yield number
+def split_lists(chunk: Chunk) -> list[IntroducedList]:
+    """The lists in a chunk; its innermost heading introduces the first, if it has no other.
 
-
-def _titled(introduction: str, chunk: Chunk) -> str:
-    """`introduction` with the chunk's innermost heading, unless it has one or the chunk has none.
-
-    A later part of a long list would not say what it lists.
+    A later part of a long list would not say what it lists. Items begin at the margin, outside of
+    fenced code, and reach to the next or to a heading.
     """
     title = chunk.heading.rpartition(HEADING_SEPARATOR)[2]
-    if not title or chunk.content.startswith("#"):
-        return introduction
-    return f"# {title}\n\n{introduction}".strip()
+    found = [_introduced(block) for block in _blocks(chunk.content.split("\n"))]
+    if title and not HEADING.match(chunk.content.partition("\n")[0]):
+        found[0].introduction = f"# {title}\n\n{found[0].introduction}".strip()
+    return found
+
+
+def _introduced(parts: Sequence[str]) -> IntroducedList:
+    """A list from its introduction and its items; a text without items is one."""
+    introduction, *items = parts
+    return IntroducedList(introduction, items) if items else IntroducedList("", [introduction])
+
+
+def _blocks(lines: Sequence[str]) -> list[list[str]]:
+    """What introduces each list, and its items."""
+    blocks: list[list[list[str]]] = [[[]]]
+    fence = ""
+    for line in lines:
+        mark = FENCE.match(line)
+        if mark and (not fence or mark[1].startswith(fence)):
+            fence = "" if fence else mark[1]
+        elif not fence and HEADING.match(line) and len(blocks[-1]) > 1:
+            blocks.append([[]])
+        elif not fence and _ITEM.match(line):
+            blocks[-1].append([])
+        blocks[-1][-1].append(line)
+    return [["\n".join(part).strip("\n") for part in block] for block in blocks]
 
 
 def _keys(texts: Sequence[str]) -> list[Collection[int]]:

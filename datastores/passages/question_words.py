@@ -1,7 +1,7 @@
 """The words of a question as rankings count them: each with its associates and its rarity.
 
 Owns which words of a question say what it is about, and how they become keys that can be looked up
-among counted words. Refuses to know what an occurrence is worth (`reranking`, `excerpts`).
+among counted words. Refuses to know how occurrences add up to a score (`reranking`, `excerpts`).
 """
 
 from __future__ import annotations
@@ -116,5 +116,8 @@ def keys_of(word: str) -> list[int]:
 
 
 def inverse_document_frequency(frequency: float, passages: int) -> float:
-    """The rarity of a word in so many of all `passages`, as in BM25."""
-    return log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
+    """The rarity of a word in so many of all `passages`, as in BM25.
+
+    Never negative, even where a word's associates together are in more.
+    """
+    return log(1 + max(passages - frequency + 0.5, 0.0) / (frequency + 0.5))

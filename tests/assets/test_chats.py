@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from assets.recipe import from_memory, with_notes
-from assets.recipe.follow_ups import follow_up, namings
+from assets.recipe.follow_ups import follow_up
 from assets.recipe.pages import disguise, invent_page, read_pages, split
 from assets.recipe.prepare import KINDS, make_chat, make_pool
 from assets.recipe.reader import command_of, name_of, well_formed
@@ -153,20 +153,27 @@ def test_a_follow_up_changes_narrows_or_explains_the_command_before(pool: Pool) 
     assert changed > 60
 
 
-def test_a_value_is_named_in_words_of_its_placeholder(pool: Pool) -> None:
-    answers = {(chat[2].text, command_of(chat[3].text)) for chat in _draw(follow_up, pool, 400)}
-    named = [
-        said.replace("{v}", "")
-        for (name, _), phrases in namings().items()
-        for said in phrases
-        if name == "tar"
-    ]
-    assert any(
-        question.startswith(said) and question.removeprefix(said) in command
-        for question, command in answers
-        for said in named
-        if said.strip() and not said.endswith("?")
-    )
+_PLACES = ("my home directory", "this folder", "my home folder")
+
+
+def test_a_value_is_named_in_words_of_its_placeholder(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {page.name for page in pool.core} | {task.name for task in pool.tasks}
+    labels = ("file", "file...", "directory", "users", "archives", "images", "processes")
+    said = ["unpack the one named {v}"]
+    written = {(name, label): said for name in names - {"ls"} for label in labels}
+    monkeypatch.setattr("assets.recipe.follow_ups.namings", lambda: written)
+    named = 0
+    for chat in _draw(follow_up, pool, 400):
+        before = chat[1].text
+        for question, answer in zip(chat[2::2], chat[3::2], strict=True):
+            if question.text.startswith("unpack the one named "):
+                value = question.text.removeprefix("unpack the one named ")
+                assert name_of(before) != "ls"
+                assert value in (*_PLACES, *command_of(answer.text).split())
+                named += 1
+    assert named
 
 
 def test_answers_from_memory_need_no_filling_in_of_options(pool: Pool) -> None:

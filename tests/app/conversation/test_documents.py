@@ -293,11 +293,12 @@ def test_the_form_is_the_one_the_embedded_model_was_trained_on() -> None:
     assert (before, last) == (earlier, question)
     assert notes == Message("system", notes_message(texts))
     assert with_notes([question], []) == [question]
-    kept = [Excerpt(0, "one", 0.2), Excerpt(1, "two", 0.1)]
-    shown = [
-        replace(passage, excerpt=each.text, fit=each.fit)
-        for passage, each in zip(passages, kept, strict=True)
-    ]
-    expected = Message("system", excerpts_message(kept))
-    assert with_notes([question], shown) == [expected, question]
-    assert expected.content == "Notes that may fit:\n\none\n\ntwo"
+    for best in (0.6, 0.4, 0.2, 0.1, 0.0):
+        kept = [Excerpt(0, "one", best), Excerpt(1, "two", best / 2)]
+        shown = [
+            replace(passage, excerpt=each.text, fit=each.fit)
+            for passage, each in zip(passages, kept, strict=True)
+        ]
+        expected = Message("system", excerpts_message(kept))
+        assert with_notes([question], shown) == [expected, question]
+    assert expected.content == "Notes that do not seem to fit:\n\none\n\ntwo"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from datastores.passages.associations import Associations
 from datastores.passages.chunks import Chunk, split
-from datastores.passages.excerpts import describe_fit, excerpts, split_items
+from datastores.passages.excerpts import IntroducedList, describe_fit, excerpts, split_lists
 from datastores.passages.question_words import asked_words, words_of
 from datastores.passages.word_counts import key_of
 
@@ -53,10 +53,15 @@ def kept(
     return [(each.passage, each.text) for each in excerpts(chunks, asked, most)]
 
 
+def items_of(text: str) -> list[str]:
+    (found,) = split_lists(next(split(text)))
+    return found.items
+
+
 def test_the_best_items_of_all_passages_stand_below_their_introductions() -> None:
     found = kept([CARS, ZIP], "remove files from a zip archive", 2)
     head, *_ = ZIP.partition("\n\n- ")
-    removing, adding = split_items(ZIP)[1][1], split_items(ZIP)[1][0]
+    adding, removing, _ = items_of(ZIP)
     assert found == [(1, f"{head}\n\n{removing}\n\n{adding}")]
     both = kept([CARS, ZIP], "remove the roof, remove files", 2)
     assert [number for number, _ in both] == [0, 1], "the best item's passage first"
@@ -83,12 +88,12 @@ def test_what_the_best_item_has_of_the_question_is_put_into_words() -> None:
 def test_a_text_without_a_list_is_one_item() -> None:
     prose = "The walrus keeps telescopes.\n\nIn the attic."
     assert kept([CARS, prose], "walrus", 1) == [(1, prose)]
-    assert split_items(prose) == ("", [prose])
+    assert split_lists(Chunk("", 1, 3, prose)) == [IntroducedList("", [prose])]
 
 
 def test_ties_keep_their_order() -> None:
     assert kept([ZIP], "giraffe", 1) == [
-        (0, "\n\n".join((ZIP.partition("\n\n- ")[0], split_items(ZIP)[1][0])))
+        (0, "\n\n".join((ZIP.partition("\n\n- ")[0], items_of(ZIP)[0])))
     ]
 
 
@@ -99,10 +104,31 @@ def test_a_later_part_of_a_list_gets_its_heading() -> None:
     assert found.text == "# zip\n\n- Remove files:\n\n`zip -d`"
 
 
+def test_a_hashtag_is_no_heading() -> None:
+    chunk = Chunk("Zoo > Feeding", 1, 1, "#lynx likes meat.")
+    asked = asked_words(words_of("feeding"), Associations(), Even())
+    (found,) = excerpts([chunk], asked, 1)
+    assert found.text == "# Feeding\n\n#lynx likes meat."
+    assert found.fit == 0.9
+
+
 def test_items_are_not_sought_in_fenced_code_or_within_others() -> None:
     text = "Do:\n\n* one\n  - a part\n\n```\n- no item\n```\n\n2. two\n"
-    assert split_items(text) == ("Do:", ["* one\n  - a part\n\n```\n- no item\n```", "2. two"])
-    assert split_items("~~~\n- x\n") == ("", ["~~~\n- x"])
+    (found,) = split_lists(Chunk("", 1, 9, text))
+    assert found.introduction == "Do:"
+    assert found.items == ["* one\n  - a part\n\n```\n- no item\n```", "2. two"]
+    (found,) = split_lists(Chunk("", 1, 2, "~~~\n- x\n"))
+    assert found == IntroducedList("", ["~~~\n- x"])
+
+
+def test_a_heading_ends_a_list_and_introduces_the_next() -> None:
+    text = "# Backups\n\n- Every Sunday.\n\n## Printer\n\n- Toner: cellar.\n- Paper: attic."
+    assert kept([text], "where is the printer toner?", 1) == [(0, "## Printer\n\n- Toner: cellar.")]
+    assert kept([text], "printer toner, or backups every sunday", 2) == [
+        (0, "# Backups\n\n- Every Sunday.\n\n## Printer\n\n- Toner: cellar.")
+    ]
+    (found,) = kept(["# A\n\n- b\n\n## C\n\nThe walrus."], "walrus", 1)
+    assert found == (0, "## C\n\nThe walrus.")
 
 
 BLOCKS = ["- walrus", "* b", "1. c", "text", "", "```\n- e\n```", "  - d", "# h"]
@@ -114,10 +140,8 @@ def test_nothing_is_made_up_and_as_much_is_kept_as_asked_for(texts: list[str], m
     chunks = [Chunk("", 1, 1, text) for text in texts]
     found = excerpts(chunks, asked_words(words_of("walrus"), Associations(), Even()), most)
     assert len({each.passage for each in found}) == len(found)
-    count = 0
     for each in found:
-        introduction, items = split_items(texts[each.passage])
-        assert each.text.startswith(introduction)
-        assert set(split_items(each.text)[1]) <= set(items)
-        count += len(split_items(each.text)[1])
-    assert count == min(most, sum(len(split_items(text)[1]) for text in texts))
+        assert set(each.text.split("\n")) <= {*texts[each.passage].split("\n"), ""}
+    marks = sum(line == "- walrus" for each in found for line in each.text.split("\n"))
+    every = sum(line == "- walrus" for text in texts for line in text.split("\n"))
+    assert marks == min(most, every), "the best come first"

@@ -121,13 +121,3 @@ def test_ranking_and_relevance_count_nothing_twice(
     ranked = Reranker(retriever, Associations()).search(question, 5)
     assert list(retriever.relevant(question, ranked)) == ranked != []
     assert len(counted) == len(set(counted)) > 1
-
-
-def test_among_few_passages_associates_make_one_relevant(passages: PassageStore) -> None:
-    put(passages, "removing", "Remove old snapshots.")
-    associations = Associations({key_of(word): others for word, others in DELETE.items()})
-    question = "delete old images"
-    retriever = Bm25Retriever(passages)
-    ranked = Reranker(retriever, associations).search(question, 1)
-    assert list(retriever.relevant(question, ranked)) == []
-    assert list(retriever.relevant(question, ranked, associations=associations)) == ranked[:1]
