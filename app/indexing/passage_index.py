@@ -150,7 +150,8 @@ def find(
             if no passage shares more.
         dense: ranks by meaning; both rankings count alike then.
         items: of all list items in the passages keep so many, the best by their words, and no
-            passage of which none is kept; one without a list is one item. 0: keep everything.
+            passage of which none is kept; one without a list is one item. Where meaning ranks,
+            too, they are sought in the first so many passages. 0: keep everything.
 
     Raises:
         StoreError: a store cannot be read.
@@ -165,6 +166,7 @@ def find(
         (near,) = dense.search([query], -1 if source else limit * OVERFETCH)
         fused = fuse([ranked, near])
         candidates = _covered(list(candidates), near, fused) if relevant_only else fused
+        limit = min(limit, items or limit)
     found = list(_selected(library, candidates, limit, source))
     return _excerpted(found, query, retriever, items) if items else found
 

@@ -166,9 +166,10 @@ def hybrid(
     files: Sequence[str],
     *,
     relevant_only: bool = False,
+    items: int = 0,
 ) -> list[str]:
     dense = cast(DenseRetriever, Nearest(library, passages, files))
-    found = find(library, passages, query, 4, relevant_only=relevant_only, dense=dense)
+    found = find(library, passages, query, 4, relevant_only=relevant_only, dense=dense, items=items)
     return [one.file for one in found]
 
 
@@ -186,6 +187,18 @@ def test_words_and_meaning_count_alike(library: Library, passages: PassageStore)
     elsewhere = "who wrote the sonnets about zebras?"
     assert hybrid(library, passages, elsewhere, near, relevant_only=True) == []
     assert hybrid(library, passages, elsewhere, near) == near
+
+
+def test_items_are_those_of_the_passage_that_both_rankings_prefer(
+    library: Library, passages: PassageStore
+) -> None:
+    put(library, "/notes", "garage.md", "- Parking a car in the garage.")
+    put(library, "/notes", "car.md", "- Where the car goes, and parking.\n\n- Bread.")
+    updated(library, passages)
+    query = "parking a car in the garage"
+    (by_words,) = find(library, passages, query, 4, items=1)
+    assert by_words.file == "garage.md"
+    assert hybrid(library, passages, query, ["car.md"], items=1) == ["car.md"]
 
 
 def test_a_document_takes_two_places_of_both_rankings_at_most(
