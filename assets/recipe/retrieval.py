@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from datastores.passages.associations import ASSOCIATIONS_FILE, Associations
 from datastores.passages.chunks import Chunk, split
-from datastores.passages.excerpts import Excerpt, excerpts
+from datastores.passages.excerpts import PassageExcerpt, excerpts
 from datastores.passages.question_words import (
     asked_words,
     inverse_document_frequency,
-    keys_of,
     words_of,
 )
-from datastores.passages.word_counts import COUNT_BITS, count_words
+from datastores.passages.word_counts import keys_in
 
 ITEMS = 1
 """Kept of all chunks together in evaluation, as in the program: see README.md, "What retrieval
@@ -40,15 +40,14 @@ class PageStatistics:
         """Args:
         pages: in Markdown.
         """
-        texts = [(chunk.heading, chunk.content) for page in pages for chunk in split(page)]
-        self._chunks = len(texts)
-        self._counts: Counter[int] = Counter()
-        for words in count_words(texts):
-            self._counts.update(entry >> COUNT_BITS for entry in words.tolist())
+        chunks = [chunk for page in pages for chunk in split(page)]
+        keys = keys_in([f"{chunk.heading}\n{chunk.content}" for chunk in chunks])
+        self._chunks, self._counts = len(chunks), Counter(chain(*keys))
 
     def frequency(self, word: str) -> int:
         """How many chunks hold `word`."""
-        return min((self._counts[key] for key in keys_of(word)), default=0)
+        (keys,) = keys_in([word])
+        return min((self._counts[key] for key in keys), default=0)
 
     def rarity(self, frequency: float) -> float:
         """What a word in so many chunks counts."""
@@ -60,6 +59,6 @@ class PageStatistics:
         question: str,
         associations: Associations,
         items: int = ITEMS,
-    ) -> list[Excerpt]:
+    ) -> list[PassageExcerpt]:
         """What is kept of `chunks`, best first: so many items."""
         return excerpts(chunks, asked_words(words_of(question), associations, self), items)

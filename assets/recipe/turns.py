@@ -28,7 +28,7 @@ from assets.recipe.placeholders import readable
 from assets.recipe.retrieval import PageStatistics
 from assets.recipe.values import carry
 from assets.recipe.wording import Style, ask, reword
-from datastores.passages.excerpts import Excerpt, describe_fit
+from datastores.passages.excerpts import PassageExcerpt, describe_fit
 
 ANSWER_NO_COMMAND = "I do not know a command for it."
 """The answer where neither the notes nor memory have one."""
@@ -301,7 +301,7 @@ def notes_message(documents: Sequence[str], header: str = HEADER) -> str:
     return "\n\n".join((header, *(document.strip() for document in documents)))
 
 
-def excerpts_message(excerpts: Sequence[Excerpt]) -> str:
+def excerpts_message(excerpts: Sequence[PassageExcerpt]) -> str:
     """The same with what retrieval shows of documents, and how well it fits the question."""
     fit = describe_fit(max((each.fit for each in excerpts), default=0.0))
     return notes_message([each.text for each in excerpts], EXCERPTS_HEADER.format(fit=fit))

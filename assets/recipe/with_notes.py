@@ -69,7 +69,7 @@ _ASSOCIATED = 0.3
 """The share of questions of which retrieval knows the associated words."""
 
 _SAME_PAGE = 0.25
-"""Of the questions for which it does not, the share that gets the other tasks of the page."""
+"""The share that gets the page's other tasks, of the questions whose chunk is not found."""
 
 _SHOWN = 4
 """Entries of retrieved chunks that stand before a question: with one or two, a target learned to

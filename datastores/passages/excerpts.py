@@ -15,11 +15,9 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from datastores.passages.chunks import FENCE, HEADING, HEADING_SEPARATOR, Chunk
 from datastores.passages.question_words import AskedWord
-from datastores.passages.word_counts import COUNT_BITS, count_words
+from datastores.passages.word_counts import keys_in
 
 INTRODUCTION_SHARE = 0.9
 """What a word counts that only the introduction of a list has."""
@@ -36,7 +34,7 @@ _ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])[ \t]")
 
 
 @dataclass(frozen=True, slots=True)
-class Excerpt:
+class PassageExcerpt:
     """What is kept of a passage.
 
     Attributes:
@@ -50,30 +48,27 @@ class Excerpt:
     fit: float
 
 
-def excerpts(chunks: Sequence[Chunk], asked: Sequence[AskedWord], most: int) -> list[Excerpt]:
+def excerpts(
+    chunks: Sequence[Chunk], asked: Sequence[AskedWord], most: int
+) -> list[PassageExcerpt]:
     """The best `most` items of all `chunks`, each below what introduces it.
 
     Best first, ties by their order. What has no list is one item. Nothing of a chunk of which no
     item is kept.
     """
     lists = [(number, each) for number, chunk in enumerate(chunks) for each in split_lists(chunk)]
-    keys = iter(_keys([text for _, each in lists for text in (each.introduction, *each.items)]))
-    ranked: list[tuple[float, int, str]] = []
-    for place, (_, each) in enumerate(lists):
-        introduced = next(keys)
-        ranked += [(-_score(next(keys), introduced, asked), place, item) for item in each.items]
-    ranked.sort(key=lambda entry: entry[:2])
+    ranked = _ranked([each for _, each in lists], asked)[:most]
     whole = sum(word.rarity for word in asked) or 1.0  # nothing may be asked
     kept: dict[int, list[str]] = {}
     fits: dict[int, float] = {}
-    shown = set[int]()
-    for score, place, item in ranked[:most]:
+    for score, place, item in ranked:
+        kept.setdefault(place, []).append(item)
+        fits.setdefault(lists[place][0], score / whole)
+    texts: dict[int, list[str]] = {}
+    for place, items in kept.items():
         number, each = lists[place]
-        introduction = () if place in shown or not each.introduction else (each.introduction,)
-        shown.add(place)
-        kept.setdefault(number, []).extend((*introduction, item))
-        fits.setdefault(number, -score / whole)
-    return [Excerpt(number, "\n\n".join(texts), fits[number]) for number, texts in kept.items()]
+        texts.setdefault(number, []).extend(filter(None, (each.introduction, *items)))
+    return [PassageExcerpt(number, "\n\n".join(texts[number]), fit) for number, fit in fits.items()]
 
 
 def describe_fit(fit: float) -> str:
@@ -124,10 +119,16 @@ def _blocks(lines: Sequence[str]) -> list[list[str]]:
     return [["\n".join(part).strip("\n") for part in block] for block in blocks]
 
 
-def _keys(texts: Sequence[str]) -> list[Collection[int]]:
-    """The words of each text as keys; see `word_counts.key_of`."""
-    counted = count_words([("", text) for text in texts])
-    return [frozenset((words >> np.uint64(COUNT_BITS)).tolist()) for words in counted]
+def _ranked(
+    lists: Sequence[IntroducedList], asked: Sequence[AskedWord]
+) -> list[tuple[float, int, str]]:
+    """Score, number of the list and text of each item, the best first, ties by their order."""
+    keys = iter(keys_in([text for each in lists for text in (each.introduction, *each.items)]))
+    scored: list[tuple[float, int, str]] = []
+    for place, each in enumerate(lists):
+        introduced = next(keys)
+        scored += [(_score(next(keys), introduced, asked), place, item) for item in each.items]
+    return sorted(scored, key=lambda entry: -entry[0])
 
 
 def _score(own: Collection[int], introduced: Collection[int], asked: Sequence[AskedWord]) -> float:

@@ -13,7 +13,7 @@ from math import log
 from typing import Protocol
 
 from datastores.passages.associations import Associations
-from datastores.passages.word_counts import COUNT_BITS, count_words, key_of
+from datastores.passages.word_counts import key_of, keys_in
 
 MAX_QUERY_WORDS = 64
 """Later words of a query are ignored: a query is a question or 32 tokens, never a document."""
@@ -104,15 +104,11 @@ def _asked(
     return AskedWord(weights, statistics.rarity(frequency))
 
 
-def words_of(query: str) -> dict[str, list[int]]:
-    """The informative words of a query with their keys; see `word_counts.key_of`."""
-    return {word: keys_of(word) for word in informative_words(query)}
-
-
-def keys_of(word: str) -> list[int]:
-    """The keys of a word in the index; several if the index sees several words in it."""
-    (counted,) = count_words([("", word)])
-    return [entry >> COUNT_BITS for entry in counted.tolist()]
+def words_of(query: str) -> dict[str, tuple[int, ...]]:
+    """The informative words of a query with their keys (see `word_counts.key_of`): several, if the
+    index sees several words in one."""
+    words = informative_words(query)
+    return dict(zip(words, keys_in(words), strict=True))
 
 
 def inverse_document_frequency(frequency: float, passages: int) -> float:

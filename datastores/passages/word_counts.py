@@ -156,6 +156,12 @@ def count_words(texts: Sequence[tuple[str, str]]) -> list[Words]:
     return np.split(words, np.searchsorted(texts_of, np.arange(1, len(texts))))
 
 
+def keys_in(texts: Sequence[str]) -> list[tuple[int, ...]]:
+    """The keys of the different words of each text; see `key_of`."""
+    counted = count_words([("", text) for text in texts])
+    return [tuple((words >> np.uint64(COUNT_BITS)).tolist()) for words in counted]
+
+
 @lru_cache(maxsize=1 << 16)
 def key_of(term: str) -> int:
     """48 bits that stand for a word: of a million, two are one in a case of 560."""

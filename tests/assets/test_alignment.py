@@ -115,25 +115,22 @@ def test_what_a_question_names_is_copied_from_it(tokenizer: Tokenizer) -> None:
     assert (chat.weights[taken] == COPIED_WEIGHT * WEIGHT_SCALE).all()
 
 
-def test_a_word_that_only_a_follow_up_names_is_copied_from_it(tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize(
+    ("question", "copied"), [("make a git branch", " gustav"), ("gustav wants a git branch", "")]
+)
+def test_a_word_that_only_a_follow_up_names_is_copied_from_it(
+    tokenizer: Tokenizer, question: str, copied: str
+) -> None:
     first = answer_how("git branch", "Make a branch", "git branch <branch>")
     second = answer_how("git branch", "Make a branch", "git branch gustav")
     chat = _encode(
         tokenizer,
-        ChatTurn("user", "gustav wants a git branch"),
+        ChatTurn("user", question),
         ChatTurn("assistant", first, 1.0),
         ChatTurn("user", "call it gustav"),
         ChatTurn("assistant", second, 1.0),
     )
-    assert (chat.copied == NO_SOURCE).all(), "was there before"
-    chat = _encode(
-        tokenizer,
-        ChatTurn("user", "make a git branch"),
-        ChatTurn("assistant", first, 1.0),
-        ChatTurn("user", "call it gustav"),
-        ChatTurn("assistant", second, 1.0),
-    )
-    assert _texts(tokenizer, chat, np.flatnonzero(chat.copied >= 0).tolist()) == " gustav"
+    assert _texts(tokenizer, chat, np.flatnonzero(chat.copied >= 0).tolist()) == copied
 
 
 def test_a_value_in_another_unit_is_copied_up_to_its_number(tokenizer: Tokenizer) -> None:

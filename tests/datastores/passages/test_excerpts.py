@@ -127,6 +127,12 @@ def test_a_heading_ends_a_list_and_introduces_the_next() -> None:
     assert kept([text], "printer toner, or backups every sunday", 2) == [
         (0, "# Backups\n\n- Every Sunday.\n\n## Printer\n\n- Toner: cellar.")
     ]
+    again = kept(
+        [f"{text}\n\n## Printer jobs\n\n- Toner, too."], "printer toner cellar jobs paper", 3
+    )
+    assert again[0][1] == (
+        "## Printer\n\n- Toner: cellar.\n\n- Paper: attic.\n\n## Printer jobs\n\n- Toner, too."
+    ), "each below what introduces it, although the second toner ranks above the paper"
     (found,) = kept(["# A\n\n- b\n\n## C\n\nThe walrus."], "walrus", 1)
     assert found == (0, "## C\n\nThe walrus.")
 
