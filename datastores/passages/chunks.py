@@ -162,6 +162,8 @@ def _cut(block: _Block, max_characters: int) -> Iterator[_Block]:
             if lines and length + len(piece) + 1 > max_characters:
                 yield _Block(number, tuple(lines), block.level, new_page)
                 lines, length, new_page = [], 0, False
+            if not lines and not piece:
+                continue  # a blank line between two chunks is in neither
             if not lines:
                 number = block.first_line + offset
             lines.append(piece)

@@ -55,5 +55,7 @@ def test_a_killed_process_loses_no_token_that_was_committed(
     assert store.missing_keys(1).tolist() == [1, 2, 3, 4]
     for batch in store.keys(projection.dimensions):
         states = np.array([state_of(int(position)) for position in batch.positions])
-        np.testing.assert_array_equal(batch.codes, projection.encode(states))
+        codes = projection.encode(states)
+        # A product's last bits depend on its number of rows, and a code may round the other way.
+        np.testing.assert_allclose(batch.codes.astype(int), codes.astype(int), rtol=0, atol=1)
     store.close()

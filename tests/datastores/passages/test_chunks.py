@@ -19,6 +19,7 @@ LINES = st.lists(
 
 
 @example(["word", "", "", "```", "    x = 1", "```"], 23)
+@example(["```", "# One", "é", ""], 8)
 @given(LINES, st.integers(8, 80))
 def test_every_line_is_in_one_chunk_at_its_number(lines: list[str], size: int) -> None:
     chunks = list(split("\n".join(lines), size))
