@@ -19,15 +19,15 @@ from pathlib import Path
 from app.indexing.corpus_index import discard_quarantined
 from app.locations import Locations, make_folder
 from datastores.library.library import Library
-from datastores.passages.associations import ASSOCIATIONS_FILE, Associations
 from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk, split
 from datastores.passages.dense import DenseRetriever, fuse
-from datastores.passages.excerpts import excerpts
+from datastores.passages.excerpts import MIN_FIT, excerpts
 from datastores.passages.protocol import ScoredPassage
-from datastores.passages.question_words import WordStatistics, asked_words, words_of
+from datastores.passages.question_likelihood import WordStatistics, read_question
 from datastores.passages.reranking import Reranker
 from datastores.passages.store import PassageStore
+from datastores.passages.translations import TRANSLATIONS_FILE, Translations
 from datastores.passages.word_counts import StoredWords
 
 MAX_PER_DOCUMENT = 2
@@ -149,16 +149,16 @@ def find(
         relevant_only: leave out passages that share a word with the query by coincidence; nothing
             if no passage shares more.
         dense: ranks by meaning; both rankings count alike then.
-        items: of all list items in the passages keep so many, the best by their words, and no
-            passage of which none is kept; one without a list is one item. Where meaning ranks,
-            too, they are sought in the first so many passages. 0: keep everything.
+        items: of all list items in the passages keep so many, the best by their words, if they
+            fit, and no passage of which none is kept; one without a list is one item. Where meaning
+            ranks, too, they are sought in the first so many passages. 0: keep everything.
 
     Raises:
         StoreError: a store cannot be read.
     """
     retriever = Bm25Retriever(passages)
     texts = {key for path, key in library.source_texts() if path == source} if source else None
-    ranked = Reranker(retriever, associations()).search(query, limit * OVERFETCH, texts)
+    ranked = Reranker(retriever, translations()).search(query, limit * OVERFETCH, texts)
     candidates: Iterable[ScoredPassage] = ranked
     if relevant_only:
         candidates = retriever.relevant(query, ranked[: limit * OVERFETCH])
@@ -168,25 +168,31 @@ def find(
         candidates = _covered(list(candidates), near, fused) if relevant_only else fused
         limit = min(limit, items or limit)
     found = list(_selected(library, candidates, limit, source))
-    return _excerpted(found, query, retriever, items) if items else found
+    if not items:
+        return found
+    return _excerpted(found, query, retriever, items, MIN_FIT if relevant_only else 0.0)
 
 
 def _excerpted(
-    found: Sequence[FoundPassage], query: str, statistics: WordStatistics, items: int
+    found: Sequence[FoundPassage],
+    query: str,
+    statistics: WordStatistics,
+    items: int,
+    least: float,
 ) -> list[FoundPassage]:
-    asked = asked_words(words_of(query), associations(), statistics)
-    kept = excerpts([one.chunk for one in found], asked, items)
+    question = read_question(query, translations(), statistics)
+    kept = excerpts([one.chunk for one in found], question, items, least)
     return [replace(found[each.passage], excerpt=each.text, fit=each.fit) for each in kept]
 
 
 @cache
-def associations() -> Associations:
-    """The words that ask for others, as shipped; see `assets.recipe.associations`.
+def translations() -> Translations:
+    """Which words texts are asked for with, as shipped; see `assets.recipe.translations`.
 
     Raises:
         StoreError: the file is missing or damaged.
     """
-    return Associations.read(Path(str(files("assets") / ASSOCIATIONS_FILE)))
+    return Translations.read(Path(str(files("assets") / TRANSLATIONS_FILE)))
 
 
 def _covered(

@@ -24,7 +24,7 @@ from assets.recipe.reader import (
     name_of,
     well_formed,
 )
-from assets.recipe.retrieval import PageStatistics, associations
+from assets.recipe.retrieval import PageStatistics, translations
 from assets.recipe.tokens import IM_END, render_prompt
 from assets.recipe.turns import (
     HEADER,
@@ -32,8 +32,8 @@ from assets.recipe.turns import (
     ChatTurn,
     Pool,
     ask_how,
-    excerpts_message,
     notes_message,
+    shown,
 )
 from assets.recipe.wording import Style
 from datastores.passages.chunks import split
@@ -69,9 +69,8 @@ def excerpted(
     for each in questions:
         notes, question = each.chat
         chunks = list(split(notes.text.removeprefix(HEADER).strip()))
-        kept = statistics.excerpts(chunks, question.text, associations())
-        shown = ChatTurn("system", excerpts_message(kept))
-        out.append(EvaluationQuestion((shown, question), each.wanted))
+        kept = statistics.excerpts(chunks, question.text, translations())
+        out.append(EvaluationQuestion((*shown(kept), question), each.wanted))
     return out
 
 

@@ -19,8 +19,8 @@ from assets.recipe.material_files import read_evening_questions
 from assets.recipe.pages import Example, Page, Split
 from assets.recipe.placeholders import readable
 from assets.recipe.reader import AnswerReader, command_of, fraction, name_of
-from assets.recipe.retrieval import PageStatistics, associations
-from assets.recipe.turns import Chat, ChatTurn, excerpts_message, user
+from assets.recipe.retrieval import PageStatistics, translations
+from assets.recipe.turns import Chat, ChatTurn, shown, user
 from datastores.errors import InputError
 from datastores.passages.chunks import Chunk
 from datastores.passages.chunks import split as split_chunks
@@ -71,9 +71,9 @@ class NotedQuestion:
 
     def notes(
         self, pages: Sequence[Page], statistics: PageStatistics, rng: Random, *, covered: bool
-    ) -> ChatTurn:
-        """What retrieval shows of one to three chunks of other ``pages``; the right one stands
-        anywhere among them if covered."""
+    ) -> Chat:
+        """What retrieval shows of one to three chunks of other ``pages``, if anything; the right
+        one stands anywhere among them if covered."""
         drawn = rng.sample(pages, min(len(pages), _CANDIDATES))
         others = [page for page in drawn if page.name != self.page.name]
         words = set(self.question.lower().split())
@@ -82,8 +82,8 @@ class NotedQuestion:
         chunks = [next(split_chunks(page.markdown)) for page in chosen]
         if covered:
             chunks.insert(rng.randint(0, len(chunks)), self._chunk())
-        kept = statistics.excerpts(chunks, self.question, associations())
-        return ChatTurn("system", excerpts_message(kept))
+        kept = statistics.excerpts(chunks, self.question, translations())
+        return shown(kept)
 
     def _chunk(self) -> Chunk:
         mark = f"`{self.example.command}`"
@@ -181,7 +181,7 @@ def _judge_notes(reader: AnswerReader, parts: Split, count: int, rng: Random) ->
     statistics = PageStatistics(page.markdown for page in (*parts.known, *pages))
     chats = {
         covered: [
-            (q.notes(pages, statistics, rng, covered=covered), user(q.question)) for q in questions
+            (*q.notes(pages, statistics, rng, covered=covered), user(q.question)) for q in questions
         ]
         for covered in (True, False)
     }
@@ -189,7 +189,9 @@ def _judge_notes(reader: AnswerReader, parts: Split, count: int, rng: Random) ->
     wrong = zip(chats[False], reader.answers(chats[False]), strict=True)
     return {
         "own_words_exact": fraction(command_of(a) == q.example.command for q, a in right),
-        "own_words_not_copied": fraction(not _is_copied(a, chat[0].text) for chat, a in wrong),
+        "own_words_not_copied": fraction(
+            not _is_copied(a, "".join(turn.text for turn in chat[:-1])) for chat, a in wrong
+        ),
     }
 
 

@@ -12,14 +12,10 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-from datastores.passages.associations import ASSOCIATIONS_FILE, Associations
 from datastores.passages.chunks import Chunk, split
-from datastores.passages.excerpts import PassageExcerpt, excerpts
-from datastores.passages.question_words import (
-    asked_words,
-    inverse_document_frequency,
-    words_of,
-)
+from datastores.passages.excerpts import MIN_FIT, PassageExcerpt, excerpts
+from datastores.passages.question_likelihood import read_question
+from datastores.passages.translations import TRANSLATIONS_FILE, Translations
 from datastores.passages.word_counts import keys_in
 
 ITEMS = 1
@@ -28,13 +24,13 @@ shows"."""
 
 
 @cache
-def associations() -> Associations:
+def translations() -> Translations:
     """The shipped ones."""
-    return Associations.read(Path(__file__).parents[1] / ASSOCIATIONS_FILE)
+    return Translations.read(Path(__file__).parents[1] / TRANSLATIONS_FILE)
 
 
 class PageStatistics:
-    """How common words are among the chunks of pages: `question_words.WordStatistics`."""
+    """How common words are among the chunks of pages: `question_likelihood.WordStatistics`."""
 
     def __init__(self, pages: Iterable[str]) -> None:
         """Args:
@@ -44,21 +40,22 @@ class PageStatistics:
         keys = keys_in([f"{chunk.heading}\n{chunk.content}" for chunk in chunks])
         self._chunks, self._counts = len(chunks), Counter(chain(*keys))
 
+    def __len__(self) -> int:
+        """How many chunks there are."""
+        return self._chunks
+
     def frequency(self, word: str) -> int:
         """How many chunks hold `word`."""
         (keys,) = keys_in([word])
         return min((self._counts[key] for key in keys), default=0)
 
-    def rarity(self, frequency: float) -> float:
-        """What a word in so many chunks counts."""
-        return inverse_document_frequency(frequency, self._chunks)
-
     def excerpts(
         self,
         chunks: Sequence[Chunk],
         question: str,
-        associations: Associations,
+        translations: Translations,
         items: int = ITEMS,
+        least: float = MIN_FIT,
     ) -> list[PassageExcerpt]:
-        """What is kept of `chunks`, best first: so many items."""
-        return excerpts(chunks, asked_words(words_of(question), associations, self), items)
+        """What is kept of `chunks`, best first: so many items that fit so well."""
+        return excerpts(chunks, read_question(question, translations, self), items, least)

@@ -38,7 +38,9 @@ from assets.recipe.training import (
     make_distillation_loss,
     make_next_token_loss,
 )
+from assets.recipe.translations import translate
 from datastores.errors import SpecchatError
+from datastores.passages.translations import TRANSLATIONS_FILE, to_lines, write_translations
 from engines.distillation.model import Llama
 from engines.distillation.weights import read_student
 
@@ -110,6 +112,15 @@ def step_prepare(recipe: Recipe) -> None:
     prepare(recipe.pages, recipe.tokenizer, vocabulary, chats, recipe.seed)
 
 
+def step_translate(recipe: Recipe) -> None:
+    """Learn word translations and write the file that retrieval reads."""
+    pool = make_pool(split(read_pages(recipe.pages)))
+    tasks = (*pool.own_words, *pool.tasks)
+    recipe.out.mkdir(parents=True, exist_ok=True)
+    learned = translate(tasks, pool.pages, pool.outside.sentences)
+    write_translations(recipe.out / TRANSLATIONS_FILE, to_lines(learned))
+
+
 def step_train(recipe: Recipe) -> None:
     """Train the target, resuming from its checkpoint."""
     loss = make_next_token_loss(recipe.setting.target)
@@ -151,6 +162,7 @@ def step_evaluate(recipe: Recipe) -> None:
 
 STEPS = {
     "prepare": step_prepare,
+    "translate": step_translate,
     "train": step_train,
     "distil": step_distil,
     "export": step_export,

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
+from zlib import crc32
 
 from assets.recipe.destructive import warning
 from assets.recipe.drawn_values import name_values, redraw_values
@@ -26,9 +27,11 @@ from assets.recipe.outside import Outside
 from assets.recipe.pages import Example, Page
 from assets.recipe.placeholders import readable
 from assets.recipe.retrieval import PageStatistics
+from assets.recipe.translations import translate
 from assets.recipe.values import carry
 from assets.recipe.wording import Style, ask, reword
 from datastores.passages.excerpts import PassageExcerpt, describe_fit
+from datastores.passages.translations import Translations, to_lines
 
 ANSWER_NO_COMMAND = "I do not know a command for it."
 """The answer where neither the notes nor memory have one."""
@@ -106,11 +109,29 @@ class Pool:
         """How common words are on the pages that may be in notes."""
         return PageStatistics(page.markdown for page in self.note_pages)
 
+    def translations(self, name: str) -> Translations:
+        """Word translations that were not learned from the page `name`: as a stranger's words are
+        known."""
+        return self._halves[1 - _half_of(name)]
+
+    @cached_property
+    def _halves(self) -> Sequence[Translations]:
+        """By `_half_of` a page, what is learned from it and the others of its half."""
+        halves: tuple[list[Task], list[Task]] = [], []
+        for task in (*self.own_words, *self.tasks):
+            halves[_half_of(task.name)].append(task)
+        outside = self.outside.sentences
+        return [Translations(to_lines(translate(half, self.pages, outside))) for half in halves]
+
     @cached_property
     def spoken_pages(self) -> Sequence[Page]:
         """The pages of which three tasks or more have phrases."""
         tasks = Counter(task.name for task in self.own_words)
         return [page for page in self.note_pages if tasks[page.name] >= _SPOKEN_TASKS]
+
+
+def _half_of(name: str) -> int:
+    return crc32(name.encode()) % 2
 
 
 Kind = Callable[[Pool, Random, Style], Chat]
@@ -305,3 +326,8 @@ def excerpts_message(excerpts: Sequence[PassageExcerpt]) -> str:
     """The same with what retrieval shows of documents, and how well it fits the question."""
     fit = describe_fit(max((each.fit for each in excerpts), default=0.0))
     return notes_message([each.text for each in excerpts], EXCERPTS_HEADER.format(fit=fit))
+
+
+def shown(excerpts: Sequence[PassageExcerpt]) -> Chat:
+    """What stands before a question for which retrieval found these; nothing if it found none."""
+    return (ChatTurn("system", excerpts_message(excerpts)),) if excerpts else ()

@@ -23,7 +23,6 @@ from assets.recipe.pages import (
     invent_page,
     render,
 )
-from assets.recipe.retrieval import associations
 from assets.recipe.turns import (
     ANSWER_NO_COMMAND,
     HEADER,
@@ -46,7 +45,6 @@ from assets.recipe.turns import (
 )
 from assets.recipe.values import carry
 from assets.recipe.wording import Style, reword
-from datastores.passages.associations import Associations
 from datastores.passages.chunks import Chunk, split
 
 JUDGEMENT_WEIGHT = 4.0
@@ -65,15 +63,11 @@ FOUND_SHARE = 0.64
 """The share of questions for which retrieval finds the chunk that answers, if not always the entry:
 in people's own words it is one of the best four in .96 (README.md)."""
 
-_ASSOCIATED = 0.3
-"""The share of questions of which retrieval knows the associated words."""
-
 _SAME_PAGE = 0.25
 """The share that gets the page's other tasks, of the questions whose chunk is not found."""
 
-_SHOWN = 4
-"""Entries of retrieved chunks that stand before a question: with one or two, a target learned to
-deny more than to choose (README.md)."""
+_SHOWN = (1, 1, 1, 2)
+"""Entries of retrieved chunks that stand before a question; the program shows one."""
 
 _CANDIDATES = 8
 """Pages from which each chunk that does not answer is chosen, by the words it shares."""
@@ -216,9 +210,9 @@ def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
         chunks.insert(rng.randint(0, len(chunks)), asked.chunk())
     elif rng.random() < _SAME_PAGE:
         chunks += asked.other_chunks()
-    # Those of its own material are associated better than a stranger's words will be.
-    known = associations() if rng.random() < _ASSOCIATED else Associations()
-    notes = pool.statistics.excerpts(chunks, question.text, known, _SHOWN)
+    # The words of its own material would be known better than a stranger's will be.
+    known = pool.translations(asked.source)
+    notes = pool.statistics.excerpts(chunks, question.text, known, rng.choice(_SHOWN), 0.0)
     covered = found and any(asked.is_in(each.text) for each in notes)
     before = everyday(pool, rng, style)[-2:] if rng.random() < 0.2 else ()
     system = ChatTurn("system", excerpts_message(notes))
@@ -267,6 +261,8 @@ class _Asked:
     example: Example
     phrases: Sequence[str]
     known: bool
+    source: str = ""
+    """The page's own name."""
 
     def chunk(self) -> Chunk:
         """The chunk of the page that holds the task."""
@@ -337,7 +333,7 @@ def _in_own_words(pool: Pool, rng: Random, *, covered: bool) -> _Asked:
     named = page.name
     page = disguise(page, rng) if disguised else page
     fitting = Task(named, page.examples[number], tuple(phrases)).phrases_for(page.name)
-    return _Asked(page, page.examples[number], fitting, known and not disguised)
+    return _Asked(page, page.examples[number], fitting, known and not disguised, named)
 
 
 def _distractors(asked: _Asked, question: str, pool: Pool, rng: Random, count: int) -> list[Chunk]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
+from math import log
 
 from datastores.passages.protocol import ScoredPassage
 from datastores.passages.question_words import (
     STOP_WORDS,
     informative_words,
-    inverse_document_frequency,
     split_words,
 )
 from datastores.passages.store import INDEX, PassageStore, passage_of
@@ -129,6 +129,10 @@ class Bm25Retriever:
                 if _is_enough(held, weights, sure=sure, few=few):
                     yield one
 
+    def __len__(self) -> int:
+        """How many passages there are."""
+        return self._count
+
     @cached_property
     def _count(self) -> int:
         return len(self._passages)
@@ -140,10 +144,10 @@ class Bm25Retriever:
             self._frequencies[word] = int(row["number"])
         return self._frequencies[word]
 
-    def rarity(self, frequency: float) -> float:
+    def rarity(self, frequency: int) -> float:
         """The inverse document frequency of a word in so many passages, as in BM25."""
         passages = max(MIN_STATISTICS, self._count)
-        return inverse_document_frequency(frequency, passages)
+        return log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
 
 
 def _is_enough(held: Sequence[float], weights: Sequence[float], *, sure: bool, few: bool) -> bool:

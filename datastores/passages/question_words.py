@@ -1,19 +1,11 @@
-"""The words of a question as rankings count them: each with its associates and its rarity.
+"""The words of a question, and which of them say what it is about.
 
-Owns which words of a question say what it is about, and how they become keys that can be looked up
-among counted words. Refuses to know how occurrences add up to a score (`reranking`, `excerpts`).
+Owns how a question is split and its stop words. Refuses to know rankings.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from math import log
-from typing import Protocol
-
-from datastores.passages.associations import Associations
-from datastores.passages.word_counts import key_of, keys_in
 
 MAX_QUERY_WORDS = 64
 """Later words of a query are ignored: a query is a question or 32 tokens, never a document."""
@@ -36,42 +28,9 @@ _CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|re|ve|ll|d|m))\b", re.IGNOREC
 """Else the "s" of "the router's address" is a word of the question."""
 
 
-class WordStatistics(Protocol):
-    """How common words are among passages."""
-
-    def frequency(self, word: str) -> int:
-        """How many passages hold `word`."""
-        ...
-
-    def rarity(self, frequency: float) -> float:
-        """What a word in so many passages counts."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class AskedWord:
-    """A word of a question.
-
-    Attributes:
-        weights: by key what an occurrence counts: 1 for the word itself, less for associates.
-        rarity: what the word counts.
-    """
-
-    weights: Mapping[int, float]
-    rarity: float
-
-    def weighted(self, counts: Mapping[int, int]) -> float:
-        """How often the word occurs, each associate by its weight."""
-        return sum(self.weights.get(key, 0.0) * count for key, count in counts.items())
-
-    def best(self, keys: Collection[int]) -> float:
-        """The weight of the word or of its best associate among `keys`; 0.0 if none is there."""
-        return max((self.weights.get(key, 0.0) for key in keys), default=0.0)
-
-
 def informative_words(query: str) -> list[str]:
     """The query's words in order, without stop words unless nothing else is left."""
-    words = list(dict.fromkeys(split_words(_CONTRACTION.sub("", query))))
+    words = list(dict.fromkeys(words_of(query)))
     return ([word for word in words if word not in STOP_WORDS] or words)[:MAX_QUERY_WORDS]
 
 
@@ -80,40 +39,6 @@ def split_words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
-def asked_words(
-    words: Mapping[str, Sequence[int]], associations: Associations, statistics: WordStatistics
-) -> list[AskedWord]:
-    """The words of a question, as `words_of` gives them.
-
-    One that no passage has is as rare as its associates, by their weights.
-    """
-    return [
-        _asked(word, key, associations.of(key), statistics)
-        for word, keys in words.items()
-        for key in keys
-    ]
-
-
-def _asked(
-    word: str, key: int, related: Mapping[str, float], statistics: WordStatistics
-) -> AskedWord:
-    frequency: float = statistics.frequency(word) or sum(
-        weight * statistics.frequency(other) for other, weight in related.items()
-    )
-    weights = {key_of(other): weight for other, weight in related.items()} | {key: 1.0}
-    return AskedWord(weights, statistics.rarity(frequency))
-
-
-def words_of(query: str) -> dict[str, tuple[int, ...]]:
-    """The informative words of a query with their keys (see `word_counts.key_of`): several, if the
-    index sees several words in one."""
-    words = informative_words(query)
-    return dict(zip(words, keys_in(words), strict=True))
-
-
-def inverse_document_frequency(frequency: float, passages: int) -> float:
-    """The rarity of a word in so many of all `passages`, as in BM25.
-
-    Never negative, even where a word's associates together are in more.
-    """
-    return log(1 + max(passages - frequency + 0.5, 0.0) / (frequency + 0.5))
+def words_of(query: str) -> list[str]:
+    """The words of a question in lower case, in order; of "what's" the "what" alone."""
+    return split_words(_CONTRACTION.sub("", query))

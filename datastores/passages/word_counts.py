@@ -162,6 +162,14 @@ def keys_in(texts: Sequence[str]) -> list[tuple[int, ...]]:
     return [tuple((words >> np.uint64(COUNT_BITS)).tolist()) for words in counted]
 
 
+def terms_in(texts: Sequence[str]) -> list[list[str]]:
+    """The different words of each text, as the store's own index has them."""
+    terms: list[list[str]] = [[] for _ in texts]
+    for number, term, _, _ in count_terms([("", text) for text in texts]):
+        terms[number].append(term)
+    return terms
+
+
 @lru_cache(maxsize=1 << 16)
 def key_of(term: str) -> int:
     """48 bits that stand for a word: of a million, two are one in a case of 560."""

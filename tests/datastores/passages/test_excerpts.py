@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datastores.passages.associations import Associations
 from datastores.passages.chunks import Chunk, split
 from datastores.passages.excerpts import IntroducedList, describe_fit, excerpts, split_lists
-from datastores.passages.question_words import asked_words, words_of
-from datastores.passages.word_counts import key_of
+from datastores.passages.question_likelihood import AskedQuestion, read_question
+from datastores.passages.translations import Translations
 
 ZIP = """# zip
 
@@ -34,23 +33,22 @@ CARS = "# Cars\n\n- Wash the car:\n\n`wash`\n\n- Remove the roof:\n\n`roof --off
 class Even:
     """Every word is as rare as any other."""
 
+    def __len__(self) -> int:
+        return 1
+
     def frequency(self, word: str) -> int:
         return 1
 
-    def rarity(self, frequency: float) -> float:
-        return 1.0
+
+def asked(question: str, lines: Mapping[str, str] | None = None) -> AskedQuestion:
+    return read_question(question, Translations(lines), Even())
 
 
 def kept(
-    texts: Sequence[str],
-    question: str,
-    most: int,
-    words: Mapping[str, Mapping[str, float]] | None = None,
+    texts: Sequence[str], question: str, most: int, lines: Mapping[str, str] | None = None
 ) -> list[tuple[int, str]]:
-    associations = Associations({key_of(word): others for word, others in (words or {}).items()})
-    asked = asked_words(words_of(question), associations, Even())
     chunks = [next(split(text)) for text in texts]
-    return [(each.passage, each.text) for each in excerpts(chunks, asked, most)]
+    return [(each.passage, each.text) for each in excerpts(chunks, asked(question, lines), most)]
 
 
 def items_of(text: str) -> list[str]:
@@ -67,22 +65,25 @@ def test_the_best_items_of_all_passages_stand_below_their_introductions() -> Non
     assert [number for number, _ in both] == [0, 1], "the best item's passage first"
 
 
-def test_associated_words_count_less_than_the_words_themselves() -> None:
-    delete = {"erase": {"remov": 0.3}, "eras": {"remov": 0.3}}
-    assert "Remove files" in kept([ZIP], "erase", 1, delete)[0][1]
-    assert "Make it secret" in kept([ZIP], "erase secret", 1, delete)[0][1]
+def test_other_words_count_less_than_the_words_themselves() -> None:
+    erase = {"eras": "5 remov:1000"}
+    assert "Remove files" in kept([ZIP], "erase", 1, erase)[0][1]
+    assert "Make it secret" in kept([ZIP], "erase secret", 1, erase)[0][1]
 
 
-def test_what_the_best_item_has_of_the_question_is_put_into_words() -> None:
-    asked = asked_words(words_of("wash the giraffe car windows"), Associations(), Even())
-    (found,) = excerpts([next(split(CARS))], asked, 1)
-    assert found.fit == 0.5
-    assert describe_fit(found.fit) == "fit"
-    assert [describe_fit(fit) for fit in (1.0, 0.4, 0.25, 0.1)] == [
-        "fit", "probably fit", "may fit", "hardly fit",
+def test_what_fits_too_little_is_left_out() -> None:
+    chunk, question = next(split(CARS)), asked("wash the giraffe car windows")
+    (found,) = excerpts([chunk], question, 1)
+    assert excerpts([chunk], question, 2, found.fit)[0].text == found.text, "the roof fits less"
+    assert not excerpts([chunk], question, 1, found.fit + 0.001)
+    (unasked,) = excerpts([chunk], asked(""), 1)
+    assert unasked.fit == 0.0
+
+
+def test_how_well_something_fits_is_put_into_words() -> None:
+    assert [describe_fit(fit) for fit in (2.0, 1.5, 1.3, 1.1, 0.0)] == [
+        "fit", "probably fit", "may fit", "hardly fit", "do not seem to fit",
     ]  # fmt: skip
-    (unasked,) = excerpts([next(split(CARS))], [], 1)
-    assert describe_fit(unasked.fit) == "do not seem to fit"
 
 
 def test_a_text_without_a_list_is_one_item() -> None:
@@ -99,17 +100,15 @@ def test_ties_keep_their_order() -> None:
 
 def test_a_later_part_of_a_list_gets_its_heading() -> None:
     chunk = Chunk("Tools > zip", 9, 11, "- Remove files:\n\n`zip -d`")
-    asked = asked_words(words_of("remove"), Associations(), Even())
-    (found,) = excerpts([chunk], asked, 3)
+    (found,) = excerpts([chunk], asked("remove"), 3)
     assert found.text == "# zip\n\n- Remove files:\n\n`zip -d`"
 
 
 def test_a_hashtag_is_no_heading() -> None:
     chunk = Chunk("Zoo > Feeding", 1, 1, "#lynx likes meat.")
-    asked = asked_words(words_of("feeding"), Associations(), Even())
-    (found,) = excerpts([chunk], asked, 1)
+    (found,) = excerpts([chunk], asked("feeding"), 1)
     assert found.text == "# Feeding\n\n#lynx likes meat."
-    assert found.fit == 0.9
+    assert found.fit > 0.0
 
 
 def test_items_are_not_sought_in_fenced_code_or_within_others() -> None:
@@ -144,7 +143,7 @@ TEXTS = st.lists(st.lists(st.sampled_from(BLOCKS)).map("\n".join), min_size=1, m
 @given(TEXTS, st.integers(1, 4))
 def test_nothing_is_made_up_and_as_much_is_kept_as_asked_for(texts: list[str], most: int) -> None:
     chunks = [Chunk("", 1, 1, text) for text in texts]
-    found = excerpts(chunks, asked_words(words_of("walrus"), Associations(), Even()), most)
+    found = excerpts(chunks, asked("walrus"), most)
     assert len({each.passage for each in found}) == len(found)
     for each in found:
         assert set(each.text.split("\n")) <= {*texts[each.passage].split("\n"), ""}

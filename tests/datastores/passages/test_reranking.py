@@ -1,4 +1,4 @@
-"""BM25's best passages in another order: by associated words, and by their best paragraph."""
+"""BM25's best passages in another order: by other words, and by their best item."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from datastores.errors import StoreError
-from datastores.passages.associations import Associations, write_associations
 from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk
-from datastores.passages.reranking import CANDIDATES, Reranker
+from datastores.passages.reranking import CANDIDATES, OTHER_WORDS, Reranker
 from datastores.passages.store import PassageStore
-from datastores.passages.word_counts import key_of
+from datastores.passages.translations import Translations
 
-DELETE = {"delet": {"remov": 0.3}}
+DELETE = {"delet": "100 remov:3000"}
 
 
 @pytest.fixture
@@ -33,16 +31,13 @@ def put(store: PassageStore, key: str, content: str, heading: str = "") -> None:
     store.add(key.encode(), [(0, Chunk(heading, 1, lines, content))])
 
 
-def search(
-    store: PassageStore, query: str, words: Mapping[str, Mapping[str, float]] | None = None
-) -> list[str]:
+def search(store: PassageStore, query: str, lines: Mapping[str, str] | None = None) -> list[str]:
     """The keys of the texts found, best first."""
-    associations = Associations({key_of(word): others for word, others in (words or {}).items()})
-    found = Reranker(Bm25Retriever(store), associations).search(query, 5)
+    found = Reranker(Bm25Retriever(store), Translations(lines)).search(query, 5)
     return [one.passage.text.decode() for one in found]
 
 
-def test_an_associated_word_finds_a_passage_and_counts_less_than_the_word(
+def test_another_word_finds_a_passage_and_counts_less_than_the_word(
     passages: PassageStore,
 ) -> None:
     put(passages, "removing", "Remove a snapshot of the volume.")
@@ -54,16 +49,16 @@ def test_an_associated_word_finds_a_passage_and_counts_less_than_the_word(
     assert search(passages, "delete a snapshot", DELETE) == ["deleting", "removing", "making"]
 
 
-def test_a_rare_word_outweighs_associates(passages: PassageStore) -> None:
+def test_a_rare_word_outweighs_others(passages: PassageStore) -> None:
     put(passages, "rare", "The walrus eats clams.")
     for number in range(3):
         put(passages, f"removing {number}", "Remove this, remove that, remove everything.")
     assert search(passages, "delete the walrus", DELETE)[0] == "rare"
 
 
-def test_words_of_one_paragraph_belong_together(passages: PassageStore) -> None:
-    scattered = "List all images.\n\nPrune the build cache.\n\nRename a volume.\n\nStop all."
-    together = "List the networks.\n\nStop it.\n\nPrune images of a volume.\n\nShow a log here."
+def test_words_of_one_item_belong_together(passages: PassageStore) -> None:
+    scattered = "- List all images.\n- Prune the build cache.\n- Rename a volume.\n- Stop all."
+    together = "- List the networks.\n- Stop it.\n- Prune images of a volume.\n- Show a log here."
     put(passages, "scattered", scattered, "docker")
     put(passages, "together", together, "docker")
     assert search(passages, "docker: prune volume images") == ["together", "scattered"]
@@ -72,7 +67,7 @@ def test_words_of_one_paragraph_belong_together(passages: PassageStore) -> None:
 def test_texts_limit_a_search_and_a_query_may_be_empty(passages: PassageStore) -> None:
     put(passages, "one", "A walrus.")
     put(passages, "two", "A walrus and a walrus.")
-    reranker = Reranker(Bm25Retriever(passages), Associations())
+    reranker = Reranker(Bm25Retriever(passages), Translations())
     found = reranker.search("walrus", 5, {b"one"})
     assert [one.passage.text for one in found] == [b"one"]
     assert reranker.search("?!", 5) == reranker.search("giraffe", 5) == []
@@ -86,22 +81,9 @@ def test_a_passage_may_have_words_in_its_heading_alone(passages: PassageStore) -
 def test_as_many_as_wanted_are_found(passages: PassageStore) -> None:
     for number in range(CANDIDATES):
         put(passages, f"more {number}", f"One more note, number {number}.")
-    reranker, every = Reranker(Bm25Retriever(passages), Associations()), len(passages)
+    reranker, every = Reranker(Bm25Retriever(passages), Translations()), len(passages)
     assert len(reranker.search("note", 1)) == CANDIDATES < every
     assert len(reranker.search("note", every)) == every
-
-
-def test_associations_are_read_as_they_were_written(tmp_path: Path) -> None:
-    path = tmp_path / "words.txt"
-    write_associations(path, "A heading.", DELETE)
-    assert path.read_text() == "# A heading.\ndelet remov:30\n"
-    read = Associations.read(path)
-    assert read.of(key_of("delet")) == DELETE["delet"]
-    assert read.of(key_of("walrus")) == {}
-    for damaged in (b"delet remov", b"delet remov:much", b"\xff\xfe"):
-        path.write_bytes(damaged)
-        with pytest.raises(StoreError, match=r"words.txt is damaged \(.*\): reinstall"):
-            Associations.read(path)
 
 
 def test_ranking_and_relevance_count_nothing_twice(
@@ -118,6 +100,13 @@ def test_ranking_and_relevance_count_nothing_twice(
 
     monkeypatch.setattr(passages.store, "rows", rows)
     retriever, question = Bm25Retriever(passages), "Which telescopes does the walrus keep?"
-    ranked = Reranker(retriever, Associations()).search(question, 5)
+    ranked = Reranker(retriever, Translations()).search(question, 5)
     assert list(retriever.relevant(question, ranked)) == ranked != []
     assert len(counted) == len(set(counted)) > 1
+
+
+def test_the_most_frequent_other_words_find_candidates(passages: PassageStore) -> None:
+    others = " ".join(f"other{number}:50" for number in range(OTHER_WORDS))
+    put(passages, "removing", "Remove a snapshot.")
+    assert search(passages, "delete it", {"delet": f"100 delet:60 {others} remov:9000"}) == []
+    assert search(passages, "delete it", {"delet": f"100 delet:60 remov:40 {others}"})

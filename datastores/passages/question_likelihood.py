@@ -1,0 +1,147 @@
+"""How much likelier a question is if a certain text answers it: query likelihood.
+
+A language model of questions, by translation from the words of texts (Berger and Lafferty,
+"Information Retrieval as Statistical Translation", SIGIR 1999; Xue, Jeon and Croft, SIGIR 2008): a
+text that says "remove" is asked for with "delete", "clear" or "get rid of", in shares that
+`translations` knows. No list of stop words is needed: a common word of questions is as likely with
+any text.
+
+Owns how a question's words become chances, and how these add up. Refuses to know where texts begin
+and end (`excerpts`) and which are candidates (`reranking`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import log1p
+from typing import Protocol
+
+from datastores.passages.question_words import MAX_QUERY_WORDS, words_of
+from datastores.passages.translations import Translations
+from datastores.passages.word_counts import key_of, keys_in, terms_in
+
+INTRODUCTION_WEIGHT, CODE_WEIGHT = 0.5, 0.3
+"""Of what introduces a text, and of its code, relative to its prose; each is a language model of
+its own. .3 and .8 are worth .005 less on people's own questions."""
+UNSEEN_CHANCE = 0.3
+"""That a question has a text's own word, of which nothing is known."""
+MIN_BACKGROUND = 5e-5
+"""The share of words in texts and questions that a rare word is taken to have at least."""
+PASSAGE_WORDS = 60
+"""Different words in a passage of 1,024 characters, about."""
+MIN_STATISTICS = 1000
+"""The shares are taken as if there were so many passages at least: in a few notes, the words that
+they hold would count less than those that they lack."""
+
+_CODE = re.compile(r"(`+).*?\1", re.DOTALL)
+
+
+class WordStatistics(Protocol):
+    """How common words are among passages."""
+
+    def __len__(self) -> int:
+        """How many passages there are."""
+        ...
+
+    def frequency(self, word: str) -> int:
+        """How many passages hold `word`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AskedWord:
+    """A word of a question.
+
+    Attributes:
+        chances: by key of a text's word, the chance of this one in a question for it.
+        background: its chance in a question about anything.
+    """
+
+    chances: Mapping[int, float]
+    background: float
+
+    def likelihood(self, text: TextWords) -> float:
+        """Its chance in a question that `text` answers, relative to the background."""
+        chances = self.chances
+        total = _mean(chances, text.prose)
+        total += CODE_WEIGHT * _mean(chances, text.code)
+        total += INTRODUCTION_WEIGHT * _mean(chances, text.introduction)
+        return total / self.background
+
+
+@dataclass(frozen=True, slots=True)
+class TextWords:
+    """The keys of the different words of a text; `code` without those that `prose` has."""
+
+    prose: Collection[int]
+    code: Collection[int]
+    introduction: Collection[int] = ()
+
+
+class AskedQuestion:
+    """A question to which texts are compared."""
+
+    def __init__(self, words: Sequence[AskedWord]) -> None:
+        self._words = words
+
+    def score(self, text: TextWords) -> float:
+        """The log of how much likelier it is if `text` answers it, in nats; never negative."""
+        return sum(log1p(word.likelihood(text)) for word in self._words)
+
+    def fit(self, score: float) -> float:
+        """A score in relation to the number of words: comparable among questions."""
+        return score / (len(self._words) + 1)  # one word alone is little evidence
+
+
+def _mean(chances: Mapping[int, float], words: Collection[int]) -> float:
+    found = sum(chances[key] for key in words if key in chances)
+    return found / (1 + len(words)) if found else 0.0
+
+
+def read_question(
+    query: str, translations: Translations, statistics: WordStatistics
+) -> AskedQuestion:
+    """What `query` asks for, by its different words, of which the last are ignored if it is long.
+
+    Raises:
+        StoreError: the translations or the statistics cannot be read.
+    """
+    asked = [_asked(word, stem, translations, statistics) for word, stem in stems_of(query)]
+    return AskedQuestion(asked[:MAX_QUERY_WORDS])
+
+
+def stems_of(query: str) -> list[tuple[str, str]]:
+    """The different words of a question, each with its stem, in order."""
+    words = list(dict.fromkeys(words_of(query)))
+    pairs = zip(words, terms_in(words), strict=True)
+    return list({stem: (word, stem) for word, stems in pairs for stem in stems}.values())
+
+
+def _asked(
+    word: str, stem: str, translations: Translations, statistics: WordStatistics
+) -> AskedWord:
+    known = translations.of(stem)
+    passages = max(len(statistics), MIN_STATISTICS)
+    share = statistics.frequency(word) / (passages * PASSAGE_WORDS)
+    return AskedWord(
+        {key_of(stem): UNSEEN_CHANCE, **known.chances},
+        max((known.share + share) / 2, MIN_BACKGROUND),
+    )
+
+
+def words_of_texts(texts: Sequence[tuple[str, str]]) -> Iterator[TextWords]:
+    """The words of each text, given with its introduction; counted together."""
+    introductions = {introduction: () for introduction, _ in texts}
+    keys = iter(
+        keys_in([*introductions, *(part for _, text in texts for part in _prose_and_code(text))])
+    )
+    counted = {introduction: next(keys) for introduction in introductions}
+    for introduction, _ in texts:
+        prose, code = next(keys), next(keys)
+        yield TextWords(prose, set(code).difference(prose), counted[introduction])
+
+
+def _prose_and_code(text: str) -> tuple[str, str]:
+    return _CODE.sub(" ", text), " ".join(found[0] for found in _CODE.finditer(text))
