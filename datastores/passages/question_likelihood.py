@@ -103,18 +103,18 @@ def _mean(chances: Mapping[int, float], words: Collection[int]) -> float:
 def read_question(
     query: str, translations: Translations, statistics: WordStatistics
 ) -> AskedQuestion:
-    """What `query` asks for, by its different words, of which the last are ignored if it is long.
+    """What `query` asks for, by its different words.
 
     Raises:
         StoreError: the translations or the statistics cannot be read.
     """
-    asked = [_asked(word, stem, translations, statistics) for word, stem in stems_of(query)]
-    return AskedQuestion(asked[:MAX_QUERY_WORDS])
+    stems = stems_of(query)
+    return AskedQuestion([_asked(word, stem, translations, statistics) for word, stem in stems])
 
 
 def stems_of(query: str) -> list[tuple[str, str]]:
-    """The different words of a question, each with its stem, in order."""
-    words = list(dict.fromkeys(words_of(query)))
+    """The first `MAX_QUERY_WORDS` different words of a question, each with its stem, in order."""
+    words = list(dict.fromkeys(words_of(query)))[:MAX_QUERY_WORDS]
     pairs = zip(words, terms_in(words), strict=True)
     return list({stem: (word, stem) for word, stems in pairs for stem in stems}.values())
 
@@ -125,10 +125,9 @@ def _asked(
     known = translations.of(stem)
     passages = max(len(statistics), MIN_STATISTICS)
     share = statistics.frequency(word) / (passages * PASSAGE_WORDS)
-    return AskedWord(
-        {key_of(stem): UNSEEN_CHANCE, **known.chances},
-        max((known.share + share) / 2, MIN_BACKGROUND),
-    )
+    background = (known.share + share) / 2 if known.chances else share
+    chances = {key_of(stem): UNSEEN_CHANCE, **known.chances}
+    return AskedWord(chances, max(background, MIN_BACKGROUND))
 
 
 def words_of_texts(texts: Sequence[tuple[str, str]]) -> Iterator[TextWords]:

@@ -4,7 +4,10 @@ BM25 counts the question's own words, anywhere in a passage. Here, other words t
 instead find candidates, too, and a passage is as good as its best paragraph or list item, by the
 likelihood of the question: in a page of ten tasks, the words of one task belong together.
 
-MEASURED
+Right page of 7,226 tldr pages first and among the first three, of pages kept from learning: by BM25
+.34 and .49 for 400 questions in people's own words, .64 and .78 for 120 easier ones, .87 and .92
+for 400 reworded tasks; here .50 and .65, .76 and .89, .89 and .94. With words of no translations,
+as in another language: .34 and .49, .64 and .77.
 
 Owns the candidates and their scores. Refuses to know how translations are learned and which
 passages are relevant at all (`bm25`).
@@ -26,8 +29,9 @@ CANDIDATES = 30
 """Passages of each of two rankings at least: by the question's words, and with others for them."""
 OTHER_WORDS = 8
 """For each word of a question."""
-BM25_WEIGHT = 0.2
-"""Of BM25's score, in which every occurrence in a passage counts."""
+BM25_WEIGHT = 0.4
+"""Of BM25's score, in which every occurrence in a passage counts: all there is to go by in other
+languages and subjects, whose words have no translations."""
 
 
 class Reranker:

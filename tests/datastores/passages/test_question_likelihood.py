@@ -70,8 +70,10 @@ def test_a_word_counts_less_the_more_questions_or_passages_have_it() -> None:
     often = {"walru": "4000 walru:3000"}
     assert score(question("walrus", often), "walrus") == pytest.approx(log1p(0.3 / 2 / 0.002))
     shared = 1500 / (2000 * PASSAGE_WORDS)
-    common = score(question("walrus", {}, 1500), "walrus")
-    assert common == pytest.approx(log1p(UNSEEN_CHANCE / 2 / (shared / 2)))
+    common = score(question("walrus", often, 1500), "walrus")
+    assert common == pytest.approx(log1p(0.3 / 2 / ((0.004 + shared) / 2)))
+    unknown = score(question("walrus", {}, 1500), "walrus")
+    assert unknown == pytest.approx(log1p(UNSEEN_CHANCE / 2 / shared))
     assert MIN_STATISTICS < 2000
 
 
