@@ -66,8 +66,9 @@ in people's own words it is one of the best four in .96 (README.md)."""
 _SAME_PAGE = 0.25
 """The share that gets the page's other tasks, of the questions whose chunk is not found."""
 
-_SHOWN = (1, 1, 1, 2)
-"""Entries of retrieved chunks that stand before a question; the program shows one."""
+_SHOWN = 4
+"""Entries of retrieved chunks that stand before a question: with one or two, a target learned to
+deny more than to choose (README.md)."""
 
 _CANDIDATES = 8
 """Pages from which each chunk that does not answer is chosen, by the words it shares."""
@@ -212,7 +213,7 @@ def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
         chunks += asked.other_chunks()
     # The words of its own material would be known better than a stranger's will be.
     known = pool.translations(asked.source)
-    notes = pool.statistics.excerpts(chunks, question.text, known, rng.choice(_SHOWN), 0.0)
+    notes = pool.statistics.excerpts(chunks, question.text, known, _SHOWN, 0.0)
     covered = found and any(asked.is_in(each.text) for each in notes)
     before = everyday(pool, rng, style)[-2:] if rng.random() < 0.2 else ()
     system = ChatTurn("system", excerpts_message(notes))
