@@ -24,7 +24,7 @@ from datastores.passages.chunks import Chunk, split
 from datastores.passages.dense import DenseRetriever, fuse
 from datastores.passages.excerpts import MIN_FIT, excerpts
 from datastores.passages.protocol import ScoredPassage
-from datastores.passages.question_likelihood import WordStatistics, read_question
+from datastores.passages.question_likelihood import WordStatistics, parse_question
 from datastores.passages.reranking import Reranker
 from datastores.passages.store import PassageStore
 from datastores.passages.translations import TRANSLATIONS_FILE, Translations
@@ -149,9 +149,10 @@ def find(
         relevant_only: leave out passages that share a word with the query by coincidence; nothing
             if no passage shares more.
         dense: ranks by meaning; both rankings count alike then.
-        items: of all list items in the passages keep so many, the best by their words, if they
-            fit, and no passage of which none is kept; one without a list is one item. Where meaning
-            ranks, too, they are sought in the first so many passages. 0: keep everything.
+        items: of all list items in the passages keep so many, the best by their words, and no
+            passage of which none is kept; one without a list is one item. Where meaning ranks, too,
+            they are sought in the first so many passages; else, if `relevant_only`, they have to
+            fit. 0: keep everything.
 
     Raises:
         StoreError: a store cannot be read.
@@ -170,7 +171,9 @@ def find(
     found = list(_selected(library, candidates, limit, source))
     if not items:
         return found
-    return _excerpted(found, query, retriever, items, MIN_FIT if relevant_only else 0.0)
+    # The nearest by meaning may share no word with the question.
+    by_words = relevant_only and dense is None
+    return _excerpted(found, query, retriever, items, MIN_FIT if by_words else 0.0)
 
 
 def _excerpted(
@@ -180,14 +183,14 @@ def _excerpted(
     items: int,
     least: float,
 ) -> list[FoundPassage]:
-    question = read_question(query, translations(), statistics)
+    question = parse_question(query, translations(), statistics)
     kept = excerpts([one.chunk for one in found], question, items, least)
     return [replace(found[each.passage], excerpt=each.text, fit=each.fit) for each in kept]
 
 
 @cache
 def translations() -> Translations:
-    """Which words texts are asked for with, as shipped; see `assets.recipe.translations`.
+    """Which words stand for which, as shipped; see `assets.recipe.translations`.
 
     Raises:
         StoreError: the file is missing or damaged.

@@ -32,8 +32,8 @@ from assets.recipe.turns import (
     ChatTurn,
     Pool,
     ask_how,
+    excerpt_turns,
     notes_message,
-    shown,
 )
 from assets.recipe.wording import Style
 from datastores.passages.chunks import split
@@ -70,7 +70,7 @@ def excerpted(
         notes, question = each.chat
         chunks = list(split(notes.text.removeprefix(HEADER).strip()))
         kept = statistics.excerpts(chunks, question.text, translations())
-        out.append(EvaluationQuestion((*shown(kept), question), each.wanted))
+        out.append(EvaluationQuestion((*excerpt_turns(kept), question), each.wanted))
     return out
 
 

@@ -20,7 +20,7 @@ from assets.recipe.pages import Example, Page, Split
 from assets.recipe.placeholders import readable
 from assets.recipe.reader import AnswerReader, command_of, fraction, name_of
 from assets.recipe.retrieval import PageStatistics, translations
-from assets.recipe.turns import Chat, ChatTurn, shown, user
+from assets.recipe.turns import Chat, ChatTurn, excerpt_turns, user
 from datastores.errors import InputError
 from datastores.passages.chunks import Chunk
 from datastores.passages.chunks import split as split_chunks
@@ -83,7 +83,7 @@ class NotedQuestion:
         if covered:
             chunks.insert(rng.randint(0, len(chunks)), self._chunk())
         kept = statistics.excerpts(chunks, self.question, translations())
-        return shown(kept)
+        return excerpt_turns(kept)
 
     def _chunk(self) -> Chunk:
         mark = f"`{self.example.command}`"

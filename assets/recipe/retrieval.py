@@ -14,7 +14,7 @@ from pathlib import Path
 
 from datastores.passages.chunks import Chunk, split
 from datastores.passages.excerpts import MIN_FIT, PassageExcerpt, excerpts
-from datastores.passages.question_likelihood import read_question
+from datastores.passages.question_likelihood import parse_question
 from datastores.passages.translations import TRANSLATIONS_FILE, Translations
 from datastores.passages.word_counts import keys_in
 
@@ -58,4 +58,4 @@ class PageStatistics:
         least: float = MIN_FIT,
     ) -> list[PassageExcerpt]:
         """What is kept of `chunks`, best first: so many items that fit so well."""
-        return excerpts(chunks, read_question(question, translations, self), items, least)
+        return excerpts(chunks, parse_question(question, translations, self), items, least)

@@ -1,4 +1,4 @@
-"""Which words people ask for a text's words with.
+"""Which words of people's questions stand for which words of texts.
 
 Learned from tasks in people's own words, as the translation probabilities of IBM Model 1 (Brown et
 al., 1993, section 4.1) from a page's words to a question's (Berger and Lafferty, SIGIR 1999). Two
@@ -124,7 +124,7 @@ def learn(
         elsewhere: how often other questions have a word; they count half of all.
     """
     expected = expect_counts(learned_from)
-    whole, others = sum(expected.asked.values()), sum(elsewhere.values()) or 1
+    whole, others = sum(expected.asked.values()) or 1.0, sum(elsewhere.values()) or 1
     prior = {
         (word, other): DICTIONARY_COUNT * weight / (sum(words.values()) + 1)
         for other, words in dictionary.items()

@@ -328,6 +328,6 @@ def excerpts_message(excerpts: Sequence[PassageExcerpt]) -> str:
     return notes_message([each.text for each in excerpts], EXCERPTS_HEADER.format(fit=fit))
 
 
-def shown(excerpts: Sequence[PassageExcerpt]) -> Chat:
+def excerpt_turns(excerpts: Sequence[PassageExcerpt]) -> Chat:
     """What stands before a question for which retrieval found these; nothing if it found none."""
     return (ChatTurn("system", excerpts_message(excerpts)),) if excerpts else ()

@@ -61,7 +61,7 @@ COVERED_SHARE = 0.64
 
 FOUND_SHARE = 0.64
 """The share of questions for which retrieval finds the chunk that answers, if not always the entry:
-in people's own words it is one of the best four in .96 (README.md)."""
+in people's own words it is one of the best four in nearly all (README.md)."""
 
 _SAME_PAGE = 0.25
 """The share that gets the page's other tasks, of the questions whose chunk is not found."""

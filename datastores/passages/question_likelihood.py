@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import log1p
 from typing import Protocol
 
-from datastores.passages.question_words import MAX_QUERY_WORDS, words_of
+from datastores.passages.question_words import MAX_QUERY_WORDS, MIN_STATISTICS, words_of
 from datastores.passages.translations import Translations
 from datastores.passages.word_counts import key_of, keys_in, terms_in
 
@@ -31,11 +31,12 @@ MIN_BACKGROUND = 5e-5
 """The share of words in texts and questions that a rare word is taken to have at least."""
 PASSAGE_WORDS = 60
 """Different words in a passage of 1,024 characters, about."""
-MIN_STATISTICS = 1000
-"""The shares are taken as if there were so many passages at least: in a few notes, the words that
-they hold would count less than those that they lack."""
+COMMON_WORD, RARE_WORD = 2.0, 5.0
+"""A word that can add so little to a score, or less, counts nothing in a fit; one that can add so
+much counts whole."""
 
-_CODE = re.compile(r"(`+).*?\1", re.DOTALL)
+_CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|(?<!`)```.*", re.DOTALL)
+"""Spans and fences, also one that a cut left open."""
 
 
 class WordStatistics(Protocol):
@@ -62,6 +63,12 @@ class AskedWord:
     chances: Mapping[int, float]
     background: float
 
+    @property
+    def weight(self) -> float:
+        """What it counts in a fit: from 0 for a word of any question to 1 for a rare one."""
+        most = log1p(UNSEEN_CHANCE / self.background)
+        return min(max((most - COMMON_WORD) / (RARE_WORD - COMMON_WORD), 0.0), 1.0)
+
     def likelihood(self, text: TextWords) -> float:
         """Its chance in a question that `text` answers, relative to the background."""
         chances = self.chances
@@ -87,12 +94,13 @@ class AskedQuestion:
         self._words = words
 
     def score(self, text: TextWords) -> float:
-        """The log of how much likelier it is if `text` answers it, in nats; never negative."""
+        """A smoothed log-likelihood ratio, summed over the words; never negative."""
         return sum(log1p(word.likelihood(text)) for word in self._words)
 
     def fit(self, score: float) -> float:
-        """A score in relation to the number of words: comparable among questions."""
-        return score / (len(self._words) + 1)  # one word alone is little evidence
+        """A score in relation to the words, by their weights: comparable among questions, however
+        politely they are asked."""
+        return score / (sum(word.weight for word in self._words) + 1)  # one word proves little
 
 
 def _mean(chances: Mapping[int, float], words: Collection[int]) -> float:
@@ -100,7 +108,7 @@ def _mean(chances: Mapping[int, float], words: Collection[int]) -> float:
     return found / (1 + len(words)) if found else 0.0
 
 
-def read_question(
+def parse_question(
     query: str, translations: Translations, statistics: WordStatistics
 ) -> AskedQuestion:
     """What `query` asks for, by its different words.
@@ -113,10 +121,16 @@ def read_question(
 
 
 def stems_of(query: str) -> list[tuple[str, str]]:
-    """The first `MAX_QUERY_WORDS` different words of a question, each with its stem, in order."""
+    """The first `MAX_QUERY_WORDS` different words of a question, each with its stem, in order.
+
+    Of a name that the index sees several words in ("snake_case"), these.
+    """
     words = list(dict.fromkeys(words_of(query)))[:MAX_QUERY_WORDS]
-    pairs = zip(words, terms_in(words), strict=True)
-    return list({stem: (word, stem) for word, stems in pairs for stem in stems}.values())
+    found: dict[str, tuple[str, str]] = {}
+    for word, stems in zip(words, terms_in(words), strict=True):
+        for stem in stems:
+            found.setdefault(stem, (word if len(stems) == 1 else stem, stem))
+    return list(found.values())[:MAX_QUERY_WORDS]
 
 
 def _asked(

@@ -9,6 +9,9 @@ import re
 
 MAX_QUERY_WORDS = 64
 """Later words of a query are ignored: a query is a question or 32 tokens, never a document."""
+MIN_STATISTICS = 1000
+"""How common a word is, is taken as if there were so many passages at least: in a few notes, the
+words that they hold would count less than those that they lack."""
 _STOP_WORDS = """
 a about all an and any anyone are as at be been being best but by can command could did do does
 doing each easiest everyone everything few for from get give had has have having he help here how i

@@ -21,9 +21,10 @@ from itertools import chain, islice
 from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.excerpts import best_scores
 from datastores.passages.protocol import Passage, ScoredPassage
-from datastores.passages.question_likelihood import read_question, stems_of
+from datastores.passages.question_likelihood import parse_question, stems_of
 from datastores.passages.question_words import informative_words
 from datastores.passages.translations import Translations
+from datastores.passages.word_counts import surface_forms
 
 CANDIDATES = 30
 """Passages of each of two rankings at least: by the question's words, and with others for them."""
@@ -51,19 +52,23 @@ class Reranker:
             texts: keys of the texts to be searched; None for all.
         """
         words = informative_words(query)
-        stems = (stem for _, stem in stems_of(" ".join(words)))
-        others = (self._translations.words_for(stem, OTHER_WORDS) for stem in stems)
+        question = parse_question(query, self._translations, self._retriever)
         candidates = self._candidates(
-            (words, [*words, *chain(*others)]), max(least, CANDIDATES), texts
+            (words, [*words, *self._other_words(words)]), max(least, CANDIDATES), texts
         )
         (matches,) = self._retriever.score([query], [one.id for one in candidates])
-        question = read_question(query, self._translations, self._retriever)
         likely = best_scores([one.chunk for one in candidates], question)
         scored = [
             ScoredPassage(one, score + BM25_WEIGHT * match)
             for one, score, match in zip(candidates, likely, matches, strict=True)
         ]
         return sorted(scored, key=lambda one: (-one.score, one.passage.id))
+
+    def _other_words(self, words: Sequence[str]) -> list[str]:
+        """Words that texts may say instead."""
+        stems = (stem for _, stem in stems_of(" ".join(words)))
+        others = chain(*(self._translations.expansions(stem, OTHER_WORDS) for stem in stems))
+        return surface_forms(list(dict.fromkeys(others)))
 
     def _candidates(
         self, queries: Iterable[Sequence[str]], count: int, texts: Collection[bytes] | None

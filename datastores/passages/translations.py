@@ -1,9 +1,9 @@
-"""Which words a text is asked for with: one that says "remove", in questions that say "delete".
+"""Which words of questions stand for which words of texts: "delete" for "remove".
 
 Owns the file in which the translation probabilities are kept, a word of questions a line:
-`delet 412 delet:3100 remov:2200`. First how often questions have it, in millionths of their words;
-then words of texts, each with the chance that a question it is asked for with has the first word in
-its place, in ten-thousandths. Words are stems, as in the word index. Refuses to know how they are
+`delet 412 delet:3100 remov:2200`. First its share of all words in questions, in millionths; then
+words of texts, each with the chance that a question about a text with that word uses the first word
+for it, in ten-thousandths. Words are stems, as in the word index. Refuses to know how they are
 learned (`assets/recipe`) and how they add up to a score (`question_likelihood`).
 """
 
@@ -21,7 +21,7 @@ TRANSLATIONS_FILE = "word-translations.txt"
 COMMENT = "#"
 HEADING = (
     "Words of questions, their share in millionths, "
-    "and words of texts asked for with them, in ten-thousandths."
+    "and words of texts that they stand for, with their chances in ten-thousandths."
 )
 SHARES, CHANCES = 1_000_000, 10_000
 """The units of the numbers in the file."""
@@ -83,8 +83,8 @@ class Translations:
         except ValueError as error:
             raise _damaged(self._path, error) from error
 
-    def words_for(self, word: str, most: int) -> list[str]:
-        """The words of texts most likely asked for with `word`, a stem; itself left out."""
+    def expansions(self, word: str, most: int) -> list[str]:
+        """The words of texts that `word`, a stem, stands for most often; itself left out."""
         entries = self._lines.get(word, "").split()[1:]
         others = (entry.rpartition(":")[0] for entry in entries)
         return [other for other in others if other != word][:most]

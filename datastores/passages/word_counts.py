@@ -39,6 +39,8 @@ FORMAT = f"words as 48+6+10 bits by {TOKENIZER}"
 BATCH = 256
 """Passages counted and stored at a time."""
 
+_ENDINGS = ("", "e", "es", "ed", "ing")
+
 Words = NDArray[np.uint64]
 """As `STORED`."""
 
@@ -168,6 +170,21 @@ def terms_in(texts: Sequence[str]) -> list[list[str]]:
     for number, term, _, _ in count_terms([("", text) for text in texts]):
         terms[number].append(term)
     return terms
+
+
+def surface_forms(stems: Sequence[str]) -> list[str]:
+    """Words with these stems: of "databas", which is none itself, "database".
+
+    The stemmer makes others of one in thirty stems; those of which no word is found are left out.
+    """
+    forms = [stem + ending for stem in stems for ending in _ENDINGS]
+    found = dict(zip(forms, terms_in(forms), strict=True))
+    ended = ([stem + ending for ending in _ENDINGS] for stem in stems)
+    fitting = (
+        next((form for form in tried if found[form] == [stem]), "")
+        for stem, tried in zip(stems, ended, strict=True)
+    )
+    return [form for form in fitting if form]
 
 
 @lru_cache(maxsize=1 << 16)

@@ -9,7 +9,6 @@ import pytest
 from app.indexing.passage_index import translations
 from assets.recipe import translations as recipe
 from assets.recipe.translations import Pair, learn, read_dictionaries
-from datastores.passages.question_likelihood import UNSEEN_CHANCE
 from datastores.passages.word_counts import key_of
 
 PAIRS: list[Pair] = [
@@ -60,7 +59,12 @@ def test_dictionaries_have_stems_both_ways() -> None:
 def test_shipped_translations_know_other_words_for_common_ones() -> None:
     for word, other in (("delet", "remov"), ("folder", "directori"), ("unpack", "extract")):
         assert translations().of(word).chances[key_of(other)] > 0.0
-    assert translations().of("quokka").chances.get(key_of("quokka"), UNSEEN_CHANCE) > 0.0
+
+
+def test_nothing_to_learn_from_leaves_the_dictionary() -> None:
+    ((word, share, others),) = learn([], {"walru": {"tusk": 1.0}}, {})
+    assert (word, share) == ("tusk", 0.0)
+    assert others["walru"] > 0.0
 
 
 def test_a_dictionary_entry_falls_off() -> None:

@@ -130,7 +130,7 @@ def test_what_was_exported_comes_back_equal(chats: list[dict[str, Any]]) -> None
         with _opened(folder / "a.db") as history:
             _make(history, chats)
             content = _exported(history)
-            assert content.count('"parent"') == sum(map(_told, chats))
+            assert content.count('"parent":') == sum(map(_told, chats))
         with _opened(folder / "b.db") as other:
             assert _restored(other, content, folder) == (len(chats), 0, [])
             assert _exported(other) == content

@@ -189,6 +189,20 @@ def test_words_and_meaning_count_alike(library: Library, passages: PassageStore)
     assert hybrid(library, passages, elsewhere, near) == near
 
 
+def test_an_item_has_to_fit_unless_its_passage_is_near_by_meaning(
+    library: Library, passages: PassageStore
+) -> None:
+    put(library, "/notes", "garage.md", "- Parking a car.\n- Where the roof is tarred.")
+    put(library, "/notes", "shed.md", "- Automobiles are left here.")
+    updated(library, passages)
+    query = "is the car insured against hail, thieves and flooding?"
+    assert find(library, passages, query, 4, items=1)
+    assert find(library, passages, "parking a car", 4, relevant_only=True, items=1)
+    assert not find(library, passages, f"car {query}", 4, relevant_only=True, items=1)
+    near = hybrid(library, passages, "car parking", ["shed.md"], relevant_only=True, items=1)
+    assert len(near) == 1
+
+
 def test_items_are_those_of_the_passage_that_both_rankings_prefer(
     library: Library, passages: PassageStore
 ) -> None:

@@ -8,8 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastores.passages.chunks import Chunk, split
-from datastores.passages.excerpts import IntroducedList, describe_fit, excerpts, split_lists
-from datastores.passages.question_likelihood import AskedQuestion, read_question
+from datastores.passages.excerpts import (
+    MIN_FIT,
+    IntroducedList,
+    best_scores,
+    describe_fit,
+    excerpts,
+    split_lists,
+)
+from datastores.passages.question_likelihood import AskedQuestion, parse_question
 from datastores.passages.translations import Translations
 
 ZIP = """# zip
@@ -41,7 +48,7 @@ class Even:
 
 
 def asked(question: str, lines: Mapping[str, str] | None = None) -> AskedQuestion:
-    return read_question(question, Translations(lines), Even())
+    return parse_question(question, Translations(lines), Even())
 
 
 def kept(
@@ -81,7 +88,7 @@ def test_what_fits_too_little_is_left_out() -> None:
 
 
 def test_how_well_something_fits_is_put_into_words() -> None:
-    assert [describe_fit(fit) for fit in (2.0, 1.5, 1.3, 1.1, 0.0)] == [
+    assert [describe_fit(fit) for fit in (2.2, 1.8, 1.5, MIN_FIT, 0.0)] == [
         "fit", "probably fit", "may fit", "hardly fit", "do not seem to fit",
     ]  # fmt: skip
 
@@ -90,6 +97,16 @@ def test_a_text_without_a_list_is_one_item() -> None:
     prose = "The walrus keeps telescopes.\n\nIn the attic."
     assert kept([CARS, prose], "walrus", 1) == [(1, prose)]
     assert split_lists(Chunk("", 1, 3, prose)) == [IntroducedList("", [prose])]
+
+
+def test_prose_is_as_good_as_its_best_paragraph() -> None:
+    prose = "The walrus keeps telescopes in the attic.\n\nWinter is long in the north."
+    first, *_ = prose.split("\n\n")
+    asking = asked("telescopes of the walrus")
+    whole, alone = (Chunk("", 1, 3, text) for text in (prose, first))
+    assert best_scores([whole, alone], asking)[0] == best_scores([alone], asking)[0] > 0.0
+    (found,) = excerpts([whole], asking, 1)
+    assert found.text == prose
 
 
 def test_ties_keep_their_order() -> None:

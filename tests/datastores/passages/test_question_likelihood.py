@@ -13,15 +13,14 @@ from datastores.passages.question_likelihood import (
     CODE_WEIGHT,
     INTRODUCTION_WEIGHT,
     MIN_BACKGROUND,
-    MIN_STATISTICS,
     PASSAGE_WORDS,
     UNSEEN_CHANCE,
     AskedQuestion,
-    read_question,
+    parse_question,
     stems_of,
     words_of_texts,
 )
-from datastores.passages.question_words import MAX_QUERY_WORDS
+from datastores.passages.question_words import MAX_QUERY_WORDS, MIN_STATISTICS
 from datastores.passages.translations import Translations
 
 
@@ -41,7 +40,7 @@ class Common:
 def question(
     text: str, lines: Mapping[str, str] | None = None, frequency: int = 0
 ) -> AskedQuestion:
-    return read_question(text, Translations(lines), Common(frequency))
+    return parse_question(text, Translations(lines), Common(frequency))
 
 
 def score(asked: AskedQuestion, text: str, introduction: str = "") -> float:
@@ -82,12 +81,16 @@ def test_a_fit_does_not_grow_with_the_number_of_words() -> None:
     assert short.fit(score(short, "walrus")) == pytest.approx(score(short, "walrus") / 2)
     assert long.fit(4.0) == 1.0, "three different words"
     assert question("").fit(0.0) == 0.0
+    polite = dict.fromkeys(("could", "you", "tell", "me"), "100000 polite:1")
+    asked = question("could you tell me: walrus", polite)
+    assert asked.fit(4.0) == question("walrus").fit(4.0) == 2.0, "words of any question"
 
 
 def test_words_keep_their_order_and_a_long_question_loses_its_end() -> None:
     assert stems_of("What's deleting the deleted file's name?") == [
-        ("what", "what"), ("deleted", "delet"), ("the", "the"), ("file", "file"), ("name", "name"),
+        ("what", "what"), ("deleting", "delet"), ("the", "the"), ("file", "file"), ("name", "name"),
     ]  # fmt: skip
+    assert stems_of("snake_case") == [("case", "case"), ("snake", "snake")], "as the index does"
     long = question(" ".join(f"word{number}" for number in range(MAX_QUERY_WORDS + 1)))
     assert score(long, f"word{MAX_QUERY_WORDS - 1}") > 0.0 == score(long, f"word{MAX_QUERY_WORDS}")
 

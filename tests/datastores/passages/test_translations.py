@@ -29,9 +29,9 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 def test_other_words_are_the_first_of_a_line() -> None:
     words = Translations({"delet": "4 remov:3000 delet:200 rm:100"})
-    assert words.words_for("delet", 2) == ["remov", "rm"]
-    assert words.words_for("delet", 1) == ["remov"]
-    assert words.words_for("walrus", 3) == []
+    assert words.expansions("delet", 2) == ["remov", "rm"]
+    assert words.expansions("delet", 1) == ["remov"]
+    assert words.expansions("walrus", 3) == []
 
 
 @pytest.mark.parametrize("line", [b"delet", b"delet remov:3", b"delet 4 remov", b"delet 4 remov:x"])

@@ -18,7 +18,13 @@ from datastores.passages import word_counts
 from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk
 from datastores.passages.store import INDEX, MIGRATIONS, PassageStore
-from datastores.passages.word_counts import CONTENT_BITS, COUNT_BITS, StoredWords, key_of
+from datastores.passages.word_counts import (
+    CONTENT_BITS,
+    COUNT_BITS,
+    StoredWords,
+    key_of,
+    surface_forms,
+)
 from datastores.passages.word_index import WordIndex
 from datastores.storage.integrity import with_checksum
 from datastores.storage.sqlite import Store
@@ -236,3 +242,9 @@ def take(step: str, number: int, store: PassageStore, index: WordIndex) -> None:
             lose, damage = "DELETE FROM words", "UPDATE words SET counts = counts || x'00'"
             with store.store.writing() as db:
                 db.conn.execute(f"{lose if step == 'lose' else damage} WHERE id % 3 = 0")
+
+
+def test_stems_that_are_no_words_get_an_ending() -> None:
+    stems = ["remov", "databas", "eras", "alia", "directori", "x1"]
+    assert surface_forms(stems) == ["remov", "database", "erase", "alia", "directori", "x1"]
+    assert surface_forms([]) == []
