@@ -18,8 +18,8 @@ from datastores.passages.chunks import FENCE, HEADING, HEADING_SEPARATOR, Chunk
 from datastores.passages.question_likelihood import AskedQuestion, words_of_texts
 
 MIN_FIT = 1.27
-"""What fits less is no answer. Of 1,570 questions in people's own words, with one to three other
-pages among which theirs is and is not, the best item fits as well in .92 and in .19."""
+"""What fits less is taken for no answer. Of 1,570 questions in people's own words, with one to
+three other pages among which theirs is and is not, the best item fits as well in .92 and .19."""
 _FITS = (
     (2.2, "fit"),
     (1.75, "probably fit"),

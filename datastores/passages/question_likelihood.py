@@ -24,7 +24,7 @@ from datastores.passages.word_counts import key_of, keys_in, terms_in
 
 INTRODUCTION_WEIGHT, CODE_WEIGHT = 0.5, 0.3
 """Of what introduces a text, and of its code, relative to its prose; each is a language model of
-its own. .3 and .8 are worth .005 less on people's own questions."""
+its own. Introductions at .3 or .8 find up to .005 fewer of people's own questions first."""
 UNSEEN_CHANCE = 0.3
 """That a question has a text's own word, of which nothing is known."""
 MIN_BACKGROUND = 5e-5
