@@ -159,10 +159,11 @@ def find(
     """
     retriever = Bm25Retriever(passages)
     texts = {key for path, key in library.source_texts() if path == source} if source else None
-    ranked = Reranker(retriever, translations()).search(query, limit * OVERFETCH, texts)
+    reranker = Reranker(retriever, translations())
+    ranked = reranker.search(query, limit * OVERFETCH, texts)
     candidates: Iterable[ScoredPassage] = ranked
     if relevant_only:
-        candidates = retriever.relevant(query, ranked[: limit * OVERFETCH])
+        candidates = reranker.relevant(query, ranked[: limit * OVERFETCH])
     if dense is not None:
         (near,) = dense.search([query], -1 if source else limit * OVERFETCH)
         fused = fuse([ranked, near])

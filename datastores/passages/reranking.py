@@ -9,8 +9,8 @@ Right page of 7,226 tldr pages first and among the first three, of pages kept fr
 for 400 reworded tasks; here .50 and .65, .76 and .89, .89 and .94. With words of no translations,
 as in another language: .34 and .49, .64 and .77.
 
-Owns the candidates and their scores. Refuses to know how translations are learned and which
-passages are relevant at all (`bm25`).
+Owns the candidates, their scores, and which passages are relevant although they share few words
+with the question (`bm25` has the others). Refuses to know how translations are learned.
 """
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ OTHER_WORDS = 8
 BM25_WEIGHT = 0.4
 """Of BM25's score, in which every occurrence in a passage counts: all there is to go by in other
 languages and subjects, whose words have no translations."""
+
+SURE_FIT = 2.3
+"""What fits as well is relevant, whichever words it shares. With it, .71 of 120 questions in
+people's own words about 7,226 tldr pages have their page among four that are relevant, without it
+.46; of 260 questions on other subjects any page is relevant to .055, and to .04."""
+MIN_SURE_WORDS = 3
+"""Informative words of a question for that: of two, one alone would fit as well."""
 
 
 class Reranker:
@@ -63,6 +70,17 @@ class Reranker:
             for one, score, match in zip(candidates, likely, matches, strict=True)
         ]
         return sorted(scored, key=lambda one: (-one.score, one.passage.id))
+
+    def relevant(self, query: str, ranked: Sequence[ScoredPassage]) -> list[ScoredPassage]:
+        """Those of `ranked` that share enough of the query's rare words (`Bm25Retriever.relevant`)
+        or fit it, in the same order."""
+        found = {one.passage.id for one in self._retriever.relevant(query, ranked)}
+        if len(informative_words(query)) >= MIN_SURE_WORDS:
+            question = parse_question(query, self._translations, self._retriever)
+            scores = best_scores([one.passage.chunk for one in ranked], question)
+            pairs = zip(ranked, scores, strict=True)
+            found |= {one.passage.id for one, score in pairs if question.fit(score) >= SURE_FIT}
+        return [one for one in ranked if one.passage.id in found]
 
     def _other_words(self, words: Sequence[str]) -> list[str]:
         """Words that texts may say instead."""
