@@ -146,8 +146,8 @@ def find(
 
     Args:
         source: only passages imported from this path; empty for all.
-        relevant_only: leave out passages that share a word with the query by coincidence; nothing
-            if no passage shares more.
+        relevant_only: leave out passages that share a word with the query by coincidence and do
+            not fit it in other words; nothing if that is all of them.
         dense: ranks by meaning; both rankings count alike then.
         items: of all list items in the passages keep so many, the best by their words, and no
             passage of which none is kept; one without a list is one item. Where meaning ranks, too,

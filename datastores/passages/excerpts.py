@@ -58,12 +58,12 @@ def excerpts(
     Args:
         least: how well an item has to fit; see `AskedQuestion.fit`.
     """
-    lists = [(number, each) for number, chunk in enumerate(chunks) for each in split_lists(chunk)]
-    ranked = _ranked([each for _, each in lists], question)[:most]
-    ranked = [one for one in ranked if question.fit(one[0]) >= least]
+    lists = _lists(chunks)
     kept: dict[int, list[str]] = {}
     fits: dict[int, float] = {}
-    for score, place, item in ranked:
+    for score, place, item in _ranked(lists, question)[:most]:
+        if question.fit(score) < least:
+            break
         kept.setdefault(place, []).append(item)
         fits.setdefault(lists[place][0], question.fit(score))
     texts: dict[int, list[str]] = {}
@@ -75,9 +75,9 @@ def excerpts(
 
 def best_scores(chunks: Sequence[Chunk], question: AskedQuestion) -> list[float]:
     """The score of the best item or paragraph of each of `chunks`."""
-    lists = [(number, each) for number, chunk in enumerate(chunks) for each in split_lists(chunk)]
+    lists = _lists(chunks)
     best = [0.0] * len(chunks)
-    for score, place, _ in _ranked([each for _, each in lists], question):
+    for score, place, _ in _ranked(lists, question):
         number = lists[place][0]
         best[number] = max(best[number], score)
     return best
@@ -131,15 +131,20 @@ def _blocks(lines: Sequence[str]) -> list[list[str]]:
     return [["\n".join(part).strip("\n") for part in block] for block in blocks]
 
 
+def _lists(chunks: Sequence[Chunk]) -> list[tuple[int, IntroducedList]]:
+    """The lists in all chunks, each with the number of its chunk."""
+    return [(number, each) for number, chunk in enumerate(chunks) for each in split_lists(chunk)]
+
+
 def _ranked(
-    lists: Sequence[IntroducedList], question: AskedQuestion
+    lists: Sequence[tuple[int, IntroducedList]], question: AskedQuestion
 ) -> list[tuple[float, int, str]]:
-    """Score, number of the list and text of each item, the best first, ties by their order."""
-    entries = [(place, item) for place, each in enumerate(lists) for item in each.items]
+    """Score, place of the list and text of each item, the best first, ties by their order."""
+    entries = [(place, item) for place, (_, each) in enumerate(lists) for item in each.items]
     parts = [_parts(item) for _, item in entries]
     words = words_of_texts(
         [
-            (lists[place].introduction, part)
+            (lists[place][1].introduction, part)
             for (place, _), split in zip(entries, parts, strict=True)
             for part in split
         ]

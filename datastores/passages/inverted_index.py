@@ -31,7 +31,7 @@ from datastores.passages.bm25 import (
 )
 from datastores.passages.exact import in_parallel
 from datastores.passages.question_words import informative_words
-from datastores.passages.word_counts import COUNT_BITS, PassageWords, Words, count_words
+from datastores.passages.word_counts import PassageWords, Words, keys_in
 
 MIN_RARITY = 1e-6
 """FTS5's weight of a word in more than half of all passages."""
@@ -238,7 +238,5 @@ class InvertedIndex:
         """The words of each query as the index has them."""
         asked = [informative_words(query) for query in queries]
         new = [word for word in dict.fromkeys(chain(*asked)) if word not in self._stems]
-        found = count_words([("", word) for word in new])
-        for word, words in zip(new, found, strict=True):
-            self._stems[word] = tuple((words >> np.uint64(COUNT_BITS)).tolist())
+        self._stems.update(zip(new, keys_in(new), strict=True))
         return [Counter(chain(*(self._stems[word] for word in words))) for words in asked]

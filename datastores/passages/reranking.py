@@ -77,9 +77,10 @@ class Reranker:
         or fit it, in the same order."""
         found = {one.passage.id for one in self._retriever.relevant(query, ranked)}
         if len(informative_words(query)) >= MIN_SURE_WORDS:
+            others = [one for one in ranked if one.passage.id not in found]
             question = parse_question(query, self._translations, self._retriever)
-            scores = best_scores([one.passage.chunk for one in ranked], question)
-            pairs = zip(ranked, scores, strict=True)
+            scores = best_scores([one.passage.chunk for one in others], question)
+            pairs = zip(others, scores, strict=True)
             found |= {one.passage.id for one, score in pairs if question.fit(score) >= SURE_FIT}
         return [one for one in ranked if one.passage.id in found]
 

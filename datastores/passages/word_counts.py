@@ -160,13 +160,14 @@ def count_words(texts: Sequence[tuple[str, str]]) -> list[Words]:
 
 def keys_in(texts: Sequence[str]) -> list[tuple[int, ...]]:
     """The keys of the different words of each text; see `key_of`."""
-    counted = count_words([("", text) for text in texts])
-    return [tuple((words >> np.uint64(COUNT_BITS)).tolist()) for words in counted]
+    return [tuple(map(key_of, terms)) for terms in terms_in(texts)]
 
 
 def terms_in(texts: Sequence[str]) -> list[list[str]]:
     """The different words of each text, as the store's own index has them."""
     terms: list[list[str]] = [[] for _ in texts]
+    if not texts:
+        return terms
     for number, term, _, _ in count_terms([("", text) for text in texts]):
         terms[number].append(term)
     return terms
