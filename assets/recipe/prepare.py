@@ -48,7 +48,7 @@ KINDS: dict[Kind, float] = {
     from_memory.recall: 100,
     from_memory.recall_more: 12,
     from_memory.wander: 20,
-    from_memory.everyday: 175,
+    from_memory.everyday: 190,
     from_memory.glance: 1,
     from_memory.what_is: 3,
     from_memory.explain: 1,

@@ -34,7 +34,7 @@ MIN_LIFT = 2.0
 """How much likelier a word is for the other than in any question, at least; less adds nothing."""
 PRIOR_COUNT = 5.0
 """Added to how often a page's word occurs, so that rare ones promise little."""
-DICTIONARY_COUNT = 10.0
+DICTIONARY_COUNT = 20.0
 """What a dictionary's entry counts together, in occurrences of its word."""
 OWN_COUNT = 8.0
 """Occurrences of a word that `UNSEEN_CHANCE` counts for."""

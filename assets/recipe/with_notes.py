@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 
 from assets.recipe.from_memory import SYSTEM, everyday
@@ -59,16 +60,23 @@ ANSWER_WEIGHT = 2.25
 COVERED_SHARE = 0.64
 """The share of questions that the notes cover."""
 
-FOUND_SHARE = 0.64
+FOUND_SHARE = 0.85
 """The share of questions for which retrieval finds the chunk that answers, if not always the entry:
-in people's own words it is one of the best four in nearly all (README.md)."""
+with what fits too little left out, six in seven of those shown answer."""
+
+_MISTAKEN = 0.33
+"""The share that is kept of the chats in which the chunk was found, but another of its entries is
+shown. How well it fits tells better than the target whether an entry answers (README.md), and one
+that saw all of these mistakes denied a quarter of the entries that do."""
 
 _SAME_PAGE = 0.25
 """The share that gets the page's other tasks, of the questions whose chunk is not found."""
 
-_SHOWN = 4
-"""Entries of retrieved chunks that stand before a question: with one or two, a target learned to
-deny more than to choose (README.md)."""
+_SHOWN = (1, 1, 1, 1, 2, 4)
+"""Entries of retrieved chunks that stand before a question: mostly one, as in the program."""
+
+_LEAST_FIT = 1.27
+"""Less than in the program, so that the target learns what the words for it are worth."""
 
 _CANDIDATES = 8
 """Pages from which each chunk that does not answer is chosen, by the words it shares."""
@@ -199,9 +207,10 @@ def pasted(pool: Pool, rng: Random, style: Style) -> Chat:
 def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
     """A question in a person's own words, with what retrieval puts before it.
 
-    Of one to four chunks that share words with the question, the items that fit best; the one that
-    answers it is mostly the first, or is missing: only it, or its whole chunk. As in
-    `app.conversation.documents`, earlier turns precede the notes.
+    Of one to four chunks that share words with the question, the items that fit best and well
+    enough; the one that answers it is mostly the first, or is missing: only it, or its whole chunk.
+    As in `app.conversation.documents`, earlier turns precede the notes. Where the program would
+    show nothing, the best items stand there as what does not seem to fit.
     """
     found = rng.random() < FOUND_SHARE
     asked = _in_own_words(pool, rng, covered=found)
@@ -213,8 +222,12 @@ def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
         chunks += asked.other_chunks()
     # The words of its own material would be known better than a stranger's will be.
     known = pool.translations(asked.source)
-    notes = pool.statistics.excerpts(chunks, question.text, known, _SHOWN, 0.0)
+    items = rng.choice(_SHOWN)
+    shown = partial(pool.statistics.excerpts, chunks, question.text, known, items)
+    notes = shown(_LEAST_FIT) or shown(0.0)
     covered = found and any(asked.is_in(each.text) for each in notes)
+    if found and not covered and rng.random() > _MISTAKEN:
+        return retrieved(pool, rng, style)
     before = everyday(pool, rng, style)[-2:] if rng.random() < 0.2 else ()
     system = ChatTurn("system", excerpts_message(notes))
     return (*before, system, question, asked.answer(question, covered=covered))

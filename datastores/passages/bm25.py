@@ -38,14 +38,6 @@ SURE_WORDS = 3
 """Fewer in common may be a coincidence, too: they need `MIN_COVERAGE_OF_TWO`, unless one of them is
 in the heading."""
 MIN_COVERAGE_OF_TWO = 0.7
-FEW_PASSAGES = 200
-"""Among fewer, coincidence is unlikely: one shared word and `MIN_COVERAGE_OF_FEW` are enough."""
-MIN_COVERAGE_OF_FEW = 0.35
-"""One of a question's two words has .46 of their weight. Among 11, 64 and 125 passages of held-out
-tldr pages, the right page is relevant to .90, .82 and .70 of the questions in people's own words,
-and any is to .05, .12 and .15 of 205 on other subjects; with .4, to .80, .72 and .56, and to .05,
-.11 and .12."""
-
 RELEVANCE_BATCH = 8
 """Passages judged at once: few questions need more."""
 
@@ -116,7 +108,7 @@ class Bm25Retriever:
             yield from (one for one in ranked if one.passage.chunk.heading.lower() in words)
             return
         weights = [self.rarity(self.frequency(word)) for word in words]
-        few, unique = self._count < FEW_PASSAGES, self.rarity(1)
+        unique = self.rarity(1)
         waiting = iter(ranked)
         while words and (judged := list(islice(waiting, batch))):
             ids = [one.passage.id for one in judged]
@@ -125,7 +117,7 @@ class Bm25Retriever:
                 held = [weight for weight, score in zip(weights, scores, strict=True) if score]
                 titled = not set(words).isdisjoint(split_words(one.passage.chunk.heading))
                 sure = titled or (len(words) == 1 and weights[0] >= unique)
-                if _is_enough(held, weights, sure=sure, few=few):
+                if _is_enough(held, weights, sure=sure):
                     yield one
 
     def __len__(self) -> int:
@@ -149,16 +141,13 @@ class Bm25Retriever:
         return log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
 
 
-def _is_enough(held: Sequence[float], weights: Sequence[float], *, sure: bool, few: bool) -> bool:
+def _is_enough(held: Sequence[float], weights: Sequence[float], *, sure: bool) -> bool:
     """Whether words of the weights `held` are enough of a question's.
 
     Args:
         sure: whether one of them is in the passage's heading, or in no other passage.
-        few: whether there are few passages.
     """
     coverage = sum(held) / sum(weights)
-    if few:
-        return bool(held) and coverage >= MIN_COVERAGE_OF_FEW
     if len(held) < min(MIN_SHARED_WORDS, len(weights)):
         return False
     if sure or len(held) >= SURE_WORDS:

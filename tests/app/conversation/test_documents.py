@@ -34,7 +34,7 @@ from datastores.chats.history import History
 from datastores.library.documents import NOTES, Document, Part, StoreDocument
 from datastores.library.library import Library
 from datastores.passages.chunks import Chunk
-from datastores.passages.excerpts import MIN_FIT, PassageExcerpt
+from datastores.passages.excerpts import PassageExcerpt
 from engines.chat_template.prompt_builder import Message
 from tests.app.scripted import Recorder, ScriptedVocabulary, render, scripted_engine
 
@@ -293,7 +293,7 @@ def test_the_form_is_the_one_the_embedded_model_was_trained_on() -> None:
     assert (before, last) == (earlier, question)
     assert notes == Message("system", notes_message(texts))
     assert with_notes([question], []) == [question]
-    for best in (2.3, 1.8, 1.5, MIN_FIT, 0.0):
+    for best in (2.3, 1.8, 1.5, 1.3, 0.0):
         kept = [PassageExcerpt(0, "one", best), PassageExcerpt(1, "two", best / 2)]
         shown = [
             replace(passage, excerpt=each.text, fit=each.fit)

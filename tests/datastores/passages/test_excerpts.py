@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from datastores.passages.chunks import Chunk, split
 from datastores.passages.excerpts import (
-    MIN_FIT,
     IntroducedList,
     best_scores,
     describe_fit,
@@ -88,7 +87,7 @@ def test_what_fits_too_little_is_left_out() -> None:
 
 
 def test_how_well_something_fits_is_put_into_words() -> None:
-    assert [describe_fit(fit) for fit in (2.2, 1.8, 1.5, MIN_FIT, 0.0)] == [
+    assert [describe_fit(fit) for fit in (2.2, 1.8, 1.5, 1.3, 0.0)] == [
         "fit", "probably fit", "may fit", "hardly fit", "do not seem to fit",
     ]  # fmt: skip
 

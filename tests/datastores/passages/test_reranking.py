@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from datastores.passages.bm25 import FEW_PASSAGES, Bm25Retriever
+from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk
 from datastores.passages.reranking import CANDIDATES, OTHER_WORDS, Reranker
 from datastores.passages.store import PassageStore
 from datastores.passages.translations import Translations
 
 OTHER = {"tusker": "walru", "breakfast": "feed", "bring": "feed"}
+MANY = 400
 DELETE = {"delet": "100 remov:3000"}
 
 
@@ -114,14 +115,19 @@ def test_the_most_frequent_other_words_find_candidates(passages: PassageStore) -
 
 
 def test_what_fits_is_relevant_whichever_words_it_shares(passages: PassageStore) -> None:
-    for number in range(FEW_PASSAGES):
-        put(passages, f"more {number}", f"One more note, number {number}.")
     put(passages, "walrus", "Feed the walrus.")
-    lines = {word: f"5 {word}:10 {other}:5000" for word, other in OTHER.items()}
-    reranker = Reranker(Bm25Retriever(passages), Translations(lines))
-    question = "bring tusker breakfast"
-    ranked = reranker.search(question, 5)
-    assert [one.passage.text for one in reranker.relevant(question, ranked)] == [b"walrus"]
-    assert not list(Bm25Retriever(passages).relevant(question, ranked))
-    for shorter in ("tusker breakfast", "bring tusker paper, ink, pencils, scissors and glue"):
-        assert not reranker.relevant(shorter, reranker.search(shorter, 5))
+    lines = {word: f"5 {word}:10 {other}:100" for word, other in OTHER.items()}
+
+    def relevant(question: str) -> list[bytes]:
+        reranker = Reranker(Bm25Retriever(passages), Translations(lines))
+        found = reranker.relevant(question, reranker.search(question, 5))
+        assert not list(Bm25Retriever(passages).relevant(question, found))
+        return [one.passage.text for one in found]
+
+    three, two = "bring tusker breakfast", "tusker breakfast"
+    assert relevant(three) == relevant(two) == [b"walrus"]
+    assert not relevant("bring tusker paper, ink, pencils, scissors and glue")
+    for number in range(MANY):
+        put(passages, f"more {number}", f"One more note, number {number}.")
+    assert relevant(three) == [b"walrus"]
+    assert not relevant(two), "among many, something fits two words by chance"

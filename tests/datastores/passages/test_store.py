@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datastores.passages import bm25
 from datastores.passages.bm25 import Bm25Retriever, match_expression
 from datastores.passages.chunks import Chunk, split
 from datastores.passages.store import PassageStore
@@ -72,8 +71,8 @@ def test_a_greeting_concerns_no_passage(passages: PassageStore) -> None:
     assert relevant("Hi, what did his sister ask?") == ["Meeting"]
 
 
-def test_one_word_in_common_is_enough_among_a_few_notes(
-    passages: PassageStore, monkeypatch: pytest.MonkeyPatch
+def test_one_word_in_common_is_enough_where_nothing_else_can_be_meant(
+    passages: PassageStore,
 ) -> None:
     office = Chunk("Office", 1, 1, "The router of the office is at 10.0.3.7, in the cupboard.")
     passages.add(b"office", [(0, office)])
@@ -82,12 +81,8 @@ def test_one_word_in_common_is_enough_among_a_few_notes(
         retriever = Bm25Retriever(passages)
         return bool(list(retriever.relevant(query, retriever.search([query], 1)[0])))
 
-    for question in ("What is the router's address?", "what’s the router’s IP?", "where's router"):
-        assert relevant(question), question
-    assert not relevant("Who wrote a novel about an office?")
-    assert not relevant("What is the capital of France?")
-    monkeypatch.setattr(bm25, "FEW_PASSAGES", 0)
     assert not relevant("What is the router's address?")
+    assert not relevant("What is the capital of France?")
     assert relevant("What is in the cupboard?"), "no other passage holds that word"
     passages.add(b"kitchen", [(0, Chunk("Kitchen", 1, 1, "The cupboard holds two plates."))])
     assert not relevant("What is in the cupboard?"), "of many passages, some hold any word"
