@@ -24,7 +24,7 @@ from datastores.passages.chunks import Chunk, split
 from datastores.passages.dense import DenseRetriever, fuse
 from datastores.passages.excerpts import MIN_FIT, excerpts
 from datastores.passages.protocol import ScoredPassage
-from datastores.passages.question_likelihood import WordStatistics, parse_question
+from datastores.passages.question_likelihood import AskedQuestion
 from datastores.passages.reranking import Reranker
 from datastores.passages.store import PassageStore
 from datastores.passages.translations import TRANSLATIONS_FILE, Translations
@@ -159,11 +159,11 @@ def find(
     """
     retriever = Bm25Retriever(passages)
     texts = {key for path, key in library.source_texts() if path == source} if source else None
-    reranker = Reranker(retriever, translations())
-    ranked = reranker.search(query, limit * OVERFETCH, texts)
+    reranker = Reranker(retriever, translations(), query, texts)
+    ranked = reranker.search(limit * OVERFETCH)
     candidates: Iterable[ScoredPassage] = ranked
     if relevant_only:
-        candidates = reranker.relevant(query, ranked[: limit * OVERFETCH])
+        candidates = reranker.relevant(ranked[: limit * OVERFETCH])
     if dense is not None:
         (near,) = dense.search([query], -1 if source else limit * OVERFETCH)
         fused = fuse([ranked, near])
@@ -174,17 +174,15 @@ def find(
         return found
     # The nearest by meaning may share no word with the question.
     by_words = relevant_only and dense is None
-    return _excerpted(found, query, retriever, items, MIN_FIT if by_words else 0.0)
+    return _excerpted(found, reranker.question, items, MIN_FIT if by_words else 0.0)
 
 
 def _excerpted(
     found: Sequence[FoundPassage],
-    query: str,
-    statistics: WordStatistics,
+    question: AskedQuestion,
     items: int,
     least: float,
 ) -> list[FoundPassage]:
-    question = parse_question(query, translations(), statistics)
     kept = excerpts([one.chunk for one in found], question, items, least)
     return [replace(found[each.passage], excerpt=each.text, fit=each.fit) for each in kept]
 

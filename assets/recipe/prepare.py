@@ -45,10 +45,10 @@ def prepare(source: Path, path: Path, vocabulary: int, chats: int, seed: int) ->
 
 
 KINDS: dict[Kind, float] = {
-    from_memory.recall: 100,
+    from_memory.recall: 105,
     from_memory.recall_more: 12,
     from_memory.wander: 20,
-    from_memory.everyday: 190,
+    from_memory.everyday: 240,
     from_memory.glance: 1,
     from_memory.what_is: 3,
     from_memory.explain: 1,
@@ -57,12 +57,12 @@ KINDS: dict[Kind, float] = {
     from_memory.outside: 95,
     follow_up: 46,
     from_memory.unknown_name: 4,
-    with_notes.one_page: 14,
+    with_notes.one_page: 19,
     with_notes.several_pages: 5,
     with_notes.drill: 10,
     with_notes.drill_own_words: 8,
     with_notes.pasted: 1,
-    with_notes.retrieved: 56,
+    with_notes.retrieved: 50,
 }
 """The share of each kind, by number of chats; by tokens, 23 % are questions with what retrieval
 shows, 27 % other chats with notes, 15 % everyday tasks, 12 % other tasks of known pages, 9 %

@@ -47,6 +47,7 @@ from assets.recipe.turns import (
 from assets.recipe.values import carry
 from assets.recipe.wording import Style, reword
 from datastores.passages.chunks import Chunk, split
+from datastores.passages.excerpts import HARDLY_FIT, PassageExcerpt
 
 JUDGEMENT_WEIGHT = 4.0
 """Weight of an answer's first word where notes are given: it decides whether they apply."""
@@ -60,13 +61,13 @@ ANSWER_WEIGHT = 2.25
 COVERED_SHARE = 0.64
 """The share of questions that the notes cover."""
 
-FOUND_SHARE = 0.85
-"""The share of questions for which retrieval finds the chunk that answers, if not always the entry:
-with what fits too little left out, six in seven of those shown answer."""
+FOUND_SHARE = 0.83
+"""The share of questions for which retrieval finds the chunk that answers, if not always the entry.
+Of what fits well enough, five in six answer."""
 
 _MISTAKEN = 0.33
-"""The share that is kept of the chats in which the chunk was found, but another of its entries is
-shown. How well it fits tells better than the target whether an entry answers (README.md), and one
+"""How many of the chats may be kept in which the chunk was found, but another of its entries is
+shown. The fit tells better than the target does whether an entry answers (README.md), and a target
 that saw all of these mistakes denied a quarter of the entries that do."""
 
 _SAME_PAGE = 0.25
@@ -75,7 +76,7 @@ _SAME_PAGE = 0.25
 _SHOWN = (1, 1, 1, 1, 2, 4)
 """Entries of retrieved chunks that stand before a question: mostly one, as in the program."""
 
-_LEAST_FIT = 1.27
+_LEAST_FIT = HARDLY_FIT
 """Less than in the program, so that the target learns what the words for it are worth."""
 
 _CANDIDATES = 8
@@ -207,12 +208,26 @@ def pasted(pool: Pool, rng: Random, style: Style) -> Chat:
 def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
     """A question in a person's own words, with what retrieval puts before it.
 
-    Of one to four chunks that share words with the question, the items that fit best and well
-    enough; the one that answers it is mostly the first, or is missing: only it, or its whole chunk.
-    As in `app.conversation.documents`, earlier turns precede the notes. Where the program would
-    show nothing, the best items stand there as what does not seem to fit.
+    Of one to four chunks that share words with the question, the items that fit best; the one that
+    answers it is mostly the first, or is missing: only it, or its whole chunk. Where nothing fits
+    well, the best items stand there as what does not seem to fit. As in
+    `app.conversation.documents`, earlier turns precede the notes.
     """
-    found = rng.random() < FOUND_SHARE
+    found, mistaken = rng.random() < FOUND_SHARE, rng.random() < _MISTAKEN
+    while True:
+        asked, question, notes = _search(pool, rng, style, found=found)
+        covered = found and any(asked.is_in(each.text) for each in notes)
+        if covered == found or mistaken:
+            break
+    before = everyday(pool, rng, style)[-2:] if rng.random() < 0.2 else ()
+    system = ChatTurn("system", excerpts_message(notes))
+    return (*before, system, question, asked.answer(question, covered=covered))
+
+
+def _search(
+    pool: Pool, rng: Random, style: Style, *, found: bool
+) -> tuple[_Asked, ChatTurn, list[PassageExcerpt]]:
+    """A question for a task, and what retrieval shows for it; `found`: also of the task's chunk."""
     asked = _in_own_words(pool, rng, covered=found)
     question = asked.question(rng, style)
     chunks = _distractors(asked, question.text, pool, rng, rng.randint(not found, 3))
@@ -224,13 +239,7 @@ def retrieved(pool: Pool, rng: Random, style: Style) -> Chat:
     known = pool.translations(asked.source)
     items = rng.choice(_SHOWN)
     shown = partial(pool.statistics.excerpts, chunks, question.text, known, items)
-    notes = shown(_LEAST_FIT) or shown(0.0)
-    covered = found and any(asked.is_in(each.text) for each in notes)
-    if found and not covered and rng.random() > _MISTAKEN:
-        return retrieved(pool, rng, style)
-    before = everyday(pool, rng, style)[-2:] if rng.random() < 0.2 else ()
-    system = ChatTurn("system", excerpts_message(notes))
-    return (*before, system, question, asked.answer(question, covered=covered))
+    return asked, question, shown(_LEAST_FIT) or shown(0.0)
 
 
 def drill_own_words(pool: Pool, rng: Random, style: Style) -> Chat:

@@ -7,7 +7,7 @@ weighted and when a passage is relevant at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from math import log
@@ -123,6 +123,10 @@ class Bm25Retriever:
     def __len__(self) -> int:
         """How many passages there are."""
         return self._count
+
+    def passages_of(self, texts: Collection[bytes]) -> int:
+        """How many passages the texts with these keys have."""
+        return self._passages.count(texts)
 
     @cached_property
     def _count(self) -> int:

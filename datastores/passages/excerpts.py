@@ -20,11 +20,12 @@ from datastores.passages.question_likelihood import AskedQuestion, words_of_text
 MIN_FIT = 1.45
 """What fits less is taken for no answer. Of 1,570 questions in people's own words, with one to
 three other pages among which theirs is and is not, the best item fits as well in .89 and .12."""
+HARDLY_FIT = 1.27
 _FITS = (
     (2.2, "fit"),
     (1.75, "probably fit"),
     (1.5, "may fit"),
-    (1.27, "hardly fit"),
+    (HARDLY_FIT, "hardly fit"),
     (0.0, "do not seem to fit"),
 )
 

@@ -58,10 +58,12 @@ class AskedWord:
     Attributes:
         chances: by key of a text's word, the chance of this one in a question for it.
         background: its chance in a question about anything.
+        is_known: whether translations know it.
     """
 
     chances: Mapping[int, float]
     background: float
+    is_known: bool = False
 
     @property
     def weight(self) -> float:
@@ -92,6 +94,12 @@ class AskedQuestion:
 
     def __init__(self, words: Sequence[AskedWord]) -> None:
         self._words = words
+
+    @property
+    def is_known(self) -> bool:
+        """Whether translations know most of the words, so that common ones tell from rare ones."""
+        known = sum(word.is_known for word in self._words)
+        return 2 * known >= len(self._words)
 
     def score(self, text: TextWords) -> float:
         """A smoothed log-likelihood ratio, summed over the words; never negative."""
@@ -141,7 +149,7 @@ def _asked(
     share = statistics.frequency(word) / (passages * PASSAGE_WORDS)
     background = (known.share + share) / 2 if known.chances else share
     chances = {key_of(stem): UNSEEN_CHANCE, **known.chances}
-    return AskedWord(chances, max(background, MIN_BACKGROUND))
+    return AskedWord(chances, max(background, MIN_BACKGROUND), is_known=bool(known.chances))
 
 
 def words_of_texts(texts: Sequence[tuple[str, str]]) -> Iterator[TextWords]:

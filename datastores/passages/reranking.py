@@ -15,7 +15,7 @@ with the question (`bm25` has the others). Refuses to know how translations are 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain, islice
 from math import log
 
@@ -23,7 +23,7 @@ from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.excerpts import MIN_FIT, best_scores
 from datastores.passages.protocol import Passage, ScoredPassage
 from datastores.passages.question_likelihood import parse_question, stems_of
-from datastores.passages.question_words import informative_words
+from datastores.passages.question_words import STOP_WORDS, informative_words
 from datastores.passages.translations import Translations
 from datastores.passages.word_counts import surface_forms
 
@@ -35,71 +35,87 @@ BM25_WEIGHT = 0.4
 """Of BM25's score, in which every occurrence in a passage counts: all there is to go by in other
 languages and subjects, whose words have no translations."""
 
-CHANCE = 0.75
-"""Times the logarithm of the number of passages: what the best score by chance grows by, as that of
-a log-likelihood ratio does (Karlin and Altschul, PNAS 1990).
+CHANCE, FEW = 0.85, 3
+"""The best score by chance grows with the logarithm of the number of passages, as that of any
+log-likelihood ratio does (Karlin and Altschul, PNAS 1990): by so much from so many passages on.
 
-Of 11, 64, 300 and 6,939 passages of tldr pages, one of the right page is relevant to .99, .98, .96
-and .85 of 120 easier questions in people's own words, and to .90, .81, .67 and .37 of 240 others;
-any is to .02, .04, .02 and .06 of questions on other subjects. By shared words alone, it is to .39,
-.39, .41 and .46 of the easier ones, and to .24, .24, .23 and .18 of the others."""
+@FIGURES@"""
 
 
 class Reranker:
     """Searches for one question. Methods raise StoreError if a store cannot be read."""
 
-    def __init__(self, retriever: Bm25Retriever, translations: Translations) -> None:
+    def __init__(
+        self,
+        retriever: Bm25Retriever,
+        translations: Translations,
+        query: str,
+        texts: Collection[bytes] | None = None,
+    ) -> None:
+        """Args:
+        texts: keys of the texts to be searched; None for all.
+        """
         self._retriever = retriever
         self._translations = translations
+        self._query = query
+        self._words = informative_words(query)
+        self._texts = texts
+        self._likelihoods: dict[int, float] = {}
+        self.question = parse_question(query, translations, retriever)
 
-    def search(
-        self, query: str, least: int, texts: Collection[bytes] | None = None
-    ) -> list[ScoredPassage]:
-        """The best passages that have a word of `query` or another for it; ties by id.
+    def search(self, least: int) -> list[ScoredPassage]:
+        """The best passages that have a word of the question or another for it; ties by id.
 
         Args:
             least: at least so many, if there are.
-            texts: keys of the texts to be searched; None for all.
         """
-        words = informative_words(query)
-        question = parse_question(query, self._translations, self._retriever)
-        candidates = self._candidates(
-            (words, [*words, *self._other_words(words)]), max(least, CANDIDATES), texts
-        )
-        (matches,) = self._retriever.score([query], [one.id for one in candidates])
-        likely = best_scores([one.chunk for one in candidates], question)
+        candidates = self._candidates(max(least, CANDIDATES))
+        ids = [one.id for one in candidates]
+        (matches,) = self._retriever.score([self._query], ids)
+        likely = best_scores([one.chunk for one in candidates], self.question)
+        self._likelihoods = dict(zip(ids, likely, strict=True))
         scored = [
             ScoredPassage(one, score + BM25_WEIGHT * match)
             for one, score, match in zip(candidates, likely, matches, strict=True)
         ]
         return sorted(scored, key=lambda one: (-one.score, one.passage.id))
 
-    def relevant(self, query: str, ranked: Sequence[ScoredPassage]) -> list[ScoredPassage]:
-        """Those of `ranked` that share enough of the query's rare words (`Bm25Retriever.relevant`)
-        or fit it, in the same order."""
-        found = {one.passage.id for one in self._retriever.relevant(query, ranked)}
-        others = [one for one in ranked if one.passage.id not in found]
-        question = parse_question(query, self._translations, self._retriever)
-        scores = best_scores([one.passage.chunk for one in others], question)
-        by_chance = CHANCE * log(max(len(self._retriever), 1))
-        for one, score in zip(others, scores, strict=True):
-            if question.fit(score - by_chance) >= MIN_FIT:
-                found.add(one.passage.id)
+    def relevant(self, ranked: Sequence[ScoredPassage]) -> list[ScoredPassage]:
+        """Those of `ranked`, which `search` found, that share enough of the question's rare words
+        (`Bm25Retriever.relevant`) or fit it better than by chance, in the same order.
+
+        In other languages, whose common words nothing tells from rare ones, they have to share
+        them; and a greeting fits nothing.
+        """
+        found = {one.passage.id for one in self._retriever.relevant(self._query, ranked)}
+        if self.question.is_known and not STOP_WORDS.issuperset(self._words):
+            by_chance = CHANCE * max(log(max(self._searched(), 1) / FEW), 0.0)
+            found |= {
+                number
+                for number, score in self._likelihoods.items()
+                if self.question.fit(score - by_chance) >= MIN_FIT
+            }
         return [one for one in ranked if one.passage.id in found]
 
-    def _other_words(self, words: Sequence[str]) -> list[str]:
-        """Words that texts may say instead."""
-        stems = (stem for _, stem in stems_of(" ".join(words)))
-        others = chain(*(self._translations.expansions(stem, OTHER_WORDS) for stem in stems))
-        return surface_forms(list(dict.fromkeys(others)))
+    def _searched(self) -> int:
+        """How many passages are."""
+        if self._texts is None:
+            return len(self._retriever)
+        return self._retriever.passages_of(self._texts)
 
-    def _candidates(
-        self, queries: Iterable[Sequence[str]], count: int, texts: Collection[bytes] | None
-    ) -> list[Passage]:
-        """The best `count` passages with any of the words, for each of these lists of words."""
+    def _candidates(self, count: int) -> list[Passage]:
+        """The best `count` passages with any of the question's words, and as many with these or
+        others for them."""
         found: dict[int, Passage] = {}
-        for words in queries:
-            ranked = self._retriever.search_words(words, count if texts is None else -1)
-            passages = (one.passage for one in ranked if texts is None or one.passage.text in texts)
+        for words in (self._words, [*self._words, *self._other_words()]):
+            limit = count if self._texts is None else -1
+            ranked = (one.passage for one in self._retriever.search_words(words, limit))
+            passages = (one for one in ranked if self._texts is None or one.text in self._texts)
             found |= {one.id: one for one in islice(passages, count)}
         return list(found.values())
+
+    def _other_words(self) -> list[str]:
+        """Words that texts may say instead."""
+        stems = (stem for _, stem in stems_of(" ".join(self._words)))
+        others = chain(*(self._translations.expansions(stem, OTHER_WORDS) for stem in stems))
+        return surface_forms(list(dict.fromkeys(others)))

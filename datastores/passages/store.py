@@ -173,6 +173,11 @@ class PassageStore:
         sql = "SELECT * FROM chunks WHERE text = ? ORDER BY part, first_line, id"
         return [passage_of(row) for key in keys for row in self.store.rows(sql, (key,))]
 
+    def count(self, keys: Iterable[bytes]) -> int:
+        """How many passages the texts `keys` have."""
+        sql = "SELECT count(*) AS number FROM chunks WHERE text = ?"
+        return sum(int(self.store.rows(sql, (key,))[0]["number"]) for key in keys)
+
     def passages(self, ids: Sequence[int]) -> list[Passage]:
         """The passages with these ids, in this order; those that were removed are left out."""
         # One parameter for all: SQLite takes some tens of thousands at most.

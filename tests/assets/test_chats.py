@@ -10,8 +10,17 @@ from assets.recipe.follow_ups import follow_up
 from assets.recipe.pages import disguise, invent_page, read_pages, split
 from assets.recipe.prepare import KINDS, make_chat, make_pool
 from assets.recipe.reader import command_of, name_of, well_formed
-from assets.recipe.turns import HEADER, NOT_COVERED, Chat, Kind, Pool, notes_message
+from assets.recipe.turns import (
+    EXCERPTS_HEADER,
+    HEADER,
+    NOT_COVERED,
+    Chat,
+    Kind,
+    Pool,
+    notes_message,
+)
 from assets.recipe.wording import Style
+from datastores.passages.excerpts import describe_fit
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +146,25 @@ def test_retrieved_notes_stand_before_the_question_and_hold_the_answer_or_not(po
         else:
             covered += 1
             assert f"`{command_of(answer.text)}`" in notes.text
-    assert 30 < covered < 90
+    assert 30 < covered < 110
+
+
+def test_the_mistakes_of_retrieval_are_rarer_than_they_are(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(with_notes, "FOUND_SHARE", 1.0)
+    denied = {}
+    for kept in (0.0, 1.0):
+        monkeypatch.setattr(with_notes, "_MISTAKEN", kept)
+        answers = [chat[-1].text for chat in _draw(with_notes.retrieved, pool, 120)]
+        denied[kept] = sum(answer.startswith(NOT_COVERED) for answer in answers)
+    assert denied[0.0] == 0 < denied[1.0]
+
+
+def test_what_fits_too_little_is_shown_as_such_alone(pool: Pool) -> None:
+    unfit = EXCERPTS_HEADER.format(fit=describe_fit(0.0))
+    headers = [chat[-3].text.partition("\n")[0] for chat in _draw(with_notes.retrieved, pool, 120)]
+    assert 0 < headers.count(unfit) < len(headers)
 
 
 def test_a_follow_up_changes_narrows_or_explains_the_command_before(pool: Pool) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assets.recipe.retrieval import translations
 from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk
 from datastores.passages.reranking import CANDIDATES, OTHER_WORDS, Reranker
@@ -16,7 +17,7 @@ from datastores.passages.store import PassageStore
 from datastores.passages.translations import Translations
 
 OTHER = {"tusker": "walru", "breakfast": "feed", "bring": "feed"}
-MANY = 400
+MANY = 1200
 DELETE = {"delet": "100 remov:3000"}
 
 
@@ -28,6 +29,14 @@ def passages(tmp_path: Path) -> Iterator[PassageStore]:
         yield store
 
 
+@pytest.fixture
+def few(tmp_path: Path) -> Iterator[PassageStore]:
+    with closing(PassageStore.open(tmp_path / "few.db")) as store:
+        for number in range(5):
+            put(store, f"filler {number}", f"Some other note, number {number}.")
+        yield store
+
+
 def put(store: PassageStore, key: str, content: str, heading: str = "") -> None:
     lines = content.count("\n") + 1
     store.add(key.encode(), [(0, Chunk(heading, 1, lines, content))])
@@ -35,8 +44,26 @@ def put(store: PassageStore, key: str, content: str, heading: str = "") -> None:
 
 def search(store: PassageStore, query: str, lines: Mapping[str, str] | None = None) -> list[str]:
     """The keys of the texts found, best first."""
-    found = Reranker(Bm25Retriever(store), Translations(lines)).search(query, 5)
+    found = Reranker(Bm25Retriever(store), Translations(lines), query).search(5)
     return [one.passage.text.decode() for one in found]
+
+
+def relevant(
+    store: PassageStore,
+    query: str,
+    translations: Translations,
+    texts: Collection[bytes] | None = None,
+) -> list[str]:
+    """The same of those that are relevant."""
+    reranker = Reranker(Bm25Retriever(store), translations, query, texts)
+    return [one.passage.text.decode() for one in reranker.relevant(reranker.search(5))]
+
+
+def shared(store: PassageStore, query: str) -> list[str]:
+    """Those that are relevant by the words that they share."""
+    retriever = Bm25Retriever(store)
+    ranked = Reranker(retriever, Translations(), query).search(5)
+    return [one.passage.text.decode() for one in retriever.relevant(query, ranked)]
 
 
 def test_another_word_finds_a_passage_and_counts_less_than_the_word(
@@ -69,10 +96,9 @@ def test_words_of_one_item_belong_together(passages: PassageStore) -> None:
 def test_texts_limit_a_search_and_a_query_may_be_empty(passages: PassageStore) -> None:
     put(passages, "one", "A walrus.")
     put(passages, "two", "A walrus and a walrus.")
-    reranker = Reranker(Bm25Retriever(passages), Translations())
-    found = reranker.search("walrus", 5, {b"one"})
+    found = Reranker(Bm25Retriever(passages), Translations(), "walrus", {b"one"}).search(5)
     assert [one.passage.text for one in found] == [b"one"]
-    assert reranker.search("?!", 5) == reranker.search("giraffe", 5) == []
+    assert search(passages, "?!") == search(passages, "giraffe") == []
 
 
 def test_a_passage_may_have_words_in_its_heading_alone(passages: PassageStore) -> None:
@@ -83,9 +109,9 @@ def test_a_passage_may_have_words_in_its_heading_alone(passages: PassageStore) -
 def test_as_many_as_wanted_are_found(passages: PassageStore) -> None:
     for number in range(CANDIDATES):
         put(passages, f"more {number}", f"One more note, number {number}.")
-    reranker, every = Reranker(Bm25Retriever(passages), Translations()), len(passages)
-    assert len(reranker.search("note", 1)) == CANDIDATES < every
-    assert len(reranker.search("note", every)) == every
+    reranker, every = Reranker(Bm25Retriever(passages), Translations(), "note"), len(passages)
+    assert len(reranker.search(1)) == CANDIDATES < every
+    assert len(reranker.search(every)) == every
 
 
 def test_ranking_and_relevance_count_nothing_twice(
@@ -101,9 +127,10 @@ def test_ranking_and_relevance_count_nothing_twice(
         return read(sql, values)
 
     monkeypatch.setattr(passages.store, "rows", rows)
-    retriever, question = Bm25Retriever(passages), "Which telescopes does the walrus keep?"
-    ranked = Reranker(retriever, Translations()).search(question, 5)
-    assert list(retriever.relevant(question, ranked)) == ranked != []
+    question = "Which telescopes does the walrus keep?"
+    reranker = Reranker(Bm25Retriever(passages), Translations(), question)
+    ranked = reranker.search(5)
+    assert reranker.relevant(ranked) == ranked != []
     assert len(counted) == len(set(counted)) > 1
 
 
@@ -117,17 +144,36 @@ def test_the_most_frequent_other_words_find_candidates(passages: PassageStore) -
 def test_what_fits_is_relevant_whichever_words_it_shares(passages: PassageStore) -> None:
     put(passages, "walrus", "Feed the walrus.")
     lines = {word: f"5 {word}:10 {other}:100" for word, other in OTHER.items()}
-
-    def relevant(question: str) -> list[bytes]:
-        reranker = Reranker(Bm25Retriever(passages), Translations(lines))
-        found = reranker.relevant(question, reranker.search(question, 5))
-        assert not list(Bm25Retriever(passages).relevant(question, found))
-        return [one.passage.text for one in found]
-
-    three, two = "bring tusker breakfast", "tusker breakfast"
-    assert relevant(three) == relevant(two) == [b"walrus"]
-    assert not relevant("bring tusker paper, ink, pencils, scissors and glue")
+    known, three, two = Translations(lines), "bring tusker breakfast", "tusker breakfast"
+    assert relevant(passages, three, known) == relevant(passages, two, known) == ["walrus"]
+    assert not shared(passages, three)
+    coincidence = "glue tusker on a picture of some breakfast, without scissors"
+    others = {word: f"5 {word}:10" for word in ("pictur", "scissor", "glue", "some")}
+    assert not relevant(passages, coincidence, Translations(lines | others))
     for number in range(MANY):
         put(passages, f"more {number}", f"One more note, number {number}.")
-    assert relevant(three) == [b"walrus"]
-    assert not relevant(two), "among many, something fits two words by chance"
+    assert relevant(passages, three, known) == ["walrus"]
+    assert not relevant(passages, two, known), "among many, something fits two words by chance"
+    assert relevant(passages, two, known, {b"walrus"}) == ["walrus"], "among one, nothing does"
+
+
+def test_one_word_in_common_is_enough_among_a_few_notes(few: PassageStore) -> None:
+    put(few, "office", "The router of the office is at 10.0.3.7, in the cupboard.", "Office")
+    for question in ("What is the router's address?", "what’s the router’s IP?", "where's router"):
+        assert relevant(few, question, translations()) == ["office"], question
+    for question in ("Who wrote a novel about an office?", "What is the capital of France?"):
+        assert not relevant(few, question, translations()), question
+
+
+def test_a_greeting_concerns_no_passage(few: PassageStore) -> None:
+    put(few, "meeting", "Hello, or hi: thanks, okay, yes, I was wondering! Anyone? Bye.", "Meeting")
+    for greeting in ("hi", "Hello!", "thanks!", "okay", "hey, thanks", "bye", "anyone?"):
+        assert search(few, greeting), greeting
+        assert not relevant(few, greeting, translations()), greeting
+
+
+def test_in_another_language_the_rare_words_have_to_be_shared(few: PassageStore) -> None:
+    put(few, "auto", "Wie ich das Auto starten kann, wenn die Batterie leer ist.", "Auto")
+    put(few, "faehre", "Wir fahren am 3. August nach Dänemark, die Fähre geht um 9 Uhr.", "Urlaub")
+    assert relevant(few, "Wann geht die Fähre?", translations()) == ["faehre"]
+    assert not relevant(few, "Wie kann ich die Hauptstadt von Frankreich finden?", translations())
