@@ -64,9 +64,9 @@ KINDS: dict[Kind, float] = {
     with_notes.pasted: 1,
     with_notes.retrieved: 50,
 }
-"""The share of each kind, by number of chats; by tokens, 23 % are questions with what retrieval
-shows, 27 % other chats with notes, 15 % everyday tasks, 12 % other tasks of known pages, 9 %
-follow-ups, 9 % questions outside the subject, and 5 % a bit of everything."""
+"""The share of each kind, by number of chats; by tokens, 13 % are questions with what retrieval
+shows, 29 % other chats with notes, 20 % everyday tasks, 18 % other tasks of known pages, 8 %
+follow-ups, 10 % questions outside the subject, and 2 % a bit of everything."""
 
 
 def make_chat(pool: Pool, rng: Random, style: Style) -> Chat:
