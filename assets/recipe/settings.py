@@ -1,5 +1,5 @@
-"""The sizes of a run: ``full`` makes a pair of the shipped shapes, ``further`` goes on from one,
-``wide`` makes a larger pair on a GPU, ``tiny`` takes a minute.
+"""The sizes of a run: ``full`` makes a pair of the shipped shapes, ``further`` and
+``briefly`` go on from one, ``wide`` makes a larger pair on a GPU, ``tiny`` takes a minute.
 
 Owns numbers, nothing else.
 """
@@ -109,6 +109,20 @@ FURTHER = replace(
         tokens=8_000_000, step_chats=40, matrix_rate=0.012, other_rate=2e-3, decay_from=0.3
     ),
 )
+BRIEFLY = replace(
+    FULL,
+    target_schedule=Schedule(
+        tokens=5_500_000,
+        step_chats=72,
+        matrix_rate=0.008,
+        other_rate=1.1e-3,
+        decay_from=0.25,
+        warm_steps=25,
+    ),
+    student_schedule=Schedule(
+        tokens=4_000_000, step_chats=40, matrix_rate=0.006, other_rate=1e-3, decay_from=0.2
+    ),
+)
 WIDE = replace(
     FULL,
     target=Shape(
@@ -141,4 +155,4 @@ TINY = Setting(
     judged=3,
     tokenizer_chats=300,
 )
-SETTINGS = {"full": FULL, "further": FURTHER, "wide": WIDE, "tiny": TINY}
+SETTINGS = {"full": FULL, "further": FURTHER, "briefly": BRIEFLY, "wide": WIDE, "tiny": TINY}
