@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.timer import Timer
+from textual.worker import WorkType
 
 from app.conversation.context_use import ContextUse, question_tokens, thread_tokens
 from app.interface.chat.attachment_bar import Chip
@@ -44,9 +46,11 @@ class ContextMeter:
             show(prompt, None)
             return
 
+        # Called by the worker: a program that ends meanwhile would leave a coroutine unawaited.
+        measure: WorkType[None] = partial(self._measure, prompt, engine, system, thread)
+
         def start() -> None:
-            measuring = self._measure(prompt, engine, system, thread)
-            prompt.run_worker(measuring, group="context meter", exclusive=True)
+            prompt.run_worker(measure, group="context meter", exclusive=True)
 
         self._timer = prompt.set_timer(DELAY_S, start)
 
