@@ -20,14 +20,14 @@ from engines.distillation.weights import read_student, write_student
 
 
 @dataclass(frozen=True)
-class Part:
+class WeightedPair:
     """The pair in a folder, and its share of the average."""
 
     folder: Path
     share: float
 
 
-def parse_part(text: str) -> Part:
+def parse_part(text: str) -> WeightedPair:
     """A part from ``folder:share``.
 
     Raises:
@@ -35,12 +35,12 @@ def parse_part(text: str) -> Part:
     """
     folder, _, share = text.rpartition(":")
     try:
-        return Part(Path(folder), float(share))
+        return WeightedPair(Path(folder), float(share))
     except ValueError as error:
         raise InputError(f"{text}: write it as folder:share, say assets:0.5") from error
 
 
-def average(parts: Sequence[Part], file: str) -> dict[str, Tensor]:
+def average(parts: Sequence[WeightedPair], file: str) -> dict[str, Tensor]:
     """The weighted mean of the weights in ``file`` of each part, by name.
 
     Raises:

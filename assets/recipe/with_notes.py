@@ -76,9 +76,6 @@ _SAME_PAGE = 0.25
 _SHOWN = (1, 1, 1, 1, 2, 4)
 """Entries of retrieved chunks that stand before a question: mostly one, as in the program."""
 
-_LEAST_FIT = HARDLY_FIT
-"""Less than in the program, so that the target learns what the words for it are worth."""
-
 _CANDIDATES = 8
 """Pages from which each chunk that does not answer is chosen, by the words it shares."""
 
@@ -239,7 +236,8 @@ def _search(
     known = pool.translations(asked.source)
     items = rng.choice(_SHOWN)
     shown = partial(pool.statistics.excerpts, chunks, question.text, known, items)
-    return asked, question, shown(_LEAST_FIT) or shown(0.0)
+    # Less than in the program, so that the target learns what the words for it are worth.
+    return asked, question, shown(HARDLY_FIT) or shown(0.0)
 
 
 def drill_own_words(pool: Pool, rng: Random, style: Style) -> Chat:

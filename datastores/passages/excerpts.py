@@ -21,6 +21,7 @@ MIN_FIT = 1.45
 """What fits less is taken for no answer. Of 1,570 questions in people's own words, with one to
 three other pages among which theirs is and is not, the best item fits as well in .89 and .12."""
 HARDLY_FIT = 1.27
+"""What fits less does not seem to."""
 _FITS = (
     (2.2, "fit"),
     (1.75, "probably fit"),

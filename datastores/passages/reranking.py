@@ -101,7 +101,7 @@ class Reranker:
         return [one for one in ranked if one.passage.id in found]
 
     def _searched(self) -> int:
-        """How many passages are."""
+        """How many passages are searched."""
         if self._texts is None:
             return len(self._retriever)
         return self._retriever.passages_of(self._texts)

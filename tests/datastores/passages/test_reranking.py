@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,21 @@ DELETE = {"delet": "100 remov:3000"}
 
 
 @pytest.fixture
-def passages(tmp_path: Path) -> Iterator[PassageStore]:
+def few(tmp_path: Path) -> Iterator[PassageStore]:
     with closing(PassageStore.open(tmp_path / "passages.db")) as store:
-        for number in range(20):
-            put(store, f"filler {number}", f"Some other note, number {number}.")
+        fill(store, range(5))
         yield store
 
 
 @pytest.fixture
-def few(tmp_path: Path) -> Iterator[PassageStore]:
-    with closing(PassageStore.open(tmp_path / "few.db")) as store:
-        for number in range(5):
-            put(store, f"filler {number}", f"Some other note, number {number}.")
-        yield store
+def passages(few: PassageStore) -> PassageStore:
+    fill(few, range(5, 20))
+    return few
+
+
+def fill(store: PassageStore, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        put(store, f"filler {number}", f"Some other note, number {number}.")
 
 
 def put(store: PassageStore, key: str, content: str, heading: str = "") -> None:
