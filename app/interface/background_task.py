@@ -13,6 +13,7 @@ from typing import TypeVar
 from textual.worker import Worker
 
 from app.interface.chat.conversation import Conversation
+from app.interface.workers import start_worker
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ class BackgroundTask:
             pass
 
     def _start(self, job: Callable[[], Awaitable[None]]) -> None:
-        self._worker = self._conversation.run_worker(self._run(job))
+        self._worker = start_worker(self._conversation, self._run, job)
 
     async def _run(self, job: Callable[[], Awaitable[None]]) -> None:
         # A cancelled job holds the lock until its process, or its step in a thread, has ended.

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from textual.app import App, SuspendNotSupported
 
 from app.conversation.session_statistics import SessionStatistics
-from app.interface.messages import Submitted
 from app.runtime.demo import AFTER, BEFORE, DemoStage, MeasuredAnswer, conclusion
 
 if TYPE_CHECKING:
@@ -70,13 +69,11 @@ class Demo:
 
     async def _answered(self, question: str) -> bool:
         """Send `question` and wait for its answer; False if the person took over."""
-        conversation, answers = self._screen.conversation, self._stats.answers
-        conversation.post_message(Submitted(question))
-        # A short answer may have ended before it is looked for.
-        await _until(lambda: conversation.turn is not None or self._stats.answers > answers)
+        conversation = self._screen.conversation
+        conversation.send(question)
         turn = conversation.turn
-        await _until(lambda: conversation.turn is None)
-        return turn is None or not (turn.stopped or turn.text != question)
+        await _until(lambda: conversation.turn is not turn)
+        return turn is not None and not turn.stopped
 
     def _measured(self) -> MeasuredAnswer:
         """What the last answer took."""

@@ -50,6 +50,7 @@ from app.interface.models.switch import ModelSwitch
 from app.interface.panel import phrases
 from app.interface.panel.panel import Panel
 from app.interface.statistics.statistics_screen import StatisticsScreen, report_reader
+from app.interface.workers import start_worker
 from app.locations import Locations
 from app.runtime.demo import DemoStage
 from app.runtime.learning import LearningProgress
@@ -131,11 +132,11 @@ class ChatScreen(Screen[None]):
         if damaged is not None:
             self.conversation.show_error(f"The history was damaged. The old file is in {damaged}.")
         # After the first frame, which the imports of loading would delay.
-        self.call_after_refresh(lambda: self.run_worker(self.model_switch.load()))
+        self.call_after_refresh(lambda: start_worker(self, self.model_switch.load))
         self.call_after_refresh(self.chat_actions.retry_pending_erasure)
         self.call_after_refresh(self.watch_task.begin)
         if self._stage is not None:
-            self.run_worker(Demo(self, self._session_statistics, self._stage).run())
+            start_worker(self, Demo(self, self._session_statistics, self._stage).run)
 
     def _theme_changed(self, theme: Theme) -> None:
         """Draw everything in the new colours.

@@ -21,6 +21,7 @@ from textual.worker import Worker
 from app.conversation.attachments import Attachment, read_attachment
 from app.interface.themes import component_color
 from app.interface.transcript.entries import label
+from app.interface.workers import start_worker
 from app.sanitise import one_line
 from datastores.errors import InputError
 
@@ -105,7 +106,7 @@ class AttachmentBar(Static):
         for path in paths:
             chip = Chip(path.name or str(path))
             self._show([*self.chips, chip])
-            self._readers.append(self.run_worker(self._read(chip, path)))
+            self._readers.append(start_worker(self, self._read, chip, path))
 
     async def wait(self) -> bool:
         """Wait until all are read; returns whether all could be."""

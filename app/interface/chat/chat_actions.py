@@ -23,6 +23,7 @@ from app.interface.imports.import_screen import ImportScreen
 from app.interface.imports.sources_screen import SourcesScreen
 from app.interface.imports.tasks import DeletionTask, ImportTask
 from app.interface.messages import ChatsChanged
+from app.interface.workers import start_worker
 from app.locations import Locations
 from app.sanitise import one_line
 from datastores.chats.history import History
@@ -121,7 +122,7 @@ class ChatActions:
 
     def retry_pending_erasure(self) -> None:
         """Erase what another window kept from being erased when it was deleted."""
-        self._conversation.run_worker(self._erase_pending())
+        start_worker(self._conversation, self._erase_pending)
 
     async def _erase_pending(self) -> None:
         try:
@@ -150,7 +151,7 @@ class ChatActions:
         if chat.private:
             self._conversation.change_history(lambda history: history.set_private(chat.id, False))
         elif self._conversation.is_free():
-            self._conversation.run_worker(self._make_private(chat))
+            start_worker(self._conversation, self._make_private, chat)
 
     def _toggle_private_unstored(self) -> None:
         """Privacy of an empty chat, which keeps its settings."""
@@ -161,7 +162,7 @@ class ChatActions:
 
     def _export(self, chat: Chat, form: ExportFormat, suffix: str) -> None:
         """Write the chat to the working directory."""
-        self._conversation.run_worker(self._write_export(chat, form, suffix))
+        start_worker(self._conversation, self._write_export, chat, form, suffix)
 
     async def _write_export(self, chat: Chat, form: ExportFormat, suffix: str) -> None:
         def write(history: History) -> Path:
@@ -179,7 +180,7 @@ class ChatActions:
     def _delete(self, chat: Chat) -> None:
         def confirmed(sure: bool | None) -> None:
             if sure and self._conversation.is_free():
-                self._conversation.run_worker(self._delete_everywhere(chat))
+                start_worker(self._conversation, self._delete_everywhere, chat)
 
         question = f"Delete “{display_title(chat, 60)}” permanently?"
         self._conversation.app.push_screen(Confirm(question, "Delete"), confirmed)

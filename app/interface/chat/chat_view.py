@@ -40,6 +40,7 @@ from app.interface.messages import (
 from app.interface.panel.panel import Panel
 from app.interface.text_inputs import writes_text
 from app.interface.transcript.message_list import MessageList
+from app.interface.workers import start_worker
 from app.runtime.history_thread import HistoryThread
 from datastores.chats.history import History
 from datastores.chats.records import Chat
@@ -172,7 +173,7 @@ class ChatView(Vertical):
 
     def change_history(self, change: Callable[[History], object]) -> None:
         """Make a change of the history as soon as its lock is free; an error is shown."""
-        self.run_worker(self._change_history(change))
+        start_worker(self, self._change_history, change)
 
     async def _change_history(self, change: Callable[[History], object]) -> None:
         try:

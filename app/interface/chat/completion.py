@@ -25,6 +25,7 @@ from app.interface.chat.suggestions import (
 )
 from app.interface.commands.slash_commands import SlashName, completions
 from app.interface.text_inputs import TextInput
+from app.interface.workers import start_worker
 from app.sanitise import one_line
 
 
@@ -114,7 +115,7 @@ class Completion:
                 [Suggestion(f"/{one.name}", f"{one.argument} {one.help}".strip()) for one in known],
             )
         else:
-            self._prompt.run_worker(self._find(found), group="completion", exclusive=True)
+            start_worker(self._prompt, self._find, found, group="completion", exclusive=True)
 
     async def _find(self, found: CompletionSpan) -> None:
         """In a thread: reading a large folder takes a while."""

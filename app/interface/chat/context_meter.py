@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.timer import Timer
-from textual.worker import WorkType
 
 from app.conversation.context_use import ContextUse, question_tokens, thread_tokens
 from app.interface.chat.attachment_bar import Chip
 from app.interface.chat.prompt import Prompt
 from app.interface.commands.slash_commands import parse
+from app.interface.workers import start_worker
 from datastores.chats.records import StoredMessage
 from datastores.errors import SpecchatError
 
@@ -46,11 +45,9 @@ class ContextMeter:
             show(prompt, None)
             return
 
-        # Called by the worker: a program that ends meanwhile would leave a coroutine unawaited.
-        measure: WorkType[None] = partial(self._measure, prompt, engine, system, thread)
-
         def start() -> None:
-            prompt.run_worker(measure, group="context meter", exclusive=True)
+            given = (prompt, engine, system, thread)
+            start_worker(prompt, self._measure, *given, group="context meter", exclusive=True)
 
         self._timer = prompt.set_timer(DELAY_S, start)
 

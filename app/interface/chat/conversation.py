@@ -46,6 +46,7 @@ from app.interface.messages import (
     Submitted,
 )
 from app.interface.transcript.answer import Answer
+from app.interface.workers import start_worker
 from app.runtime.model_thread import ModelThread, OpenModel
 from datastores.chats.history import History
 from datastores.chats.records import FAILED, INTERRUPTED, StoredMessage
@@ -131,20 +132,27 @@ class Conversation(ChatView):
         self.measure_context()
 
     @on(Submitted)
-    def _send(self, event: Submitted) -> None:
+    def _submitted(self, event: Submitted) -> None:
+        self.send(event.text)
+
+    def send(self, text: str) -> None:
+        """Ask `text` with what is attached: at once, or behind the answer being written.
+
+        Not before the attachments are read.
+        """
         queues = self.turn is not None and self._shows(self.turn)
         if not queues and not self.is_free():
-            self.prompt.put_back(as_typed(event.text))
+            self.prompt.put_back(as_typed(text))
             return
         if self.prompt.attachments.reading:
-            self.run_worker(self._send_when_read(event.text))
+            start_worker(self, self._send_when_read, text)
             return
         if queues:
-            self.queue.add(Unsent(as_typed(event.text), self.prompt.attachments.chips))
+            self.queue.add(Unsent(as_typed(text), self.prompt.attachments.chips))
             self.prompt.attachments.set(())
             self.post_message(MomentChanged())
             return
-        turn = self._next_turn(event.text, self.prompt.attachments.attachments)
+        turn = self._next_turn(text, self.prompt.attachments.attachments)
         self.prompt.attachments.set(())
         self.unsent.sent(self.prompt)
         self.begin(turn)
@@ -169,7 +177,7 @@ class Conversation(ChatView):
     async def _send_when_read(self, text: str) -> None:
         """Send once the attachments are read; if one cannot be, the text is kept instead."""
         if await self.prompt.attachments.wait():
-            self.post_message(Submitted(text))
+            self.send(text)
         else:
             self.prompt.put_back(as_typed(text))
 

@@ -37,6 +37,7 @@ from app.interface.dialogs.basic import Confirm, InputDialog, notify_error
 from app.interface.dialogs.presets import PresetList
 from app.interface.messages import ChatsChanged
 from app.interface.text_inputs import LineInput, TextInput
+from app.interface.workers import start_worker
 from app.locations import Locations
 from app.runtime.history_thread import HistoryThread
 from app.sanitise import clean, one_line
@@ -155,7 +156,7 @@ class ChatSettings:
             self._conversation.tuning = tuning
             self._notify_kept()
         else:
-            self._conversation.run_worker(self._store(chat, tuning))
+            start_worker(self._conversation, self._store, chat, tuning)
 
     async def _store(self, chat: int, tuning: ChatTuning) -> None:
         try:
@@ -331,7 +332,7 @@ class ChatSettingsForm(ModalScreen[ChatTuning | None]):
             self._save(name, tuning)
 
     def _save(self, name: str, tuning: ChatTuning) -> None:
-        self.app.run_worker(self._store_preset(name, tuning))
+        start_worker(self.app, self._store_preset, name, tuning)
 
     async def _store_preset(self, name: str, tuning: ChatTuning) -> None:
         try:

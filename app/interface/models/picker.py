@@ -45,6 +45,7 @@ from app.interface.models.rows import (
 )
 from app.interface.text_inputs import LineInput
 from app.interface.themes import panel_styles, style_classes
+from app.interface.workers import start_worker
 from app.locations import Locations
 from app.models.description import FoundModel
 from app.models.download import ModelDownload
@@ -207,7 +208,7 @@ class ModelPicker(ListDialog[FoundModel | None]):
 
         self._pages.append(page)
         self._list(None)
-        self.run_worker(replace_page(), group="hub", exclusive=True)
+        start_worker(self, replace_page, group="hub", exclusive=True)
 
     @property
     def _free_memory(self) -> int:

@@ -16,6 +16,7 @@ from app.interface.chat.conversation import Conversation
 from app.interface.commands.keymap import keymap_of
 from app.interface.models.download_task import DownloadTask
 from app.interface.models.picker import ModelPicker
+from app.interface.workers import start_worker
 from app.locations import Locations
 from app.models.description import FoundModel
 from app.models.discovery import embedded, find_models, resolve_model
@@ -66,7 +67,7 @@ class ModelSwitch:
     def switch_to(self, name: str) -> None:
         """Switch to the model of that name or path."""
         if self._conversation.is_free():
-            self._conversation.run_worker(self._resolve_and_switch(name))
+            start_worker(self._conversation, self._resolve_and_switch, name)
 
     def names(self) -> list[str]:
         """The names of all models on this machine. Call it in a thread."""
@@ -112,7 +113,7 @@ class ModelSwitch:
 
     def _chosen(self, found: FoundModel | None) -> None:
         if found is not None and self._conversation.is_free():
-            self._conversation.run_worker(self._switch(found.name, found.path))
+            start_worker(self._conversation, self._switch, found.name, found.path)
 
     async def _resolve_and_switch(self, name: str) -> None:
         try:

@@ -53,7 +53,8 @@ async def test_it_asks_imports_asks_again_and_says_what_was_measured(
         assert notices(made)[-1].endswith("Now ask it something yourself.")
 
 
-async def test_stopping_an_answer_ends_it(stage: Make) -> None:
+async def test_stopping_an_answer_ends_it(stage: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "POLL_S", 0.3)  # the answer has ended before the first look
     made = stage(Script(passes_of("some words", [0], 2), holds=True))
     async with made.app.run_test() as pilot:
         await ready(pilot, made)
