@@ -198,7 +198,7 @@ def test_a_value_is_named_in_words_of_its_placeholder(
             if question.text.startswith("unpack the one named "):
                 value = question.text.removeprefix("unpack the one named ")
                 assert name_of(before) != "ls"
-                assert value in (*_PLACES, *command_of(answer.text).split())
+                assert value in _PLACES or value in command_of(answer.text)
                 named += 1
     assert named
 
