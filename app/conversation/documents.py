@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from functools import partial
+from functools import cache, partial
 from typing import TypeVar
 
 from app.config import load_config
@@ -18,13 +18,14 @@ from app.engine.engine import Engine
 from app.indexing.embedding import PassageEmbedding
 from app.indexing.passage_index import FoundPassage, find, locate, open_passages
 from app.locations import Locations
+from app.models.discovery import embedded_question_model
 from app.models.selection import choose_embedder
 from datastores.chats.records import SYSTEM
 from datastores.errors import SpecchatError
 from datastores.library.library import Library
 from datastores.passages.dense import DenseRetriever
 from datastores.passages.excerpts import describe_fit
-from datastores.passages.protocol import Passage, ScoredPassage
+from datastores.passages.protocol import Passage, QuestionModel, ScoredPassage
 from datastores.passages.store import PassageStore
 from datastores.passages.word_index import WordIndex
 from engines.chat_template.prompt_builder import Message
@@ -50,15 +51,18 @@ class Documents:
         passages: PassageStore,
         locations: Locations,
         embedding: PassageEmbedding | None = None,
+        load_question_model: Callable[[], QuestionModel | None] = lambda: None,
     ) -> None:
         """Args:
         embedding: searches them by meaning, too; None for words alone.
+        load_question_model: what orders the best of them; called with the first question.
         """
         self.locations = locations
         self.embedding = embedding
         self._library = library
         self._passages = passages
         self._words: WordIndex | None = None
+        self._load_question_model = cache(load_question_model)
 
     @classmethod
     def open(
@@ -83,7 +87,7 @@ class Documents:
             report,
             configured=bool(setting),
         )
-        return cls(library, passages, locations, embedding)
+        return cls(library, passages, locations, embedding, _load_question_model)
 
     def close(self) -> None:
         with closing(self._library), closing(self._passages):
@@ -154,6 +158,9 @@ class Documents:
         Args:
             source: only passages imported from this path; empty for all.
             items: list items to keep of them; 0 for all. See `app.indexing.passage_index.find`.
+
+        Raises:
+            ModelError: the model of questions cannot be run.
         """
         found = find(
             self._library,
@@ -163,6 +170,7 @@ class Documents:
             source,
             relevant_only=True,
             dense=self._dense(),
+            model=self._load_question_model(),
             items=items,
         )
         room = int(context_length * MAX_CONTEXT_SHARE)
@@ -173,6 +181,12 @@ class Documents:
                 break
             chosen.append(passage)
         return tuple(chosen)
+
+
+def _load_question_model() -> QuestionModel:
+    from engines.llama.question_model import LlamaQuestionModel
+
+    return LlamaQuestionModel(embedded_question_model())
 
 
 def with_notes(

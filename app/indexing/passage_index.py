@@ -23,7 +23,7 @@ from datastores.passages.bm25 import Bm25Retriever
 from datastores.passages.chunks import Chunk, split
 from datastores.passages.dense import DenseRetriever, fuse
 from datastores.passages.excerpts import MIN_FIT, excerpts
-from datastores.passages.protocol import ScoredPassage
+from datastores.passages.protocol import QuestionModel, ScoredPassage
 from datastores.passages.question_likelihood import AskedQuestion
 from datastores.passages.reranking import Reranker
 from datastores.passages.store import PassageStore
@@ -140,6 +140,7 @@ def find(
     *,
     relevant_only: bool = False,
     dense: DenseRetriever | None = None,
+    model: QuestionModel | None = None,
     items: int = 0,
 ) -> list[FoundPassage]:
     """The best `limit` passages for `query`, at most `MAX_PER_DOCUMENT` of one document.
@@ -149,17 +150,19 @@ def find(
         relevant_only: leave out passages that share a word with the query by coincidence and do
             not fit it in other words; nothing if that is all of them.
         dense: ranks by meaning; both rankings count alike then.
+        model: orders the best passages and items; None for their words alone.
         items: of all list items in the passages keep so many, the best by their words, and no
             passage of which none is kept; one without a list is one item. Where meaning ranks, too,
             they are sought in the first so many passages; else, if `relevant_only`, they have to
             fit. 0: keep everything.
 
     Raises:
+        ModelError: `model` cannot be run.
         StoreError: a store cannot be read.
     """
     retriever = Bm25Retriever(passages)
     texts = {key for path, key in library.source_texts() if path == source} if source else None
-    reranker = Reranker(retriever, translations(), query, texts)
+    reranker = Reranker(retriever, translations(), query, texts, model)
     ranked = reranker.search(limit * OVERFETCH)
     candidates: Iterable[ScoredPassage] = ranked
     if relevant_only:

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 from torch import Tensor
 
-from assets.recipe.export import FILES
+from assets.recipe.export import STUDENT_FILE, TARGET_FILE
 from datastores.errors import InputError, SpecchatError
 from engines.distillation.weights import read_student, write_student
 
@@ -69,7 +69,7 @@ def main(out: Path, parts: Sequence[str]) -> None:
     try:
         chosen = [parse_part(part) for part in parts]
         out.mkdir(parents=True, exist_ok=True)
-        for file in FILES.values():
+        for file in (TARGET_FILE, STUDENT_FILE):
             write_student(chosen[0].folder / file, average(chosen, file), out / file)
     except SpecchatError as error:
         raise click.ClickException(str(error)) from error

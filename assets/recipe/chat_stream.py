@@ -22,9 +22,9 @@ from safetensors.numpy import load, save
 from tokenizers import Tokenizer
 
 from assets.recipe.pages import read_pages, split
-from assets.recipe.prepare import make_chat, make_pool
+from assets.recipe.prepare import make_pool
 from assets.recipe.tokens import Encoded, Indices, encode_chats, load_tokenizer
-from assets.recipe.turns import Pool
+from assets.recipe.turns import Kind, Pool
 from assets.recipe.wording import Style
 from datastores.errors import InputError
 
@@ -60,12 +60,13 @@ class EncodedChats:
 class ChatSource:
     """What determines the chats of every step.
 
-    ``pages`` and ``tokenizer`` are paths; ``chats`` the chats of a step; longer ones than
-    ``longest`` tokens are left out.
+    ``pages`` and ``tokenizer`` are paths; ``kind`` makes a chat; ``chats`` is how many a step has;
+    longer ones than ``longest`` tokens are left out.
     """
 
     pages: Path
     tokenizer: Path
+    kind: Kind
     chats: int
     longest: int
     seed: int
@@ -83,7 +84,7 @@ class ChatSource:
     def draw(self, pool: Pool, tokenizer: Tokenizer, step: int) -> EncodedChats:
         """The chats of ``step``, from 0."""
         rng = Random(f"{self.seed} {step}")
-        drawn = (encode_chats(tokenizer, [make_chat(pool, rng, Style())])[0] for _ in count())
+        drawn = (encode_chats(tokenizer, [self.kind(pool, rng, Style())])[0] for _ in count())
         fitting = (chat for chat in drawn if len(chat.ids) <= self.longest)
         return EncodedChats.join(list(islice(fitting, self.chats)))
 

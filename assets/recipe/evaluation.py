@@ -24,7 +24,7 @@ from assets.recipe.reader import (
     name_of,
     well_formed,
 )
-from assets.recipe.retrieval import PageStatistics, translations
+from assets.recipe.retrieval import PageStatistics, question_model, translations
 from assets.recipe.tokens import IM_END, render_prompt
 from assets.recipe.turns import (
     HEADER,
@@ -69,7 +69,7 @@ def excerpted(
     for each in questions:
         notes, question = each.chat
         chunks = list(split(notes.text.removeprefix(HEADER).strip()))
-        kept = statistics.excerpts(chunks, question.text, translations())
+        kept = statistics.excerpts(chunks, question.text, translations(), model=question_model())
         out.append(EvaluationQuestion((*excerpt_turns(kept), question), each.wanted))
     return out
 

@@ -1,4 +1,4 @@
-"""Writes a trained model as one GGUF file, with the vocabulary and the template of the pair.
+"""Writes a trained model as one GGUF file, with the vocabulary and the template of all.
 
 Owns the names of the files. The layout of the weights is `engines.distillation.export`'s business.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import gguf
 
+from assets.recipe.retrieval import QUESTION_MODEL_FILE
 from assets.recipe.settings import Shape
 from assets.recipe.tokens import CHAT_TEMPLATE, END_OF_TEXT, IM_END, SPECIALS
 from assets.recipe.training import load_weights
@@ -17,7 +18,11 @@ from engines.distillation.export import write_llama
 
 TARGET_FILE = "target-f16.gguf"
 STUDENT_FILE = "student-f16.gguf"
-FILES = {"target": TARGET_FILE, "student": STUDENT_FILE}
+FILES = {
+    "target": TARGET_FILE,
+    "student": STUDENT_FILE,
+    "question-model": QUESTION_MODEL_FILE,
+}
 
 
 def export(checkpoint: Path, tokenizer: Path, shape: Shape, name: str, path: Path) -> None:

@@ -19,7 +19,7 @@ from assets.recipe.material_files import read_evening_questions
 from assets.recipe.pages import Example, Page, Split
 from assets.recipe.placeholders import readable
 from assets.recipe.reader import AnswerReader, command_of, fraction, name_of
-from assets.recipe.retrieval import PageStatistics, translations
+from assets.recipe.retrieval import PageStatistics, question_model, translations
 from assets.recipe.turns import Chat, ChatTurn, excerpt_turns, user
 from datastores.errors import InputError
 from datastores.passages.chunks import Chunk
@@ -82,7 +82,7 @@ class NotedQuestion:
         chunks = [next(split_chunks(page.markdown)) for page in chosen]
         if covered:
             chunks.insert(rng.randint(0, len(chunks)), self._chunk())
-        kept = statistics.excerpts(chunks, self.question, translations())
+        kept = statistics.excerpts(chunks, self.question, translations(), model=question_model())
         return excerpt_turns(kept)
 
     def _chunk(self) -> Chunk:

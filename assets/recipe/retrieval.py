@@ -14,10 +14,12 @@ from pathlib import Path
 
 from datastores.passages.chunks import Chunk, split
 from datastores.passages.excerpts import MIN_FIT, PassageExcerpt, excerpts
+from datastores.passages.protocol import QuestionModel
 from datastores.passages.question_likelihood import parse_question
 from datastores.passages.translations import TRANSLATIONS_FILE, Translations
 from datastores.passages.word_counts import keys_in
 
+QUESTION_MODEL_FILE = "question-model-f16.gguf"
 ITEMS = 1
 """Kept of all chunks together in evaluation, as in the program: see README.md, "What retrieval
 shows"."""
@@ -27,6 +29,14 @@ shows"."""
 def translations() -> Translations:
     """The shipped ones."""
     return Translations.read(Path(__file__).parents[1] / TRANSLATIONS_FILE)
+
+
+@cache
+def question_model() -> QuestionModel:
+    """The shipped one; chats for training are drawn without it, which is much faster."""
+    from engines.llama.question_model import LlamaQuestionModel
+
+    return LlamaQuestionModel(Path(__file__).parents[1] / QUESTION_MODEL_FILE)
 
 
 class PageStatistics:
@@ -56,6 +66,8 @@ class PageStatistics:
         translations: Translations,
         items: int = ITEMS,
         least: float = MIN_FIT,
+        model: QuestionModel | None = None,
     ) -> list[PassageExcerpt]:
         """What is kept of `chunks`, best first: so many items that fit so well."""
-        return excerpts(chunks, parse_question(question, translations, self), items, least)
+        asked = parse_question(question, translations, self, model)
+        return excerpts(chunks, asked, items, least)

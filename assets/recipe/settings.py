@@ -80,8 +80,10 @@ class Setting:
     longest: int
     target: Shape
     student: Shape
+    question_model: Shape
     target_schedule: Schedule
     student_schedule: Schedule
+    question_schedule: Schedule
     questions: int
     judged: int = 1000
     tokenizer_chats: int = 30_000
@@ -89,15 +91,23 @@ class Setting:
     @property
     def shapes(self) -> Mapping[str, Shape]:
         """The shapes by role."""
-        return {"target": self.target, "student": self.student}
+        return {
+            "target": self.target,
+            "student": self.student,
+            "question-model": self.question_model,
+        }
 
 
 FULL = Setting(
     longest=1024,
     target=Shape(layers=8, width=256, hidden=640, vocabulary=4096, chooser=4, copiers=(5, 7)),
     student=Shape(layers=2, width=128, hidden=64, vocabulary=4096),
+    question_model=Shape(layers=4, width=256, hidden=640, vocabulary=4096),
     target_schedule=Schedule(tokens=42_000_000, step_chats=40),
     student_schedule=Schedule(tokens=20_000_000, step_chats=40),
+    question_schedule=Schedule(
+        tokens=18_000_000, step_chats=256, matrix_rate=0.012, other_rate=1.7e-3, decay_from=0.3
+    ),
     questions=200,
 )
 FURTHER = replace(
@@ -135,6 +145,7 @@ WIDE = replace(
         rope_base=500_000.0,
     ),
     student=Shape(layers=2, width=192, hidden=256, vocabulary=8192),
+    question_model=Shape(layers=4, width=384, hidden=1024, vocabulary=8192, rope_base=500_000.0),
     target_schedule=Schedule(tokens=500_000_000, step_chats=768, decay_from=0.5),
     student_schedule=Schedule(tokens=150_000_000, step_chats=384),
 )
@@ -149,8 +160,10 @@ TINY = Setting(
     longest=384,
     target=Shape(layers=2, width=64, hidden=128, vocabulary=512, chooser=0, copiers=(1,)),
     student=Shape(layers=1, width=64, hidden=64, vocabulary=512),
+    question_model=Shape(layers=1, width=64, hidden=128, vocabulary=512),
     target_schedule=Schedule(tokens=16_000, step_chats=8),
     student_schedule=Schedule(tokens=8_000, step_chats=8),
+    question_schedule=Schedule(tokens=8_000, step_chats=8),
     questions=4,
     judged=3,
     tokenizer_chats=300,

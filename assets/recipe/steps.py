@@ -1,8 +1,8 @@
 """The steps of the recipe: one command for each, and ``all`` for all of them.
 
 The steps are functions of the same few paths. Owns the layout of the working folder:
-``tokenizer.json``, ``target``, ``student`` (checkpoints), and in the folder of results: the two
-GGUF files and ``figures.json``.
+``tokenizer.json``, ``target``, ``student``, ``question-model`` (checkpoints), and in the folder of
+results: the GGUF files, the word translations and ``figures.json``.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from assets.recipe.evaluation import acceptance, evaluate, noted_questions, reca
 from assets.recipe.export import FILES, STUDENT_FILE, TARGET_FILE, copy_tokenizer, export
 from assets.recipe.judged import judge
 from assets.recipe.pages import read_pages, split
-from assets.recipe.prepare import make_pool, prepare
+from assets.recipe.prepare import make_chat, make_pool, prepare
+from assets.recipe.questions import ask_for_entry
 from assets.recipe.reader import AnswerReader
-from assets.recipe.settings import SETTINGS, Schedule, Setting
+from assets.recipe.settings import SETTINGS, Schedule, Setting, Shape
 from assets.recipe.tokens import load_tokenizer
 from assets.recipe.training import (
     Loss,
@@ -39,7 +40,8 @@ from assets.recipe.training import (
     make_next_token_loss,
 )
 from assets.recipe.translations import translate
-from datastores.errors import SpecchatError
+from assets.recipe.turns import Kind
+from datastores.errors import InputError, SpecchatError
 from datastores.passages.translations import TRANSLATIONS_FILE, to_lines, write_translations
 from engines.distillation.model import Llama
 from engines.distillation.weights import read_student
@@ -88,16 +90,23 @@ class Recipe:
         Raises:
             InputError: there is neither.
         """
-        given, checkpoint = self.given("target"), self.work / "target"
-        if given is None or (checkpoint / "progress.json").exists():
-            given = load_weights(checkpoint)
-        return load_teacher(given, self.setting.target)
+        return load_teacher(self.target(), self.setting.target)
 
-    def train(self, run: TrainingRun, schedule: Schedule, loss: Loss) -> None:
+    def target(self) -> Mapping[str, Tensor]:
+        """The weights of the trained target, or of the one to go on from.
+
+        Raises:
+            InputError: there is neither.
+        """
+        given, checkpoint = self.given("target"), self.work / "target"
+        trained = given is None or (checkpoint / "progress.json").exists()
+        return load_weights(checkpoint) if given is None or trained else given
+
+    def train(self, run: TrainingRun, schedule: Schedule, loss: Loss, kind: Kind) -> None:
         """Train ``run`` on chats that other processes draw: on every core but one for a GPU."""
         setting = self.setting
         chats, longest = schedule.step_chats, setting.longest
-        source = ChatSource(self.pages, self.tokenizer, chats, longest, self.seed)
+        source = ChatSource(self.pages, self.tokenizer, kind, chats, longest, self.seed)
         processes = 1 if run.device.type == "cpu" else max(1, (os.cpu_count() or 1) - 1)
         schedule = replace(schedule, tokens=self.tokens or schedule.tokens)
         with closing(stream_chats(source, run.progress.updates, processes)) as steps:
@@ -124,19 +133,40 @@ def step_translate(recipe: Recipe) -> None:
 def step_train(recipe: Recipe) -> None:
     """Train the target, resuming from its checkpoint."""
     loss = make_next_token_loss(recipe.setting.target)
-    recipe.train(recipe.run("target"), recipe.setting.target_schedule, loss)
+    recipe.train(recipe.run("target"), recipe.setting.target_schedule, loss, make_chat)
+
+
+def step_learn_questions(recipe: Recipe) -> None:
+    """Train the model of questions, which begins with the target's first layers."""
+    role, shape = "question-model", recipe.setting.question_model
+    given = recipe.given(role) or first_layers(recipe.target(), shape)
+    run = TrainingRun(shape, recipe.work / role, given)
+    loss = make_next_token_loss(shape)
+    recipe.train(run, recipe.setting.question_schedule, loss, ask_for_entry)
+
+
+def first_layers(weights: Mapping[str, Tensor], shape: Shape) -> Mapping[str, Tensor]:
+    """What a model of ``shape`` takes over from a deeper one of the same width."""
+    return {name: weights[name] for name in Llama(shape.llama).state_dict()}
 
 
 def step_distil(recipe: Recipe) -> None:
     """Distil the target into the student, resuming from its checkpoint."""
     loss = make_distillation_loss(recipe.teacher())
-    recipe.train(recipe.run("student"), recipe.setting.student_schedule, loss)
+    recipe.train(recipe.run("student"), recipe.setting.student_schedule, loss, make_chat)
 
 
 def step_export(recipe: Recipe) -> None:
-    """Write the checkpoints as GGUF files."""
-    for role, file in FILES.items():
-        path, shape = recipe.out / file, recipe.setting.shapes[role]
+    """Write the checkpoints that there are as GGUF files.
+
+    Raises:
+        InputError: there is none.
+    """
+    trained = [role for role in FILES if (recipe.work / role / "progress.json").exists()]
+    if not trained:
+        raise InputError(f"{recipe.work}: no checkpoint here; train a model first")
+    for role in trained:
+        path, shape = recipe.out / FILES[role], recipe.setting.shapes[role]
         export(recipe.work / role, recipe.tokenizer, shape, f"specchat {role}", path)
         _LOG.info("wrote %s", path)
 
@@ -164,6 +194,7 @@ STEPS = {
     "prepare": step_prepare,
     "translate": step_translate,
     "train": step_train,
+    "learn-questions": step_learn_questions,
     "distil": step_distil,
     "export": step_export,
     "evaluate": step_evaluate,
@@ -206,7 +237,7 @@ STEPS = {
     help="Pause training after so many minutes, with a checkpoint.",
 )
 def main(step: str, setting: str, work: Path, **inputs: Any) -> None:
-    """Make specchat's embedded pair from the tldr pages."""
+    """Make specchat's embedded models from the tldr pages."""
     work.mkdir(parents=True, exist_ok=True)
     _log_to(work / "recipe.log")
     recipe = Recipe(SETTINGS[setting], work=work, **inputs)

@@ -30,6 +30,10 @@ _FITS = (
     (0.0, "do not seem to fit"),
 )
 
+INTRODUCTION_CHARACTERS = 120
+"""Read by a model of questions before each item."""
+
+_LINK = re.compile(r"\S*https?://\S+")
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])[ \t]")
 
@@ -63,11 +67,10 @@ def excerpts(
     lists = _lists(chunks)
     kept: dict[int, list[str]] = {}
     fits: dict[int, float] = {}
-    for score, place, item in _ranked(lists, question)[:most]:
-        if question.fit(score) < least:
-            break
-        kept.setdefault(place, []).append(item)
-        fits.setdefault(lists[place][0], question.fit(score))
+    fitting = [one for one in _ranked(lists, question) if question.fit(one.score) >= least]
+    for one in _reordered(fitting, question)[:most]:
+        kept.setdefault(one.place, []).append(one.text)
+        fits.setdefault(lists[one.place][0], question.fit(one.score))
     texts: dict[int, list[str]] = {}
     for place, items in kept.items():
         number, each = lists[place]
@@ -75,19 +78,41 @@ def excerpts(
     return [PassageExcerpt(number, "\n\n".join(texts[number]), fit) for number, fit in fits.items()]
 
 
-def best_scores(chunks: Sequence[Chunk], question: AskedQuestion) -> list[float]:
-    """The score of the best item or paragraph of each of `chunks`."""
+def best_items(chunks: Sequence[Chunk], question: AskedQuestion) -> list[RankedItem]:
+    """The best item or paragraph of each of `chunks`."""
     lists = _lists(chunks)
-    best = [0.0] * len(chunks)
-    for score, place, _ in _ranked(lists, question):
-        number = lists[place][0]
-        best[number] = max(best[number], score)
-    return best
+    best: dict[int, RankedItem] = {}
+    for one in _ranked(lists, question):
+        best.setdefault(lists[one.place][0], one)
+    return [best[number] for number in range(len(chunks))]
+
+
+def entry_text(introduction: str, item: str) -> str:
+    """What a model of questions reads of an item."""
+    before = _LINK.sub("", introduction)[:INTRODUCTION_CHARACTERS].strip()
+    return "\n\n".join(filter(None, (before, item.strip())))
 
 
 def describe_fit(fit: float) -> str:
     """How well the best of some excerpts fits, in words for a model: after "notes that"."""
     return next(words for least, words in _FITS if fit >= least)
+
+
+@dataclass(frozen=True, slots=True)
+class RankedItem:
+    """An item of a list, and how well it answers a question.
+
+    Attributes:
+        score: see `AskedQuestion.score`; that of its best paragraph, if it is prose.
+        place: of its list among those given.
+        text: all of it.
+        entry: what answers, as a model of questions reads it.
+    """
+
+    score: float
+    place: int
+    text: str
+    entry: str
 
 
 @dataclass(slots=True)
@@ -140,22 +165,30 @@ def _lists(chunks: Sequence[Chunk]) -> list[tuple[int, IntroducedList]]:
 
 def _ranked(
     lists: Sequence[tuple[int, IntroducedList]], question: AskedQuestion
-) -> list[tuple[float, int, str]]:
-    """Score, place of the list and text of each item, the best first, ties by their order."""
-    entries = [(place, item) for place, (_, each) in enumerate(lists) for item in each.items]
-    parts = [_parts(item) for _, item in entries]
-    words = words_of_texts(
-        [
-            (lists[place][1].introduction, part)
-            for (place, _), split in zip(entries, parts, strict=True)
-            for part in split
-        ]
-    )
-    scored = [
-        (max(question.score(next(words)) for _ in split), place, item)
-        for split, (place, item) in zip(parts, entries, strict=True)
+) -> list[RankedItem]:
+    """Each item, the best first, ties by their order."""
+    parts = [
+        (place, item, part)
+        for place, (_, each) in enumerate(lists)
+        for item in each.items
+        for part in _parts(item)
     ]
-    return sorted(scored, key=lambda entry: -entry[0])
+    introductions = [lists[place][1].introduction for place, _, _ in parts]
+    words = words_of_texts(
+        [(before, part) for before, (_, _, part) in zip(introductions, parts, strict=True)]
+    )
+    best: dict[tuple[int, str], RankedItem] = {}
+    for (place, item, part), before, said in zip(parts, introductions, words, strict=True):
+        score = question.score(said)
+        if (place, item) not in best or best[place, item].score < score:
+            best[place, item] = RankedItem(score, place, item, entry_text(before, part))
+    return sorted(best.values(), key=lambda one: -one.score)
+
+
+def _reordered(items: Sequence[RankedItem], question: AskedQuestion) -> list[RankedItem]:
+    """`items`, by falling score, in the order that counts."""
+    order = question.order([one.score for one in items], [one.entry for one in items])
+    return [items[place] for place in order]
 
 
 def _parts(item: str) -> list[str]:

@@ -39,6 +39,18 @@ class ScoredPassage:
     score: float
 
 
+class QuestionModel(Protocol):
+    """A language model of questions, given a text that answers them."""
+
+    def log_likelihoods(self, question: str, texts: Sequence[str]) -> list[float]:
+        """The natural logarithm of the chance of `question`, after each of `texts`.
+
+        Raises:
+            ModelError: the model cannot evaluate them.
+        """
+        ...
+
+
 class Retriever(Protocol):
     """Ranks the passages of one store."""
 

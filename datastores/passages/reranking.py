@@ -20,8 +20,8 @@ from itertools import chain, islice
 from math import log
 
 from datastores.passages.bm25 import Bm25Retriever
-from datastores.passages.excerpts import MIN_FIT, best_scores
-from datastores.passages.protocol import Passage, ScoredPassage
+from datastores.passages.excerpts import MIN_FIT, best_items
+from datastores.passages.protocol import Passage, QuestionModel, ScoredPassage
 from datastores.passages.question_likelihood import parse_question, stems_of
 from datastores.passages.question_words import STOP_WORDS, informative_words
 from datastores.passages.translations import Translations
@@ -54,9 +54,11 @@ class Reranker:
         translations: Translations,
         query: str,
         texts: Collection[bytes] | None = None,
+        model: QuestionModel | None = None,
     ) -> None:
         """Args:
         texts: keys of the texts to be searched; None for all.
+        model: orders the best, too; None for their words alone.
         """
         self._retriever = retriever
         self._translations = translations
@@ -64,24 +66,29 @@ class Reranker:
         self._words = informative_words(query)
         self._texts = texts
         self._likelihoods: dict[int, float] = {}
-        self.question = parse_question(query, translations, retriever)
+        self.question = parse_question(query, translations, retriever, model)
 
     def search(self, least: int) -> list[ScoredPassage]:
         """The best passages that have a word of the question or another for it; ties by id.
 
         Args:
             least: at least so many, if there are.
+
+        Raises:
+            ModelError: the model cannot evaluate them.
         """
         candidates = self._candidates(max(least, CANDIDATES))
         ids = [one.id for one in candidates]
         (matches,) = self._retriever.score([self._query], ids)
-        likely = best_scores([one.chunk for one in candidates], self.question)
-        self._likelihoods = dict(zip(ids, likely, strict=True))
+        best = best_items([one.chunk for one in candidates], self.question)
+        self._likelihoods = {number: item.score for number, item in zip(ids, best, strict=True)}
         scored = [
-            ScoredPassage(one, score + BM25_WEIGHT * match)
-            for one, score, match in zip(candidates, likely, matches, strict=True)
+            (ScoredPassage(one, item.score + BM25_WEIGHT * match), item.entry)
+            for one, item, match in zip(candidates, best, matches, strict=True)
         ]
-        return sorted(scored, key=lambda one: (-one.score, one.passage.id))
+        scored.sort(key=lambda one: (-one[0].score, one[0].passage.id))
+        order = self.question.order([one.score for one, _ in scored], [text for _, text in scored])
+        return [scored[place][0] for place in order]
 
     def relevant(self, ranked: Sequence[ScoredPassage]) -> list[ScoredPassage]:
         """Those of `ranked`, which `search` found, that share enough of the question's rare words

@@ -7,7 +7,7 @@ import torch
 from click.testing import CliRunner
 
 from assets.recipe.averaging import main
-from assets.recipe.export import FILES
+from assets.recipe.export import STUDENT_FILE, TARGET_FILE
 from engines.distillation.weights import read_student, write_student
 
 ASSETS = Path(__file__).parents[2] / "assets"
@@ -18,7 +18,7 @@ def pair(tmp_path: Path) -> Path:
     """A pair like the shipped one, whose weights are three times as large."""
     folder = tmp_path / "pair"
     folder.mkdir()
-    for file in FILES.values():
+    for file in (TARGET_FILE, STUDENT_FILE):
         weights = read_student(ASSETS / file).weights
         scaled = {name: 3 * weight for name, weight in weights.items()}
         write_student(ASSETS / file, scaled, folder / file)
@@ -29,7 +29,7 @@ def test_weights_are_averaged_in_their_shares(pair: Path, tmp_path: Path) -> Non
     out = tmp_path / "out"
     result = CliRunner().invoke(main, ["--out", str(out), f"{ASSETS}:0.75", f"{pair}:0.25"])
     assert result.exit_code == 0, result.output
-    for file in FILES.values():
+    for file in (TARGET_FILE, STUDENT_FILE):
         shipped, averaged = read_student(ASSETS / file), read_student(out / file)
         assert averaged.shape == shipped.shape
         for name, weight in shipped.weights.items():

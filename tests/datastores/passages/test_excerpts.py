@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from datastores.passages.chunks import Chunk, split
 from datastores.passages.excerpts import (
     IntroducedList,
-    best_scores,
+    best_items,
     describe_fit,
     excerpts,
     split_lists,
@@ -103,7 +103,7 @@ def test_prose_is_as_good_as_its_best_paragraph() -> None:
     first, *_ = prose.split("\n\n")
     asking = asked("telescopes of the walrus")
     whole, alone = (Chunk("", 1, 3, text) for text in (prose, first))
-    assert best_scores([whole, alone], asking)[0] == best_scores([alone], asking)[0] > 0.0
+    assert best_items([whole, alone], asking)[0].score == best_items([alone], asking)[0].score > 0.0
     (found,) = excerpts([whole], asking, 1)
     assert found.text == prose
 
