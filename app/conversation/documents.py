@@ -87,7 +87,7 @@ class Documents:
             report,
             configured=bool(setting),
         )
-        return cls(library, passages, locations, embedding, _load_question_model)
+        return cls(library, passages, locations, embedding, load_question_model)
 
     def close(self) -> None:
         with closing(self._library), closing(self._passages):
@@ -183,7 +183,12 @@ class Documents:
         return tuple(chosen)
 
 
-def _load_question_model() -> QuestionModel:
+def load_question_model() -> QuestionModel:
+    """The shipped one.
+
+    Raises:
+        ModelError: the file is missing or damaged.
+    """
     from engines.llama.question_model import LlamaQuestionModel
 
     return LlamaQuestionModel(embedded_question_model())

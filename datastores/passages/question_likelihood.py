@@ -127,13 +127,14 @@ class AskedQuestion:
     def order(self, scores: Sequence[float], texts: Sequence[str]) -> list[int]:
         """The places of `texts`, which stand by falling score, in the order that counts.
 
-        The first `MODEL_TEXTS` also go by what the model says of them, if there is one.
+        The first `MODEL_TEXTS` also go by what the model says of them, if there is one. Of other
+        languages and subjects, whose words have no translations, it knows nothing.
 
         Raises:
             ModelError: the model cannot evaluate them.
         """
         places, first = list(range(len(texts))), texts[:MODEL_TEXTS]
-        if self._model is None or len(first) < 2:
+        if self._model is None or len(first) < 2 or not self.is_known:
             return places
         likely = self._model.log_likelihoods(self._text, first)
         total = [score + MODEL_WEIGHT * more for score, more in zip(scores, likely, strict=False)]

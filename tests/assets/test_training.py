@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from assets.recipe.batches import TrainingBatch, make_batches
 from assets.recipe.chat_stream import ChatSource, EncodedChats, stream_chats
+from assets.recipe.prepare import make_chat
 from assets.recipe.settings import Schedule, Shape
 from assets.recipe.tokens import (
     END_OF_TEXT,
@@ -51,7 +52,7 @@ def source(
 ) -> ChatSource:
     path = tmp_path_factory.mktemp("source") / "tokenizer.json"
     tokenizer.save(str(path))
-    return ChatSource(checkout, path, chats=5, longest=512, seed=1)
+    return ChatSource(checkout, path, make_chat, chats=5, longest=512, seed=1)
 
 
 @pytest.fixture(scope="module")

@@ -302,3 +302,41 @@ def test_the_form_is_the_one_the_embedded_model_was_trained_on() -> None:
         expected = Message("system", excerpts_message(kept))
         assert with_notes([question], shown) == [expected, question]
     assert expected.content == "Notes that do not seem to fit:\n\none\n\ntwo"
+
+
+def test_a_model_of_questions_is_loaded_with_the_first_question(tmp_path: Path) -> None:
+    opened: list[list[str]] = []
+
+    class Reverses:
+        """Finds a question likelier, the later its text stands."""
+
+        def log_likelihoods(self, question: str, texts: Sequence[str]) -> list[float]:
+            opened[-1] += texts
+            return [100.0 * place for place in range(len(texts))]
+
+    def load() -> Reverses:
+        opened.append([])
+        return Reverses()
+
+    locations = Locations(data=tmp_path, cache=tmp_path / "cache", config=tmp_path)
+    with closing(Documents.open(locations)) as texts:
+        put(texts._library, "telescopes.md", "Telescopes are kept in the attic.")
+        put(texts._library, "walrus.md", WALRUS)
+        list(update(texts._library, texts._passages))
+        ranked = Documents(texts._library, texts._passages, locations, None, load)
+        assert opened == []
+        vocabulary = ScriptedVocabulary()
+        for _ in range(2):
+            found = ranked.relevant(ABOUT_IT, 2, vocabulary, 4096)
+            assert [one.file for one in found] == ["telescopes.md", "walrus.md"]
+        assert len(opened) == 1
+        assert opened[0] == [WALRUS, "Telescopes are kept in the attic."] * 2
+
+
+def test_the_shipped_model_of_questions_finds_other_words(tmp_path: Path) -> None:
+    from app.conversation.documents import load_question_model
+
+    entries = ["- Unpack an archive:\n\n`tar xf`", "- List what an archive holds:\n\n`tar tf`"]
+    asked = "get the files out of backup.tgz"
+    first, second = load_question_model().log_likelihoods(asked, entries)
+    assert first > second

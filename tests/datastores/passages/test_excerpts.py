@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from datastores.passages.chunks import Chunk, split
 from datastores.passages.excerpts import (
+    INTRODUCTION_CHARACTERS,
     IntroducedList,
     best_items,
     describe_fit,
+    entry_text,
     excerpts,
     split_lists,
 )
@@ -166,3 +168,40 @@ def test_nothing_is_made_up_and_as_much_is_kept_as_asked_for(texts: list[str], m
     marks = sum(line == "- walrus" for each in found for line in each.text.split("\n"))
     every = sum(line == "- walrus" for text in texts for line in text.split("\n"))
     assert marks == min(most, every), "the best come first"
+
+
+class Likes:
+    """Finds the question far likelier after texts with a certain word."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        self.read: list[str] = []
+
+    def log_likelihoods(self, question: str, texts: Sequence[str]) -> list[float]:
+        self.read = list(texts)
+        return [0.0 if self.word in text else -100.0 for text in texts]
+
+
+def test_a_model_of_questions_chooses_among_what_fits() -> None:
+    chunk, model = next(split(ZIP)), Likes("secret")
+    known = Translations({"file": "5 file:10", "remov": "5 remov:10", "secret": "5 secret:10"})
+    plain = parse_question("remove secret files", known, Even())
+    liking = parse_question("remove secret files", known, Even(), model)
+    (first,) = excerpts([chunk], plain, 1)
+    assert "Remove files" in first.text
+    assert "secret" in excerpts([chunk], liking, 1)[0].text
+    assert excerpts([chunk], liking, 1, first.fit) == [first], "the other fits less"
+    assert {one.passage for one in excerpts([chunk], liking, 9)} == {0}
+
+
+def test_a_model_of_questions_reads_an_item_and_what_introduces_it() -> None:
+    introduction = f"# zip\n\n> More: <https://example.org/{'x' * 300}>.\n> Package files."
+    assert (
+        entry_text(introduction, "- Add files")
+        == "# zip\n\n> More: \n> Package files.\n\n- Add files"
+    )
+    long = entry_text("word " * 100, "item")
+    assert long == f"{('word ' * 100)[:INTRODUCTION_CHARACTERS].strip()}\n\nitem"
+    prose = "The walrus keeps telescopes in the attic.\n\nWinter is long in the north."
+    (best,) = best_items([Chunk("", 1, 3, prose)], asked("north winter"))
+    assert (best.text, best.entry) == (prose, "Winter is long in the north.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import log1p
 
 import pytest
@@ -13,6 +13,8 @@ from datastores.passages.question_likelihood import (
     CODE_WEIGHT,
     INTRODUCTION_WEIGHT,
     MIN_BACKGROUND,
+    MODEL_TEXTS,
+    MODEL_WEIGHT,
     PASSAGE_WORDS,
     UNSEEN_CHANCE,
     AskedQuestion,
@@ -100,3 +102,39 @@ def test_any_text_can_be_compared_with_any_question(asked: str, text: str, above
     read = question(asked)
     alone = score(read, text)
     assert 0.0 <= alone <= score(read, text, above)
+
+
+KNOWN = {"walru": "5 walru:10"}
+
+
+class Prefers:
+    """Finds the question likely after one text alone."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+
+    def log_likelihoods(self, question: str, texts: Sequence[str]) -> list[float]:
+        self.asked.append((question, tuple(texts)))
+        return [0.0 if text == self.text else -5.0 for text in texts]
+
+
+def ordered(model: Prefers, query: str, scores: Sequence[float], texts: Sequence[str]) -> list[int]:
+    return parse_question(query, Translations(KNOWN), Common(), model).order(scores, texts)
+
+
+def test_a_model_orders_what_scores_nearly_alike() -> None:
+    gap = 5 * MODEL_WEIGHT
+    assert ordered(Prefers("b"), "walrus", [9.0, 9.1 - gap, 0.0], ["a", "b", "c"]) == [1, 0, 2]
+    assert ordered(Prefers("b"), "walrus", [9.0, 8.9 - gap, 0.0], ["a", "b", "c"]) == [0, 1, 2]
+    assert question("walrus", KNOWN).order([2.0, 1.0], ["a", "b"]) == [0, 1]
+
+
+def test_a_model_reads_the_best_few_in_languages_that_it_knows() -> None:
+    model, texts = Prefers("text 9"), [f"text {number}" for number in range(10)]
+    assert ordered(model, "walrus", [1.0] * 10, texts) == list(range(10)), "not read, it stays"
+    assert model.asked == [("walrus", tuple(texts[:MODEL_TEXTS]))]
+    ordered(model, "wo ist das Walross", [1.0] * 10, texts)
+    ordered(model, "walrus", [1.0], texts[:1])
+    ordered(model, "walrus", [], [])
+    assert len(model.asked) == 1

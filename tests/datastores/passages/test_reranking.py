@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -179,3 +179,22 @@ def test_in_another_language_the_rare_words_have_to_be_shared(few: PassageStore)
     put(few, "faehre", "Wir fahren am 3. August nach Dänemark, die Fähre geht um 9 Uhr.", "Urlaub")
     assert relevant(few, "Wann geht die Fähre?", translations()) == ["faehre"]
     assert not relevant(few, "Wie kann ich die Hauptstadt von Frankreich finden?", translations())
+
+
+class Likes:
+    """Finds every question likeliest after the texts with a certain word."""
+
+    def log_likelihoods(self, question: str, texts: Sequence[str]) -> list[float]:
+        return [0.0 if "Brass" in text else -100.0 for text in texts]
+
+
+def test_a_model_of_questions_orders_the_best_passages(passages: PassageStore) -> None:
+    put(passages, "walrus", "The walrus keeps telescopes.")
+    put(passages, "brass", "Brass telescopes.")
+    known = Translations({"walru": "5 walru:10", "telescop": "5 telescop:10"})
+    retriever, query = Bm25Retriever(passages), "walrus telescopes"
+    plain = Reranker(retriever, known, query).search(5)
+    asked = Reranker(retriever, known, query, model=Likes()).search(5)
+    assert [one.passage.text for one in plain] == [b"walrus", b"brass"]
+    assert [one.passage.text for one in asked] == [b"brass", b"walrus"]
+    assert sorted(one.score for one in asked) == sorted(one.score for one in plain)
